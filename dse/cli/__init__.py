@@ -1,0 +1,1 @@
+"""The command line: one command a file, light at import. What is heavy is imported when a command runs."""

@@ -1,0 +1,44 @@
+"""`dse compare`: how well the models rank and time a measured space."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.models import MODELS
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(epilog="Example: [bold]dse compare convolution --gpu a100 --measured A100.csv.gz[/bold]")
+def compare(
+    kernel: inputs.KernelArgument,
+    gpu: inputs.GpuOption,
+    measured: Annotated[
+        Path, typer.Option(metavar="FILE", help="Measured times of the space: CSV, .csv.gz or Parquet.")
+    ],
+    model: inputs.ModelsOption = None,
+    changed: inputs.SetOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+) -> None:
+    """Compare predictions with measured times, one row a model (all, unless --model is given).
+
+    Spearman is the rank correlation; MAPE the mean error of the times, MAPE_shape what is left of it without
+    a straight line over occupancy; top_k the fraction of the best measured time that one reaches by measuring
+    the k configurations (or that share of them) which the model puts first. The last row is random choice.
+    """
+    names = inputs.models(model, default=MODELS)
+    description, problem = inputs.kernel(kernel, inputs.settings(changed))
+    [gpu_file] = inputs.gpus([gpu])
+    from dse.data import measured as measured_data
+    from dse.fit.compare import compare as compare_models  # imports jax: seconds
+
+    table = measured_data.load(measured, description)
+    rows = list(compare_models(description, gpu_file.gpu, names, table, problem))
+    ran = int(table.ok.sum())
+    title = f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
+    present(rows, title=title, json=json, csv=csv, out=out)

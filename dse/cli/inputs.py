@@ -1,0 +1,129 @@
+"""What commands take in common: kernels, GPUs, models and `--set`, turned into what the library wants."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dse.errors import DseError
+from dse.models import DEFAULT, MODELS, check_name
+
+if TYPE_CHECKING:
+    from dse.data.gpus import GpuFile
+    from dse.describe import Description, Number
+
+KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, or a kernel.toml.")]
+KernelsArgument = Annotated[
+    list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
+]
+GpuOption = Annotated[str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")]
+GpusOption = Annotated[
+    list[str], typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file; repeatable.")
+]
+ModelsOption = Annotated[
+    list[str] | None,
+    typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}; repeatable."),
+]
+ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter or change a problem size; repeatable."),
+]
+SpaceOption = Annotated[
+    Path | None,
+    typer.Option("--space", metavar="T1.json", help="Take parameters, values and conditions from a T1 problem."),
+]
+
+
+def models(names: Sequence[str] | None, default: Sequence[str] = (DEFAULT,)) -> tuple[str, ...]:
+    """The models asked for, each once. DseError for one that there is not."""
+    for name in names or ():
+        check_name(name)
+    return tuple(dict.fromkeys(names or default))
+
+
+def settings(texts: Sequence[str] | None) -> dict[str, "Number"]:
+    """`NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
+    found: dict[str, Number] = {}
+    for text in texts or ():
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise DseError(f"--set: found {text!r}, expected NAME=VALUE")
+        try:
+            found[name] = int(value)
+        except ValueError:
+            try:
+                found[name] = float(value)
+            except ValueError:
+                raise DseError(f"--set: {name}: found {value!r}, expected a number") from None
+    return found
+
+
+def kernel(
+    name: str, changed: Mapping[str, "Number"], space: Path | None = None
+) -> tuple["Description", dict[str, "Number"]]:
+    """A described kernel with `changed` parameters fixed, and its problem sizes.
+
+    `space` is a T1 file that takes the place of the kernel's own tuning space.
+    DseError for a name in `changed` that is neither parameter nor size.
+    """
+    from dataclasses import replace
+
+    from dse.data import kernels, t1
+
+    description = kernels.load(name)
+    if space is not None:
+        description = kernels.with_space(description, t1.load(space))
+    sizes = {key: value for key, value in changed.items() if key in dict(description.problem)}
+    fixed = {key: value for key, value in changed.items() if key not in sizes}
+    unknown = [key for key in fixed if key not in description.space.names]
+    if unknown:
+        allowed = ", ".join([*description.space.names, *dict(description.problem)])
+        raise DseError(f"--set: {description.name}: found {unknown[0]!r}, expected one of {allowed}")
+    if fixed:
+        values = {key: (value,) for key, value in fixed.items()}
+        description = replace(description, space=description.space.with_values(values))
+    return description, description.sizes(**sizes)
+
+
+def several(
+    names: Sequence[str], changed: Mapping[str, "Number"]
+) -> list[tuple["Description", dict[str, "Number"]]]:
+    """Several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
+    from dse.data import kernels
+
+    found, unused = [], set(changed)
+    for name in dict.fromkeys(names):
+        description = kernels.load(name)
+        known = {*description.space.names, *dict(description.problem)}
+        unused -= known
+        found.append(kernel(name, {key: value for key, value in changed.items() if key in known}))
+    if unused:
+        raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
+    return found
+
+
+def kernels_of_work(names: Sequence[str]) -> list[str]:
+    """The names, with that of work which several kernels do replaced by theirs."""
+    from dse.data import kernels
+
+    found: list[str] = []
+    for name in names:
+        try:
+            kernels.find(name)
+            found.append(name)
+        except DseError as unknown:
+            try:
+                found += kernels.variants(name)
+            except DseError:
+                raise unknown from None
+    return found
+
+
+def gpus(names: Sequence[str]) -> list["GpuFile"]:
+    """The GPUs asked for, each once."""
+    from dse.data import gpus
+
+    found = {file.name: file for file in map(gpus.load, names)}
+    return list(found.values())

@@ -1,0 +1,70 @@
+"""`dse kernels`: which kernels there are, and how each is described."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+
+if TYPE_CHECKING:
+    from dse.describe import Description
+
+app = typer.Typer(name="kernels", rich_markup_mode="rich")
+
+
+@app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")
+def kernels(
+    context: typer.Context, json: JsonOption = False, csv: CsvOption = False, out: OutOption = None
+) -> None:
+    """List the kernels: the work each does, the size of its space before constraints, its other names."""
+    if context.invoked_subcommand is None:
+        from dse.data.kernels import load, names
+
+        rows = [
+            {
+                "name": kernel.name,
+                "variant_of": kernel.variant_of,
+                "space_size": kernel.space.size,
+                "spaces": " ".join(alias.name for alias in kernel.spaces),
+                "summary": kernel.summary,
+            }
+            for kernel in map(load, names())
+        ]
+        present(rows, title="Kernels", json=json, csv=csv, out=out)
+
+
+@app.command(epilog="Example: [bold]dse kernels show convolution[/bold]")
+def show(
+    name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+) -> None:
+    """Show a kernel's problem sizes, parameters, constraints, and the expressions that describe it."""
+    from dse.data.kernels import load
+
+    kernel = load(name)
+    title = f"{kernel.name}: {kernel.summary}"
+    rows = [{"part": part, "name": field, "value": value} for part, field, value in _description(kernel)]
+    present(rows, title=title, section="part", json=json, csv=csv, out=out)
+
+
+def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:
+    """What kernel.toml says, as (part, name, value), in its order."""
+    for name, size in kernel.problem:
+        yield "problem", name, str(size)
+    for name in kernel.space.names:
+        yield "parameter", name, ", ".join(map(str, kernel.space.values[name]))
+    for constraint in kernel.space.constraints:
+        yield "constraint", "", constraint.text
+    for part in ("let", "launch", "warp"):
+        for name, expression in getattr(kernel, part):
+            yield part, name, expression.text
+    for access in kernel.accesses:
+        yield "access", access.name, f"{access.space} {access.op}"
+        for name, expression in access.fields:
+            yield "access", f"{access.name}.{name}", expression.text
+    for alias in kernel.spaces:
+        renamed = [f"{column} is {name}" for column, name in alias.rename]
+        yield "space", alias.name, ", ".join(renamed + [f"{name} = {value}" for name, value in alias.set])

@@ -1,0 +1,53 @@
+"""`dse`: mounts the commands and turns a user's mistake into one line."""
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from dse.cli import compare, gpus, kernels, models, rank, search, sweep
+from dse.errors import DseError
+
+app = typer.Typer(
+    name="dse",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
+)
+for command in (rank, sweep, compare, search, gpus, kernels, models):
+    app.add_typer(command.app)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from dse import __version__
+
+        print(f"dse {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
+
+
+def run(arguments: Sequence[str] | None = None) -> None:
+    """Run `dse` with `arguments`, by default those of the process, and exit.
+
+    Exit codes: 0 done; 2 the user's mistake, told in one line; 130 interrupted.
+    """
+    try:
+        app(arguments)
+    except DseError as error:
+        print(f"dse: {error}", file=sys.stderr)
+        sys.exit(2)
+    except SystemExit as end:
+        if end.code == 130:  # what typer makes of KeyboardInterrupt
+            print("dse: interrupted", file=sys.stderr)
+        raise

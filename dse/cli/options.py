@@ -1,0 +1,40 @@
+"""Options that every command has, and what they do."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dse.errors import DseError
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+CsvOption = Annotated[bool, typer.Option("--csv", help="Print CSV.")]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", metavar="FILE", help="Write a .parquet, .csv or .json file instead."),
+]
+
+
+def present(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    json: bool,
+    csv: bool,
+    out: Path | None,
+    title: str | None = None,
+    units: Mapping[str, str] | None = None,
+    section: str | None = None,
+) -> None:
+    """Print rows as `dse.report.show` does, or write them to the file `out`."""
+    if json and csv:
+        raise DseError("--csv: found together with --json, expected one of them")
+    if out is None:
+        from dse.report.show import show
+
+        show(rows, title=title, json=json, csv=csv, units=units, section=section)
+    else:
+        from dse.data.write import write_table
+
+        columns = dict.fromkeys(name for row in rows for name in row)
+        write_table(out, {name: [row.get(name) for row in rows] for name in columns})

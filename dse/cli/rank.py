@@ -1,0 +1,45 @@
+"""`dse rank`: the launch configurations of one kernel on one GPU, fastest first."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]")
+def rank(
+    kernel: inputs.KernelArgument,
+    gpu: inputs.GpuOption,
+    model: inputs.ModelsOption = None,
+    top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
+    changed: inputs.SetOption = None,
+    space: inputs.SpaceOption = None,
+    measured: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside.")
+    ] = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+) -> None:
+    """Rank the launch configurations of a kernel on a GPU by predicted time.
+
+    With several models the first one decides the order. Launches that cannot run come last, with the reason.
+    """
+    names = inputs.models(model)
+    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
+    [gpu_file] = inputs.gpus([gpu])
+    from dse.sweep.rank import rank as rank_launches  # imports jax: seconds
+
+    ranking = rank_launches(description, gpu_file.gpu, names, problem, measured=measured)
+    shown = ranking.rows(top or None)
+    title = (
+        f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations by {names[0]}"
+    )
+    if ranking.impossible:
+        title += f" ({ranking.impossible:,} cannot run)"
+    present(shown, title=title, units=ranking.units, json=json, csv=csv, out=out)

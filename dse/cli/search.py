@@ -1,0 +1,73 @@
+"""`dse search`: find the best configuration of kernels that do the same work, and rank them by it."""
+
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+
+app = typer.Typer(rich_markup_mode="rich")
+
+STORAGE = "sqlite:///dse-search.db"
+
+
+@app.command(epilog="Example: [bold]dse search matmul_naive matmul_tiled --gpu a100 --trials 400[/bold]")
+def search(
+    kernel: inputs.KernelsArgument,
+    gpu: inputs.GpuOption,
+    model: inputs.ModelOption = inputs.DEFAULT,
+    sampler: Annotated[str, typer.Option(help="tpe, nsga2, cmaes, qmc or random.")] = "tpe",
+    trials: Annotated[int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")] = 200,
+    objective: Annotated[str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")] = "time",
+    storage: Annotated[str, typer.Option(metavar="URL", help="Where the study is kept; 'none' keeps none.")] = STORAGE,
+    seed: Annotated[int | None, typer.Option(help="Makes a new study repeatable.")] = None,
+    changed: inputs.SetOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+) -> None:
+    """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.
+
+    A name of work that several kernels do (`matmul`) stands for all of them. Variants are ranked by the best
+    that each reaches; where a space is small, the exhaustive optimum stands beside. Run it again with more
+    --trials to go on: studies are kept in --storage.
+    """
+    inputs.models([model])
+    values = inputs.settings(changed)
+    names = inputs.kernels_of_work(kernel)
+    described = inputs.several(names, values)
+    [gpu_file] = inputs.gpus([gpu])
+    from dse.report.show import progress
+    from dse.search import study  # imports jax and optuna: seconds
+
+    choices, goals = study.variants(described), study.objectives(objective)
+    kept = None if storage == "none" else storage
+    found = study.start(choices, gpu_file.name, model, goals, sampler, kept, seed)
+    with progress("Searching", trials) as advance:
+        study.run(found, gpu_file.gpu, model, trials, advance)
+
+    rows = found.best()
+    for row in rows:
+        best = study.optimum(choices[row["variant"]], gpu_file.gpu, model)
+        row["optimum"] = best
+        row["above optimum [%]"] = None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)
+    first = ("variant", "time", "optimum", "above optimum [%]")
+    rows = [{"rank": i} | {key: row.get(key) for key in first} | row for i, row in enumerate(rows, 1)]
+    units = {"time": "s", "optimum": "s", "shared": "B"}
+    count = len(found.evaluated())
+    title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
+    present(rows, title=title, units=units, json=json, csv=csv, out=out)
+    if json or csv or out:
+        return
+    if len(goals) > 1:
+        present(found.front(), title=f"Not beaten in {' and '.join(goals)}", units=units, json=False, csv=False, out=None)
+    total = found.shares.model + found.shares.optuna
+    if total > 0:
+        share = 100 * found.shares.model / total
+        print(
+            f"Time: model {found.shares.model:.2f} s ({share:.0f} %), "
+            f"Optuna {found.shares.optuna:.2f} s ({100 - share:.0f} %)"
+        )
+    if kept:
+        print(f"Study kept in {kept}")

@@ -1,0 +1,38 @@
+"""`dse sweep`: whole spaces of kernels × GPUs × models into one file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.models import MODELS
+
+app = typer.Typer(rich_markup_mode="rich")
+
+EXAMPLE = "Example: [bold]dse sweep convolution gemm --gpu a100 --gpu rtx-3090 -o sweep.parquet[/bold]"
+
+
+@app.command(epilog=EXAMPLE)
+def sweep(
+    kernel: inputs.KernelsArgument,
+    gpu: inputs.GpusOption,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .parquet file to write.")],
+    model: inputs.ModelsOption = None,
+    changed: inputs.SetOption = None,
+) -> None:
+    """Predict every configuration of every kernel on every GPU by every model (all, unless --model is given).
+
+    One row a kernel, GPU, model and configuration. An interrupted sweep goes on where it stopped when it is
+    started again. --set applies to the kernels that have such a parameter or size.
+    """
+    names = inputs.models(model, default=MODELS)
+    values = inputs.settings(changed)
+    from dse.report.show import progress
+    from dse.sweep.table import Job, sweep
+
+    described = inputs.several(kernel, values)
+    files = inputs.gpus(gpu)
+    job = Job(tuple(d for d, _ in described), tuple(p for _, p in described), tuple(files), names)
+    count = sweep(job, out, progress)
+    print(f"{out}: {count:,} rows")

@@ -1,0 +1,306 @@
+"""Read and check kernel descriptions: kernels/<name>/kernel.toml.
+
+Listing and finding them imports no JAX; loading one does.
+"""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+import math
+import tomllib
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictStr, ValidationError
+
+from dse.data import catalogue
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.describe import Alias, Description
+
+FILE = "kernel.toml"
+
+
+def names() -> list[str]:
+    """Names of the kernels that come with the package."""
+    return sorted(path.parent.name for path in catalogue.folder("kernels").glob(f"*/{FILE}"))
+
+
+def summaries() -> dict[str, str]:
+    """Name and one-line summary of each of them."""
+    return {name: str(_toml(find(name)).get("summary", "")) for name in names()}
+
+
+def find(name: str | Path) -> Path:
+    """The kernel.toml of a kernel: by its name (case, spaces, - and _ do not matter), or a path.
+
+    A path may be that of the file or of its folder. A name of the package's kernels comes first.
+
+    **Raises:** DseError if there is no such kernel.
+    """
+    by_key = {_key(each): each for each in names()}
+    if _key(str(name)) in by_key:
+        return catalogue.folder("kernels") / by_key[_key(str(name))] / FILE
+    path = Path(name).expanduser()
+    path = path / FILE if path.is_dir() else path
+    if path.is_file():
+        return path
+    if path.suffix == ".toml" or len(path.parts) > 1:
+        raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {_listed(names())}")
+    near = difflib.get_close_matches(_key(str(name)), by_key, 1)
+    hint = f"; did you mean {by_key[near[0]]}?" if near else ""
+    raise DseError(f"kernel: found {str(name)!r}, expected a path or one of {_listed(names())}{hint}")
+
+
+def variants(work: str) -> list[str]:
+    """Names of the kernels that do the same work (their `variant_of`), or the same as the kernel named.
+
+    **Raises:** DseError if no kernel does it.
+    """
+    works = {name: str(_toml(find(name)).get("variant_of", name)) for name in names()}
+    same = {_key(each): each for each in works.values()}
+    same = {_key(name): each for name, each in works.items()} | same
+    if _key(work) not in same:
+        raise DseError(f"work: found {work!r}, expected one of {_listed(sorted(set(works.values())))}")
+    return [name for name, each in works.items() if each == same[_key(work)]]
+
+
+def load(name: str | Path) -> Description:
+    """Read one kernel, and check everything that can be checked without evaluating it.
+
+    **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
+    """
+    path = find(name)
+    raw = _toml(path)
+    for table in ("problem", "parameters", "let", "launch", "warp"):
+        for name in ("constraints", "variant_of", "summary"):
+            if isinstance(raw.get(table), dict) and name in raw[table]:  # TOML's classic trap
+                raise DseError(f"{path}: {name}: found in [{table}], expected before the first table")
+    try:
+        file = _File.model_validate(raw)
+    except ValidationError as error:
+        raise DseError(f"{path}: {_first(error, raw)}") from None
+    return _description(path, file)
+
+
+def _key(name: str) -> str:
+    return "".join(c for c in name.lower() if c not in " -_")
+
+
+def _listed(allowed: Iterable[str]) -> str:
+    return ", ".join(allowed) or "none"
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DseError(f"{path}: is not TOML: {error}") from None
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+
+
+# What the file may hold. Validators raise ValueError with the wording of the rest of the line.
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _text(value: Any) -> str | int | float | bool:
+    if isinstance(value, str | bool) or _is_number(value):
+        return value
+    raise ValueError(f"found {_short(value)}, expected an expression or a number")
+
+
+def _number(value: Any) -> int | float:
+    if _is_number(value):
+        return value
+    raise ValueError(f"found {_short(value)}, expected a number")
+
+
+_Text = Annotated[Any, PlainValidator(_text)]
+_Number = Annotated[Any, PlainValidator(_number)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class _Launch(_Table):
+    threads: _Text
+    blocks: _Text
+    registers: _Text
+    shared_bytes: _Text = 0
+
+
+class _Warp(_Table):
+    fp32: _Text = None
+    fp64: _Text = None
+    int32: _Text = None
+    imul32: _Text = None
+    sfu: _Text = None
+    barrier: _Text = None
+    ilp: _Text = None
+    mlp: _Text = None
+
+
+class _Access(_Table):
+    name: StrictStr
+    space: Literal["global", "shared"]
+    op: Literal["load", "store"]
+    count: _Text
+    bytes: _Text = None
+    sectors: _Text = None
+    passes: _Text = None
+    l2_sectors: _Text = None
+    dram_sectors: _Text = None
+    uncoalesced: _Text = None
+
+
+class _Alias(_Table):
+    rename: dict[str, StrictStr] = {}
+    set: dict[str, _Number] = {}
+
+
+class _File(_Table):
+    name: StrictStr
+    summary: StrictStr
+    source: StrictStr | None = None
+    variant_of: StrictStr | None = None
+    constraints: list[_Text] = []
+    problem: dict[str, _Number] = {}
+    parameters: Annotated[dict[str, Any], Field(min_length=1)]
+    let: dict[str, _Text] = {}
+    launch: _Launch
+    warp: _Warp = _Warp()
+    access: list[_Access] = []
+    spaces: dict[str, _Alias] = {}
+
+
+_TABLES = {"launch": _Launch, "warp": _Warp, "access": _Access, "spaces": _Alias}
+_ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
+_KINDS = {
+    "string_type": "text",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "list_type": "a list",
+    "too_short": "at least one",
+}
+
+
+def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
+    """The first mistake, as `field: found X, expected Y`."""
+    mistake: Mapping[str, Any] = error.errors()[0]
+    place: tuple[int | str, ...] = mistake["loc"]
+    field = _field(place, raw)
+    match mistake["type"]:
+        case "missing":
+            return f"{field}: found nothing, expected a value"
+        case "extra_forbidden":
+            allowed = (_TABLES[str(place[0])] if len(place) > 1 else _File).model_fields
+            near = difflib.get_close_matches(str(place[-1]), allowed, 1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            return f"{field}: found an unknown field, expected one of {_listed(allowed)}{hint}"
+        case "value_error":
+            return f"{field}: {mistake['ctx']['error']}"
+        case kind:
+            expected = mistake.get("ctx", {}).get("expected") or _KINDS.get(kind, mistake["msg"])
+            return f"{field}: found {_short(mistake['input'])}, expected {expected}"
+
+
+def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
+    """Where in the file, an access by its name: access.image.count."""
+    parts = [str(part + 1) if isinstance(part, int) else part for part in place]
+    if len(place) > 1 and place[0] == "access" and isinstance(place[1], int):
+        access = raw["access"][place[1]]
+        parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
+    return ".".join(parts)
+
+
+def _description(path: Path, file: _File) -> Description:
+    """Parse the expressions, each with the names that it may use."""
+    from dse.describe import GPU_NAMES, LAUNCH_NAMES, Access, Description
+    from dse.space.expression import FUNCTIONS, Expression, parse
+    from dse.space.space import Space, values_of
+
+    ours = set(file.parameters) | set(file.problem)
+
+    def expressions(table: str, texts: Mapping[str, Any], allowed: Collection[str]) -> tuple:
+        return tuple(
+            (field, parse(text, f"{path}: {table}.{field}", allowed))
+            for field, text in texts.items()
+            if text is not None
+        )
+
+    reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
+    taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
+    for table, new in (("parameters", file.parameters), ("problem", file.problem), ("let", file.let)):
+        for name in new:
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise DseError(f"{path}: {table}: found the name {name!r}, expected letters, digits and _")
+            if name in taken:
+                raise DseError(f"{path}: {table}.{name}: found a name of {taken[name]}, expected another one")
+            taken[name] = table
+
+    let: list[tuple[str, Expression]] = []
+    known = ours | set(GPU_NAMES)
+    for name, text in file.let.items():
+        let += expressions("let", {name: text}, known)
+        known = known | {name}
+
+    in_warp = known | set(LAUNCH_NAMES)
+    accesses = []
+    for access in file.access:
+        where = f"access.{access.name}"
+        fields = access.model_dump(exclude={"name", "space", "op"})
+        for field in _ONLY_GLOBAL:
+            if access.space == "shared" and fields[field] is not None:
+                raise DseError(f"{path}: {where}.{field}: found in a shared access, expected in global ones")
+        accesses += [Access(access.name, access.space, access.op, expressions(where, fields, in_warp))]
+
+    constraints = dict(enumerate(file.constraints, start=1))
+    source = path.parent / file.source if file.source is not None else None
+    if source is not None and not source.is_file():
+        raise DseError(f"{path}: source: found no file {file.source}, expected one beside it")
+    return Description(
+        name=file.name,
+        summary=file.summary,
+        path=path,
+        source=source,
+        variant_of=file.variant_of or file.name,
+        space=Space(
+            {name: values_of(spec, f"{path}: parameters.{name}") for name, spec in file.parameters.items()},
+            tuple(parse(text, f"{path}: constraints.{i}", ours) for i, text in constraints.items()),
+        ),
+        problem=tuple(file.problem.items()),
+        let=tuple(let),
+        launch=expressions("launch", file.launch.model_dump(), known),
+        warp=expressions("warp", file.warp.model_dump(), in_warp),
+        accesses=tuple(accesses),
+        spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
+    )
+
+
+def _alias(path: Path, name: str, alias: _Alias, ours: Collection[str]) -> Alias:
+    from dse.describe import Alias
+    from dse.space.expression import one_of
+
+    where = f"{path}: spaces.{name}"
+    filled: dict[str, str] = {}
+    targets = [(f"rename.{column}", target) for column, target in alias.rename.items()]
+    for field, target in [*targets, *((f"set.{target}", target) for target in alias.set)]:
+        if target not in ours:
+            raise DseError(f"{where}.{field}: found {target!r}, {one_of(target, ours)}")
+        if target in filled:
+            raise DseError(f"{where}.{field}: found {target!r} again, expected it once; see {filled[target]}")
+        filled[target] = field
+    return Alias(name, tuple(alias.rename.items()), tuple(alias.set.items()))

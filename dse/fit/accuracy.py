@@ -1,0 +1,174 @@
+"""How good predictions are, against the measured times of the same configurations.
+
+Two questions are kept apart. Are the times right (MAPE)? Is the order right (rank correlation, and
+how close to the optimum one gets by measuring only the k configurations predicted to be fastest)?
+A search needs the second only.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from dse.errors import DseError
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The accuracy of one model on one measured space. None: not defined for these data."""
+
+    configurations: int
+    failed: int  # of them, measured without success
+    unpredicted: int  # of them, predicted infinite (impossible to launch) or NaN
+    spearman: float | None
+    mape_percent: float | None
+    mape_shape_percent: float | None
+    top_1: float  # fraction of the optimum that the best of the k first predictions reaches
+    top_10: float
+    top_1_percent: float
+    top_5_percent: float
+    top_10_percent: float
+
+
+def budgets(configurations: int) -> dict[str, int]:
+    """k of each `top_` field of `Scores`; a percentage is rounded up."""
+    k = {"top_1": 1, "top_10": 10}
+    k |= {f"top_{percent}_percent": -(-configurations * percent // 100) for percent in (1, 5, 10)}
+    return {name: min(value, configurations) for name, value in k.items()}
+
+
+def score(
+    predicted_s: ArrayLike,
+    measured_s: ArrayLike,
+    ok: ArrayLike | None = None,
+    occupancy: ArrayLike | None = None,
+) -> Scores:
+    """All scores of one list of predictions.
+
+    **Shapes:** four lists of the same length. `ok` says which configurations ran; without it, those
+    whose measured time is finite. Times of the others are not looked at.
+    **Edges:** a prediction that is infinite or NaN ranks last and is left out of the two MAPEs; a row whose
+    occupancy is NaN is left out of the second.
+    Percentages are of time; a percentage of performance comes from `mape(1 / predicted, 1 / measured)`.
+    **Raises:** DseError if no configuration ran; ValueError if lengths differ.
+    """
+    predicted, measured, ran = _same_length(predicted_s, measured_s, ok)
+    finite = ran & np.isfinite(predicted)
+    occupied = None if occupancy is None else np.asarray(occupancy, float)
+    shown = finite if occupied is None else finite & np.isfinite(occupied)
+    k = budgets(predicted.size)
+    return Scores(
+        configurations=predicted.size,
+        failed=int(np.sum(~ran)),
+        unpredicted=int(np.sum(~np.isfinite(predicted))),
+        spearman=spearman(predicted[ran], measured[ran]),
+        mape_percent=mape(predicted[finite], measured[finite]),
+        mape_shape_percent=None
+        if occupied is None
+        else mape_shape(predicted[shown], measured[shown], occupied[shown]),
+        **{name: fraction_of_optimum(predicted, measured, ran, budget) for name, budget in k.items()},
+    )
+
+
+def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
+    """Spearman's rank correlation, ties sharing their mean rank; None if either is constant.
+
+    An infinite or NaN prediction has the last rank.
+    """
+    x, y = (rankdata(a) for a in (_last_if_unknown(np.asarray(predicted, float)), measured))
+    x, y = x - x.mean() if x.size else x, y - y.mean() if y.size else y
+    norm = np.sqrt(np.sum(x * x) * np.sum(y * y))
+    return float(np.sum(x * y) / norm) if norm > 0 else None
+
+
+def mape(predicted: ArrayLike, measured: ArrayLike) -> float | None:
+    """Mean absolute percentage error, in percent of the measured value; None of no values.
+
+    **Source:** Lemeire et al., section on the metrics. They apply it to warps per cycle.
+    """
+    m, r = np.asarray(predicted, float), np.asarray(measured, float)
+    return float(100 * np.mean(np.abs(m - r) / r)) if r.size else None
+
+
+def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float | None:
+    """MAPE of what is left of the error once a straight line over occupancy is taken off it.
+
+    A constant offset, and one that drifts with occupancy, cost nothing: what counts is the shape of the
+    curve. Meant for configurations that differ in occupancy only. None if occupancy is constant.
+
+    **Source:** Lemeire et al., MAPE^shape: |m - r - l| / r with l the least-squares line of m - r.
+    """
+    m, r, x = (np.asarray(a, float) for a in (predicted, measured, occupancy))
+    if not r.size or np.ptp(x) == 0:
+        return None
+    error, centred = m - r, x - x.mean()
+    line = error.mean() + centred * (np.sum(centred * error) / np.sum(centred * centred))
+    return float(100 * np.mean(np.abs(error - line) / r))
+
+
+def fraction_of_optimum(predicted_s: ArrayLike, measured_s: ArrayLike, ok: ArrayLike | None, k: int) -> float:
+    """Best measured time of all, over the best measured among the k that are predicted fastest.
+
+    1 is the optimum. A failed configuration among the k is an evaluation spent for nothing; if all k
+    failed the fraction is 0. Where equal predictions straddle the k-th place, any of them may be the one
+    that is measured: the result is the exact mean over all orders of equals, so a model that predicts
+    the same for everything scores exactly as random choice does.
+    """
+    predicted, measured, ran = _same_length(predicted_s, measured_s, ok)
+    predicted, fraction = _last_if_unknown(predicted), _fractions(measured, ran)
+    k = _at_most(k, predicted.size)
+    last = np.partition(predicted, k - 1)[k - 1]
+    sure = fraction[predicted < last]
+    return _expected_best(fraction[predicted == last], k - sure.size, sure.max(initial=0.0))
+
+
+def random_expectation(measured_s: ArrayLike, ok: ArrayLike | None, k: int) -> float:
+    """The mean of `fraction_of_optimum` over all choices of k configurations, exactly."""
+    _, measured, ran = _same_length(measured_s, measured_s, ok)
+    return _expected_best(_fractions(measured, ran), _at_most(k, measured.size), 0.0)
+
+
+def _expected_best(values: Floats, draws: int, floor: float) -> float:
+    """Mean of max(floor, largest of `draws` values drawn without replacement).
+
+    The i-th largest is the largest drawn if the i - 1 larger ones are missed (each with probability
+    1 - draws / values left) and it is hit (draws / values left). The running product of probabilities
+    underflows to 0 where that is the right answer, so no binomial is ever formed.
+    """
+    values = np.maximum(np.sort(values)[::-1], floor)
+    left = values.size - np.arange(values.size)
+    missed = np.cumprod(np.maximum(left - draws, 0) / left)
+    best = np.concatenate([[1.0], missed[:-1]]) * np.minimum(draws / left, 1.0)
+    return float(np.sum(best * values))
+
+
+def _fractions(measured: Floats, ran: Mask) -> Floats:
+    """Optimum over time of each configuration, 0 where it failed."""
+    if not ran.any():
+        raise DseError("measured times: found no configuration that ran, expected at least one")
+    fastest = measured[ran].min()
+    return np.where(ran, fastest / np.where(ran, measured, fastest), 0.0)
+
+
+def _last_if_unknown(predicted: Floats) -> Floats:
+    return np.where(np.isnan(predicted), np.inf, predicted)
+
+
+def _at_most(k: int, size: int) -> int:
+    if k < 1:
+        raise ValueError(f"k: found {k}, expected at least 1")
+    return min(k, size)
+
+
+def _same_length(
+    predicted: ArrayLike, measured: ArrayLike, ok: ArrayLike | None
+) -> tuple[Floats, Floats, Mask]:
+    p, m = np.asarray(predicted, float), np.asarray(measured, float)
+    ran = np.isfinite(m) if ok is None else np.asarray(ok, bool)
+    if not p.shape == m.shape == ran.shape or p.ndim != 1:
+        raise ValueError(f"lists differ in length: {p.shape} predicted, {m.shape} measured, {ran.shape} ok")
+    return p, m, ran

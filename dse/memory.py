@@ -1,0 +1,42 @@
+"""What a global access costs: λ and Λ from where its sectors are served (the Pipeline paper's mapper g).
+
+Source: Lemeire, Cornelis & Konstantinidis, Sec. 6.3, extended from one cache level to two.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.types import MEMORY, Gpu, Kernel
+
+
+def safe_divide(a: Array, b: Array, default: float = 0.0) -> Array:
+    """a / b, and `default` where b is 0; its gradient is finite there too."""
+    zero = b == 0
+    return jnp.where(zero, default, a / jnp.where(zero, 1.0, b))
+
+
+def served(kernel: Kernel) -> tuple[Array, Array]:
+    """Shares of the requested sectors that go past the L1, and past the L2.
+
+    **Shapes:** broadcast. A kernel that moves more than it asks for (whole lines fetched for a part)
+    counts as asking once: the shares stay in 0..1.
+    """
+    past_l1 = jnp.minimum(safe_divide(kernel.work.l2, kernel.sectors), 1.0)
+    past_l2 = jnp.minimum(safe_divide(kernel.work.dram, kernel.sectors), past_l1)
+    return past_l1, past_l2
+
+
+def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
+    """Λ of an average global access, cycles: each level's latency by the share that it serves."""
+    past_l1, past_l2 = served(kernel)
+    return (
+        (1.0 - past_l1) * gpu.latency.l1
+        + (past_l1 - past_l2) * gpu.latency.l2
+        + past_l2 * gpu.latency.dram
+    )
+
+
+def access_cpi(gpu: Gpu, kernel: Kernel) -> Array:
+    """λ of an average global access, cycles: the level that is busiest with it."""
+    busy = [getattr(kernel.work, level) * getattr(gpu.cpi, level) for level in MEMORY]
+    return safe_divide(jnp.maximum(jnp.maximum(busy[0], busy[1]), busy[2]), kernel.mem_insts)

@@ -1,0 +1,88 @@
+"""MWP-CWP as published, Eq. 23 read as Section 3.2.2 narrates it.
+
+How many warps can wait on memory at a time (MWP) and how many can compute meanwhile (CWP) decides which of
+three cases a launch is in.
+
+Leaves out: caches, bank conflicts, instruction-level parallelism, latency of computation; both sides of a
+branch are counted. On a GPU with caches, Mem_LD is the mean latency over the levels that serve an access,
+and only the bytes that come from DRAM count against its bandwidth; on the paper's GPUs that is the same.
+Known errors: Eq. 1 has c_p · MWP where Eq. 23 has c_p · (MWP − 1); Eq. 23's printed condition sends
+compute-bound kernels to the memory case (`mwp-cwp-printed` keeps it). It can get slower with more bandwidth.
+Source: Hong & Kim, ISCA 2009. Equation numbers are that paper's.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from dse.memory import access_latency, safe_divide, served
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = False
+CASES = ("no-memory", "few-warps", "memory", "compute")
+
+
+def memory_period(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
+    """Mem_L and Departure_delay, cycles (Eqs. 10-15)."""
+    mem_ld = access_latency(gpu, kernel)
+    uncoal = safe_divide(kernel.uncoal_insts, kernel.mem_insts)  # Eq. 13
+    coal = safe_divide(kernel.mem_insts - kernel.uncoal_insts, kernel.mem_insts)  # Eq. 14
+    per_mw = kernel.transactions_per_uncoal  # #Uncoal_per_mw
+    uncoal_latency = mem_ld + (per_mw - 1.0) * gpu.departure_delay_uncoal_cycles  # Eq. 10
+    mem_l = uncoal_latency * uncoal + mem_ld * coal  # Eqs. 11, 12
+    delay = gpu.departure_delay_uncoal_cycles * per_mw * uncoal + gpu.departure_delay_coal_cycles * coal
+    return mem_l, delay  # Eq. 15
+
+
+def narrated(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#batch"]:
+    """When a launch is memory bound, by Section 3.2.2 (Eq. 23 without its second half)."""
+    return (cwp >= mwp) & (comp <= mem)
+
+
+def printed(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#batch"]:
+    """When a launch is memory bound, by Eq. 23 as printed."""
+    return (cwp >= mwp) | (comp > mem)
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> Prediction:
+    """Cycles of a launch; `mwp`, `cwp` and cycles per instruction `cpi` as details.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    **Edges:** with no memory instruction, N times the issue time, and barriers are free (the paper is
+    silent). #Rep is
+    `launch.waves`: whole blocks of the busiest SM (the paper leaves rounding open).
+    **Source:** Eqs. 5-9 and 16-27.
+    """
+    n = launch.warps_per_sm  # N, Eq. 20
+    mem_l, delay = memory_period(gpu, kernel)
+    mem_insts = kernel.mem_insts
+    mem = mem_l * mem_insts  # Eq. 18, with Mem_L the weighted mean
+    comp = gpu.issue_cycles * (kernel.comp_insts + mem_insts)  # Eq. 19
+
+    _, from_dram = served(kernel)
+    warp_bandwidth = safe_divide(gpu.clock * kernel.bytes_per_access * from_dram, mem_l)  # Eq. 7, B/s
+    peak = safe_divide(gpu.dram_bandwidth, warp_bandwidth * launch.active_sms, jnp.inf)  # Eq. 6
+    mwp = jnp.minimum(jnp.minimum(safe_divide(mem_l, delay, jnp.inf), n), peak)  # Eqs. 5, 16, 17
+    cwp = jnp.minimum(safe_divide(mem + comp, comp, jnp.inf), n)  # Eqs. 8, 9
+
+    exposed = safe_divide(comp, mem_insts) * (mwp - 1.0)  # of Eqs. 22, 23; Comp_p is Eq. 2
+    cases = [
+        mem_insts == 0,  # the paper leaves this open: pure issue time
+        (mwp == n) & (cwp == n),  # Eq. 22: too few warps
+        memory_bound(mwp, cwp, comp, mem),  # Eq. 23; else Eq. 24
+    ]
+    memory = jnp.select(cases, [0.0 * mem, mem, mem * n / mwp], mem_l)
+    compute = jnp.select(cases, [comp * n, comp + exposed, exposed], comp * n)
+    sync = delay * (mwp - 1.0) * kernel.work.barrier * launch.resident_blocks  # Eq. 26
+    details = {
+        "mwp": mwp,
+        "cwp": cwp,
+        "cpi": safe_divide(memory + compute, (kernel.comp_insts + mem_insts) * n),  # Eq. 25, without barriers
+        "case": jnp.select(cases, [0, 1, 2], 3),  # into CASES
+    }
+    return Prediction.of(
+        gpu.clock,
+        details,
+        memory=memory * launch.waves,
+        compute=compute * launch.waves,
+        sync=sync * launch.waves,
+    )

@@ -1,0 +1,66 @@
+"""MWP-CWP in the Pipeline paper's notation: α_mem equal periods of CI computations and one load.
+
+Leaves out: what MWP-CWP leaves out, and uncoalesced accesses as a case of their own, barriers, DRAM
+bandwidth apart from λ_mem. Cycles can drop at a case boundary where a warp is added.
+Gap closed: ω > MWP = CWP belongs to no case of Eqs. L26-L28; it counts as memory bound, as Eq. 23 of
+Hong & Kim decides.
+Source: Lemeire et al., Sec. 2.3, Eqs. L15 to L28.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.memory import safe_divide
+from dse.models.notation import TwoPipes, two_pipes
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = False
+CASES = ("no-memory", "few-warps", "memory", "compute")
+
+
+def mwp_and_cwp(pipes: TwoPipes) -> tuple[Array, Array]:
+    """MWP (Eq. L15) and CWP (Eq. L16), warps."""
+    mwp = safe_divide(pipes.mem_latency, pipes.mem_cpi, jnp.inf)
+    cwp = safe_divide(pipes.mem_latency, pipes.comp_per_mem * pipes.comp_cpi, jnp.inf) + 1.0
+    return mwp, cwp
+
+
+def conditions(warps: Array, pipes: TwoPipes) -> list[Array]:
+    """Which of CASES a run of `warps` is in, to be tried in this order; the last where none holds."""
+    mwp, cwp = mwp_and_cwp(pipes)
+    return [
+        pipes.mem_insts == 0,  # no case of the paper: pure computation
+        warps <= jnp.minimum(mwp, cwp),  # Eq. L28, few warps
+        cwp >= mwp,  # Eq. L26, memory; else Eq. L27, computation
+    ]
+
+
+def terms(warps: Array, pipes: TwoPipes) -> dict[str, Array]:
+    """Memory and computation parts of CPR, cycles for a run of `warps` (Eqs. L26-L28)."""
+    mwp, _ = mwp_and_cwp(pipes)
+    mem = pipes.mem_insts * pipes.mem_latency  # C_m, Eq. L23
+    comp = pipes.comp_insts * pipes.comp_cpi  # C_c, Eq. L24
+    period = pipes.comp_per_mem * pipes.comp_cpi  # c_p, Eq. L22
+    few = period * (warps - 1.0)
+    cases = conditions(warps, pipes)
+    memory = jnp.select(
+        cases, [0.0 * mem * warps, mem + 0.0 * warps, pipes.mem_insts * pipes.mem_cpi * warps], pipes.mem_latency
+    )
+    fill = period * jnp.minimum(mwp, warps)  # where L26 holds, MWP <= ω: the minimum only keeps it finite
+    compute = jnp.select(cases, [comp * warps, comp + few, fill], comp * warps)
+    return {"memory": memory, "compute": compute}
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch, with `mwp` and `cwp`.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L15 to L28.
+    """
+    pipes = two_pipes(gpu, kernel)
+    mwp, cwp = mwp_and_cwp(pipes)
+    warps = launch.warps_per_sm
+    run = terms(warps, pipes)
+    details = {"mwp": mwp, "cwp": cwp, "case": jnp.select(conditions(warps, pipes), [0, 1, 2], 3)}
+    return Prediction.of(
+        gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()}
+    )

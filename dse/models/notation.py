@@ -1,0 +1,76 @@
+"""A kernel on a GPU in the Pipeline paper's notation: one computational subsystem and one for memory.
+
+The lumped numbers of the two-subsystem models are derived here and nowhere else.
+
+Source: Lemeire, Cornelis & Konstantinidis, Table 2.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.memory import access_cpi, access_latency, safe_divide
+from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
+
+
+class TwoPipes(_Quantities):
+    """Counts of one warp, and λ and Λ of both subsystems."""
+
+    comp_insts: Quantity = quantity("1")  # α_comp
+    comp_cpi: Quantity = quantity("cycles")  # λ_comp
+    mem_insts: Quantity = quantity("1")  # α_mem
+    mem_cpi: Quantity = quantity("cycles")  # λ_mem
+    mem_latency: Quantity = quantity("cycles")  # Λ_mem
+
+    @property
+    def comp_per_mem(self) -> Array:
+        """CI; without memory instructions all computation is one period."""
+        return safe_divide(self.comp_insts, self.mem_insts) + jnp.where(
+            self.mem_insts == 0, self.comp_insts, 0.0
+        )
+
+
+def waits(kernel: Kernel) -> Array:
+    """How often a warp waits for memory: its loads, `mlp` of them in flight together."""
+    return kernel.load_insts / kernel.mlp
+
+
+def shared_latency(gpu: Gpu, kernel: Kernel) -> Array:
+    """Λ' of a shared-memory access, cycles: each pass beyond the first adds λ (Sec. 6.3)."""
+    passes = safe_divide(kernel.work.shared, kernel.shared_insts)
+    return gpu.latency.shared + jnp.maximum(passes - 1.0, 0.0) * gpu.cpi.shared
+
+
+def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
+    """Σ Λ over the computational instructions of a warp, as if each waited for the one before."""
+    total = kernel.shared_insts * shared_latency(gpu, kernel)
+    for name in ARITHMETIC:
+        total = total + getattr(kernel.work, name) * getattr(gpu.latency, name)
+    return total
+
+
+def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
+    """Λ_comp, the mean over a warp's computational instructions."""
+    return safe_divide(comp_latencies(gpu, kernel), kernel.comp_insts)
+
+
+def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
+    """α_comp λ_comp, cycles: of the computational pipes the one that one warp keeps busy longest,
+    or the issue slots of these instructions where they take longer."""
+    busy = kernel.comp_insts / gpu.issue_limit
+    for name in COMPUTE:
+        busy = jnp.maximum(busy, getattr(kernel.work, name) * getattr(gpu.cpi, name))
+    return busy
+
+
+def two_pipes(gpu: Gpu, kernel: Kernel) -> TwoPipes:
+    """The notation's symbols of this kernel on this GPU. Shapes broadcast."""
+    fields: dict[str, Any] = {
+        "comp_insts": kernel.comp_insts,
+        "comp_cpi": safe_divide(comp_busy(gpu, kernel), kernel.comp_insts),
+        "mem_insts": kernel.mem_insts,
+        "mem_cpi": access_cpi(gpu, kernel),
+        "mem_latency": access_latency(gpu, kernel),
+    }
+    return TwoPipes(**fields)

@@ -1,0 +1,1 @@
+"""Draws results, computes none."""

@@ -1,0 +1,1 @@
+"""Configurations × GPUs × models: the one place with `jit`."""

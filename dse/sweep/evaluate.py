@@ -1,0 +1,128 @@
+"""One chunk of a kernel's configurations, on all GPUs, by all models, in one jitted function."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse import occupancy
+from dse.describe import Description, Number, describe
+from dse.models import predictor
+from dse.types import Gpu, Resources
+
+CHUNK = 65_536  # configurations at a time: larger ones leave the cache
+SMALLEST = 1_024
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one model says of each configuration on each GPU: arrays [G, L]."""
+
+    cycles: np.ndarray  # infinite for a launch that cannot run
+    seconds: np.ndarray
+    bottleneck: np.ndarray  # index into `terms`; -1 for a launch that cannot run
+    terms: tuple[str, ...]
+
+    def bottleneck_names(self) -> np.ndarray:
+        """The bottleneck in words; empty for a launch that cannot run."""
+        return np.array([*self.terms, ""], object)[self.bottleneck]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Configurations of one kernel on G GPUs: arrays [G, L]."""
+
+    resources: dict[str, np.ndarray]  # threads, blocks, registers, shared_bytes
+    warps_per_sm: np.ndarray
+    occupancy: np.ndarray
+    limiter: np.ndarray  # a code of dse.occupancy.LIMITERS
+    forecasts: dict[str, Forecast]  # by model
+
+    @property
+    def possible(self) -> np.ndarray:
+        """Which launches can run at all."""
+        return self.limiter < len(occupancy.BINDING)
+
+    def limited_by(self) -> np.ndarray:
+        """The limiter in words."""
+        return np.array(occupancy.LIMITERS, object)[self.limiter]
+
+
+@eqx.filter_jit
+def _evaluate(
+    description: Description,
+    models: tuple[str, ...],
+    gpus: Gpu,
+    parameters: Mapping[str, Array],
+    problem: Mapping[str, Array],
+) -> dict[str, Any]:
+    kernel, resources = describe(description, parameters, problem, gpus, gpus.clock.dtype)
+    launch, limiter = occupancy.launch(gpus, resources)
+    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (*parameters.values(), gpus.clock)))
+    possible = occupancy.possible(limiter)
+
+    def full(x: Array) -> Array:
+        return jnp.broadcast_to(x, shape)
+
+    forecasts = {}
+    for name in models:
+        prediction = predictor(name)(gpus, kernel, launch)
+        forecasts[name] = {
+            "cycles": full(jnp.where(possible, prediction.cycles, jnp.inf)),
+            "seconds": full(jnp.where(possible, prediction.seconds, jnp.inf)),
+            "bottleneck": full(jnp.where(possible, prediction.bottleneck, -1)),
+            "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
+        }
+    return {
+        "resources": {name: full(getattr(resources, name)) for name in Resources.__dataclass_fields__},
+        "warps_per_sm": full(jnp.where(possible, launch.warps_per_sm, 0.0)),
+        "occupancy": full(jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0)),
+        "limiter": full(limiter),
+        "forecasts": forecasts,
+    }
+
+
+def evaluate(
+    description: Description,
+    models: Sequence[str],
+    gpus: Gpu,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+) -> Evaluation:
+    """What `models` say of the given configurations of a described kernel.
+
+    **Shapes:** `gpus` fields [G] (`dse.data.gpus.stack`), parameters [L]; results [G, L].
+    **Precision:** expressions in 64 bits, models in the precision of `gpus`.
+    Chunks of one fixed shape serve any L with one compilation.
+    """
+    sizes = description.sizes(**(problem or {}))
+    count = len(next(iter(parameters.values())))
+    chunk = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
+    column = jax.tree.map(lambda x: x[:, None], gpus)
+    parts = []
+    with jax.enable_x64(True):
+        scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
+        for start in range(0, count, chunk):
+            rows = min(chunk, count - start)
+            # The last chunk is padded with its last row, so that all have one shape.
+            index = np.minimum(np.arange(start, start + chunk), count - 1)
+            block = {name: jnp.asarray(values[index][None, :]) for name, values in parameters.items()}
+            part = _evaluate(description, tuple(models), column, block, scalars)
+            parts.append(jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part))
+    if not parts:
+        raise ValueError("evaluate: no configurations")
+    whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
+    forecasts = {name: Forecast(**values) for name, values in whole.pop("forecasts").items()}
+    return Evaluation(forecasts=forecasts, **whole)
+
+
+def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:
+    """The configurations, `size` at a time."""
+    count = len(next(iter(parameters.values())))
+    for start in range(0, count, size):
+        yield {name: values[start : start + size] for name, values in parameters.items()}

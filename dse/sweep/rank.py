@@ -1,0 +1,112 @@
+"""The configurations of one kernel on one GPU, fastest first."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse.data import measured as measured_data
+from dse.describe import Description, Number
+from dse.errors import DseError
+from dse.sweep.evaluate import Evaluation, evaluate
+from dse.types import Gpu
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Configurations with what the models say of them; `order` has the fastest first."""
+
+    parameters: dict[str, np.ndarray]
+    evaluation: Evaluation  # of one GPU
+    order: np.ndarray
+    measured_s: np.ndarray | None  # NaN where not measured
+
+    @property
+    def count(self) -> int:
+        return len(self.order)
+
+    @property
+    def impossible(self) -> int:
+        """How many cannot be launched."""
+        return int(np.sum(~self.evaluation.possible))
+
+    @property
+    def units(self) -> dict[str, str]:
+        """Units of the columns of `rows`."""
+        times = [name for name in self.evaluation.forecasts if len(self.evaluation.forecasts) > 1]
+        return dict.fromkeys((*times, "time", "measured"), "s") | {"shared": "B"}
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """The first `top` as rows; parameters that never vary are left out."""
+        e = self.evaluation
+        chosen = self.order[:top]
+        varying = [name for name, values in self.parameters.items() if np.any(values != values[0])]
+        first = next(iter(e.forecasts.values()))
+        columns: dict[str, np.ndarray] = {name: self.parameters[name][chosen] for name in varying}
+        columns |= {"threads": e.resources["threads"][0, chosen], "blocks": e.resources["blocks"][0, chosen]}
+        columns |= {"registers": e.resources["registers"][0, chosen]}
+        columns |= {"shared": e.resources["shared_bytes"][0, chosen]}
+        columns |= {"occupancy": e.occupancy[0, chosen], "limited by": e.limited_by()[0, chosen]}
+        columns |= {"time": first.seconds[0, chosen], "bottleneck": first.bottleneck_names()[0, chosen]}
+        for name, forecast in list(e.forecasts.items())[1:]:
+            columns[name] = forecast.seconds[0, chosen]
+        if self.measured_s is not None:
+            columns["measured"] = self.measured_s[chosen]
+        return [
+            {"rank": i + 1} | {name: values[i] for name, values in columns.items()} for i in range(len(chosen))
+        ]
+
+
+def rank(
+    description: Description,
+    gpu: Gpu,
+    models: Sequence[str],
+    problem: Mapping[str, Number] | None = None,
+    measured: Path | None = None,
+) -> Ranking:
+    """Every valid configuration, ordered by the first of `models`; equal times keep the space's order.
+
+    **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
+    `measured` cannot be read.
+    """
+    sizes = description.sizes(**(problem or {}))
+    parameters = description.space.configurations(sizes)
+    if not len(next(iter(parameters.values()))):
+        raise DseError(f"{description.path}: constraints: found no valid configuration, expected at least one")
+    evaluation = evaluate(description, models, jax.tree.map(lambda x: x[None], gpu), parameters, problem)
+    if not evaluation.possible.any():
+        raise DseError(f"{description.path}: launch: {_why(evaluation, gpu)}")
+    order = np.argsort(evaluation.forecasts[models[0]].seconds[0], kind="stable")
+    times = None if measured is None else _measured(description, parameters, measured)
+    return Ranking(parameters, evaluation, order, times)
+
+
+def _why(evaluation: Evaluation, gpu: Gpu) -> str:
+    """Why the first configuration cannot be launched: what was found, and the GPU's limit."""
+    found = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
+    limits = gpu.limits
+    words = {
+        "too many threads in a block": (f"{found['threads']:,} threads in a block", limits.threads_per_block),
+        "too many registers a thread": (f"{found['registers']:,} registers a thread", limits.registers_per_thread),
+        "too many registers in a block": (
+            f"{found['threads'] * found['registers']:,} registers in a block",
+            limits.registers_per_block,
+        ),
+        "too much shared memory": (f"{found['shared_bytes']:,} B of shared memory", limits.shared_bytes_per_block),
+    }
+    reason = evaluation.limited_by()[0, 0]
+    if reason not in words:
+        return f"found {reason}, expected a launch that can run"
+    what, limit = words[reason]
+    return f"found {what}, expected at most {int(limit):,}"
+
+
+def _measured(description: Description, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
+    """Measured seconds of each configuration, NaN where the file has none."""
+    table = measured_data.load(path, description)
+    space = description.space
+    where = {int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0}
+    return np.array([where.get(int(i), np.nan) for i in space.index(parameters)])

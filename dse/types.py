@@ -1,0 +1,217 @@
+"""The nouns: a Gpu, a Kernel on it, what a block asks for, a Launch, and a Prediction.
+
+All fields broadcast: any leading shape. In a dense grid GPUs lie on axis 0, kernels on 1,
+launches on 2 (or launches on 1 where there is one kernel).
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+Quantity = Float[Array, "*#batch"]
+Count = Int[Array, "*#batch"]
+
+
+def _as_float(x: Any) -> Any:
+    """A float array: floats keep their precision, other numbers get JAX's default one."""
+    if isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.asarray(x)
+    return jnp.asarray(x, float)
+
+
+def _as_int(x: Any) -> Any:
+    return jnp.asarray(x, jnp.int32)
+
+
+def quantity(unit: str) -> Any:
+    """A field that holds a float array and knows its unit."""
+    return eqx.field(converter=_as_float, metadata={"unit": unit})
+
+
+def count(unit: str) -> Any:
+    """A field that holds a 32-bit integer array: occupancy is worked out in integers, exactly."""
+    return eqx.field(converter=_as_int, metadata={"unit": unit})
+
+
+class _Quantities(eqx.Module):
+    """Fields that broadcast against one another."""
+
+    def __check_init__(self) -> None:
+        shapes = {}
+        for name, value in vars(self).items():
+            shapes |= {name: np.shape(leaf) for leaf in jax.tree.leaves(value) if hasattr(leaf, "shape")}
+        try:
+            np.broadcast_shapes(*shapes.values())
+        except ValueError:
+            clash = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+            raise ValueError(f"{type(self).__name__}: fields do not broadcast: {clash}") from None
+
+
+class PerClass(_Quantities):
+    """One number for each pipe of an SM. What the unit of work is, is the same everywhere:
+
+    fp32, fp64, int32, imul32, sfu, barrier: one warp instruction (int32 takes adds, logic and
+    compares; imul32 multiplies; sfu transcendentals and conversions); shared: one pass of a
+    warp access through the banks (shuffles too); l1: one 128-byte pass through the L1;
+    l2 and dram: one 32-byte sector.
+    """
+
+    fp32: Quantity = quantity("1")
+    fp64: Quantity = quantity("1")
+    int32: Quantity = quantity("1")
+    imul32: Quantity = quantity("1")
+    sfu: Quantity = quantity("1")
+    shared: Quantity = quantity("1")
+    l1: Quantity = quantity("1")
+    l2: Quantity = quantity("1")
+    dram: Quantity = quantity("1")
+    barrier: Quantity = quantity("1")
+
+
+CLASSES = tuple(PerClass.__dataclass_fields__)
+ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
+COMPUTE = (*ARITHMETIC, "shared")  # what the two-subsystem models call computation
+MEMORY = ("l1", "l2", "dram")  # what they call memory
+
+
+class Limits(_Quantities):
+    """What one SM (CU) can hold, and the units in which it hands that out."""
+
+    warp_size: Count = count("threads")
+    threads_per_block: Count = count("threads")
+    threads_per_sm: Count = count("threads")
+    warps_per_sm: Count = count("warps")
+    blocks_per_sm: Count = count("blocks")
+    one_warp_blocks_per_sm: Count = count("blocks")  # AMD: a group of one wave needs no barrier slot
+    registers_per_sm: Count = count("registers")
+    registers_per_block: Count = count("registers")
+    registers_per_thread: Count = count("registers")
+    register_unit: Count = count("registers")  # of a warp, or of a block where allocated by block
+    registers_by_block: Count = count("1")  # 1: allocated by block (compute capability 1.x), 0: by warp
+    warp_unit: Count = count("warps")  # warps of a block are rounded up to this to count its registers
+    sub_partitions: Count = count("1")
+    shared_bytes_per_sm: Count = count("B")
+    shared_bytes_per_block: Count = count("B")
+    shared_bytes_reserved: Count = count("B")  # by the driver, of each block
+    shared_unit_bytes: Count = count("B")
+
+
+class Gpu(_Quantities):
+    """One GPU: counts, clocks, bandwidths, λ and Λ of each instruction class."""
+
+    sm_count: Quantity = quantity("1")
+    clock: Quantity = quantity("Hz")
+    dram_bandwidth: Quantity = quantity("B/s")  # theoretical; what is reached is in cpi.dram
+    l1_bytes: Quantity = quantity("B")  # data cache of one SM, beside its shared memory
+    l2_bytes: Quantity = quantity("B")
+    issue_limit: Quantity = quantity("1")  # IL, warp instructions per cycle and SM
+    cpi: PerClass = eqx.field(metadata={"unit": "cycles"})  # λ of one SM, per unit of work
+    latency: PerClass = eqx.field(metadata={"unit": "cycles"})  # Λ
+    issue_cycles: Quantity = quantity("cycles")  # Hong & Kim: of one warp instruction
+    departure_delay_coal_cycles: Quantity = quantity("cycles")
+    departure_delay_uncoal_cycles: Quantity = quantity("cycles")
+    limits: Limits
+
+
+class Kernel(_Quantities):
+    """What one warp executes from start to end, on average."""
+
+    work: PerClass  # units of work for each pipe
+    shared_insts: Quantity = quantity("1")  # warp instructions on shared memory
+    load_insts: Quantity = quantity("1")  # warp instructions that load from global memory
+    store_insts: Quantity = quantity("1")
+    uncoal_insts: Quantity = quantity("1")  # of both, those that are not coalesced
+    transactions_per_uncoal: Quantity = quantity("1")  # sectors of one such access
+    sectors: Quantity = quantity("1")  # 32-byte sectors that all global accesses touch, before any cache
+    bytes_per_access: Quantity = quantity("B")  # asked for by one global warp access, on average
+    ilp: Quantity = quantity("1")  # instructions over the longest dependence chain
+    mlp: Quantity = quantity("1")  # loads in flight before the first is waited for
+
+    @property
+    def mem_insts(self) -> Array:
+        """α_mem, global loads and stores of a warp."""
+        return self.load_insts + self.store_insts
+
+    @property
+    def comp_insts(self) -> Array:
+        """α_comp, all warp instructions but global accesses and barriers."""
+        return sum((getattr(self.work, name) for name in ARITHMETIC), self.shared_insts)
+
+    @property
+    def insts(self) -> Array:
+        """All warp instructions issued for one warp."""
+        return self.comp_insts + self.mem_insts + self.work.barrier
+
+
+class Resources(_Quantities):
+    """What a launch asks for."""
+
+    threads: Count = count("threads")  # of a block
+    blocks: Count = count("blocks")  # of the grid
+    registers: Count = count("registers")  # of a thread
+    shared_bytes: Count = count("B")  # of a block
+
+
+class Launch(_Quantities):
+    """One launch as it lies on the GPU."""
+
+    threads_per_block: Quantity = quantity("threads")
+    warps_per_block: Quantity = quantity("warps")
+    blocks: Quantity = quantity("blocks")
+    resident_blocks: Quantity = quantity("blocks")  # on the busiest SM at a time
+    active_sms: Quantity = quantity("1")
+    waves: Quantity = quantity("1")  # #Rep: how often the busiest SM fills its resident blocks
+
+    @property
+    def warps_per_sm(self) -> Array:
+        """N or ω, warps resident on one SM."""
+        return self.warps_per_block * self.resident_blocks
+
+
+class Prediction(_Quantities):
+    """What a model says of a launch; `terms` add up to `cycles`."""
+
+    cycles: Quantity = quantity("cycles")
+    seconds: Quantity = quantity("s")
+    terms: dict[str, Array]  # cycles
+    details: dict[str, Array]  # intermediates that the paper names (MWP, CWP, ridge)
+
+    @staticmethod
+    def of(clock: Array, details: dict[str, Array] | None = None, **terms: Array) -> "Prediction":
+        """Cycles as the sum of `terms`."""
+        names, values = list(terms), jnp.broadcast_arrays(*terms.values())
+        cycles = sum(values[1:], values[0])
+        return Prediction(
+            cycles=cycles,
+            seconds=cycles / clock,
+            terms=dict(zip(names, values, strict=True)),
+            details=details or {},
+        )
+
+    @staticmethod
+    def largest(clock: Array, details: dict[str, Array] | None = None, **bounds: Array) -> "Prediction":
+        """Cycles as the largest of `bounds`; the first that reaches it takes them all."""
+        names, values = list(bounds), jnp.broadcast_arrays(*bounds.values())
+        cycles = values[0]
+        for value in values[1:]:
+            cycles = jnp.maximum(cycles, value)
+        terms, taken = {}, jnp.zeros(cycles.shape, bool)
+        for name, value in zip(names, values, strict=True):
+            binds = (value == cycles) & ~taken
+            terms[name] = jnp.where(binds, cycles, jnp.zeros_like(cycles))
+            taken = taken | binds
+        return Prediction(cycles=cycles, seconds=cycles / clock, terms=terms, details=details or {})
+
+    @property
+    def bottleneck(self) -> Int[Array, "*#batch"]:
+        """Index into `terms` of the largest."""
+        best, index = None, None
+        for i, value in enumerate(self.terms.values()):
+            larger: Bool[Array, "..."] | bool = True if best is None else value > best
+            index = jnp.full(value.shape, 0, jnp.int32) if index is None else jnp.where(larger, i, index)
+            best = value if best is None else jnp.maximum(best, value)
+        return jnp.asarray(index)

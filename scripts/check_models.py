@@ -1,0 +1,304 @@
+"""Compare every closed form with a file of vectors: `check_models.py model_vectors.json [--json]`.
+
+The file holds, for each model, inputs and the results of an independent implementation in plain Python
+(`{"format": "model-vectors 1", "models": {name: [{"in": {...}, "out": {...}}]}}`). One line a model: the
+worst relative error in float64, which may be at most 1e-9. Exit code 1 where one is worse, 2 where the file
+cannot be read. Models that `dse` does not have yet are reported as absent.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+jax.config.update("jax_enable_x64", True)
+
+from dse.models import (  # noqa: E402  the precision has to be set first
+    mwp_cwp,
+    mwp_cwp_corrected,
+    mwp_cwp_pipeline,
+    mwp_cwp_printed,
+    roofline,
+    transit,
+    volkov,
+    wfg_corrected,
+    wfg_pipeline,
+)
+from dse.models.notation import TwoPipes  # noqa: E402
+from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass  # noqa: E402
+
+ALLOWED = 1e-9
+Case = Mapping[str, Any]
+
+
+def per_class(**values: float) -> PerClass:
+    return PerClass(**({name: 0.0 for name in CLASSES} | values))
+
+
+def gpu(**values: Any) -> Gpu:
+    """A GPU of which only `values` matter."""
+    fields = {
+        "sm_count": 1.0,
+        "clock": 1.0,
+        "dram_bandwidth": jnp.inf,
+        "l1_bytes": 0.0,
+        "l2_bytes": 0.0,
+        "issue_limit": jnp.inf,
+        "cpi": per_class(),
+        "latency": per_class(),
+        "issue_cycles": 1.0,
+        "departure_delay_coal_cycles": 1.0,
+        "departure_delay_uncoal_cycles": 1.0,
+        "limits": Limits(**{name: 1 for name in Limits.__dataclass_fields__}),
+    }
+    return Gpu(**(fields | values))
+
+
+def kernel(**values: Any) -> Kernel:
+    """A kernel of which only `values` matter; each access is one sector that comes from DRAM."""
+    fields = {
+        "work": per_class(),
+        "shared_insts": 0.0,
+        "load_insts": 0.0,
+        "store_insts": 0.0,
+        "uncoal_insts": 0.0,
+        "transactions_per_uncoal": 1.0,
+        "sectors": 0.0,
+        "bytes_per_access": 128.0,
+        "ilp": 1.0,
+        "mlp": 1.0,
+    }
+    return Kernel(**(fields | values))
+
+
+def launch(warps: float, **values: float) -> Launch:
+    fields = {
+        "threads_per_block": 32.0 * warps,
+        "warps_per_block": warps,
+        "blocks": 1.0,
+        "resident_blocks": 1.0,
+        "active_sms": 1.0,
+        "waves": 1.0,
+    }
+    return Launch(**(fields | values))
+
+
+def two_subsystems(case: Case) -> tuple[Gpu, Kernel, Launch]:
+    """The Pipeline paper's notation as a GPU with one arithmetic pipe and DRAM."""
+    independent = case.get("independent_comp", 0)
+    dependent = case["a_comp"] - independent
+    machine = gpu(
+        cpi=per_class(fp32=case["l_comp"], l2=case["l_mem"], dram=case["l_mem"]),
+        latency=per_class(fp32=case.get("L_comp", 0.0), dram=case.get("L_mem", 0.0)),
+        issue_limit=case.get("issue_limit") or jnp.inf,
+    )
+    program = kernel(
+        work=per_class(fp32=case["a_comp"], l2=case["a_mem"], dram=case["a_mem"]),
+        load_insts=case["a_mem"],
+        sectors=case["a_mem"],
+        ilp=case["a_comp"] / dependent if dependent else jnp.inf,
+    )
+    return machine, program, launch(case.get("omega", 1))
+
+
+def check_roofline(case: Case) -> Case:
+    return {"wpc": 1.0 / roofline.predict(*two_subsystems(case)).cycles}
+
+
+def check_volkov(case: Case) -> Case:
+    prediction = volkov.predict(*two_subsystems(case))
+    return {
+        "lambda_app": prediction.details["latency_of_one_warp"],
+        "wpc": case["omega"] / prediction.cycles,
+    }
+
+
+def check_transit(case: Case) -> Case:
+    return {"wpc": case["omega"] / transit.predict(*two_subsystems(case)).cycles}
+
+
+def check_hong_kim(model: Any) -> Callable[[Case], Case]:
+    def check(case: Case) -> Case:
+        warps = -(-case["threads_per_block"] // case["threads_per_warp"])
+        blocks, resident, sms = case["blocks"], case["active_blocks_per_sm"], case["active_sms"]
+        waves = blocks / (resident * sms)
+        machine = gpu(
+            clock=case["freq_ghz"] * 1e9,
+            dram_bandwidth=case["mem_bandwidth_gbs"] * 1e9,
+            latency=per_class(dram=case["mem_ld"]),
+            issue_cycles=case["issue_cycles"],
+            departure_delay_coal_cycles=case["departure_del_coal"],
+            departure_delay_uncoal_cycles=case["departure_del_uncoal"],
+        )
+        mem_insts = case["uncoal_mem_insts"] + case["coal_mem_insts"]
+        program = kernel(
+            work=per_class(fp32=case["comp_insts"], barrier=case["synch_insts"], l2=mem_insts, dram=mem_insts),
+            load_insts=mem_insts,
+            sectors=mem_insts,
+            uncoal_insts=case["uncoal_mem_insts"],
+            transactions_per_uncoal=case["uncoal_per_mw"],
+            bytes_per_access=case["load_bytes_per_warp"],
+        )
+        where = launch(
+            warps, blocks=blocks, resident_blocks=resident, active_sms=sms, waves=waves
+        )
+        p = model.predict(machine, program, where)
+        app = p.terms["memory"] + p.terms["compute"]
+        return {
+            "N": where.warps_per_sm,
+            "mwp": p.details["mwp"],
+            "cwp": p.details["cwp"],
+            "case": mwp_cwp.CASES[int(p.details["case"])],
+            "exec_cycles_app": app,
+            "synch_cost": p.terms["sync"],
+            "exec_cycles": p.cycles,
+            "cpi": p.details["cpi"],
+        }
+
+    return check
+
+
+def check_mwp_cwp_pipeline(case: Case) -> Case:
+    p = mwp_cwp_pipeline.predict(*two_subsystems(case))
+    return {
+        "mwp": p.details["mwp"],
+        "cwp": p.details["cwp"],
+        "case": mwp_cwp_pipeline.CASES[int(p.details["case"])],
+        "cpr": p.cycles,
+        "wpc": case["omega"] / p.cycles,
+    }
+
+
+def pipes(case: Case) -> TwoPipes:
+    return TwoPipes(
+        comp_insts=case["a_comp"],
+        comp_cpi=case["l_comp"],
+        mem_insts=case["a_mem"],
+        mem_cpi=case["l_mem"],
+        mem_latency=case["L_mem"],
+    )
+
+
+def check_mwp_cwp_corrected(case: Case) -> Case:
+    bounds = mwp_cwp_corrected.bounds(jnp.float64(case["omega"]), pipes(case), jnp.float64(case["lambda_app"]))
+    cycles = max(float(value) for value in bounds.values())
+    names = {"memory": "memory", "compute": "compute", "latency": "few-warps"}
+    reached = {names[name] for name, value in bounds.items() if value >= cycles * (1 - 1e-12)}
+    return {"cpr": cycles, "wpc": case["omega"] / cycles, "case": reached}
+
+
+def check_wfg(model: Any, issue: Callable[[Case], float]) -> Callable[[Case], Case]:
+    def check(case: Case) -> Case:
+        blocks: list[wfg_pipeline.Block] = []
+        barriers = 0.0
+        comp: tuple[float, float] = (0.0, 1.0)
+
+        def close(loads: float) -> None:
+            nonlocal comp
+            blocks.append(
+                wfg_pipeline.Block(comp_insts=comp[0], ilp=comp[1], mem_insts=loads, waits=loads, repeats=1.0)
+            )
+            comp = (0.0, 1.0)
+
+        for kind, *rest in case["nodes"]:
+            if kind == "C":
+                if comp[0]:
+                    close(0.0)
+                comp = (float(rest[0]), float(rest[1]))
+            elif kind == "M":
+                close(1.0)
+            else:
+                barriers += 1.0
+        if comp[0]:
+            close(0.0)
+        loads = sum(block.mem_insts for block in blocks)
+        two = TwoPipes(
+            comp_insts=sum(block.comp_insts for block in blocks),
+            comp_cpi=case["l_comp"],
+            mem_insts=loads,
+            mem_cpi=case["l_mem"],
+            mem_latency=case["L_mem"],
+        )
+        parts, details = wfg_pipeline.terms(
+            jnp.float64(case["omega"]),
+            two,
+            jnp.float64(case["L_comp"]),
+            jnp.float64(issue(case)),
+            jnp.float64(barriers),
+            blocks,
+            model.exposed,
+        )
+        cycles = sum(parts.values())
+        return {
+            "cyc_comp": details["comp_cycles"],
+            "nbc": details["between_waits"],
+            "cpr": cycles,
+            "cpw": cycles / case["omega"],
+        }
+
+    return check
+
+
+CHECKS: dict[str, Callable[[Case], Case]] = {
+    "roofline": check_roofline,
+    "volkov": check_volkov,
+    "transit": check_transit,
+    "mwp_cwp_hong_kim_as_printed": check_hong_kim(mwp_cwp_printed),
+    "mwp_cwp_hong_kim_as_narrated": check_hong_kim(mwp_cwp),
+    "mwp_cwp_pipeline": check_mwp_cwp_pipeline,
+    "mwp_cwp_corrected": check_mwp_cwp_corrected,
+    "wfg_pipeline": check_wfg(wfg_pipeline, lambda case: case["l_instr"]),
+    "wfg_corrected": check_wfg(wfg_corrected, lambda case: 0.0),
+}
+
+
+def error(expected: Any, found: Any) -> float:
+    """Relative error of a number; 0 or infinity for a word."""
+    if isinstance(expected, str):
+        return 0.0 if expected == found or (isinstance(found, set) and expected in found) else float("inf")
+    return abs(float(found) - expected) / max(abs(expected), 1e-300)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("vectors", type=Path)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    options = parser.parse_args()
+    try:
+        models = json.loads(options.vectors.read_text())["models"]
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        print(f"{options.vectors}: found {problem!r}, expected a file of model vectors", file=sys.stderr)
+        return 2
+    rows = []
+    for name, cases in models.items():
+        row: dict[str, Any] = {"model": name, "cases": len(cases), "worst": None, "at": None}
+        if name in CHECKS:
+            worst = (-1.0, "")
+            for index, case in enumerate(cases):
+                found = CHECKS[name](case["in"])
+                for key, expected in case["out"].items():
+                    worst = max(worst, (error(expected, found[key]), f"case {index}, {key}"))
+            row |= {"worst": worst[0], "at": worst[1]}
+        rows.append(row)
+    passed = all(row["worst"] is None or row["worst"] <= ALLOWED for row in rows)
+    if options.json:
+        print(json.dumps({"allowed": ALLOWED, "passed": passed, "models": rows}))
+    else:
+        for row in rows:
+            verdict = (
+                "absent"
+                if row["worst"] is None
+                else f"worst relative error {row['worst']:.1e}"
+                + ("" if row["worst"] <= ALLOWED else f"  FAILED at {row['at']}")
+            )
+            print(f"{row['model']:30} {row['cases']:4} cases  {verdict}")
+    return 0 if passed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

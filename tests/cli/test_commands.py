@@ -1,0 +1,126 @@
+"""Each command as a user runs it: what it prints, what it writes."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+
+def test_rank_prints_the_best_of_all_configurations(run_dse):
+    ran = run_dse("rank", "convolution", "--gpu", "a100-pcie-40gb")
+    assert ran.code == 0
+    assert "10 best of 4,362 configurations" in ran.out
+    assert "bottleneck" in ran.out
+    assert "occupancy" in ran.out
+
+
+def test_rank_as_json_and_csv(run_dse, toy_kernel):
+    options = ("rank", str(toy_kernel), "--gpu", "a100", "--top", "3", "--model", "volkov", "--model", "roofline")
+    rows = json.loads(run_dse(*options, "--json").out)
+    assert [row["rank"] for row in rows] == [1, 2, 3]
+    assert rows[0]["time"] <= rows[1]["time"] <= rows[2]["time"]
+    table = list(csv.DictReader(io.StringIO(run_dse(*options, "--csv").out)))
+    assert [float(row["time"]) for row in table] == [row["time"] for row in rows]
+
+
+def test_rank_writes_files(run_dse, toy_kernel, tmp_path):
+    for suffix in ("parquet", "csv", "json"):
+        out = tmp_path / f"ranking.{suffix}"
+        assert run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "0", "-o", str(out)).code == 0
+        assert out.stat().st_size
+    assert pq.read_table(tmp_path / "ranking.parquet").num_rows > 10
+
+
+def test_rank_fixes_parameters_and_changes_sizes(run_dse, toy_kernel):
+    rows = json.loads(
+        run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "items=2", "--set", "n=2048", "--top", "0", "--json").out
+    )
+    assert all("items" not in row for row in rows)
+    assert {row["blocks"] * row["threads"] * 2 for row in rows} == {2048}
+
+
+def test_rank_beside_measured_times(run_dse, toy_kernel, tmp_path):
+    path = tmp_path / "m.csv"
+    path.write_text("block,items,time_ms\n64,1,2.5\n")
+    rows = json.loads(
+        run_dse("rank", str(toy_kernel), "-g", "a100", "--measured", str(path), "--top", "0", "--json").out
+    )
+    assert [row["measured"] for row in rows if (row["block"], row["items"]) == (64, 1)] == [pytest.approx(2.5e-3)]
+
+
+T1 = {
+    "General": {"BenchmarkName": "toy"},
+    "ConfigurationSpace": {
+        "TuningParameters": [
+            {"Name": "block", "Type": "int", "Values": "[64, 128, 192]"},
+            {"Name": "items", "Type": "int", "Values": "[1, 2, 4]"},
+        ],
+        "Conditions": [{"Expression": "block * items <= 256", "Parameters": ["block", "items"]}],
+    },
+    "KernelSpecification": {
+        "Language": "CUDA",
+        "KernelName": "toy",
+        "LocalSize": {"X": "block", "Y": "1", "Z": "1"},
+        "GridDivX": ["block", "items"],
+        "ProblemSize": [1048576],
+    },
+}
+
+
+def test_rank_over_the_space_of_a_t1_problem(run_dse, toy_kernel, tmp_path):
+    path = tmp_path / "T1.json"
+    path.write_text(json.dumps(T1))
+    rows = json.loads(
+        run_dse("rank", str(toy_kernel), "-g", "a100", "--space", str(path), "--top", "0", "--json").out
+    )
+    assert sorted((row["block"], row["items"]) for row in rows) == [
+        (64, 1), (64, 2), (64, 4), (128, 1), (128, 2), (192, 1),
+    ]  # fmt: skip
+
+
+def test_sweep(run_dse, toy_kernel, tmp_path):
+    out = tmp_path / "sweep.parquet"
+    ran = run_dse("sweep", str(toy_kernel), "example", "-g", "a100", "-g", "mi250x", "-m", "volkov", "-o", str(out))
+    assert (ran.code, ran.err) == (0, "")
+    assert {row["kernel"] for row in pq.read_table(out).to_pylist()} == {"toy", "example"}
+
+
+def test_compare(run_dse, toy_kernel, tmp_path):
+    predicted = json.loads(run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "0", "--json").out)
+    path = tmp_path / "m.csv"
+    lines = [f"{row['block']},{row['items']},{1e3 * row['time']!r}" for row in predicted]
+    path.write_text("\n".join(["block,items,time_ms", *lines]))
+    rows = json.loads(run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out)
+    scores = {row["model"]: row for row in rows}
+    default = scores["volkov"]
+    assert default["spearman"] == pytest.approx(1)
+    assert default["mape_percent"] == pytest.approx(0, abs=1e-4)
+    assert default["top_1"] == pytest.approx(1)
+    assert 0 < scores["random choice"]["top_1"] < 1
+
+
+def test_search_ranks_variants(run_dse, tmp_path):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    command = ("search", "matmul_naive", "matmul_tiled", "-g", "a100", "--trials", "60", "--seed", "1")
+    ran = run_dse(*command, "--storage", storage)
+    assert ran.code == 0
+    assert "matmul_naive" in ran.out
+    assert "matmul_tiled" in ran.out
+    assert "optimum" in ran.out
+    assert "Optuna" in ran.out
+    rows = json.loads(run_dse(*command, "--storage", storage, "--json").out)  # goes on: nothing left to do
+    assert rows[0]["time"] <= rows[1]["time"]
+
+
+def test_search_takes_the_name_of_the_work(run_dse):
+    ran = run_dse("search", "matmul", "-g", "a100", "--trials", "40", "--storage", "none", "--seed", "1", "--json")
+    assert {row["variant"] for row in json.loads(ran.out)} >= {"matmul_naive", "matmul_tiled"}
+
+
+@pytest.mark.parametrize("command", ["rank", "sweep", "compare", "search", "gpus", "kernels", "models"])
+def test_help_has_an_example(run_dse, command):
+    ran = run_dse(command, "--help")
+    assert ran.code == 0
+    assert f"Example: dse {command}" in ran.out

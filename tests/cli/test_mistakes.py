@@ -1,0 +1,151 @@
+"""Bad input: one clear line that names the place, exit code 2, no traceback, nothing half written."""
+
+import gzip
+import json
+
+import pytest
+
+GPU = """
+name = "mine"
+vendor = "NVIDIA"
+"""
+
+
+@pytest.fixture
+def mistake(run_dse):
+    """Run, and hand back the one line."""
+
+    def run(*arguments):
+        ran = run_dse(*(str(argument) for argument in arguments))
+        assert ran.code == 2
+        assert "Traceback" not in ran.err
+        assert ran.out == ""
+        lines = ran.err.strip().splitlines()
+        assert len(lines) == 1, ran.err
+        return lines[0]
+
+    return run
+
+
+@pytest.fixture
+def gpu_file(tmp_path):
+    """Copies a catalogue file, one field's line changed."""
+    from dse.data import gpus
+
+    def write(field, line):
+        text = gpus.find("a100").read_text().splitlines()
+        start = text.index(f"[{field}]")
+        key = line.split(" =")[0]
+        at = next(i for i in range(start, len(text)) if text[i].startswith(f"{key} ="))
+        text[at] = line
+        path = tmp_path / "mine.toml"
+        path.write_text("\n".join(text))
+        return path
+
+    return write
+
+
+def test_unknown_gpu(mistake):
+    line = mistake("rank", "example", "--gpu", "a1000")
+    assert "a1000" in line
+
+
+def test_ambiguous_gpu(mistake):
+    line = mistake("rank", "example", "--gpu", "v100")
+    assert "PCI" in line.upper()
+    assert "SXM2" in line.upper()
+
+
+def test_unknown_kernel(mistake):
+    line = mistake("rank", "convolutoin", "--gpu", "a100")
+    assert "convolutoin" in line
+    assert "did you mean convolution" in line
+
+
+def test_unknown_model(mistake):
+    line = mistake("rank", "example", "--gpu", "a100", "--model", "volkow")
+    assert "volkow" in line
+    assert "did you mean volkov" in line
+
+
+def test_unknown_parameter(mistake, toy_kernel):
+    line = mistake("rank", toy_kernel, "--gpu", "a100", "--set", "blok=3")
+    assert "blok" in line
+    assert "block" in line
+    assert "blok" in mistake("sweep", toy_kernel, "-g", "a100", "--set", "blok=3", "-o", "x.parquet")
+
+
+@pytest.mark.parametrize("text", ["block", "block=", "=3", "block=three"])
+def test_malformed_set(mistake, toy_kernel, text):
+    assert "--set" in mistake("rank", toy_kernel, "--gpu", "a100", "--set", text)
+
+
+def test_missing_files(mistake, tmp_path):
+    assert "nothing.toml" in mistake("rank", tmp_path / "nothing.toml", "--gpu", "a100")
+    assert "nothing.toml" in mistake("rank", "example", "--gpu", tmp_path / "nothing.toml")
+    assert "nothing.csv" in mistake("compare", "example", "-g", "a100", "--measured", tmp_path / "nothing.csv")
+    assert "T1.json" in mistake("rank", "example", "-g", "a100", "--space", tmp_path / "T1.json")
+
+
+def test_malformed_files(mistake, toy_kernel, tmp_path):
+    broken = tmp_path / "broken.toml"
+    broken.write_text("name = [")
+    assert "broken.toml" in mistake("rank", broken, "--gpu", "a100")
+    assert "broken.toml" in mistake("rank", "example", "--gpu", broken)
+    table = tmp_path / "m.csv"
+    table.write_text("block,items,time_ms\n64,one,2.5\n")
+    assert "items" in mistake("compare", toy_kernel, "-g", "a100", "--measured", table)
+    table.write_text("block,items\n64,1\n")
+    assert "time" in mistake("compare", toy_kernel, "-g", "a100", "--measured", table)
+    zipped = tmp_path / "m.csv.gz"
+    zipped.write_bytes(gzip.compress(b"block,items,time_ms\n")[:-9])
+    assert "m.csv.gz" in mistake("compare", toy_kernel, "-g", "a100", "--measured", zipped)
+    t1 = tmp_path / "T1.json"
+    for text in ("{", "[]", json.dumps({"General": {}})):
+        t1.write_text(text)
+        assert "T1.json" in mistake("rank", toy_kernel, "-g", "a100", "--space", t1)
+
+
+def test_negative_bandwidth(mistake, gpu_file):
+    line = mistake("rank", "example", "--gpu", gpu_file("dram_bandwidth", "value = -3"))
+    assert "dram_bandwidth" in line
+    assert "-3" in line
+
+
+def test_unit_mistake(mistake, gpu_file):
+    line = mistake("rank", "example", "--gpu", gpu_file("dram_bandwidth", 'unit = "GHz"'))
+    assert "dram_bandwidth" in line
+    assert "GHz" in line
+    assert "GB/s" in line
+
+
+def test_constraint_of_an_unknown_parameter(mistake, toy_kernel):
+    toy_kernel.write_text(toy_kernel.read_text().replace('"block != 96"', '"blok != 96"'))
+    line = mistake("rank", toy_kernel, "--gpu", "a100")
+    assert "blok" in line
+    assert "constraints" in line
+
+
+def test_launch_of_4096_threads(mistake, toy_kernel):
+    """Never scored: where nothing can be launched, that is said with the reason."""
+    toy_kernel.write_text(toy_kernel.read_text().replace("<= 2048", "<= 8192"))
+    line = mistake("rank", toy_kernel, "-g", "a100", "--set", "block=4096", "--set", "items=1")
+    assert "threads" in line
+    assert "4,096" in line
+    assert "1,024" in line
+
+
+def test_out_of_reach_files_are_not_begun(mistake, toy_kernel, tmp_path):
+    missing = tmp_path / "no" / "out.parquet"
+    assert "no" in mistake("sweep", toy_kernel, "-g", "a100", "-o", missing)
+    assert "suffix" in mistake("rank", toy_kernel, "-g", "a100", "-o", tmp_path / "out.xlsx")
+    assert "suffix" in mistake("sweep", toy_kernel, "-g", "a100", "-o", tmp_path / "out.csv")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy"]
+
+
+def test_kernels_of_different_work(mistake):
+    assert "different work" in mistake("search", "convolution", "gemm", "-g", "a100", "--storage", "none")
+
+
+def test_json_and_csv_exclude_each_other(mistake, toy_kernel):
+    assert "--csv" in mistake("rank", toy_kernel, "-g", "a100", "--json", "--csv")

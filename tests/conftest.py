@@ -1,0 +1,109 @@
+"""JAX as strict as it goes, hypothesis repeatable on CI, and `dse` run as a user runs it."""
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+import jax
+import pytest
+from hypothesis import settings
+
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+settings.register_profile("here", deadline=None)
+settings.register_profile("ci", deadline=None, derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run_dse(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+    """`run_dse("gpus", "--json")`: the command line in this process."""
+    monkeypatch.setenv("COLUMNS", "200")  # help and usage errors do not break lines
+
+    def run(*arguments: str) -> Ran:
+        from dse.cli.main import run
+
+        with (
+            redirect_stdout(io.StringIO()) as out,
+            redirect_stderr(io.StringIO()) as err,
+            pytest.raises(SystemExit) as end,
+        ):
+            run(arguments)
+        code = end.value.code or 0
+        return Ran(int(code), out.getvalue(), err.getvalue())
+
+    return run
+
+
+@pytest.fixture
+def run_python(tmp_path: Path) -> Callable[[str], Ran]:
+    """`run_python("import dse")`: code in a fresh interpreter outside the checkout, warnings as errors."""
+
+    def run(code: str) -> Ran:
+        command = [sys.executable, "-W", "error", "-c", code]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+        return Ran(ended.returncode, ended.stdout, ended.stderr)
+
+    return run
+
+
+TOY = """
+name = "toy"
+summary = "adds one to every number"
+constraints = ["block * items <= 2048", "block % 32 == 0 or items == 1", "block != 96"]
+
+[problem]
+n = 1048576
+
+[parameters]
+block = [32, 48, 64, 96, 128, 256, 512, 1024]
+items = { from = 1, to = 4 }
+
+[launch]
+threads = "block"
+blocks = "ceil(n / (block * items))"
+registers = "16 + 2 * items"
+
+[warp]
+fp32 = "items"
+int32 = "8 + items"
+ilp = "items"
+mlp = "items"
+
+[[access]]
+name = "x"
+space = "global"
+op = "load"
+count = "items"
+
+[[access]]
+name = "y"
+space = "global"
+op = "store"
+count = "items"
+"""
+
+
+@pytest.fixture
+def toy_kernel(tmp_path: Path) -> Path:
+    """A small kernel.toml, apart from the catalogue."""
+    path = tmp_path / "toy" / "kernel.toml"
+    path.parent.mkdir()
+    path.write_text(TOY)
+    return path

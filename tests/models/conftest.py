@@ -1,0 +1,355 @@
+"""A GPU, a kernel and a launch as one flat list of numbers, and what the tests of the models do with it.
+
+`dse` is imported inside the fixtures only: the hook that checks its types has to come first.
+"""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
+PIPES = (*ARITHMETIC, "shared", "l1", "l2", "dram", "barrier")
+
+
+class Point(SimpleNamespace):
+    """Every float of a GPU, a kernel and a launch; `cpi_fp32` is λ of that pipe, and so on."""
+
+
+BLANK = Point(
+    # the GPU: everything is free and without limit
+    sm_count=1.0,
+    clock=1e9,
+    dram_bandwidth=math.inf,
+    l1_bytes=0.0,
+    l2_bytes=0.0,
+    issue_limit=math.inf,
+    **{f"cpi_{name}": 0.0 for name in PIPES},
+    **{f"latency_{name}": 0.0 for name in PIPES},
+    issue_cycles=1.0,
+    departure_delay_coal_cycles=1.0,
+    departure_delay_uncoal_cycles=1.0,
+    # the kernel: does nothing
+    **{f"work_{name}": 0.0 for name in PIPES},
+    shared_insts=0.0,
+    load_insts=0.0,
+    store_insts=0.0,
+    uncoal_insts=0.0,
+    transactions_per_uncoal=1.0,
+    sectors=0.0,
+    bytes_per_access=128.0,
+    ilp=1.0,
+    mlp=1.0,
+    # the launch: one warp
+    threads_per_block=32.0,
+    warps_per_block=1.0,
+    blocks=1.0,
+    resident_blocks=1.0,
+    active_sms=1.0,
+    waves=1.0,
+)
+NAMES = tuple(vars(BLANK))
+LAUNCH = ("threads_per_block", "warps_per_block", "blocks", "resident_blocks", "active_sms", "waves")
+
+
+def make(**given: Any) -> Point:
+    assert set(given) <= set(NAMES), set(given) - set(NAMES)
+    return Point(**(vars(BLANK) | given))
+
+
+def assemble(point: Point) -> tuple[Any, Any, Any]:
+    from dse.types import Gpu, Kernel, Launch, Limits, PerClass
+
+    values = vars(point)
+
+    def fields(cls: Any, **others: Any) -> Any:
+        names = set(cls.__dataclass_fields__) - set(others)
+        return cls(**{name: values[name] for name in names}, **others)
+
+    def per_class(what: str) -> Any:
+        return PerClass(**{name: values[f"{what}_{name}"] for name in PIPES})
+
+    limits = Limits(**dict.fromkeys(Limits.__dataclass_fields__, 1))  # no model reads them
+    gpu = fields(Gpu, cpi=per_class("cpi"), latency=per_class("latency"), limits=limits)
+    return gpu, fields(Kernel, work=per_class("work")), fields(Launch)
+
+
+def rows(values: Any) -> Point:
+    """Row i of `values` holds what NAMES[i] is, of any shape."""
+    return Point(**dict(zip(NAMES, values, strict=True)))
+
+
+def column(point: Point) -> np.ndarray:
+    return np.stack(np.broadcast_arrays(*(vars(point)[name] for name in NAMES))).astype(float)
+
+
+class Uniform:
+    """Random numbers, an array of `number` at a time."""
+
+    def __init__(self, seed: int, number: int) -> None:
+        self._random, self._number = np.random.default_rng(seed), number
+
+    def within(self, low: float, high: float) -> np.ndarray:
+        return self._random.uniform(low, high, self._number)
+
+    def decades(self, low: float, high: float) -> np.ndarray:
+        return 10.0 ** self.within(low, high)
+
+    def whole(self, low: int, high: int) -> np.ndarray:
+        return np.floor(self.within(low, high + 1))
+
+    def some(self) -> np.ndarray:
+        return self.whole(0, 1)
+
+    def share(self) -> np.ndarray:
+        """None, all, something between or more than all."""
+        share = self.within(-1, 2)
+        return np.select([share < -0.5, share < 0], [0.0, 1.0], share)
+
+
+def odd_points(seed: int, number: int) -> Point:
+    """Any GPU, however odd; kernels whose counts agree with one another, pipes or all memory left out;
+    launches of some warps."""
+    u = Uniform(seed, number)
+    many = np.array([0.0, 0.1, 1.0, 30.0])[u.whole(0, 3).astype(int)]  # computation against memory
+    work = {f"work_{name}": many * u.some() * u.decades(0, 2) for name in (*ARITHMETIC, "shared")}
+    loads, stores = u.some() * u.whole(1, 50), u.some() * u.whole(1, 20)
+    sectors = (loads + stores) * u.decades(0, 1.5)
+    warps, resident = np.maximum(1.0, u.whole(-8, 16)), np.maximum(1.0, u.whole(-8, 8))
+    sms = u.whole(1, 128)
+    return make(
+        sm_count=sms,
+        clock=u.decades(8.5, 9.5),
+        dram_bandwidth=u.decades(9, 12.5),
+        issue_limit=u.decades(-1, 1),
+        issue_cycles=u.decades(-1, 1),
+        departure_delay_coal_cycles=u.decades(0, 2),
+        departure_delay_uncoal_cycles=u.decades(0, 2),
+        **{f"cpi_{name}": u.decades(-2, 2) for name in PIPES},
+        **{f"latency_{name}": u.decades(0, 3) for name in PIPES},
+        **work,
+        shared_insts=work["work_shared"] * np.minimum(1.0, u.decades(-1.5, 0.5)),
+        load_insts=loads,
+        store_insts=stores,
+        uncoal_insts=(loads + stores) * np.minimum(1.0, u.share()),
+        transactions_per_uncoal=u.whole(1, 32),
+        sectors=sectors,
+        work_l1=sectors * u.decades(-1.5, 0),
+        work_l2=sectors * u.share(),
+        work_dram=sectors * u.share(),
+        work_barrier=u.some() * u.whole(1, 40),
+        bytes_per_access=u.whole(1, 32) * 16.0,
+        ilp=np.maximum(1.0, u.within(-4, 8)),
+        mlp=np.maximum(1.0, u.within(-4, 8)),
+        threads_per_block=32.0 * warps,
+        warps_per_block=warps,
+        resident_blocks=resident,
+        active_sms=sms,
+        blocks=resident * sms,
+        waves=np.maximum(1.0, u.within(-20, 40)),
+    )
+
+
+def notation(p: Point) -> SimpleNamespace:
+    """α, λ, Λ of the Pipeline paper's Table 2, in plain Python.
+
+    λ: a subsystem is as slow as the part of it that one warp keeps busy longest. Λ of memory: its mean over
+    the levels, by the share of the sectors that each serves (Sec. 6.3).
+    """
+    q, work = SimpleNamespace(), {name: vars(p)[f"work_{name}"] for name in PIPES}
+    cpi = {name: vars(p)[f"cpi_{name}"] for name in PIPES}
+    latency = {name: vars(p)[f"latency_{name}"] for name in PIPES}
+    q.a_comp = p.shared_insts
+    q.wait_comp = 0.0
+    for name in ARITHMETIC:
+        q.a_comp += work[name]
+        q.wait_comp += work[name] * latency[name]
+    if p.shared_insts > 0:
+        degree = max(work["shared"] / p.shared_insts, 1.0)
+        q.wait_comp += p.shared_insts * (latency["shared"] + (degree - 1) * cpi["shared"])
+    q.busy_comp = q.a_comp / p.issue_limit
+    q.pipes_comp = 0.0  # if each pipe in turn were waited for
+    for name in (*ARITHMETIC, "shared"):
+        q.pipes_comp += work[name] * cpi[name]
+        if work[name] * cpi[name] > q.busy_comp:
+            q.busy_comp = work[name] * cpi[name]
+    q.l_comp = q.busy_comp / q.a_comp if q.a_comp else 0.0
+    q.L_comp = q.wait_comp / q.a_comp if q.a_comp else 0.0
+
+    q.a_mem = p.load_insts + p.store_insts
+    q.waits = p.load_insts / p.mlp
+    q.busy_mem = max(work[name] * cpi[name] for name in ("l1", "l2", "dram"))
+    q.l_mem = q.busy_mem / q.a_mem if q.a_mem else 0.0
+    to_l2 = to_dram = 0.0
+    if p.sectors:
+        to_l2 = min(1.0, work["l2"] / p.sectors)
+        to_dram = min(to_l2, work["dram"] / p.sectors)
+    q.from_dram = to_dram
+    q.L_mem = (1 - to_l2) * latency["l1"] + (to_l2 - to_dram) * latency["l2"] + to_dram * latency["dram"]
+    q.ci = q.a_comp / q.a_mem if q.a_mem else q.a_comp
+    q.omega = p.warps_per_block * p.resident_blocks
+    return q
+
+
+def plain_points(seed: int, number: int) -> Point:
+    """GPUs on which one warp alone saturates nothing (Λ above λ, MWP above 1); kernels that use every pipe
+    and whose counts are all above 0."""
+    u = Uniform(seed, number)
+    sms, clock, warps, resident = u.whole(2, 128), u.decades(8.7, 9.3), u.whole(1, 16), u.whole(1, 8)
+    loads, stores, computation = u.whole(1, 60), u.whole(1, 20), u.decades(-1, 1.3)
+    accesses = loads + stores
+    sectors, past_l1 = accesses * u.decades(0.3, 1.2), u.within(0.2, 0.9)
+    cpi = {f"cpi_{name}": u.decades(-1, 1) for name in PIPES}
+    latency = {f"latency_{name}": cpi[f"cpi_{name}"] + u.decades(0.5, 1.5) for name in PIPES}
+    latency |= {f"latency_{name}": u.within(100, 800) for name in ("l1", "l2", "dram")}
+    work = {f"work_{name}": computation * u.decades(-0.5, 1.3) for name in (*ARITHMETIC, "shared")}
+    return make(
+        sm_count=sms,
+        clock=clock,
+        dram_bandwidth=sms * clock * u.decades(0.6, 1.6),
+        l1_bytes=u.whole(1, 8) * 2.0**14,
+        l2_bytes=u.whole(1, 8) * 2.0**20,
+        issue_limit=u.decades(-0.3, 0.6),
+        issue_cycles=u.decades(0, 0.9),
+        departure_delay_coal_cycles=u.decades(0, 1.6),
+        departure_delay_uncoal_cycles=u.decades(0, 1.6),
+        **cpi,
+        **latency,
+        **work,
+        shared_insts=work["work_shared"] / u.within(1.05, 8),
+        load_insts=loads,
+        store_insts=stores,
+        uncoal_insts=accesses * u.within(0.05, 0.95),
+        transactions_per_uncoal=u.whole(2, 32),
+        sectors=sectors,
+        work_l1=sectors * 0.25,
+        work_l2=sectors * past_l1,
+        work_dram=sectors * past_l1 * u.within(0.1, 0.9),
+        work_barrier=u.whole(1, 20),
+        bytes_per_access=32.0 * u.whole(1, 8),
+        ilp=u.within(1.05, 8),
+        mlp=u.within(1.05, 8),
+        threads_per_block=32.0 * warps,
+        warps_per_block=warps,
+        resident_blocks=resident,
+        active_sms=sms,
+        blocks=sms * resident,
+        waves=u.decades(-0.3, 1.6),
+    )
+
+
+@cache
+def compiled(predict: Callable[..., Any]) -> Callable[..., Any]:
+    return jax.jit(lambda values: predict(*assemble(rows(values))))
+
+
+@pytest.fixture(scope="session")
+def names() -> tuple[str, ...]:
+    """What a point consists of, in order; the launch comes last."""
+    assert NAMES[-len(LAUNCH) :] == LAUNCH
+    return NAMES
+
+
+@pytest.fixture(scope="session")
+def point() -> Callable[..., Point]:
+    """`point(cpi_fp32=1.0, ...)`: everything else is free, absent or without limit."""
+    return make
+
+
+@pytest.fixture(scope="session")
+def build() -> Callable[[Point], tuple[Any, Any, Any]]:
+    """(Gpu, Kernel, Launch) of a point, or of the rows of an array."""
+    return lambda given: assemble(given if isinstance(given, Point) else rows(given))
+
+
+@pytest.fixture(scope="session")
+def example() -> Callable[..., Point]:
+    """The example kernel of Lemeire et al., Table 2, on its GPU; `warps` resident on the one SM."""
+
+    def run(warps: float = 1.0, **others: float) -> Point:
+        given = {"work_fp32": 4.0, "cpi_fp32": 1.0, "latency_fp32": 4.0, "ilp": 4 / 3}
+        given |= {"load_insts": 2.0, "sectors": 2.0, "work_l2": 2.0, "work_dram": 2.0}
+        given |= {"cpi_dram": 2.0, "latency_dram": 6.0, "warps_per_block": warps}
+        return make(**(given | others))
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def lumped() -> Callable[[Point], SimpleNamespace]:
+    """The two-subsystem notation of a point."""
+    return notation
+
+
+@pytest.fixture(scope="session")
+def plain() -> Callable[..., Point]:
+    """`plain(seed, number)`: random points without anything odd, as arrays."""
+    return plain_points
+
+
+@pytest.fixture(scope="session")
+def at() -> Callable[..., Any]:
+    """`at(predict, point)`: the prediction, compiled; `predict` should be a function of a module."""
+    return lambda predict, given: compiled(predict)(column(given) if isinstance(given, Point) else given)
+
+
+@pytest.fixture(scope="session")
+def as_rows() -> Callable[[Point], np.ndarray]:
+    """A point as an array, one row a name."""
+    return column
+
+
+@pytest.fixture(scope="session")
+def apart() -> Callable[[float, float], bool]:
+    """Whether rounding cannot turn a comparison of the two."""
+    return lambda a, b: abs(a - b) > 1e-9 * max(abs(a), abs(b)) if math.isfinite(a - b) else a != b
+
+
+def named(found: Any) -> dict[str, Any]:
+    """A prediction as names and arrays, its terms as `<name> term`."""
+    if isinstance(found, dict):
+        return found
+    return {"cycles": found.cycles, **found.details} | {f"{name} term": x for name, x in found.terms.items()}
+
+
+@pytest.fixture(scope="session")
+def equals_reference() -> Callable[..., None]:
+    """`equals_reference(predict, reference, cases)` on random points.
+
+    `reference(point)`, in plain Python, gives the case, None for a point that rounding could put in another,
+    and what it knows of the prediction. Every case has to be reached.
+    """
+
+    def run(predict: Any, reference: Any, cases: set[str], examples: int = 50) -> None:
+        number, reached, skipped = 32, set(), 0
+
+        @settings(max_examples=examples, deadline=None, database=None, derandomize=True)
+        @given(seed=st.integers(0, 2**32 - 1))
+        def all_equal(seed: int) -> None:
+            nonlocal skipped
+            values = column(odd_points(seed, number))
+            found = {name: np.asarray(x) for name, x in named(compiled(predict)(values)).items()}
+            for index in range(number):
+                one = rows(values[:, index].tolist())
+                case, expected = reference(one)
+                if case is None:
+                    skipped += 1
+                    continue
+                event(case)
+                reached.add(case)
+                for name, value in expected.items():
+                    mine = float(found[name][index])
+                    assert mine == pytest.approx(value, rel=1e-12, abs=0), (name, case, one)
+
+        all_equal()
+        assert reached == cases
+        assert skipped < examples * number / 10
+
+    return run

@@ -1,0 +1,79 @@
+"""MWP-CWP corrected, against the largest of Eqs. L26 to L28 in plain Python."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.models.mwp_cwp_corrected import bounds, predict
+from dse.models.notation import TwoPipes
+
+
+def latency_of_one_warp(p, q):
+    """Λ_app, Eq. L2."""
+    alone = q.wait_comp / p.ilp + q.pipes_comp * (1 - 1 / p.ilp) + p.work_barrier * p.latency_barrier
+    return alone + q.waits * q.L_mem + (q.a_mem - q.waits) * q.l_mem
+
+
+@pytest.fixture
+def reference(lumped, apart):
+    def run(p):
+        q = lumped(p)
+        alone = latency_of_one_warp(p, q)  # in place of Λ*_app
+        if q.a_mem == 0:
+            runs = {"compute": q.busy_comp * q.omega, "latency": alone}
+            case = max(runs, key=runs.__getitem__)
+            return f"no memory, {case}", {"cycles": runs[case] * p.waves}
+        period = q.ci * q.l_comp
+        mwp = q.L_mem / q.l_mem if q.l_mem else np.inf
+        runs = {
+            "memory": q.a_mem * q.l_mem * q.omega + period * min(mwp, q.omega),  # Eq. L26, clamped
+            "compute": q.a_comp * q.l_comp * q.omega + q.L_mem,  # Eq. L27
+            "latency": alone + period * (q.omega - 1),  # Eq. L28
+        }
+        case = max(runs, key=runs.__getitem__)
+        found = {"cycles": runs[case] * p.waves, "mwp": mwp}
+        if sum(not apart(value, runs[case]) for value in runs.values()) == 1:
+            found |= {f"{name} term": runs[case] * p.waves * (name == case) for name in runs}
+        return case, found
+
+    return run
+
+
+def test_equals_the_paper_in_plain_python(equals_reference, reference):
+    cases = {"no memory, compute", "no memory, latency", "memory", "compute", "latency"}
+    equals_reference(predict, reference, cases)
+
+
+def test_the_papers_example_kernel(example, at):
+    warps = np.arange(1.0, 65)
+    prediction = at(predict, example(warps))
+    # Lemeire et al., Sec. 2.3.2
+    np.testing.assert_allclose(prediction.cycles, np.maximum(23 + 2 * warps, 4 * warps + 6), rtol=1e-14)
+    np.testing.assert_array_equal(prediction.details["mwp"], 3)
+    np.testing.assert_array_equal(prediction.details["cwp"], 4)
+
+
+def test_one_warp_is_charged_no_more_than_its_own_latency():
+    # Known error: Eq. L26 taken literally charges MWP = 200 periods to the one warp there is, 20002 cycles.
+    pipes = TwoPipes(comp_insts=100.0, comp_cpi=1.0, mem_insts=1.0, mem_cpi=2.0, mem_latency=400.0)
+    one = bounds(jnp.float64(1), pipes, jnp.float64(1000))
+    assert {name: float(cycles) for name, cycles in one.items()} == {
+        "memory": 2 * 1 + 100 * 1,
+        "compute": 500,
+        "latency": 1000,
+    }
+    assert float(bounds(jnp.float64(300), pipes, jnp.float64(1000))["memory"]) == 2 * 300 + 100 * 200
+
+
+def test_never_faster_than_two_full_subsystems_nor_with_more_warps(plain, at, lumped):
+    # Unlike the published form. Volkov has more bounds: the barrier pipe and the issue of all instructions.
+    number, warps = 200, np.arange(1.0, 65)[:, None]
+    p = plain(5, number)
+    p.warps_per_block, p.resident_blocks, p.waves = warps, 1.0, 1.0
+    cycles = np.asarray(at(predict, p).cycles)
+    assert (np.diff(cycles, axis=0) >= -1e-12 * cycles[1:]).all()
+    for index in range(number):
+        one = type(p)(**{name: np.broadcast_to(x, cycles.shape)[0, index] for name, x in vars(p).items()})
+        q = lumped(one)
+        assert (cycles[:, index] >= max(q.busy_comp, q.busy_mem) * warps[:, 0] * (1 - 1e-12)).all()
+        assert (cycles[:, index] >= latency_of_one_warp(one, q) * (1 - 1e-12)).all()

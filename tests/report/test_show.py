@@ -1,0 +1,139 @@
+"""Tables, JSON and CSV of rows, and the progress bar."""
+
+import csv
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+from dse.report import show as show_module
+from dse.report.show import number, progress, scale, show
+
+ROWS = [
+    {"name": "a", "time": 0.0123456, "size": 49152, "fits": True},
+    {"name": "b [bold]", "time": 4.2e-7, "size": 96, "fits": False, "note": "x"},
+]
+
+
+def shown(capsys, rows, **options):
+    show(rows, **options)
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("x", "text"),
+    [
+        (0, "0"),
+        (-3, "-3"),
+        (123456789, "123456789"),
+        (108.0, "108"),
+        (0.5, "0.5000"),
+        (12.3456, "12.35"),
+        (1234.56, "1235"),
+        (-98765.4, "-98765"),
+        (0.000123456, "0.0001235"),
+        (0.0000123456, "1.235e-05"),
+        (1.5e9, "1.500e+09"),
+        (float("nan"), "nan"),
+        (float("-inf"), "-inf"),
+    ],
+)
+def test_numbers_have_four_significant_digits(x, text):
+    assert number(x) == text
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "prefixed"),
+    [
+        ([0.002, 1e-6], "s", ("ms", 1e-3)),
+        ([float("inf"), 3.0, None], "s", ("s", 1)),
+        ([3e-12], "s", ("ns", 1e-9)),
+        ([], "s", ("s", 1)),
+        ([0.0], "s", ("s", 1)),
+        ([1.41e9], "Hz", ("GHz", 1e9)),
+        ([1555e9], "B/s", ("TB/s", 1e12)),
+        ([-900e9], "B/s", ("GB/s", 1e9)),
+        ([1023], "B", ("B", 1)),
+        ([1024], "B", ("KiB", 1024)),
+        ([1e9], "cycles", ("cycles", 1)),
+    ],
+)
+def test_the_largest_value_chooses_the_prefix(values, unit, prefixed):
+    assert scale(values, unit) == prefixed
+
+
+def test_table(capsys):
+    lines = shown(capsys, ROWS, title="Two rows", units={"time": "s", "size": "B"}).splitlines()
+    assert lines[0].strip() == "Two rows"
+    assert lines[2].split() == ["name", "time", "[ms]", "size", "[KiB]", "fits", "note"]
+    assert lines[4].split() == ["a", "12.35", "48", "yes"]
+    assert lines[5].split() == ["b", "[bold]", "0.0004200", "0.09375", "no", "x"]
+    ends = [
+        line.index(number) + len(number)
+        for line, number in zip(lines[4:6], ("12.35", "0.0004200"), strict=True)
+    ]
+    assert ends[0] == ends[1]  # numbers stand flush right
+
+
+def test_columns_are_the_same_as_rows(capsys):
+    columns = {"n": np.arange(2), "x": np.array([0.5, np.inf]), "ok": np.array([True, False])}
+    rows = [{"n": 0, "x": 0.5, "ok": True}, {"n": 1, "x": float("inf"), "ok": False}]
+    for options in ({}, {"json": True}, {"csv": True}):
+        assert shown(capsys, columns, **options) == shown(capsys, rows, **options)
+
+
+def test_a_pipe_is_as_wide_as_the_table(capsys):
+    row = {f"column{i}": "x" * 50 for i in range(20)}
+    assert shown(capsys, [row]).count("x" * 50) == 20
+
+
+def test_sections_are_parted_by_a_line(capsys):
+    rows = [{"part": "a", "n": 1}, {"part": "a", "n": 2}, {"part": "b", "n": 3}]
+    lines = shown(capsys, rows, section="part").splitlines()
+    body = [line.split() for line in lines[3:]]
+    assert body[:2] == [["a", "1"], ["a", "2"]]
+    assert body[3] == ["b", "3"]
+
+
+def test_json_keeps_the_numbers_and_knows_no_nan(capsys):
+    rows = [{"x": 0.0123456, "list": (1, 2), "nan": np.float64("nan"), "deep": {"inf": [np.inf]}}]
+    read = json.loads(shown(capsys, rows, json=True, units={"x": "s"}))
+    assert read == [{"x": 0.0123456, "list": [1, 2], "nan": None, "deep": {"inf": [None]}}]
+
+
+def test_csv_keeps_the_numbers(capsys):
+    read = list(csv.DictReader(io.StringIO(shown(capsys, ROWS, csv=True, units={"time": "s"}))))
+    assert [float(row["time"]) for row in read] == [0.0123456, 4.2e-7]
+    assert [row["note"] for row in read] == ["", "x"]
+    assert shown(capsys, [{"list": [1, 2]}], csv=True) == "list\n1 2\n"
+
+
+def test_no_rows(capsys):
+    assert json.loads(shown(capsys, [], json=True)) == []
+    assert shown(capsys, [], csv=True) == "\n"
+    assert shown(capsys, {"x": np.zeros(0)}, csv=True) == "x\n"
+    assert shown(capsys, [], title="Launches") == "Launches: none\n"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize(
+    ("terminal", "seconds", "draws"), [(True, 2, True), (True, 0.5, False), (False, 2, False)]
+)
+def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seconds, draws):
+    stream = Terminal() if terminal else io.StringIO()
+    clock = iter([0.0, seconds, seconds])
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(show_module, "monotonic", lambda: next(clock))
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("Sweeping", 10) as advance:
+        advance(3)
+        advance(7)
+    assert ("Sweeping" in stream.getvalue()) == draws
