@@ -4,6 +4,7 @@ All fields broadcast: any leading shape. In a dense grid GPUs lie on axis 0, ker
 launches on 2 (or launches on 1 where there is one kernel).
 """
 
+from functools import reduce
 from typing import Any
 
 import equinox as eqx
@@ -193,15 +194,19 @@ class Prediction(_Quantities):
         )
 
     @staticmethod
-    def largest(clock: Array, details: dict[str, Array] | None = None, **bounds: Array) -> "Prediction":
-        """Cycles as the largest of `bounds`; the first that reaches it takes them all."""
-        names, values = list(bounds), jnp.broadcast_arrays(*bounds.values())
-        cycles = values[0]
-        for value in values[1:]:
-            cycles = jnp.maximum(cycles, value)
+    def largest(
+        clock: Array, times: Array, details: dict[str, Array] | None = None, **bounds: Array
+    ) -> "Prediction":
+        """Cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
+
+        What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone are
+        then compared once and not for each launch.
+        """
+        largest = reduce(jnp.maximum, bounds.values())
+        cycles = largest * times
         terms, taken = {}, jnp.zeros(cycles.shape, bool)
-        for name, value in zip(names, values, strict=True):
-            binds = (value == cycles) & ~taken
+        for name, value in bounds.items():
+            binds = (value == largest) & ~taken
             terms[name] = jnp.where(binds, cycles, jnp.zeros_like(cycles))
             taken = taken | binds
         return Prediction(cycles=cycles, seconds=cycles / clock, terms=terms, details=details or {})

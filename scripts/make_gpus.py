@@ -485,7 +485,7 @@ def dram_bandwidth(card: Card) -> Value:
 
 
 def achieved(card: Card) -> Value | None:
-    """GB/s, the most that reading or copying reached; lower bounds (MT4G) only where there is nothing else."""
+    """GB/s, the most that reading or copying reached; MT4G's lower bounds only where nothing else."""
     load = card.own("cpi_dram")
     if load:  # Lemeire: a warp's 4-byte load
         reached = 4 * card.warp_size * card.sm_count * clock(card).value / 1e3 / load.value
@@ -833,9 +833,6 @@ def nvidia_limits(card: Card) -> dict[str, Value]:
     }
     by_block = table["reg_alloc_granularity"] == "block"
     out["registers_by_block"] = Value(float(by_block), "1", source, "stated")
-    if not by_block:
-        rule = "registers go to single warps; sub_partitions says how warps are spread"
-        out["warp_unit"] = Value(1, "warps", source, rule=rule)
     return out
 
 
@@ -913,7 +910,7 @@ def lines(card: Card, name: str, aliases: Iterable[str]) -> Iterator[str]:
     for field, entry in describe(card).items():
         yield ""
         yield f"[{field}]"
-        yield f"value = {tidy(entry.value) if entry.provenance == 'derived' else f'{entry.value:g}'}"
+        yield f"value = {entry.value:.6g}"
         yield f"unit = {json.dumps(entry.unit)}"
         yield f"source = {json.dumps(entry.source)}"
         yield f"provenance = {json.dumps(entry.provenance)}"

@@ -53,7 +53,13 @@ def make(**changes):
                 "stage", "shared", "store", expressions({"count": "loads * staged", "passes": "1 + tile % 2"})
             ),
             Access("taps", "shared", "load", expressions({"count": "7 * tile * staged", "bytes": 8})),
-            Access("image", "global", "load", expressions({"count": "loads", "sectors": "2 + 8 * tile"})),
+            Access("flag", "shared", "load", expressions({"count": "by", "bytes": 1})),
+            Access(
+                "image",
+                "global",
+                "load",
+                expressions({"count": "loads", "sectors": "2 + 8 * tile", "l2_sectors": "tile"}),
+            ),
             Access(
                 "halo",
                 "global",
@@ -70,7 +76,7 @@ def make(**changes):
                     }
                 ),
             ),
-            Access("result", "global", "store", expressions({"count": "tile"})),
+            Access("result", "global", "store", expressions({"count": "tile", "bytes": 2})),
         ),
         spaces=(),
     )
@@ -111,7 +117,7 @@ def reference(bx, by, tile, staged, width, radius, warp_size, l1_bytes, sm_count
     wide = 2 + 8 * tile > 2 * warp_size * 4 / 32  # the image is uncoalesced by its sectors
     uncoal = loads * wide + halo * (by == 1)
     uncoal_sectors = loads * (2 + 8 * tile) * wide + halo * 5 * (by == 1)
-    line = warp_size * 4 / 32  # sectors of the result
+    line = warp_size * 2 / 32  # sectors of the result
     mem = loads + halo + tile
     work = {
         "fp32": tile * (2 * radius + 1) ** 2,
@@ -120,19 +126,19 @@ def reference(bx, by, tile, staged, width, radius, warp_size, l1_bytes, sm_count
         "imul32": 0,
         "sfu": 1,
         "barrier": staged,
-        "shared": staged * (loads * (1 + tile % 2) + 7 * tile * warp_size * 8 / 128),
+        "shared": staged * (loads * (1 + tile % 2) + 7 * tile * warp_size * 8 / 128) + by,
         "l1": loads * (2 + 8 * tile) / 4 + halo * 3 + tile * max(1, line / 4),
-        "l2": loads * (2 + 8 * tile) + halo_l2 + tile * line,
-        "dram": loads * (2 + 8 * tile) + min(1, sm_count / 100) + tile * line,
+        "l2": tile + halo_l2 + tile * line,
+        "dram": tile + min(1, sm_count / 100) + tile * line,
     }
     kernel = {
-        "shared_insts": staged * (loads + 7 * tile),
+        "shared_insts": staged * (loads + 7 * tile) + by,
         "load_insts": loads + halo,
         "store_insts": tile,
         "uncoal_insts": uncoal,
         "transactions_per_uncoal": uncoal_sectors / uncoal if uncoal else 1,
         "sectors": loads * (2 + 8 * tile) + halo * 5 + tile * line,
-        "bytes_per_access": warp_size * (4 * loads + 4 * tile * halo + 4 * tile) / mem,
+        "bytes_per_access": warp_size * (4 * loads + 4 * tile * halo + 2 * tile) / mem,
         "ilp": tile,
         "mlp": 1,
     }
@@ -246,6 +252,7 @@ def test_sizes():
 def test_check_passes_what_is_right():
     check(make(), gpu())
     check(make(), gpu(), sample=5)
+    check(make(warp=expressions({"fp32": "128 - bx * by"})), gpu())  # negative only where it is not valid
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
 if TYPE_CHECKING:
     from dse.describe import Description
 
-app = typer.Typer(name="kernels", rich_markup_mode="rich")
+app = typer.Typer(name="kernels", cls=Group, rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse kernels[/bold]")

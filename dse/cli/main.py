@@ -20,12 +20,13 @@ for command in (rank, sweep, compare, search, gpus, kernels, models):
     app.add_typer(command.app)
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         from dse import __version__
 
         print(f"dse {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback()

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
-app = typer.Typer(name="models", rich_markup_mode="rich")
+app = typer.Typer(name="models", cls=Group, rich_markup_mode="rich")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse models show mwp-cwp[/bold]")

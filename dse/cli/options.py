@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from dse.errors import DseError
 
@@ -14,6 +15,12 @@ OutOption = Annotated[
     Path | None,
     typer.Option("--out", "-o", metavar="FILE", help="Write a .parquet, .csv or .json file instead."),
 ]
+
+
+class Group(TyperGroup):
+    """A command with subcommands whose context is what typer says it is: it hands out the base class."""
+
+    context_class = typer.Context
 
 
 def present(

@@ -127,15 +127,17 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
+    import jax
+    import jax.numpy as jnp
+
     from dse.types import Gpu, Limits, PerClass
 
     path = find(name)
     try:
-        raw = _toml(path.read_bytes(), path)
+        tables = _toml(path.read_bytes(), path)
     except OSError as error:
         raise DseError(f"{path}: cannot read: {error.strerror}") from None
-    head = {key: raw.pop(key) for key in Header.model_fields if key in raw}
-    tables = raw
+    head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in _GROUPS:
         inside = tables.pop(group, {})
         if not isinstance(inside, dict):
@@ -145,24 +147,28 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     units = _units()
     for field in tables:
         if field not in units:
-            raise DseError(f"{path}: {field}: unknown field{_hint(field, [*Header.model_fields, *units])}")
+            group = field.rpartition(".")[0]
+            known = [] if group else [*Header.model_fields, *_GROUPS]
+            known += [each for each in units if each.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field{_hint(field, known)}")
     for field in units:
         if field not in tables:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = _checked(Header, head, path)
     entries = {field: _checked(_Entry, tables[field], path, field) for field in units}
 
-    arrays: dict[str, dict[str, np.ndarray]] = {group: {} for group in ("", *_GROUPS)}
-    for field, entry in entries.items():
-        group, _, last = field.rpartition(".")
-        number = _si(entry, units[field], path, field)
-        arrays[group][last] = np.asarray(number, np.int32 if group == "limits" else dtype)
-    gpu = Gpu(
-        **arrays[""],
-        cpi=PerClass(**arrays["cpi"]),
-        latency=PerClass(**arrays["latency"]),
-        limits=Limits(**arrays["limits"]),
-    )
+    arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
+    with jax.enable_x64(True):  # else float64 would be cut to float32
+        for field, entry in entries.items():
+            group, _, last = field.rpartition(".")
+            number = _si(entry, units[field], path, field)
+            arrays[group][last] = jnp.asarray(number, jnp.int32 if group == "limits" else dtype)
+        gpu = Gpu(
+            **arrays[""],
+            cpi=PerClass(**arrays["cpi"]),
+            latency=PerClass(**arrays["latency"]),
+            limits=Limits(**arrays["limits"]),
+        )
     return GpuFile(path, header, gpu, tuple(Record(field, **dict(entry)) for field, entry in entries.items()))
 
 
@@ -171,7 +177,8 @@ def stack(gpus: Sequence["Gpu"]) -> "Gpu":
     import jax
     import jax.numpy as jnp
 
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
+    with jax.enable_x64(True):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
 
 
 def _path(name: str) -> Path:

@@ -10,17 +10,15 @@ import gzip
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from dse.describe import Alias, Description
 from dse.errors import DseError
-
-if TYPE_CHECKING:
-    from dse.describe import Alias, Description
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
 SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
@@ -128,7 +126,6 @@ def _columns(alias: Alias, description: Description) -> dict[str, str]:
 
 def _fitting(table: _Table, description: Description) -> Alias:
     """The space whose columns the file has."""
-    from dse.describe import Alias
 
     def missing(alias: Alias) -> list[str]:
         columns = _columns(alias, description)
@@ -141,11 +138,10 @@ def _fitting(table: _Table, description: Description) -> Alias:
     def taken(alias: Alias) -> int:
         return len(set(_columns(alias, description).values()).intersection(table.names))
 
+    # of equals the first is taken: the kernel's own names come last
+    aliases = (*description.spaces, Alias(description.name))
     best = min(
-        (
-            *description.spaces,
-            Alias(description.name),
-        ),  # of equals the first: the kernel's own names come last
+        aliases,
         key=lambda alias: (len(missing(alias)), alias.name != folder, -taken(alias)),
     )
     if missing(best):
@@ -206,8 +202,10 @@ class _Table:
         kind = column.type
         if pa.types.is_null(kind):
             return np.full(self.rows, np.nan)
-        if pa.types.is_boolean(kind) or pa.types.is_integer(kind):
-            return column.cast(pa.int64() if not column.null_count else pa.float64()).to_numpy()
+        if pa.types.is_integer(kind):
+            return column.to_numpy()
+        if pa.types.is_boolean(kind):
+            return column.cast(pa.int8()).to_numpy()
         if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
             return column.cast(pa.float64()).to_numpy()
         cells = enumerate(column.to_pylist(), start=1)

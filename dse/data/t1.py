@@ -5,7 +5,7 @@ does not always fit the problem's size, is not read.
 """
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class Argument:
     type: str
     memory: str | None  # Vector or Scalar
     access: str | None  # ReadOnly, WriteOnly or ReadWrite
-    size: Any  # elements: a number, or the text of an expression
+    size: Any  # elements: a number, or an expression in the file's own language
 
 
 @dataclass(frozen=True)
@@ -153,14 +153,15 @@ def _space(given: _ConfigurationSpace, where: str) -> Space:
         spec = parameter.Values
         numbers = _numbers(spec, f"{field}.Values") if isinstance(spec, str) else spec
         values[parameter.Name] = values_of(numbers, f"{field}.Values")
+    try:
+        space = Space(values)
+    except DseError as error:
+        raise DseError(f"{where}.TuningParameters: {error}") from None
     conditions = tuple(
         parse(condition.Expression, f"{where}.Conditions[{i}].Expression", values)
         for i, condition in enumerate(given.Conditions)
     )
-    try:
-        return Space(values, conditions)
-    except DseError as error:
-        raise DseError(f"{where}.TuningParameters: {error}") from None
+    return replace(space, constraints=conditions)
 
 
 def _problem_size(given: Any, where: str) -> tuple[int, ...]:

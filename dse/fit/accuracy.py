@@ -141,8 +141,8 @@ def _expected_best(values: Floats, draws: int, floor: float) -> float:
     """
     values = np.maximum(np.sort(values)[::-1], floor)
     left = values.size - np.arange(values.size)
-    missed = np.cumprod(np.maximum(left - draws, 0) / left)
-    best = np.concatenate([[1.0], missed[:-1]]) * np.minimum(draws / left, 1.0)
+    missed = np.cumprod((left - draws) / left)  # stays 0 from where too few are left to miss
+    best = np.concatenate([[1.0], missed[:-1]]) * (draws / left)
     return float(np.sum(best * values))
 
 

@@ -23,7 +23,7 @@ MODELS = (
     "wfg-corrected",
 )
 
-DEFAULT = "volkov"
+DEFAULT = "mwp-cwp-corrected"  # Volkov with fill and drain: best of those that need no tuning, docs/accuracy.md
 
 
 def check_name(name: str) -> None:

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from dse.memory import access_latency, safe_divide, served
+from dse.models.notation import first_case
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
@@ -60,7 +61,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
 
     _, from_dram = served(kernel)
     warp_bandwidth = safe_divide(gpu.clock * kernel.bytes_per_access * from_dram, mem_l)  # Eq. 7, B/s
-    peak = safe_divide(gpu.dram_bandwidth, warp_bandwidth * launch.active_sms, jnp.inf)  # Eq. 6
+    peak = safe_divide(gpu.dram_bandwidth, warp_bandwidth, jnp.inf) / launch.active_sms  # Eq. 6
     mwp = jnp.minimum(jnp.minimum(safe_divide(mem_l, delay, jnp.inf), n), peak)  # Eqs. 5, 16, 17
     cwp = jnp.minimum(safe_divide(mem + comp, comp, jnp.inf), n)  # Eqs. 8, 9
 
@@ -70,14 +71,14 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
         (mwp == n) & (cwp == n),  # Eq. 22: too few warps
         memory_bound(mwp, cwp, comp, mem),  # Eq. 23; else Eq. 24
     ]
-    memory = jnp.select(cases, [0.0 * mem, mem, mem * n / mwp], mem_l)
-    compute = jnp.select(cases, [comp * n, comp + exposed, exposed], comp * n)
+    memory = first_case(cases, [0.0 * mem, mem, mem * n / mwp], mem_l)
+    compute = first_case(cases, [comp * n, comp + exposed, exposed], comp * n)
     sync = delay * (mwp - 1.0) * kernel.work.barrier * launch.resident_blocks  # Eq. 26
     details = {
         "mwp": mwp,
         "cwp": cwp,
         "cpi": safe_divide(memory + compute, (kernel.comp_insts + mem_insts) * n),  # Eq. 25, without barriers
-        "case": jnp.select(cases, [0, 1, 2], 3),  # into CASES
+        "case": first_case(cases, [0, 1, 2], 3),  # into CASES
     }
     return Prediction.of(
         gpu.clock,

@@ -39,6 +39,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     pipes = two_pipes(gpu, kernel)
     mwp, cwp = mwp_and_cwp(pipes)
     run = bounds(launch.warps_per_sm, pipes, latency_of_one_warp(gpu, kernel))
-    return Prediction.largest(
-        gpu.clock, {"mwp": mwp, "cwp": cwp}, **{name: cycles * launch.waves for name, cycles in run.items()}
-    )
+    return Prediction.largest(gpu.clock, launch.waves, {"mwp": mwp, "cwp": cwp}, **run)

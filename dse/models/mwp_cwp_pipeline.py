@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.memory import safe_divide
-from dse.models.notation import TwoPipes, two_pipes
+from dse.models.notation import TwoPipes, first_case, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
@@ -43,11 +43,13 @@ def terms(warps: Array, pipes: TwoPipes) -> dict[str, Array]:
     period = pipes.comp_per_mem * pipes.comp_cpi  # c_p, Eq. L22
     few = period * (warps - 1.0)
     cases = conditions(warps, pipes)
-    memory = jnp.select(
-        cases, [0.0 * mem * warps, mem + 0.0 * warps, pipes.mem_insts * pipes.mem_cpi * warps], pipes.mem_latency
+    memory = first_case(
+        cases,
+        [0.0 * mem * warps, mem + 0.0 * warps, pipes.mem_insts * pipes.mem_cpi * warps],
+        pipes.mem_latency,
     )
     fill = period * jnp.minimum(mwp, warps)  # where L26 holds, MWP <= ω: the minimum only keeps it finite
-    compute = jnp.select(cases, [comp * warps, comp + few, fill], comp * warps)
+    compute = first_case(cases, [comp * warps, comp + few, fill], comp * warps)
     return {"memory": memory, "compute": compute}
 
 
@@ -60,7 +62,5 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     mwp, cwp = mwp_and_cwp(pipes)
     warps = launch.warps_per_sm
     run = terms(warps, pipes)
-    details = {"mwp": mwp, "cwp": cwp, "case": jnp.select(conditions(warps, pipes), [0, 1, 2], 3)}
-    return Prediction.of(
-        gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()}
-    )
+    details = {"mwp": mwp, "cwp": cwp, "case": first_case(conditions(warps, pipes), [0, 1, 2], 3)}
+    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})

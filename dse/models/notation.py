@@ -5,6 +5,7 @@ The lumped numbers of the two-subsystem models are derived here and nowhere else
 Source: Lemeire, Cornelis & Konstantinidis, Table 2.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -29,6 +30,17 @@ class TwoPipes(_Quantities):
         return safe_divide(self.comp_insts, self.mem_insts) + jnp.where(
             self.mem_insts == 0, self.comp_insts, 0.0
         )
+
+
+def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwise: Array | float) -> Array:
+    """A brace of the papers: the value of the first case that holds.
+
+    The same as `jnp.select`, which looks the case up in an array and so keeps loops from being vectorised.
+    """
+    chosen = jnp.asarray(otherwise)
+    for holds, value in zip(reversed(cases), reversed(values), strict=True):
+        chosen = jnp.where(holds, value, chosen)
+    return chosen
 
 
 def waits(kernel: Kernel) -> Array:

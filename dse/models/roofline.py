@@ -22,7 +22,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** WPC = 1 / max_s(α_s λ_s), Eq. L1.
     """
-    warps = launch.warps_per_sm * launch.waves
-    return Prediction.largest(
-        gpu.clock, **{name: busy * warps for name, busy in busy_cycles(gpu, kernel).items()}
-    )
+    return Prediction.largest(gpu.clock, launch.warps_per_sm * launch.waves, **busy_cycles(gpu, kernel))

@@ -6,7 +6,6 @@ Source: Lemeire et al., Sec. 2.2.1, Eqs. L4 to L14 (Li et al. 2015). Their Eqs. 
 the solution L11 and what follows from it are right.
 """
 
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.memory import safe_divide
@@ -35,10 +34,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     warps = launch.warps_per_sm
     return Prediction.largest(
         gpu.clock,
+        launch.waves,
         {"warps_in_memory": warps_in_memory(warps, pipes, latency)},
-        compute=pipes.comp_insts * pipes.comp_cpi * warps * launch.waves,
-        memory=pipes.mem_insts * pipes.mem_cpi * warps * launch.waves,
-        latency=(pipes.mem_insts * pipes.mem_latency + pipes.comp_insts * latency)
-        * jnp.ones_like(warps)
-        * launch.waves,
+        compute=pipes.comp_insts * pipes.comp_cpi * warps,
+        memory=pipes.mem_insts * pipes.mem_cpi * warps,
+        latency=pipes.mem_insts * pipes.mem_latency + pipes.comp_insts * latency,
     )

@@ -5,6 +5,9 @@ available), fill and drain, barriers that hold a block together, schedulers.
 Source: Lemeire et al., Sec. 2.2, Eqs. L2 and L3 (Volkov 2016), with the issue limit.
 """
 
+from functools import reduce
+
+import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.memory import access_cpi, access_latency
@@ -42,11 +45,11 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """
     latency = latency_of_one_warp(gpu, kernel)  # Λ_app
     busy = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
-    warps = launch.warps_per_sm * launch.waves
-    full = Prediction.largest(gpu.clock, **busy).cycles
+    full = reduce(jnp.maximum, busy.values())
     return Prediction.largest(
         gpu.clock,
+        launch.warps_per_sm * launch.waves,
         {"latency_of_one_warp": latency, "ridge": latency / full},
-        **{name: cycles * warps for name, cycles in busy.items()},
-        latency=latency * launch.waves,
+        **busy,
+        latency=latency / launch.warps_per_sm,
     )

@@ -68,7 +68,7 @@ def terms(
     `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync.
     """
     each = [  # Eq. L30, cycles of a block's computations
-        block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / (block.ilp * warps)) for block in blocks
+        block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
     ]
     mem_insts = sum(block.repeats * block.mem_insts for block in blocks)
     times = sum(block.repeats * block.waits for block in blocks)
@@ -105,6 +105,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         kernel.work.barrier,
         graph(kernel),
     )
-    return Prediction.of(
-        gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()}
-    )
+    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})

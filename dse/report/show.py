@@ -39,7 +39,7 @@ def show(
 
     `rows` is a list of rows or a mapping of columns; a column is named by the row that has it first,
     and a row may lack it. `units` gives the unit of a column: the table takes one prefix for the whole
-    column, from its largest value, while JSON and CSV keep the numbers as they are. A line parts the
+    column, from its median, while JSON and CSV keep the numbers as they are. A line parts the
     rows of a table where their `section` changes.
     """
     if isinstance(rows, Mapping):
@@ -63,21 +63,20 @@ def number(x: float) -> str:
     """Four significant digits; whole numbers in full; very large and small ones with an exponent."""
     if not math.isfinite(x):
         return str(x)
-    if isinstance(x, int) or (x == int(x) and abs(x) < 1e7):
-        return str(int(x))
+    if isinstance(x, int) or (abs(x - round(x)) <= 1e-6 * abs(x) and abs(x) < 1e7):  # in single precision
+        return str(round(x))
     if not 1e-4 <= abs(x) < 1e7:
         return f"{x:.3e}"
     return f"{x:.{max(0, 3 - math.floor(math.log10(abs(x))))}f}"
 
 
 def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
-    """The prefixed unit that suits the largest of `values`, which are in `unit`, and its worth."""
-    prefixed = PREFIXES.get(unit, {unit: 1.0})
-    largest = max((abs(x) for x in values if isinstance(x, int | float) and math.isfinite(x)), default=0)
-    reached = [(name, worth) for name, worth in prefixed.items() if largest >= worth]
-    if reached:
-        return reached[0]
-    return (unit, 1.0) if largest == 0 else list(prefixed.items())[-1]
+    """The prefixed unit that suits the median of `values`, which are in `unit`, and its worth."""
+    sizes = sorted(abs(x) for x in values if isinstance(x, int | float) and x and math.isfinite(x))
+    if unit not in PREFIXES or not sizes:
+        return unit, 1
+    prefixed = list(PREFIXES[unit].items())
+    return next((each for each in prefixed if sizes[len(sizes) // 2] >= each[1]), prefixed[-1])
 
 
 @contextmanager
@@ -132,9 +131,13 @@ def _print_table(
             table.add_section()
         table.add_row(*row)
     console = Console()
-    if not console.is_terminal:  # a file or a pipe has no width
-        console = Console(width=10_000)
-    console.print(table)
+    if console.is_terminal:
+        console.print(table)
+    else:  # a file or a pipe has no width
+        console.width = 10_000
+        with console.capture() as drawn:
+            console.print(table)
+        print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def _plain(x: Any) -> Any:

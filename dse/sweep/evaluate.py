@@ -117,8 +117,8 @@ def evaluate(
     if not parts:
         raise ValueError("evaluate: no configurations")
     whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
-    forecasts = {name: Forecast(**values) for name, values in whole.pop("forecasts").items()}
-    return Evaluation(forecasts=forecasts, **whole)
+    by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
+    return Evaluation(forecasts={name: Forecast(**by_model[name]) for name in models}, **whole)
 
 
 def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:

@@ -94,7 +94,7 @@ def test_compare(run_dse, toy_kernel, tmp_path):
     path.write_text("\n".join(["block,items,time_ms", *lines]))
     rows = json.loads(run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out)
     scores = {row["model"]: row for row in rows}
-    default = scores["volkov"]
+    default = scores["mwp-cwp-corrected"]
     assert default["spearman"] == pytest.approx(1)
     assert default["mape_percent"] == pytest.approx(0, abs=1e-4)
     assert default["top_1"] == pytest.approx(1)

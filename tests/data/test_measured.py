@@ -37,7 +37,7 @@ KERNEL = Description(
 )
 CSV = """bx,by,staged,share,time_ms,status,min_ms
 16,1,0,0.5,2.5,ok,2.25
-32,1,0,1,,runtime,
+32,1,0,1,,runtime,9
 16,2,1,0.5,1.5,OK,1.25
 """
 TUNER = "BX,BY,W,time_us\n16,1,2048,10\n32,2,2048,\n"
@@ -74,7 +74,7 @@ def test_a_file_that_is_compressed_under_another_name(tmp_path):
 
 
 def test_parquet(tmp_path):
-    folder = tmp_path / "gpu=x"  # no column of a partition
+    folder = tmp_path / "staged=1"  # no column of a partition
     folder.mkdir()
     columns = {
         "bx": pa.array([16, 32], pa.int32()),
@@ -184,6 +184,7 @@ HEAD = "bx,by,staged,share,time_ms,status\n"
         (HEAD + "16,1,0,1,soon,ok\n", r"time_ms, row 1: found 'soon', expected a number"),
         (HEAD + "16,1,0,1,2,ok\n16,1,0,1,,ok\n", "time_ms, row 2: found no time, expected one above 0"),
         (HEAD + "16,1,0,1,2,ok\n16,1,0,1,-1,ok\n", "time_ms, row 2: found a time of 0 or less"),
+        (HEAD + "16,1,0,1,0,ok\n", "time_ms, row 1: found a time of 0 or less"),
         (HEAD + "16,1,0,1,2,success\n", "status: found 'success' and no 'ok'"),
         ("bx,by,staged,share\n16,1,0,1\n", "columns: found no time, expected one of time_ms, "),
         (

@@ -212,15 +212,16 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         ),
         (
             {(*PARAMETERS, 1, "Name"): "a b"},
-            "ConfigurationSpace.TuningParameters: parameters: found 'a b', expected a name that an expression can use",
+            "ConfigurationSpace.TuningParameters: parameters: found 'a b', expected a name that an expr",
         ),
         (
             {(*PARAMETERS,): "x" * 99},
             f"ConfigurationSpace.TuningParameters: found '{'x' * 59}..., expected a valid ",
         ),
         (
-            {(*CONDITIONS, 1, "Expression"): "bx * bz > 1"},
-            "ConfigurationSpace.Conditions[1].Expression: unknown name 'bz' in 'bx * bz > 1', expected one of bx, by, fw, pad, tx (did you mean 'b",
+            {(*CONDITIONS, 1, "Expression"): "bx * fww > 1"},
+            "ConfigurationSpace.Conditions[1].Expression: unknown name 'fww' in 'bx * fww > 1', "
+            "expected one of bx, by, fw, pad, tx (did you mean 'fw'?)",
         ),
         (
             {(*CONDITIONS, 1, "Expression"): "bx >"},

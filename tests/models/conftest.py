@@ -245,9 +245,29 @@ def plain_points(seed: int, number: int) -> Point:
     )
 
 
+WIDTH = 4096  # points at a time: one compilation for all tests of a model
+QUICK = {"xla_backend_optimization_level": 0}  # these tests compile more than they run
+
+
 @cache
 def compiled(predict: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(lambda values: predict(*assemble(rows(values))))
+    return jax.jit(lambda values: predict(*assemble(rows(values))), compiler_options=QUICK)
+
+
+def predicted(predict: Callable[..., Any], values: np.ndarray) -> Any:
+    """The prediction for each column of `values`, of any shape, as NumPy arrays."""
+    flat = values.reshape(len(NAMES), -1)
+    count, runs = flat.shape[1], []
+    for start in range(0, count, WIDTH):
+        chunk = flat[:, start : start + WIDTH]
+        padded = np.pad(chunk, ((0, 0), (0, WIDTH - chunk.shape[1])), mode="edge")
+        runs.append(jax.tree.map(np.asarray, compiled(predict)(padded)))
+
+    def whole(*chunks: np.ndarray) -> np.ndarray:
+        wide = [np.broadcast_to(chunk, (WIDTH,)) for chunk in chunks]
+        return np.concatenate(wide)[:count].reshape(values.shape[1:])
+
+    return jax.tree.map(whole, *runs)
 
 
 @pytest.fixture(scope="session")
@@ -296,8 +316,9 @@ def plain() -> Callable[..., Point]:
 
 @pytest.fixture(scope="session")
 def at() -> Callable[..., Any]:
-    """`at(predict, point)`: the prediction, compiled; `predict` should be a function of a module."""
-    return lambda predict, given: compiled(predict)(column(given) if isinstance(given, Point) else given)
+    """`at(predict, point or rows)`: the prediction in NumPy. `predict` should be a function of a module, so
+    that its compiled form is found again."""
+    return lambda predict, given: predicted(predict, column(given) if isinstance(given, Point) else given)
 
 
 @pytest.fixture(scope="session")
@@ -335,7 +356,7 @@ def equals_reference() -> Callable[..., None]:
         def all_equal(seed: int) -> None:
             nonlocal skipped
             values = column(odd_points(seed, number))
-            found = {name: np.asarray(x) for name, x in named(compiled(predict)(values)).items()}
+            found = named(predicted(predict, values))
             for index in range(number):
                 one = rows(values[:, index].tolist())
                 case, expected = reference(one)

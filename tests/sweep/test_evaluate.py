@@ -10,7 +10,7 @@ from dse.models import MODELS, predictor
 from dse.sweep import evaluate as module
 from dse.sweep.evaluate import chunks, evaluate
 
-NAMES = ("a100-pcie-40gb", "gtx-280", "mi250x")
+NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
 
 def plain(description, model, gpu, configuration):
@@ -29,7 +29,7 @@ def test_equals_one_at_a_time(toy_kernel):
     found = evaluate(description, MODELS, gpus.stack([file.gpu for file in files]), parameters)
     impossible = 0
     for g, file in enumerate(files):
-        for i in range(0, len(parameters["block"]), 5):
+        for i in (0, 9, len(parameters["block"]) - 1):
             one = {name: values[i] for name, values in parameters.items()}
             for model in MODELS:
                 prediction, possible = plain(description, model, file.gpu, one)

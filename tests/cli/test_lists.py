@@ -1,0 +1,79 @@
+"""`dse gpus`, `dse kernels`, `dse models`: what there is, and what is known of each."""
+
+import csv
+import io
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from dse.data import gpus, kernels
+from dse.models import MODELS
+
+
+def rows(ran):
+    assert (ran.code, ran.err) == (0, "")
+    return json.loads(ran.out)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"), [("gpus", gpus.names()), ("kernels", kernels.names()), ("models", list(MODELS))]
+)
+def test_lists_all(run_dse, tmp_path, command, names):
+    assert [row["name"] for row in rows(run_dse(command, "--json"))] == names
+    assert [row["name"] for row in csv.DictReader(io.StringIO(run_dse(command, "--csv").out))] == names
+    table = run_dse(command).out
+    assert all(name in table for name in names)
+    out = tmp_path / "list.parquet"
+    assert run_dse(command, "-o", str(out)).out == ""
+    assert pq.read_table(out)["name"].to_pylist() == names
+
+
+def test_gpus_are_listed_in_si(run_dse):
+    a100 = next(row for row in rows(run_dse("gpus", "--json")) if row["name"] == "a100_pcie_40gb")
+    assert (a100["cc"], a100["sm_count"], a100["clock"]) == ("8.0", 108, 1.41e9)
+    assert a100["dram_bandwidth"] == 1.555e12
+
+
+def test_a_gpu_shows_where_its_numbers_are_from(run_dse):
+    shown = rows(run_dse("gpus", "show", "a100-pcie-40gb", "--json"))
+    file = gpus.load("a100-pcie-40gb")
+    assert {row["field"]: row["value"] for row in shown} == {each.field: each.value for each in file.fields}
+    order = [row["provenance"] for row in shown]
+    assert order == sorted(order, key=["stated", "measured", "derived", "fitted"].index)
+    assert all(row["rule"] for row in shown if row["provenance"] == "derived")
+    assert all(row["source"] for row in shown)
+
+
+def test_a_kernel_shows_its_description(run_dse, toy_kernel):
+    shown = rows(run_dse("kernels", "show", str(toy_kernel), "--json"))
+    told = {(row["part"], row["name"]): row["value"] for row in shown}
+    assert told["problem", "n"] == "1048576"
+    assert told["parameter", "items"] == "1, 2, 3, 4"
+    assert told["launch", "blocks"] == "ceil(n / (block * items))"
+    assert told["warp", "int32"] == "8 + items"
+    assert told["access", "y"] == "global store"
+    assert told["access", "y.count"] == "items"
+    assert next(row["value"] for row in shown if row["part"] == "constraint") == "block * items <= 2048"
+
+
+def test_a_model_shows_what_it_leaves_out(run_dse):
+    text = run_dse("models", "show", "mwp-cwp").out
+    assert text.startswith("mwp-cwp\n\nMWP-CWP")
+    assert "Leaves out" in text
+    [row] = rows(run_dse("models", "show", "mwp-cwp", "--json"))
+    assert row["description"] in text
+
+
+@pytest.mark.parametrize("command", ["gpus", "kernels", "models"])
+def test_show_says_what_it_does_not_know(run_dse, command):
+    ran = run_dse(command, "show", "nothing-of-that-name")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("dse: ")
+    assert ran.err.count("\n") == 1
+    assert f"Example: dse {command} show" in run_dse(command, "show", "--help").out
+
+
+def test_json_or_csv(run_dse):
+    ran = run_dse("models", "--json", "--csv")
+    assert (ran.code, ran.err) == (2, "dse: --csv: found together with --json, expected one of them\n")

@@ -1,0 +1,200 @@
+"""The nouns: what their fields take, and how a prediction is made of terms."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.types import (
+    ARITHMETIC,
+    CLASSES,
+    COMPUTE,
+    MEMORY,
+    Gpu,
+    Kernel,
+    Launch,
+    Limits,
+    PerClass,
+    Prediction,
+    Resources,
+)
+
+NOUNS = (PerClass, Limits, Gpu, Kernel, Resources, Launch)
+
+
+def per_class(**given):
+    return PerClass(**(dict.fromkeys(CLASSES, 0.0) | given))
+
+
+def launch(**given):
+    return Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | given))
+
+
+def kernel(**given):
+    names = [name for name in Kernel.__dataclass_fields__ if name != "work"]
+    return Kernel(**(dict.fromkeys(names, 1.0) | {"work": per_class()} | given))
+
+
+def gpu(**given):
+    names = set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits"}
+    limits = Limits(**dict.fromkeys(Limits.__dataclass_fields__, 1))
+    tables = {"cpi": per_class(), "latency": per_class(), "limits": limits}
+    return Gpu(**(dict.fromkeys(names, 1.0) | tables | given))
+
+
+def test_every_field_has_a_unit():
+    for noun in NOUNS:
+        for name, field in noun.__dataclass_fields__.items():
+            assert field.metadata.get("unit") or name in ("limits", "work"), f"{noun.__name__}.{name}"
+
+
+def test_the_classes():
+    assert set(COMPUTE) == {*ARITHMETIC, "shared"}
+    assert {*COMPUTE, *MEMORY, "barrier"} == set(CLASSES)
+
+
+@pytest.mark.parametrize(
+    ("given", "dtype"),
+    [
+        (3, np.float64),
+        (3.5, np.float64),
+        (True, np.float64),
+        (np.arange(3), np.float64),
+        (jnp.arange(3, dtype=jnp.int32), np.float64),
+        (np.float32(3), np.float32),
+        (np.zeros(3, np.float32), np.float32),
+        (jnp.zeros(3, jnp.float32), np.float32),
+        (jnp.zeros(3, jnp.bfloat16), jnp.bfloat16),
+        (np.zeros(3), np.float64),
+    ],
+)
+def test_a_quantity_keeps_its_precision(given, dtype):
+    found = launch(waves=given).waves
+    assert isinstance(found, jax.Array)
+    assert found.dtype == dtype
+    assert not found.weak_type
+    np.testing.assert_array_equal(found, np.asarray(given, np.float64).astype(dtype))
+
+
+@pytest.mark.parametrize("given", [3, 3.0, np.int64(3), np.array([3, 4]), jnp.arange(2, dtype=jnp.int64)])
+def test_a_count_is_a_32_bit_integer(given):
+    found = Resources(threads=given, blocks=1, registers=1, shared_bytes=0).threads
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(found, given)
+
+
+def test_fields_broadcast():
+    assert launch(waves=np.ones((2, 1)), blocks=np.ones((1, 3))).warps_per_sm.shape == ()
+    wide = launch(warps_per_block=np.full((2, 1), 3.0), resident_blocks=np.full((1, 3), 4.0))
+    np.testing.assert_array_equal(wide.warps_per_sm, np.full((2, 3), 12.0))
+    cpi = per_class(fp32=np.ones((2, 1)), dram=np.ones((1, 3)))
+    assert (cpi.fp32.shape, cpi.dram.shape, cpi.sfu.shape) == ((2, 1), (1, 3), ())
+    assert gpu(cpi=cpi, clock=np.ones((2, 3))).cpi.fp32.shape == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("make", "noun", "fields"),
+    [
+        (lambda: launch(waves=np.ones(2), blocks=np.ones(3)), "Launch", ["waves (2,)", "blocks (3,)"]),
+        (lambda: per_class(sfu=np.ones(2), l1=np.ones(3)), "PerClass", ["sfu (2,)", "l1 (3,)"]),
+        (
+            lambda: kernel(work=per_class(barrier=np.ones((4, 2))), ilp=np.ones((4, 3))),
+            "Kernel",
+            ["(4, 2)", "ilp (4, 3)"],
+        ),
+        # not the last class, too
+        (lambda: gpu(cpi=per_class(fp32=np.ones(2)), clock=np.ones(3)), "Gpu", ["(2,)", "clock (3,)"]),
+        (
+            lambda: gpu(cpi=per_class(fp32=np.ones(2)), latency=per_class(l2=np.ones(3))),
+            "Gpu",
+            ["(2,)", "(3,)"],
+        ),
+    ],
+)
+def test_fields_that_do_not_broadcast_are_named(make, noun, fields):
+    with pytest.raises(ValueError, match=f"^{noun}: fields do not broadcast: ") as raised:
+        make()
+    message = str(raised.value)
+    assert all(field in message for field in fields)
+    assert "threads_per_block" not in message  # scalars clash with nothing
+    assert "\n" not in message
+
+
+def test_the_nouns_are_pytrees():
+    one = launch(waves=np.arange(1.0, 4))
+    doubled = jax.tree.map(lambda x: 2 * x, one)
+    assert isinstance(doubled, Launch)
+    np.testing.assert_array_equal(doubled.waves, [2, 4, 6])
+    assert len(jax.tree.leaves(gpu())) == 9 + 2 * len(CLASSES) + len(Limits.__dataclass_fields__)
+    inside = jax.jit(lambda x: (x.warps_per_sm, launch(waves=x.waves).waves))(one)
+    np.testing.assert_array_equal(inside[1], [1, 2, 3])
+
+
+def test_instruction_counts():
+    work = per_class(fp32=1.0, fp64=2.0, int32=4.0, imul32=8.0, sfu=16.0, shared=1e3, l1=1e4, barrier=32.0)
+    one = kernel(work=work, shared_insts=64.0, load_insts=128.0, store_insts=256.0)
+    assert float(one.comp_insts) == 31 + 64  # accesses of shared memory, not their passes
+    assert float(one.mem_insts) == 128 + 256
+    assert float(one.insts) == 31 + 64 + 128 + 256 + 32
+
+
+CLOCK = jnp.float64(1e9)
+
+
+def test_terms_add_up():
+    p = Prediction.of(
+        CLOCK, {"mwp": jnp.float64(2)}, a=jnp.array([1.0, 5.0]), b=jnp.float64(3), c=jnp.zeros(2)
+    )
+    np.testing.assert_array_equal(p.cycles, [4, 8])
+    np.testing.assert_array_equal(p.seconds, [4e-9, 8e-9])
+    assert list(p.terms) == ["a", "b", "c"]
+    assert {name: x.tolist() for name, x in p.terms.items()} == {"a": [1, 5], "b": [3, 3], "c": [0, 0]}
+    assert {name: float(x) for name, x in p.details.items()} == {"mwp": 2}
+    assert p.bottleneck.tolist() == [1, 0]
+    assert p.bottleneck.dtype == np.int32
+
+
+def test_the_largest_bound_takes_all():
+    times = jnp.array([1.0, 10.0, 0.5, 1.0])
+    a, b, c = jnp.array([[1.0, 5.0, 2.0, 0.0], [3.0, 5.0, 2.0, 0.0], [2.0, 4.0, 2.0, 0.0]])
+    p = Prediction.largest(CLOCK, times, a=a, b=b, c=c)
+    np.testing.assert_array_equal(p.cycles, [3, 50, 1, 0])
+    np.testing.assert_array_equal(p.seconds, np.array([3, 50, 1, 0]) / 1e9)
+    # of equal ones the first
+    assert {name: x.tolist() for name, x in p.terms.items()} == {
+        "a": [0, 50, 1, 0],
+        "b": [3, 0, 0, 0],
+        "c": [0, 0, 0, 0],
+    }
+    assert p.bottleneck.tolist() == [1, 0, 0, 0]
+    assert p.details == {}
+
+
+def largest(clock, **bounds):
+    return Prediction.largest(clock, jnp.ones_like(clock), **bounds)
+
+
+@pytest.mark.parametrize("combine", [Prediction.of, largest])
+def test_terms_broadcast(combine):
+    p = combine(jnp.ones((2, 1, 1)), a=jnp.ones((2, 1, 1)), b=jnp.ones((1, 3, 1)), c=jnp.ones((1, 1, 4)))
+    shapes = {x.shape for x in (p.cycles, p.seconds, p.bottleneck, *p.terms.values())}
+    assert shapes == {(2, 3, 4)}
+
+
+def test_what_multiplies_the_largest_bound_broadcasts_too():
+    p = Prediction.largest(CLOCK, jnp.array([[1.0], [2.0]]), a=jnp.ones((1, 3)), b=jnp.zeros((1, 3)))
+    shapes = {x.shape for x in (p.cycles, p.seconds, p.bottleneck, *p.terms.values())}
+    assert shapes == {(2, 3)}
+    np.testing.assert_array_equal(p.terms["a"], [[1] * 3, [2] * 3])
+
+
+@pytest.mark.parametrize("combine", [Prediction.of, largest])
+def test_single_precision_stays(combine):
+    single = jnp.float32
+    p = combine(single(1e9), a=jnp.ones(2, single), b=jnp.zeros(2, single))
+    assert {x.dtype for x in (p.cycles, p.seconds, *p.terms.values())} == {np.dtype(np.float32)}
+
+
+def test_one_term_is_the_bottleneck():
+    p = Prediction.of(CLOCK, only=jnp.arange(3.0))
+    assert p.bottleneck.tolist() == [0, 0, 0]
