@@ -100,10 +100,17 @@ count = "items"
 """
 
 
+@pytest.fixture(scope="session")
+def toy_kernel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small kernel.toml, apart from the catalogue: one for all tests, so that it is compiled once."""
+    path = tmp_path_factory.mktemp("toy") / "kernel.toml"
+    path.write_text(TOY)
+    return path
+
+
 @pytest.fixture
-def toy_kernel(tmp_path: Path) -> Path:
-    """A small kernel.toml, apart from the catalogue."""
-    path = tmp_path / "toy" / "kernel.toml"
-    path.parent.mkdir()
+def own_toy_kernel(tmp_path: Path) -> Path:
+    """The same, for a test that changes it."""
+    path = tmp_path / "kernel.toml"
     path.write_text(TOY)
     return path

@@ -4,6 +4,8 @@ from importlib.metadata import version
 
 import pytest
 
+from dse.report.show import number
+
 HEAVY = ("jax", "numpy", "optuna", "pyarrow", "pydantic", "scipy")
 
 
@@ -12,6 +14,11 @@ def test_version(run_dse):
 
     assert dse.__version__ == version("gpu-dse")
     assert run_dse("--version").out == f"dse {dse.__version__}\n"
+
+
+def test_types_are_checked_while_testing():
+    with pytest.raises(TypeError, match="parameter 'x'"):
+        number("a text")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -146,7 +146,7 @@ def test_terms_add_up():
         CLOCK, {"mwp": jnp.float64(2)}, a=jnp.array([1.0, 5.0]), b=jnp.float64(3), c=jnp.zeros(2)
     )
     np.testing.assert_array_equal(p.cycles, [4, 8])
-    np.testing.assert_array_equal(p.seconds, [4e-9, 8e-9])
+    np.testing.assert_allclose(p.seconds, [4e-9, 8e-9], rtol=1e-15)
     assert list(p.terms) == ["a", "b", "c"]
     assert {name: x.tolist() for name, x in p.terms.items()} == {"a": [1, 5], "b": [3, 3], "c": [0, 0]}
     assert {name: float(x) for name, x in p.details.items()} == {"mwp": 2}
@@ -159,7 +159,7 @@ def test_the_largest_bound_takes_all():
     a, b, c = jnp.array([[1.0, 5.0, 2.0, 0.0], [3.0, 5.0, 2.0, 0.0], [2.0, 4.0, 2.0, 0.0]])
     p = Prediction.largest(CLOCK, times, a=a, b=b, c=c)
     np.testing.assert_array_equal(p.cycles, [3, 50, 1, 0])
-    np.testing.assert_array_equal(p.seconds, np.array([3, 50, 1, 0]) / 1e9)
+    np.testing.assert_allclose(p.seconds, [3e-9, 50e-9, 1e-9, 0], rtol=1e-15)
     # of equal ones the first
     assert {name: x.tolist() for name, x in p.terms.items()} == {
         "a": [0, 50, 1, 0],

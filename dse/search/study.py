@@ -2,13 +2,15 @@
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
 are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks a constraint is given back to the sampler without a model call.
+configuration that breaks a constraint is given back to the sampler without a model call. Every other
+suggestion goes to the variant tried least, so that a slower variant is searched too and its rank is fair.
 """
 
 import hashlib
 import math
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,6 +64,7 @@ class Search:
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)
+    asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
         """Trials that got as far as the model."""
@@ -217,13 +220,21 @@ def run(
 def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     """One suggestion: none where it breaks a constraint."""
     begun = time.perf_counter()
-    trial = search.study.ask()
     names = list(search.variants)
+    free = search.study.sampler
+    if len(names) > 1 and sum(search.asked.values()) % 2:
+        least = min(names, key=lambda name: search.asked[name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
+    trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
+    search.asked[name] += 1
     variant = search.variants[name]
     values = {parameter: choices[0] for parameter, choices in variant.description.space.values.items()}
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
+    search.study.sampler = free
     valid = bool(variant.description.space.valid(values, variant.problem, np))
     if not valid:
         trial.set_user_attr(_WHY, "breaks a constraint")

@@ -119,17 +119,17 @@ def test_unit_mistake(mistake, gpu_file):
     assert "GB/s" in line
 
 
-def test_constraint_of_an_unknown_parameter(mistake, toy_kernel):
-    toy_kernel.write_text(toy_kernel.read_text().replace('"block != 96"', '"blok != 96"'))
-    line = mistake("rank", toy_kernel, "--gpu", "a100")
+def test_constraint_of_an_unknown_parameter(mistake, own_toy_kernel):
+    own_toy_kernel.write_text(own_toy_kernel.read_text().replace('"block != 96"', '"blok != 96"'))
+    line = mistake("rank", own_toy_kernel, "--gpu", "a100")
     assert "blok" in line
     assert "constraints" in line
 
 
-def test_launch_of_4096_threads(mistake, toy_kernel):
+def test_launch_of_4096_threads(mistake, own_toy_kernel):
     """Never scored: where nothing can be launched, that is said with the reason."""
-    toy_kernel.write_text(toy_kernel.read_text().replace("<= 2048", "<= 8192"))
-    line = mistake("rank", toy_kernel, "-g", "a100", "--set", "block=4096", "--set", "items=1")
+    own_toy_kernel.write_text(own_toy_kernel.read_text().replace("<= 2048", "<= 8192"))
+    line = mistake("rank", own_toy_kernel, "-g", "a100", "--set", "block=4096", "--set", "items=1")
     assert "threads" in line
     assert "4,096" in line
     assert "1,024" in line
@@ -140,7 +140,7 @@ def test_out_of_reach_files_are_not_begun(mistake, toy_kernel, tmp_path):
     assert "no" in mistake("sweep", toy_kernel, "-g", "a100", "-o", missing)
     assert "suffix" in mistake("rank", toy_kernel, "-g", "a100", "-o", tmp_path / "out.xlsx")
     assert "suffix" in mistake("sweep", toy_kernel, "-g", "a100", "-o", tmp_path / "out.csv")
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_kernels_of_different_work(mistake):

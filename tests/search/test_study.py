@@ -103,7 +103,7 @@ def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
     from dse.space.expression import parse
 
     toy = kernels.load(toy_kernel)
-    space = Space({"block": list(range(1, 2001)), "items": [1, 2]}, (parse("block == 640", "here"),))
+    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse("block == 640", "here"),))
     found = study.start(study.variants([(replace(toy, space=space), toy.sizes())]), "a100", "volkov", ("time",), "random")
     with pytest.raises(DseError, match="dse rank"):
         study.run(found, gpu, "volkov", 2, batch=2)

@@ -149,6 +149,9 @@ def test_decode_is_exact_up_to_63_bits():
 
 
 def test_too_large_a_space():
+    assert Space({f"p{i}": [0, 1] for i in range(62)}).size == 2**62
+    with pytest.raises(DseError, match="expected fewer than"):
+        Space({f"p{i}": [0, 1] for i in range(63)})
     with pytest.raises(
         DseError, match=r"^parameters: found 1.2e\+20 configurations, expected fewer than 2\^63$"
     ):

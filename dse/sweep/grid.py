@@ -1,0 +1,293 @@
+"""A dense grid of GPUs × kernels × launches, reduced where it is computed: the best, the mean, how many can run.
+
+The grid is cut into rows of some thousand configurations. Only a minimum and a sum of each row leave the loop
+that evaluates the models. The k best of the grid lie in the k rows with the smallest minima, and these rows
+are evaluated once more. Rows in which the kernel alone differs have their launches in common, and come in
+blocks that fit into the cache.
+"""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jaxtyping import Array
+
+from dse import occupancy
+from dse.models import predictor
+from dse.types import Gpu, Kernel, Launch, Resources
+
+LONGEST_ROW = 4_096  # configurations
+BLOCK = 32_768  # configurations of a block of rows, about
+STEP = 16 * BLOCK  # configurations for which launches are worked out once, at most
+TASK = 16 * STEP  # configurations of one call, at most
+
+COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_math": True}
+
+Fields = tuple[Gpu, Kernel, Resources]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What one model says of a whole grid."""
+
+    shape: tuple[int, ...]  # of the grid
+    seconds: np.ndarray  # [k] of the fastest, ascending; infinite where fewer than k can run
+    index: np.ndarray  # [k] their flat indices into the grid; -1 where fewer than k can run
+    total: float  # seconds of all that can run, added up
+    count: int  # how many can run
+
+    @property
+    def minimum(self) -> float:
+        """Seconds of the fastest; infinite where none can run."""
+        return float(self.seconds[0])
+
+    @property
+    def mean(self) -> float:
+        """Mean of seconds over all that can run; NaN where none can."""
+        return self.total / self.count if self.count else float("nan")
+
+    def coordinates(self) -> tuple[np.ndarray, ...]:
+        """Where the fastest lie along each axis of the grid, [k] each; -1 where fewer than k can run."""
+        axes = np.unravel_index(np.maximum(self.index, 0), self.shape)
+        return tuple(np.where(self.index < 0, -1, axis) for axis in axes)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """In which order the rows are evaluated. Rows lie along the leading axes of the grid.
+
+    Along `outer` axes launches differ, along `inner` ones only kernels do. A step takes one position along
+    the outer axes, and `blocks` times `block` rows along the inner ones.
+    """
+
+    leading: tuple[int, ...]
+    outer: tuple[int, ...]
+    inner: tuple[int, ...]
+    row: int  # configurations
+    block: int  # rows
+    blocks: int
+
+    def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        return tuple(self.leading[axis] for axis in axes)
+
+    @property
+    def inner_rows(self) -> int:
+        return prod(self.sizes(self.inner))
+
+    @property
+    def groups(self) -> int:
+        """Steps that one position along the outer axes takes."""
+        return -(-self.inner_rows // (self.blocks * self.block))
+
+    @property
+    def steps(self) -> int:
+        return prod(self.sizes(self.outer)) * self.groups
+
+    def position(self, step: Array) -> list[Any]:
+        """Where the rows of a step lie along each leading axis: a number, or [blocks * block] of them.
+
+        The last row is repeated where blocks reach beyond it.
+        """
+        rows = self.blocks * self.block
+        row = step % self.groups * rows + jnp.arange(rows, dtype=jnp.int32)
+        outer = jnp.unravel_index(step // self.groups, self.sizes(self.outer))
+        inner = jnp.unravel_index(jnp.minimum(row, self.inner_rows - 1), self.sizes(self.inner))
+        found = dict(zip((*self.outer, *self.inner), (*outer, *inner), strict=True))
+        return [found[axis] for axis in range(len(self.leading))]
+
+    def in_order(self, values: np.ndarray) -> np.ndarray:
+        """Values [steps, blocks, block] as they come -> [rows] in the order of the grid."""
+        values = values.reshape(-1, self.groups * self.blocks * self.block)[:, : self.inner_rows]
+        values = values.reshape(self.sizes((*self.outer, *self.inner)))
+        return values.transpose(np.argsort((*self.outer, *self.inner))).reshape(-1)
+
+
+def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
+    launches = jax.tree.leaves((fields[0], fields[2]))
+    same = [all(leaf.shape[axis] == 1 for leaf in launches) for axis in range(len(leading))]
+    outer = tuple(axis for axis in range(len(leading)) if not same[axis])
+    inner = tuple(axis for axis in range(len(leading)) if same[axis])
+    rows = prod(leading[axis] for axis in inner)
+    # Two blocks at least: a loop of one step would be none, and the compiler would work out the launches of
+    # each row anew.
+    blocks = min(rows, max(2, -(-rows * row // BLOCK)))
+    block = -(-rows // blocks)
+    return _Walk(leading, outer, inner, row, block, min(blocks, max(2, STEP // (block * row))))
+
+
+def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
+    """Fields as [*leading or 1, row or 1], the leading sizes, and configurations of a row.
+
+    As many trailing axes as fit make a row; a last axis that is too long makes several. What the last of
+    these lacks are launches of no threads: impossible, so that nothing counts them.
+    """
+    fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
+    pieces = -(-shape[-1] // LONGEST_ROW)
+    if pieces > 1:
+        row = -(-shape[-1] // pieces)
+
+        def cut(x: np.ndarray, **padding: Any) -> np.ndarray:
+            if x.shape[-1] == 1:
+                return x[..., None]
+            x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, pieces * row - shape[-1])], **padding)
+            return x.reshape(*x.shape[:-1], pieces, row)
+
+        threads = fields[2].threads
+        threads = cut(np.broadcast_to(threads, (*threads.shape[:-1], shape[-1])), constant_values=0)
+        gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)
+        return (gpus, kernels, eqx.tree_at(lambda r: r.threads, resources, threads)), (*shape[:-1], pieces), row
+
+    first = next(axis for axis in range(len(shape)) if prod(shape[axis:]) <= LONGEST_ROW)
+
+    def merge(x: np.ndarray) -> np.ndarray:
+        same = all(size == 1 for size in x.shape[first:])
+        x = x if same else np.broadcast_to(x, (*x.shape[:first], *shape[first:]))
+        return x.reshape(*x.shape[:first], -1)
+
+    return jax.tree.map(merge, fields), shape[:first], prod(shape[first:])
+
+
+def _take(fields: Any, position: Sequence[Any]) -> Any:
+    """Fields [*leading or 1, row or 1] at a position along the leading axes -> [rows or 1, row or 1]."""
+
+    def take(x: Any) -> Any:
+        at = tuple(i if size > 1 else 0 for i, size in zip(position, x.shape, strict=False))
+        return x[at].reshape(-1, x.shape[-1])
+
+    return jax.tree.map(take, fields)
+
+
+@partial(jax.jit, static_argnames=("models", "walk", "steps"), compiler_options=COMPILER_OPTIONS)
+def _reduce_rows(
+    models: tuple[str, ...], walk: _Walk, steps: int, fields: Fields, start: Array
+) -> tuple[dict[str, tuple[Array, Array]], Array]:
+    """Minimum and sum of each row [steps, blocks, block], and how many of each step's rows can run [steps]."""
+
+    def step(i: Array) -> Any:
+        i = jnp.minimum(i, walk.steps - 1)
+        gpu, kernel, wanted = _take(fields, walk.position(i))
+        launch, limiter = occupancy.launch(gpu, wanted)
+        possible = jnp.broadcast_to(occupancy.possible(limiter), (1, walk.row))
+
+        def in_blocks(x: Array) -> Array:
+            x = x.reshape(walk.blocks, walk.block, -1) if len(x) > 1 else x[None]
+            return jnp.broadcast_to(x, (walk.blocks, *x.shape[1:]))
+
+        def block(kernel: Kernel) -> dict[str, tuple[Array, Array]]:
+            can = jnp.broadcast_to(possible, (walk.block, walk.row))
+            return {name: _minimum_and_sum(predictor(name)(gpu, kernel, launch).seconds, can) for name in models}
+
+        return lax.map(block, jax.tree.map(in_blocks, kernel)), jnp.sum(possible[0], dtype=jnp.int32)
+
+    return lax.map(step, start + jnp.arange(steps, dtype=jnp.int32))
+
+
+def _minimum_and_sum(seconds: Array, possible: Array) -> tuple[Array, Array]:
+    """Of each row. One reduction with two results: the model is evaluated once for both."""
+    dtype = seconds.dtype.type
+    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)
+    return lax.reduce(
+        (jnp.where(possible, seconds, worst), jnp.where(possible, seconds, none)),
+        (worst, none),
+        lambda a, b: (jnp.minimum(a[0], b[0]), a[1] + b[1]),
+        (1,),
+    )
+
+
+@partial(jax.jit, static_argnames="model")
+def _seconds(model: str, fields: Fields) -> Array:
+    """Every configuration of some rows, [rows, row]; infinite for those that cannot run."""
+    gpu, kernel, resources = fields
+    launch, limiter = occupancy.launch(gpu, resources)
+    return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
+
+
+def _smallest(values: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k smallest values, ascending; of equal ones the first."""
+    if k < len(values):
+        candidates = np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
+    else:
+        candidates = np.arange(len(values))
+    return candidates[np.argsort(values[candidates], kind="stable")][:k]
+
+
+def reduce_grid(
+    models: Sequence[str],
+    gpus: Gpu,
+    kernels: Kernel,
+    resources: Resources,
+    k: int = 16,
+    threads: int | None = None,
+) -> dict[str, Summary]:
+    """What each model says of a whole grid: the k fastest configurations, the mean, how many can run.
+
+    **Shapes:** all fields broadcast to the grid, e.g. [G, 1, 1, 1], [1, K, C, 1] and [1, 1, C, B]. Any number
+    and order of axes; long last axes, along which launches differ, are fastest.
+    **Precision:** that of the fields. Rows are chosen by minima that may be off by some units in the last
+    place, so configurations closer than that to the k-th may stand for it.
+    **Ties:** of equally fast configurations the one with the lower flat index comes first.
+    `threads`: how many work at a time; all cores if None.
+    """
+    fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
+    shape = np.broadcast_shapes((1,), *(leaf.shape for leaf in jax.tree.leaves(fields)))
+    if 0 in shape:
+        raise ValueError(f"reduce_grid: found a grid of shape {shape}, expected no empty axis")
+    fields, leading, row = _cut(fields, shape)
+    walk = _walk(fields, leading, row)
+    workers = threads or len(os.sched_getaffinity(0))
+    minima, sums, count = _all_rows(tuple(models), walk, fields, workers)
+
+    pieces = leading[-1] if len(leading) == len(shape) else 1  # of a last axis that makes several rows
+    width = prod(shape) // (prod(leading) // pieces)  # configurations of these rows together
+    summaries = {}
+    for name in models:
+        rows = np.sort(_smallest(minima[name], k))
+        with jax.enable_x64(True):
+            seconds = np.asarray(_seconds(name, _take(fields, np.unravel_index(rows, leading))))
+        index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
+        seconds, index = np.broadcast_to(seconds, index.shape).ravel(), index.ravel()
+        best = _smallest(seconds, k)
+        found = np.isfinite(seconds[best])
+        lacking = k - len(best)
+        summaries[name] = Summary(
+            shape,
+            np.pad(seconds[best], (0, lacking), constant_values=np.inf),
+            np.pad(np.where(found, index[best], -1), (0, lacking), constant_values=-1),
+            float(np.sum(sums[name], dtype=np.float64)),
+            count,
+        )
+    return summaries
+
+
+def _all_rows(
+    models: tuple[str, ...], walk: _Walk, fields: Fields, workers: int
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
+    """Minima and sums of all rows in the order of the grid, and how many configurations can run."""
+    tasks = max(workers, walk.steps * walk.blocks * walk.block * walk.row // TASK)
+    steps = -(-walk.steps // tasks)
+    with jax.enable_x64(True):
+        fields = jax.tree.map(jnp.asarray, fields)
+
+    def task(start: int) -> Any:
+        with jax.enable_x64(True):  # each thread has its own
+            return jax.tree.map(np.asarray, _reduce_rows(models, walk, steps, fields, np.int32(start)))
+
+    starts = range(0, walk.steps, steps)
+    if workers == 1:
+        done = [task(start) for start in starts]
+    else:
+        with ThreadPoolExecutor(workers) as pool:
+            done = list(pool.map(task, starts))
+    reduced, possible = jax.tree.map(lambda *parts: np.concatenate(parts)[: walk.steps], *done)
+    minima = {name: walk.in_order(pair[0]) for name, pair in reduced.items()}
+    sums = {name: walk.in_order(pair[1]) for name, pair in reduced.items()}
+    return minima, sums, int(np.sum(possible[:: walk.groups], dtype=np.int64)) * walk.inner_rows
