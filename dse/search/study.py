@@ -58,11 +58,17 @@ class Shares:
 
 @dataclass
 class Search:
-    """A study and what it has cost so far."""
+    """A study and what it has cost so far.
+
+    The sampler works on a study in memory; `kept` is its copy in storage, written once a batch, since a
+    database takes longer over each step of a trial than a model over a thousand configurations.
+    """
 
     study: optuna.Study
+    kept: optuna.Study | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
+    stored: int = 0  # trials that `kept` has
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
 
@@ -161,19 +167,18 @@ def start(
     key = repr([(repr(v.description), sorted(v.problem.items())) for v in choices.values()])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {model} for {','.join(goals)} ({digest})"
-    try:
-        study = optuna.create_study(
-            study_name=name,
-            storage=storage,
-            sampler=sampler(chosen, seed),
-            directions=["minimize"] * len(goals),
-            load_if_exists=True,
-        )
-    except DseError:
-        raise
-    except Exception as problem:  # SQLAlchemy and its drivers raise what they like
-        raise DseError(f"--storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
-    return Search(study, dict(choices), tuple(goals))
+    directions = ["minimize"] * len(goals)
+    study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
+    kept = None
+    if storage is not None:
+        try:
+            kept = optuna.create_study(
+                study_name=name, storage=storage, directions=directions, load_if_exists=True
+            )
+            study.add_trials(kept.get_trials(deepcopy=False))
+        except Exception as problem:  # SQLAlchemy and its drivers raise what they like
+            raise DseError(f"--storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
+    return Search(study, kept, dict(choices), tuple(goals), len(study.get_trials(deepcopy=False)))
 
 
 def run(
@@ -189,8 +194,6 @@ def run(
     Each batch is one vectorised model call for each variant in it. Trials of an interrupted run count.
     **Raises:** DseError where constraints leave too little to find by suggestion.
     """
-    for trial in search.study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-        search.study.tell(trial.number, state=TrialState.FAIL)  # an interrupted run left it
     done = len(search.evaluated())
     advance(min(done, trials))
     attempts = 0
@@ -212,6 +215,10 @@ def run(
             else:
                 trial.set_user_attr(_WHY, "cannot run")
                 search.study.tell(trial, state=TrialState.PRUNED)
+        if search.kept is not None:
+            trials_now = search.study.get_trials(deepcopy=False)
+            search.kept.add_trials(trials_now[search.stored :])
+            search.stored = len(trials_now)
         search.shares.optuna += time.perf_counter() - begun
         done += len(asked)
         advance(len(asked))

@@ -1,4 +1,4 @@
-"""A dense grid of GPUs × kernels × launches, reduced where it is computed: the best, the mean, how many can run.
+"""A dense grid of GPUs × kernels × launches, reduced where it is computed: the best, the mean, how many run.
 
 The grid is cut into rows of some thousand configurations. Only a minimum and a sum of each row leave the loop
 that evaluates the models. The k best of the grid lie in the k rows with the smallest minima, and these rows
@@ -23,14 +23,19 @@ from jaxtyping import Array
 
 from dse import occupancy
 from dse.models import predictor
-from dse.types import Gpu, Kernel, Launch, Resources
+from dse.types import Gpu, Kernel, Resources
 
-LONGEST_ROW = 4_096  # configurations
-BLOCK = 32_768  # configurations of a block of rows, about
-STEP = 16 * BLOCK  # configurations for which launches are worked out once, at most
+SHORT_ROW, LONG_ROW = 1 << 10, 1 << 14  # configurations: short rows cost time, long ones leave the cache
+BLOCK = 1 << 17  # configurations of the rows that are evaluated together, at most
+STEP = 4 * BLOCK  # configurations for which launches are worked out once, at most
 TASK = 16 * STEP  # configurations of one call, at most
 
-COMPILER_OPTIONS = {"xla_cpu_prefer_vector_width": 512, "xla_cpu_enable_fast_math": True}
+# Reductions become vector instructions only where sums may be reordered; looking for NaN takes a third longer.
+COMPILER_OPTIONS = {
+    "xla_cpu_prefer_vector_width": 512,
+    "xla_cpu_enable_fast_math": True,
+    "xla_cpu_fast_math_honor_nans": False,
+}
 
 Fields = tuple[Gpu, Kernel, Resources]
 
@@ -63,10 +68,11 @@ class Summary:
 
 @dataclass(frozen=True)
 class _Walk:
-    """In which order the rows are evaluated. Rows lie along the leading axes of the grid.
+    """In which order rows are evaluated. Rows lie along the leading axes of the grid.
 
-    Along `outer` axes launches differ, along `inner` ones only kernels do. A step takes one position along
-    the outer axes, and `blocks` times `block` rows along the inner ones.
+    Along `outer` ones of these launches differ, along `inner` ones only kernels do. A step takes one position
+    along the outer axes and `blocks` times `block` rows along the inner ones. Where these do not come out
+    even, blocks overlap.
     """
 
     leading: tuple[int, ...]
@@ -92,28 +98,35 @@ class _Walk:
     def steps(self) -> int:
         return prod(self.sizes(self.outer)) * self.groups
 
-    def position(self, step: Array) -> list[Any]:
-        """Where the rows of a step lie along each leading axis: a number, or [blocks * block] of them.
+    def first_row(self, block: Any) -> Any:
+        """Where a block of one position along the outer axes begins."""
+        return (block * self.block).clip(max=self.inner_rows - self.block)
 
-        The last row is repeated where blocks reach beyond it.
-        """
-        rows = self.blocks * self.block
-        row = step % self.groups * rows + jnp.arange(rows, dtype=jnp.int32)
-        outer = jnp.unravel_index(step // self.groups, self.sizes(self.outer))
-        inner = jnp.unravel_index(jnp.minimum(row, self.inner_rows - 1), self.sizes(self.inner))
-        found = dict(zip((*self.outer, *self.inner), (*outer, *inner), strict=True))
-        return [found[axis] for axis in range(len(self.leading))]
+    def arranged(self, fields: Fields) -> Fields:
+        """Fields [*leading or 1, row or 1] -> [*outer or 1, inner rows or 1, row or 1]."""
+
+        def arrange(x: np.ndarray) -> np.ndarray:
+            x = x.transpose(*self.outer, *self.inner, len(self.leading))
+            head, inner = x.shape[: len(self.outer)], x.shape[len(self.outer) : -1]
+            if prod(inner) > 1:
+                x = np.broadcast_to(x, (*head, *self.sizes(self.inner), x.shape[-1]))
+            return x.reshape(*head, -1, x.shape[-1])
+
+        return jax.tree.map(arrange, fields)
 
     def in_order(self, values: np.ndarray) -> np.ndarray:
-        """Values [steps, blocks, block] as they come -> [rows] in the order of the grid."""
-        values = values.reshape(-1, self.groups * self.blocks * self.block)[:, : self.inner_rows]
-        values = values.reshape(self.sizes((*self.outer, *self.inner)))
-        return values.transpose(np.argsort((*self.outer, *self.inner))).reshape(-1)
+        """Values [steps, blocks, block] -> [rows] in the order of the grid."""
+        values = values.reshape(-1, self.groups * self.blocks * self.block)
+        rows = self.first_row(np.arange(self.groups * self.blocks))[:, None] + np.arange(self.block)
+        found = np.empty((len(values), self.inner_rows), values.dtype)
+        found[:, rows.ravel()] = values
+        axes = (*self.outer, *self.inner)
+        return found.reshape(self.sizes(axes)).transpose(np.argsort(axes)).ravel()
 
 
 def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
     launches = jax.tree.leaves((fields[0], fields[2]))
-    same = [all(leaf.shape[axis] == 1 for leaf in launches) for axis in range(len(leading))]
+    same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
     outer = tuple(axis for axis in range(len(leading)) if not same[axis])
     inner = tuple(axis for axis in range(len(leading)) if same[axis])
     rows = prod(leading[axis] for axis in inner)
@@ -127,11 +140,11 @@ def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
 def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
     """Fields as [*leading or 1, row or 1], the leading sizes, and configurations of a row.
 
-    As many trailing axes as fit make a row; a last axis that is too long makes several. What the last of
+    Short trailing axes together make a row; a last axis that is too long makes several. What the last of
     these lacks are launches of no threads: impossible, so that nothing counts them.
     """
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
-    pieces = -(-shape[-1] // LONGEST_ROW)
+    pieces = -(-shape[-1] // LONG_ROW)
     if pieces > 1:
         row = -(-shape[-1] // pieces)
 
@@ -144,49 +157,56 @@ def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...
         threads = fields[2].threads
         threads = cut(np.broadcast_to(threads, (*threads.shape[:-1], shape[-1])), constant_values=0)
         gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)
-        return (gpus, kernels, eqx.tree_at(lambda r: r.threads, resources, threads)), (*shape[:-1], pieces), row
+        return (
+            (gpus, kernels, eqx.tree_at(lambda r: r.threads, resources, threads)),
+            (*shape[:-1], pieces),
+            row,
+        )
 
-    first = next(axis for axis in range(len(shape)) if prod(shape[axis:]) <= LONGEST_ROW)
+    first = len(shape) - 1
+    while first > 0 and prod(shape[first:]) < SHORT_ROW and prod(shape[first - 1 :]) <= LONG_ROW:
+        first -= 1
 
     def merge(x: np.ndarray) -> np.ndarray:
-        same = all(size == 1 for size in x.shape[first:])
-        x = x if same else np.broadcast_to(x, (*x.shape[:first], *shape[first:]))
+        if prod(x.shape[first:]) > 1:
+            x = np.broadcast_to(x, (*x.shape[:first], *shape[first:]))
         return x.reshape(*x.shape[:first], -1)
 
     return jax.tree.map(merge, fields), shape[:first], prod(shape[first:])
-
-
-def _take(fields: Any, position: Sequence[Any]) -> Any:
-    """Fields [*leading or 1, row or 1] at a position along the leading axes -> [rows or 1, row or 1]."""
-
-    def take(x: Any) -> Any:
-        at = tuple(i if size > 1 else 0 for i, size in zip(position, x.shape, strict=False))
-        return x[at].reshape(-1, x.shape[-1])
-
-    return jax.tree.map(take, fields)
 
 
 @partial(jax.jit, static_argnames=("models", "walk", "steps"), compiler_options=COMPILER_OPTIONS)
 def _reduce_rows(
     models: tuple[str, ...], walk: _Walk, steps: int, fields: Fields, start: Array
 ) -> tuple[dict[str, tuple[Array, Array]], Array]:
-    """Minimum and sum of each row [steps, blocks, block], and how many of each step's rows can run [steps]."""
+    """Minimum and sum of each row [steps, blocks, block]; how many of a row can run [steps]."""
+    gpus, kernels, resources = fields
+    zero = np.int32(0)
 
     def step(i: Array) -> Any:
         i = jnp.minimum(i, walk.steps - 1)
-        gpu, kernel, wanted = _take(fields, walk.position(i))
-        launch, limiter = occupancy.launch(gpu, wanted)
+        outer = jnp.unravel_index(i // walk.groups, walk.sizes(walk.outer))
+
+        def take(x: Array, first: Any = zero) -> Array:
+            """The rows of one block, [block or 1, row or 1]."""
+            at = [j if size > 1 else zero for j, size in zip((*outer, first, zero), x.shape, strict=True)]
+            sizes = (min(x.shape[-2], walk.block), x.shape[-1])
+            return lax.dynamic_slice(x, at, (1,) * len(outer) + sizes).reshape(sizes)
+
+        gpu = jax.tree.map(take, gpus)
+        launch, limiter = occupancy.launch(gpu, jax.tree.map(take, resources))
         possible = jnp.broadcast_to(occupancy.possible(limiter), (1, walk.row))
 
-        def in_blocks(x: Array) -> Array:
-            x = x.reshape(walk.blocks, walk.block, -1) if len(x) > 1 else x[None]
-            return jnp.broadcast_to(x, (walk.blocks, *x.shape[1:]))
-
-        def block(kernel: Kernel) -> dict[str, tuple[Array, Array]]:
+        def block(b: Array) -> dict[str, tuple[Array, Array]]:
+            kernel = jax.tree.map(
+                partial(take, first=walk.first_row(i % walk.groups * walk.blocks + b)), kernels
+            )
             can = jnp.broadcast_to(possible, (walk.block, walk.row))
-            return {name: _minimum_and_sum(predictor(name)(gpu, kernel, launch).seconds, can) for name in models}
+            return {
+                name: _minimum_and_sum(predictor(name)(gpu, kernel, launch).seconds, can) for name in models
+            }
 
-        return lax.map(block, jax.tree.map(in_blocks, kernel)), jnp.sum(possible[0], dtype=jnp.int32)
+        return lax.map(block, jnp.arange(walk.blocks, dtype=jnp.int32)), jnp.sum(possible, dtype=jnp.int32)
 
     return lax.map(step, start + jnp.arange(steps, dtype=jnp.int32))
 
@@ -194,13 +214,24 @@ def _reduce_rows(
 def _minimum_and_sum(seconds: Array, possible: Array) -> tuple[Array, Array]:
     """Of each row. One reduction with two results: the model is evaluated once for both."""
     dtype = seconds.dtype.type
-    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)
+    worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # with an infinite one the loop is not vectorised
     return lax.reduce(
         (jnp.where(possible, seconds, worst), jnp.where(possible, seconds, none)),
         (worst, none),
         lambda a, b: (jnp.minimum(a[0], b[0]), a[1] + b[1]),
         (1,),
     )
+
+
+def _take(fields: Fields, rows: np.ndarray, leading: tuple[int, ...]) -> Fields:
+    """Fields [*leading or 1, row or 1] of the given rows, [len(rows) or 1, row or 1]."""
+    position = np.unravel_index(rows, leading)
+
+    def take(x: np.ndarray) -> np.ndarray:
+        at = tuple(i if size > 1 else 0 for i, size in zip(position, x.shape, strict=False))
+        return x[at].reshape(-1, x.shape[-1])
+
+    return jax.tree.map(take, fields)
 
 
 @partial(jax.jit, static_argnames="model")
@@ -252,7 +283,7 @@ def reduce_grid(
     for name in models:
         rows = np.sort(_smallest(minima[name], k))
         with jax.enable_x64(True):
-            seconds = np.asarray(_seconds(name, _take(fields, np.unravel_index(rows, leading))))
+            seconds = np.asarray(_seconds(name, _take(fields, rows, leading)))
         index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
         seconds, index = np.broadcast_to(seconds, index.shape).ravel(), index.ravel()
         best = _smallest(seconds, k)
@@ -275,7 +306,7 @@ def _all_rows(
     tasks = max(workers, walk.steps * walk.blocks * walk.block * walk.row // TASK)
     steps = -(-walk.steps // tasks)
     with jax.enable_x64(True):
-        fields = jax.tree.map(jnp.asarray, fields)
+        fields = jax.tree.map(jnp.asarray, walk.arranged(fields))
 
     def task(start: int) -> Any:
         with jax.enable_x64(True):  # each thread has its own

@@ -124,6 +124,7 @@ def odd_points(seed: int, number: int) -> Point:
     sectors = (loads + stores) * u.decades(0, 1.5)
     warps, resident = np.maximum(1.0, u.whole(-8, 16)), np.maximum(1.0, u.whole(-8, 8))
     sms = u.whole(1, 128)
+    active = np.ceil(sms * u.within(0.1, 1))  # SMs that get a block
     return make(
         sm_count=sms,
         clock=u.decades(8.5, 9.5),
@@ -151,8 +152,8 @@ def odd_points(seed: int, number: int) -> Point:
         threads_per_block=32.0 * warps,
         warps_per_block=warps,
         resident_blocks=resident,
-        active_sms=sms,
-        blocks=resident * sms,
+        active_sms=active,
+        blocks=resident * active,
         waves=np.maximum(1.0, u.within(-20, 40)),
     )
 
@@ -203,6 +204,7 @@ def plain_points(seed: int, number: int) -> Point:
     and whose counts are all above 0."""
     u = Uniform(seed, number)
     sms, clock, warps, resident = u.whole(2, 128), u.decades(8.7, 9.3), u.whole(1, 16), u.whole(1, 8)
+    active = np.ceil(sms * u.within(0.3, 1))
     loads, stores, computation = u.whole(1, 60), u.whole(1, 20), u.decades(-1, 1.3)
     accesses = loads + stores
     sectors, past_l1 = accesses * u.decades(0.3, 1.2), u.within(0.2, 0.9)
@@ -239,8 +241,8 @@ def plain_points(seed: int, number: int) -> Point:
         threads_per_block=32.0 * warps,
         warps_per_block=warps,
         resident_blocks=resident,
-        active_sms=sms,
-        blocks=sms * resident,
+        active_sms=active,
+        blocks=active * resident,
         waves=u.decades(-0.3, 1.6),
     )
 

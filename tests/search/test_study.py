@@ -3,7 +3,6 @@
 from dataclasses import replace
 
 import numpy as np
-import optuna
 import pytest
 from dse.data import gpus, kernels
 from dse.errors import DseError
@@ -70,14 +69,27 @@ def test_parameters_stand_below_their_variant(choices, gpu):
         assert all(name.startswith(f"{chosen}.") for name in trial.params if name != "variant")
 
 
-def test_resumes_from_storage(choices, gpu, tmp_path):
+def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
-    first = search(choices, gpu, 20, storage=storage)
-    hanging = first.study.ask()  # as a killed run leaves it
-    second = search(choices, gpu, 30, storage=storage)
-    assert len(second.evaluated()) == 30
-    assert second.study.trials[hanging.number].state == optuna.trial.TrialState.FAIL
-    assert [t.params for t in second.evaluated()[:20]] == [t.params for t in first.evaluated()[:20]]
+    real, calls = study._evaluate, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(study, "_evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(choices, gpu, 3 * study.BATCH, storage=storage)
+    second = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(second.evaluated()) == 3 * study.BATCH
+    assert len(calls) == 1 + 1 + 2  # the batch that was told is not done again
+    third = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(calls) == 4
+    assert [(t.params, t.values) for t in third.study.trials] == [
+        (t.params, t.values) for t in second.study.trials
+    ]
 
 
 def test_several_objectives(choices, gpu):
