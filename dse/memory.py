@@ -30,9 +30,7 @@ def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
     """Λ of an average global access, cycles: each level's latency by the share that it serves."""
     past_l1, past_l2 = served(kernel)
     return (
-        (1.0 - past_l1) * gpu.latency.l1
-        + (past_l1 - past_l2) * gpu.latency.l2
-        + past_l2 * gpu.latency.dram
+        (1.0 - past_l1) * gpu.latency.l1 + (past_l1 - past_l2) * gpu.latency.l2 + past_l2 * gpu.latency.dram
     )
 
 

@@ -38,17 +38,21 @@ def count(unit: str) -> Any:
     return eqx.field(converter=_as_int, metadata={"unit": unit})
 
 
+def several(unit: str) -> Any:
+    """A field that holds several arrays of one unit."""
+    return eqx.field(metadata={"unit": unit})
+
+
 class _Quantities(eqx.Module):
     """Fields that broadcast against one another."""
 
     def __check_init__(self) -> None:
-        shapes = {}
-        for name, value in vars(self).items():
-            shapes |= {name: np.shape(leaf) for leaf in jax.tree.leaves(value) if hasattr(leaf, "shape")}
+        leaves = [(name, leaf) for name, value in vars(self).items() for leaf in jax.tree.leaves(value)]
+        shapes = [(name, leaf.shape) for name, leaf in leaves if hasattr(leaf, "shape")]
         try:
-            np.broadcast_shapes(*shapes.values())
+            np.broadcast_shapes(*(shape for _, shape in shapes))
         except ValueError:
-            clash = ", ".join(f"{name} {shape}" for name, shape in shapes.items() if shape)
+            clash = ", ".join(dict.fromkeys(f"{name} {shape}" for name, shape in shapes if shape))
             raise ValueError(f"{type(self).__name__}: fields do not broadcast: {clash}") from None
 
 
@@ -110,12 +114,12 @@ class Gpu(_Quantities):
     l1_bytes: Quantity = quantity("B")  # data cache of one SM, beside its shared memory
     l2_bytes: Quantity = quantity("B")
     issue_limit: Quantity = quantity("1")  # IL, warp instructions per cycle and SM
-    cpi: PerClass = eqx.field(metadata={"unit": "cycles"})  # λ of one SM, per unit of work
-    latency: PerClass = eqx.field(metadata={"unit": "cycles"})  # Λ
+    cpi: PerClass = several("cycles")  # λ of one SM, per unit of work
+    latency: PerClass = several("cycles")  # Λ
     issue_cycles: Quantity = quantity("cycles")  # Hong & Kim: of one warp instruction
     departure_delay_coal_cycles: Quantity = quantity("cycles")
     departure_delay_uncoal_cycles: Quantity = quantity("cycles")
-    limits: Limits
+    limits: Limits = several("1")
 
 
 class Kernel(_Quantities):
@@ -178,11 +182,11 @@ class Prediction(_Quantities):
 
     cycles: Quantity = quantity("cycles")
     seconds: Quantity = quantity("s")
-    terms: dict[str, Array]  # cycles
-    details: dict[str, Array]  # intermediates that the paper names (MWP, CWP, ridge)
+    terms: dict[str, Array] = several("cycles")
+    details: dict[str, Array] = several("1")  # intermediates that the paper names (MWP, CWP, ridge)
 
     @staticmethod
-    def of(clock: Array, details: dict[str, Array] | None = None, **terms: Array) -> "Prediction":
+    def of(clock: Array, details: dict[str, Array] | None = None, /, **terms: Array) -> "Prediction":
         """Cycles as the sum of `terms`."""
         names, values = list(terms), jnp.broadcast_arrays(*terms.values())
         cycles = sum(values[1:], values[0])
@@ -195,7 +199,7 @@ class Prediction(_Quantities):
 
     @staticmethod
     def largest(
-        clock: Array, times: Array, details: dict[str, Array] | None = None, **bounds: Array
+        clock: Array, times: Array, details: dict[str, Array] | None = None, /, **bounds: Array
     ) -> "Prediction":
         """Cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
 
@@ -216,7 +220,7 @@ class Prediction(_Quantities):
         """Index into `terms` of the largest."""
         best, index = None, None
         for i, value in enumerate(self.terms.values()):
-            larger: Bool[Array, "..."] | bool = True if best is None else value > best
+            larger: Bool[Array, ...] | bool = True if best is None else value > best
             index = jnp.full(value.shape, 0, jnp.int32) if index is None else jnp.where(larger, i, index)
             best = value if best is None else jnp.maximum(best, value)
         return jnp.asarray(index)

@@ -40,5 +40,7 @@ def compare(
     table = measured_data.load(measured, description)
     rows = list(compare_models(description, gpu_file.gpu, names, table, problem))
     ran = int(table.ok.sum())
-    title = f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
+    title = (
+        f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
+    )
     present(rows, title=title, json=json, csv=csv, out=out)

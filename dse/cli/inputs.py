@@ -13,26 +13,35 @@ if TYPE_CHECKING:
     from dse.data.gpus import GpuFile
     from dse.describe import Description, Number
 
-KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, or a kernel.toml.")]
+KernelArgument = Annotated[
+    str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, or a kernel.toml.")
+]
 KernelsArgument = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
 ]
-GpuOption = Annotated[str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")]
+GpuOption = Annotated[
+    str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")
+]
 GpusOption = Annotated[
-    list[str], typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file; repeatable.")
+    list[str],
+    typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file; repeatable."),
 ]
 ModelsOption = Annotated[
     list[str] | None,
     typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}; repeatable."),
 ]
-ModelOption = Annotated[str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")]
+ModelOption = Annotated[
+    str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter or change a problem size; repeatable."),
 ]
 SpaceOption = Annotated[
     Path | None,
-    typer.Option("--space", metavar="T1.json", help="Take parameters, values and conditions from a T1 problem."),
+    typer.Option(
+        "--space", metavar="T1.json", help="Take parameters, values and conditions from a T1 problem."
+    ),
 ]
 
 

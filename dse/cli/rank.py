@@ -11,7 +11,9 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, present
 app = typer.Typer(rich_markup_mode="rich")
 
 
-@app.command(epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]")
+@app.command(
+    epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]"
+)
 def rank(
     kernel: inputs.KernelArgument,
     gpu: inputs.GpuOption,
@@ -20,7 +22,8 @@ def rank(
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
     measured: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
     ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
@@ -37,9 +40,8 @@ def rank(
 
     ranking = rank_launches(description, gpu_file.gpu, names, problem, measured=measured)
     shown = ranking.rows(top or None)
-    title = (
-        f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations by {names[0]}"
-    )
+    title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
+    title += f" by {names[0]}"
     if ranking.impossible:
         title += f" ({ranking.impossible:,} cannot run)"
     present(shown, title=title, units=ranking.units, json=json, csv=csv, out=out)

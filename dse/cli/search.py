@@ -18,9 +18,15 @@ def search(
     gpu: inputs.GpuOption,
     model: inputs.ModelOption = inputs.DEFAULT,
     sampler: Annotated[str, typer.Option(help="tpe, nsga2, cmaes, qmc or random.")] = "tpe",
-    trials: Annotated[int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")] = 200,
-    objective: Annotated[str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")] = "time",
-    storage: Annotated[str, typer.Option(metavar="URL", help="Where the study is kept; 'none' keeps none.")] = STORAGE,
+    trials: Annotated[
+        int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")
+    ] = 200,
+    objective: Annotated[
+        str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")
+    ] = "time",
+    storage: Annotated[
+        str, typer.Option(metavar="URL", help="Where the study is kept; 'none' keeps none.")
+    ] = STORAGE,
     seed: Annotated[int | None, typer.Option(help="Makes a new study repeatable.")] = None,
     changed: inputs.SetOption = None,
     json: JsonOption = False,
@@ -51,7 +57,9 @@ def search(
     for row in rows:
         best = study.optimum(choices[row["variant"]], gpu_file.gpu, model)
         row["optimum"] = best
-        row["above optimum [%]"] = None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)
+        row["above optimum [%]"] = (
+            None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)
+        )
     first = ("variant", "time", "optimum", "above optimum [%]")
     rows = [{"rank": i} | {key: row.get(key) for key in first} | row for i, row in enumerate(rows, 1)]
     units = {"time": "s", "optimum": "s", "shared": "B"}
@@ -61,7 +69,14 @@ def search(
     if json or csv or out:
         return
     if len(goals) > 1:
-        present(found.front(), title=f"Not beaten in {' and '.join(goals)}", units=units, json=False, csv=False, out=None)
+        present(
+            found.front(),
+            title=f"Not beaten in {' and '.join(goals)}",
+            units=units,
+            json=False,
+            csv=False,
+            out=None,
+        )
     total = found.shares.model + found.shares.optuna
     if total > 0:
         share = 100 * found.shares.model / total

@@ -120,7 +120,11 @@ def with_space(description: Description, problem: T1Problem) -> Description:
     bound = set().union(*(each.names for each in problem.space.constraints)) | set(sizes)
     several = [name for name, choices in constants.items() if len(choices) > 1 and name in bound]
     if missing or several:
-        wrong = f"no {missing[0]!r}" if missing else f"several values of {several[0]!r} in a condition or as a size"
+        wrong = (
+            f"no {missing[0]!r}"
+            if missing
+            else f"several values of {several[0]!r} in a condition or as a size"
+        )
         raise DseError(f"{problem.name}: parameters: found {wrong}, expected {_listed(own)}")
 
     def ours(text: str) -> str:

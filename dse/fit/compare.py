@@ -29,11 +29,15 @@ def compare(
     the kernel's space. `problem` changes sizes that the file does not state.
     """
     sizes = {**(problem or {}), **measured.problem}
-    evaluation = evaluate(description, models, jax.tree.map(lambda x: x[None], gpu), measured.parameters, sizes)
+    evaluation = evaluate(
+        description, models, jax.tree.map(lambda x: x[None], gpu), measured.parameters, sizes
+    )
     occupancy = evaluation.occupancy[0] if measured.occupancy is None else measured.occupancy
     for model, forecast in evaluation.forecasts.items():
         scores = score(forecast.seconds[0], measured.time_s, measured.ok, np.asarray(occupancy, float))
         yield {"model": model} | asdict(scores)
     count = len(measured.ok)
-    reached = {name: random_expectation(measured.time_s, measured.ok, k) for name, k in budgets(count).items()}
+    reached = {
+        name: random_expectation(measured.time_s, measured.ok, k) for name, k in budgets(count).items()
+    }
     yield {"model": RANDOM, "configurations": count, "failed": int(np.sum(~measured.ok))} | reached

@@ -23,7 +23,9 @@ MODELS = (
     "wfg-corrected",
 )
 
-DEFAULT = "mwp-cwp-corrected"  # Volkov with fill and drain: best of those that need no tuning, docs/accuracy.md
+DEFAULT = (
+    "mwp-cwp-corrected"  # Volkov with fill and drain: best of those that need no tuning, docs/accuracy.md
+)
 
 
 def check_name(name: str) -> None:

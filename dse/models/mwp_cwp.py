@@ -48,7 +48,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
     """Cycles of a launch; `mwp`, `cwp` and cycles per instruction `cpi` as details.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Edges:** with no memory instruction, N times the issue time, and barriers are free (the paper is
+    **Edges:** MWP is one warp at least (the paper's machines never come near). With no memory instruction, N times the issue time, and barriers are free (the paper is
     silent). #Rep is
     `launch.waves`: whole blocks of the busiest SM (the paper leaves rounding open).
     **Source:** Eqs. 5-9 and 16-27.
@@ -61,8 +61,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
 
     _, from_dram = served(kernel)
     warp_bandwidth = safe_divide(gpu.clock * kernel.bytes_per_access * from_dram, mem_l)  # Eq. 7, B/s
-    peak = safe_divide(gpu.dram_bandwidth, warp_bandwidth, jnp.inf) / launch.active_sms  # Eq. 6
+    peak = safe_divide(gpu.dram_bandwidth / launch.active_sms, warp_bandwidth, jnp.inf)  # Eq. 6
     mwp = jnp.minimum(jnp.minimum(safe_divide(mem_l, delay, jnp.inf), n), peak)  # Eqs. 5, 16, 17
+    mwp = jnp.maximum(mwp, 1.0)  # else Eqs. 22, 23 and 26 would have negative terms
     cwp = jnp.minimum(safe_divide(mem + comp, comp, jnp.inf), n)  # Eqs. 8, 9
 
     exposed = safe_divide(comp, mem_insts) * (mwp - 1.0)  # of Eqs. 22, 23; Comp_p is Eq. 2

@@ -2,6 +2,8 @@
 
 Leaves out: barriers that hold a block together, schedulers, more than two subsystems beyond what the
 lumped λ carry. Adds to Volkov the time to fill and drain.
+The two-subsystem notation has no place for the issue of all instructions together and for barriers, so
+Volkov's bounds for these are kept beside the three cases: it is never faster than `volkov`.
 Known error, mended: taken literally, Eq. L26 charges MWP computation periods where fewer warps exist;
 min(MWP, ω) is used, as Hong & Kim's Eq. 5 does.
 Source: Lemeire et al., Sec. 2.3.2 (MWP-CWP*).
@@ -15,14 +17,14 @@ from dse.models.notation import TwoPipes, two_pipes
 from dse.models.volkov import latency_of_one_warp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-MONOTONE = False  # of Eq. L26, the fill time grows with MWP = Λ_mem / λ_mem
+MONOTONE = False  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
 
 
 def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Array]:
     """CPR of each case, cycles for a run of `warps`; the largest holds. `latency_of_one` is Λ_app."""
     mwp, _ = mwp_and_cwp(pipes)
     period = pipes.comp_per_mem * pipes.comp_cpi  # CI λ_comp
-    has_memory = jnp.where(pipes.mem_insts == 0, 0.0, 1.0)
+    has_memory = jnp.minimum(pipes.mem_insts, 1.0)  # share of warps with a period to fill and drain
     return {
         "memory": has_memory
         * (pipes.mem_insts * pipes.mem_cpi * warps + period * jnp.minimum(mwp, warps)),  # Eq. L26
@@ -34,9 +36,13 @@ def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Ar
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Cycles of a launch, with `mwp` and `cwp`.
 
-    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L26 to L28, Sec. 2.3.2.
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    **Source:** Eqs. L26 to L28, Sec. 2.3.2; `issue` and `barrier` as Eq. L3.
     """
     pipes = two_pipes(gpu, kernel)
     mwp, cwp = mwp_and_cwp(pipes)
-    run = bounds(launch.warps_per_sm, pipes, latency_of_one_warp(gpu, kernel))
+    warps = launch.warps_per_sm
+    run = bounds(warps, pipes, latency_of_one_warp(gpu, kernel))
+    run["issue"] = kernel.insts / gpu.issue_limit * warps  # Eq. L3
+    run["barrier"] = kernel.work.barrier * gpu.cpi.barrier * warps
     return Prediction.largest(gpu.clock, launch.waves, {"mwp": mwp, "cwp": cwp}, **run)

@@ -2,6 +2,7 @@
 
 The same as `mwp-cwp` but for launches whose computation takes longer than their memory accesses: they are
 sent to the memory case, which holds almost none of their computation. Kept for comparison with the paper.
+Leaves out: what `mwp-cwp` leaves out.
 Source: Hong & Kim, ISCA 2009, Eq. 23.
 """
 

@@ -26,10 +26,9 @@ class TwoPipes(_Quantities):
 
     @property
     def comp_per_mem(self) -> Array:
-        """CI; without memory instructions all computation is one period."""
-        return safe_divide(self.comp_insts, self.mem_insts) + jnp.where(
-            self.mem_insts == 0, self.comp_insts, 0.0
-        )
+        """CI, of one period. A warp has one period at least: fewer memory instructions than one, as a mean
+        over warps may have, do not lengthen it beyond the computation that there is."""
+        return self.comp_insts / jnp.maximum(self.mem_insts, 1.0)
 
 
 def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwise: Array | float) -> Array:

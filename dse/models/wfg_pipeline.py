@@ -65,12 +65,13 @@ def terms(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Parts of CPR, cycles for a run of `warps`, and what the paper names.
 
-    `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync.
+    `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
+    load to a block, as in the paper, that is α_mem.
     """
     each = [  # Eq. L30, cycles of a block's computations
         block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
     ]
-    mem_insts = sum(block.repeats * block.mem_insts for block in blocks)
+    mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
     comp = sum(block.repeats * cycles for block, cycles in zip(blocks, each, strict=True))
     comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp

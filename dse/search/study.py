@@ -114,7 +114,9 @@ def variants(descriptions: Iterable[tuple[Description, Mapping[str, Number]]]) -
     found = {description.name: Variant(description, problem) for description, problem in descriptions}
     works = sorted({variant.description.variant_of for variant in found.values()})
     if len(works) > 1:
-        raise DseError(f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one")
+        raise DseError(
+            f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
+        )
     return found
 
 
@@ -137,7 +139,9 @@ def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:
             case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
-                return optuna.samplers.TPESampler(multivariate=True, group=True, constant_liar=True, seed=seed)
+                return optuna.samplers.TPESampler(
+                    multivariate=True, group=True, constant_liar=True, seed=seed
+                )
             case "nsga2":
                 return optuna.samplers.NSGAIISampler(seed=seed)
             case "cmaes":
@@ -167,7 +171,7 @@ def start(
     key = repr([(repr(v.description), sorted(v.problem.items())) for v in choices.values()])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {model} for {','.join(goals)} ({digest})"
-    directions = ["minimize"] * len(goals)
+    directions = [optuna.study.StudyDirection.MINIMIZE] * len(goals)
     study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
     kept = None
     if storage is not None:

@@ -113,7 +113,9 @@ def evaluate(
             index = np.minimum(np.arange(start, start + chunk), count - 1)
             block = {name: jnp.asarray(values[index][None, :]) for name, values in parameters.items()}
             part = _evaluate(description, tuple(models), column, block, scalars)
-            parts.append(jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part))
+            parts.append(
+                jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
+            )
     if not parts:
         raise ValueError("evaluate: no configurations")
     whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)

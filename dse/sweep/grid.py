@@ -25,7 +25,7 @@ from dse import occupancy
 from dse.models import predictor
 from dse.types import Gpu, Kernel, Resources
 
-SHORT_ROW, LONG_ROW = 1 << 10, 1 << 14  # configurations: short rows cost time, long ones leave the cache
+SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
 BLOCK = 1 << 17  # configurations of the rows that are evaluated together, at most
 STEP = 4 * BLOCK  # configurations for which launches are worked out once, at most
 TASK = 16 * STEP  # configurations of one call, at most
@@ -140,39 +140,36 @@ def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
 def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
     """Fields as [*leading or 1, row or 1], the leading sizes, and configurations of a row.
 
-    Short trailing axes together make a row; a last axis that is too long makes several. What the last of
-    these lacks are launches of no threads: impossible, so that nothing counts them.
+    Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
+    lacks are launches of no threads: impossible, so that nothing counts them.
     """
-    fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
-    pieces = -(-shape[-1] // LONG_ROW)
-    if pieces > 1:
-        row = -(-shape[-1] // pieces)
-
-        def cut(x: np.ndarray, **padding: Any) -> np.ndarray:
-            if x.shape[-1] == 1:
-                return x[..., None]
-            x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, pieces * row - shape[-1])], **padding)
-            return x.reshape(*x.shape[:-1], pieces, row)
-
-        threads = fields[2].threads
-        threads = cut(np.broadcast_to(threads, (*threads.shape[:-1], shape[-1])), constant_values=0)
-        gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)
-        return (
-            (gpus, kernels, eqx.tree_at(lambda r: r.threads, resources, threads)),
-            (*shape[:-1], pieces),
-            row,
-        )
-
     first = len(shape) - 1
-    while first > 0 and prod(shape[first:]) < SHORT_ROW and prod(shape[first - 1 :]) <= LONG_ROW:
+    while first > 0 and prod(shape[first:]) < SHORT_ROW:
         first -= 1
+    pieces = -(-prod(shape[first:]) // LONG_ROW)
+    length = -(-shape[first] // pieces)
+    pieces = -(-shape[first] // length)
+    missing = pieces * length - shape[first]
 
-    def merge(x: np.ndarray) -> np.ndarray:
-        if prod(x.shape[first:]) > 1:
-            x = np.broadcast_to(x, (*x.shape[:first], *shape[first:]))
-        return x.reshape(*x.shape[:first], -1)
+    def cut(x: np.ndarray, **padding: Any) -> np.ndarray:
+        head, tail = x.shape[:first], x.shape[first:]
+        if prod(tail) == 1:
+            return x.reshape(*head, 1, 1)
+        if tail[0] == 1:
+            return np.broadcast_to(x, (*head, length, *shape[first + 1 :])).reshape(*head, 1, -1)
+        x = np.broadcast_to(x, (*head, *shape[first:])).reshape(*head, shape[first], -1)
+        x = np.pad(x, [(0, 0)] * first + [(0, missing), (0, 0)], **padding) if missing else x
+        return x.reshape(*head, pieces, -1)
 
-    return jax.tree.map(merge, fields), shape[:first], prod(shape[first:])
+    fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
+    gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)
+    if missing:
+        threads = fields[2].threads
+        threads = np.broadcast_to(
+            threads, (*threads.shape[:first], shape[first], *threads.shape[first + 1 :])
+        )
+        resources = eqx.tree_at(lambda r: r.threads, resources, cut(threads, constant_values=0))
+    return (gpus, kernels, resources), (*shape[:first], pieces), length * prod(shape[first + 1 :])
 
 
 @partial(jax.jit, static_argnames=("models", "walk", "steps"), compiler_options=COMPILER_OPTIONS)
@@ -277,8 +274,8 @@ def reduce_grid(
     workers = threads or len(os.sched_getaffinity(0))
     minima, sums, count = _all_rows(tuple(models), walk, fields, workers)
 
-    pieces = leading[-1] if len(leading) == len(shape) else 1  # of a last axis that makes several rows
-    width = prod(shape) // (prod(leading) // pieces)  # configurations of these rows together
+    pieces = leading[-1]
+    width = prod(shape) // prod(leading[:-1])  # configurations of all pieces together
     summaries = {}
     for name in models:
         rows = np.sort(_smallest(minima[name], k))

@@ -56,7 +56,8 @@ class Ranking:
         if self.measured_s is not None:
             columns["measured"] = self.measured_s[chosen]
         return [
-            {"rank": i + 1} | {name: values[i] for name, values in columns.items()} for i in range(len(chosen))
+            {"rank": i + 1} | {name: values[i] for name, values in columns.items()}
+            for i in range(len(chosen))
         ]
 
 
@@ -75,7 +76,9 @@ def rank(
     sizes = description.sizes(**(problem or {}))
     parameters = description.space.configurations(sizes)
     if not len(next(iter(parameters.values()))):
-        raise DseError(f"{description.path}: constraints: found no valid configuration, expected at least one")
+        raise DseError(
+            f"{description.path}: constraints: found no valid configuration, expected at least one"
+        )
     evaluation = evaluate(description, models, jax.tree.map(lambda x: x[None], gpu), parameters, problem)
     if not evaluation.possible.any():
         raise DseError(f"{description.path}: launch: {_why(evaluation, gpu)}")
@@ -90,12 +93,18 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
     limits = gpu.limits
     words = {
         "too many threads in a block": (f"{found['threads']:,} threads in a block", limits.threads_per_block),
-        "too many registers a thread": (f"{found['registers']:,} registers a thread", limits.registers_per_thread),
+        "too many registers a thread": (
+            f"{found['registers']:,} registers a thread",
+            limits.registers_per_thread,
+        ),
         "too many registers in a block": (
             f"{found['threads'] * found['registers']:,} registers in a block",
             limits.registers_per_block,
         ),
-        "too much shared memory": (f"{found['shared_bytes']:,} B of shared memory", limits.shared_bytes_per_block),
+        "too much shared memory": (
+            f"{found['shared_bytes']:,} B of shared memory",
+            limits.shared_bytes_per_block,
+        ),
     }
     reason = evaluation.limited_by()[0, 0]
     if reason not in words:
@@ -108,5 +117,7 @@ def _measured(description: Description, parameters: Mapping[str, np.ndarray], pa
     """Measured seconds of each configuration, NaN where the file has none."""
     table = measured_data.load(path, description)
     space = description.space
-    where = {int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0}
+    where = {
+        int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0
+    }
     return np.array([where.get(int(i), np.nan) for i in space.index(parameters)])

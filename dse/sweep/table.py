@@ -57,7 +57,12 @@ def schema(descriptions: Sequence[Description]) -> pa.Schema:
         + list(parameters.items())
         + [(name, pa.int32()) for name in ("threads", "blocks", "registers", "shared_bytes")]
         + [("warps_per_sm", pa.float32()), ("occupancy", pa.float32()), ("limited_by", word)]
-        + [("possible", pa.bool_()), ("cycles", pa.float64()), ("seconds", pa.float64()), ("bottleneck", word)]
+        + [
+            ("possible", pa.bool_()),
+            ("cycles", pa.float64()),
+            ("seconds", pa.float64()),
+            ("bottleneck", word),
+        ]
     )
 
 
@@ -85,7 +90,9 @@ def rows(
             row |= {"cycles": forecast.cycles[g], "seconds": forecast.seconds[g]}
             row["bottleneck"] = word(forecast.terms, forecast.bottleneck[g])
             arrays = [
-                pa.array(row[field.name]).cast(field.type) if field.name in row else pa.nulls(count, field.type)
+                pa.array(row[field.name]).cast(field.type)
+                if field.name in row
+                else pa.nulls(count, field.type)
                 for field in columns
             ]
             yield pa.RecordBatch.from_arrays(arrays, schema=columns)

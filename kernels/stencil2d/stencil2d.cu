@@ -21,9 +21,6 @@
 
 __constant__ float weights[RADIUS + 1];
 
-constexpr int tile_x = BLOCK_X + 2 * RADIUS;
-constexpr int tile_y = BLOCK_Y * ROWS + 2 * RADIUS;
-
 // The weighted sum around *center, in an array of rows `pitch` long.
 __device__ __forceinline__ float weighted_sum(const float* center, int pitch)
 {
@@ -42,6 +39,8 @@ stencil2d(const float* __restrict__ input, float* __restrict__ output, int width
     const int top = blockIdx.y * BLOCK_Y * ROWS;
 
 #if SHARED
+    constexpr int tile_x = BLOCK_X + 2 * RADIUS;
+    constexpr int tile_y = BLOCK_Y * ROWS + 2 * RADIUS;
     __shared__ float tile[tile_y][tile_x];
     for (int i = threadIdx.y; i < tile_y; i += BLOCK_Y) {
         for (int j = threadIdx.x; j < tile_x; j += BLOCK_X) {

@@ -17,7 +17,18 @@ def test_rank_prints_the_best_of_all_configurations(run_dse):
 
 
 def test_rank_as_json_and_csv(run_dse, toy_kernel):
-    options = ("rank", str(toy_kernel), "--gpu", "a100", "--top", "3", "--model", "volkov", "--model", "roofline")
+    options = (
+        "rank",
+        str(toy_kernel),
+        "--gpu",
+        "a100",
+        "--top",
+        "3",
+        "--model",
+        "volkov",
+        "--model",
+        "roofline",
+    )
     rows = json.loads(run_dse(*options, "--json").out)
     assert [row["rank"] for row in rows] == [1, 2, 3]
     assert rows[0]["time"] <= rows[1]["time"] <= rows[2]["time"]
@@ -35,7 +46,19 @@ def test_rank_writes_files(run_dse, toy_kernel, tmp_path):
 
 def test_rank_fixes_parameters_and_changes_sizes(run_dse, toy_kernel):
     rows = json.loads(
-        run_dse("rank", str(toy_kernel), "-g", "a100", "--set", "items=2", "--set", "n=2048", "--top", "0", "--json").out
+        run_dse(
+            "rank",
+            str(toy_kernel),
+            "-g",
+            "a100",
+            "--set",
+            "items=2",
+            "--set",
+            "n=2048",
+            "--top",
+            "0",
+            "--json",
+        ).out
     )
     assert all("items" not in row for row in rows)
     assert {row["blocks"] * row["threads"] * 2 for row in rows} == {2048}
@@ -47,7 +70,9 @@ def test_rank_beside_measured_times(run_dse, toy_kernel, tmp_path):
     rows = json.loads(
         run_dse("rank", str(toy_kernel), "-g", "a100", "--measured", str(path), "--top", "0", "--json").out
     )
-    assert [row["measured"] for row in rows if (row["block"], row["items"]) == (64, 1)] == [pytest.approx(2.5e-3)]
+    assert [row["measured"] for row in rows if (row["block"], row["items"]) == (64, 1)] == [
+        pytest.approx(2.5e-3)
+    ]
 
 
 T1 = {
@@ -82,7 +107,9 @@ def test_rank_over_the_space_of_a_t1_problem(run_dse, toy_kernel, tmp_path):
 
 def test_sweep(run_dse, toy_kernel, tmp_path):
     out = tmp_path / "sweep.parquet"
-    ran = run_dse("sweep", str(toy_kernel), "example", "-g", "a100", "-g", "mi250x", "-m", "volkov", "-o", str(out))
+    ran = run_dse(
+        "sweep", str(toy_kernel), "example", "-g", "a100", "-g", "mi250x", "-m", "volkov", "-o", str(out)
+    )
     assert (ran.code, ran.err) == (0, "")
     assert {row["kernel"] for row in pq.read_table(out).to_pylist()} == {"toy", "example"}
 
@@ -92,7 +119,9 @@ def test_compare(run_dse, toy_kernel, tmp_path):
     path = tmp_path / "m.csv"
     lines = [f"{row['block']},{row['items']},{1e3 * row['time']!r}" for row in predicted]
     path.write_text("\n".join(["block,items,time_ms", *lines]))
-    rows = json.loads(run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out)
+    rows = json.loads(
+        run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out
+    )
     scores = {row["model"]: row for row in rows}
     default = scores["mwp-cwp-corrected"]
     assert default["spearman"] == pytest.approx(1)
@@ -115,7 +144,9 @@ def test_search_ranks_variants(run_dse, tmp_path):
 
 
 def test_search_takes_the_name_of_the_work(run_dse):
-    ran = run_dse("search", "matmul", "-g", "a100", "--trials", "40", "--storage", "none", "--seed", "1", "--json")
+    ran = run_dse(
+        "search", "matmul", "-g", "a100", "--trials", "40", "--storage", "none", "--seed", "1", "--json"
+    )
     assert {row["variant"] for row in json.loads(ran.out)} >= {"matmul_naive", "matmul_tiled"}
 
 

@@ -83,7 +83,9 @@ def test_malformed_set(mistake, toy_kernel, text):
 def test_missing_files(mistake, tmp_path):
     assert "nothing.toml" in mistake("rank", tmp_path / "nothing.toml", "--gpu", "a100")
     assert "nothing.toml" in mistake("rank", "example", "--gpu", tmp_path / "nothing.toml")
-    assert "nothing.csv" in mistake("compare", "example", "-g", "a100", "--measured", tmp_path / "nothing.csv")
+    assert "nothing.csv" in mistake(
+        "compare", "example", "-g", "a100", "--measured", tmp_path / "nothing.csv"
+    )
     assert "T1.json" in mistake("rank", "example", "-g", "a100", "--space", tmp_path / "T1.json")
 
 

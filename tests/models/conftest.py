@@ -121,6 +121,8 @@ def odd_points(seed: int, number: int) -> Point:
     many = np.array([0.0, 0.1, 1.0, 30.0])[u.whole(0, 3).astype(int)]  # computation against memory
     work = {f"work_{name}": many * u.some() * u.decades(0, 2) for name in (*ARITHMETIC, "shared")}
     loads, stores = u.some() * u.whole(1, 50), u.some() * u.whole(1, 20)
+    few = u.within(0, 1) < 0.2  # as a mean over warps: less than one access
+    loads, stores = (np.where(few, x * 0.01, x) for x in (loads, stores))
     sectors = (loads + stores) * u.decades(0, 1.5)
     warps, resident = np.maximum(1.0, u.whole(-8, 16)), np.maximum(1.0, u.whole(-8, 8))
     sms = u.whole(1, 128)
@@ -194,7 +196,7 @@ def notation(p: Point) -> SimpleNamespace:
         to_dram = min(to_l2, work["dram"] / p.sectors)
     q.from_dram = to_dram
     q.L_mem = (1 - to_l2) * latency["l1"] + (to_l2 - to_dram) * latency["l2"] + to_dram * latency["dram"]
-    q.ci = q.a_comp / q.a_mem if q.a_mem else q.a_comp
+    q.ci = q.a_comp / max(q.a_mem, 1.0)  # a warp has one period at least
     q.omega = p.warps_per_block * p.resident_blocks
     return q
 

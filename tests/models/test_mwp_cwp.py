@@ -31,7 +31,7 @@ def hong_kim(i, reading, rounded=lambda mwp: mwp):
     e.mwp_full = e.mem_l / delay  # Eq. 16
     bandwidth_per_warp = i.clock * i.bytes_per_warp * i.share / e.mem_l  # Eq. 7
     e.mwp_peak = i.bandwidth / (bandwidth_per_warp * i.sms) if bandwidth_per_warp else math.inf  # Eq. 6
-    e.mwp = rounded(min(e.mwp_full, e.mwp_peak, e.n))  # Eqs. 5, 17
+    e.mwp = rounded(max(1.0, min(e.mwp_full, e.mwp_peak, e.n)))  # Eqs. 5, 17; one warp at least
     e.mem_cycles = mem_l_uncoal * i.uncoal + mem_l_coal * i.coal  # Eq. 18
     e.cwp_full = (e.mem_cycles + e.comp_cycles) / e.comp_cycles  # Eq. 8
     e.cwp = min(e.cwp_full, e.n)  # Eq. 9
@@ -84,7 +84,7 @@ def test_equals_the_paper_in_plain_python(equals_reference, lumped, apart, readi
         case, cycles, e = hong_kim(inputs(p, lumped(p)), reading)
         if case == "no-memory":
             return case, {"cycles": cycles, "case": CASES.index(case), "sync term": 0.0}
-        warps, mwp = (e.n, e.cwp_full), min(e.mwp_full, e.mwp_peak)
+        warps, mwp = (e.n, e.cwp_full), max(1.0, min(e.mwp_full, e.mwp_peak))
         if not (all(apart(mwp, x) for x in warps) and apart(*warps) and apart(e.comp_cycles, e.mem_cycles)):
             return None, {}
         found = {"cycles": cycles, "sync term": e.sync, "case": CASES.index(case)}

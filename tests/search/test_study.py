@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
 from dse.data import gpus, kernels
 from dse.errors import DseError
 from dse.search import study
@@ -116,7 +117,9 @@ def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
 
     toy = kernels.load(toy_kernel)
     space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse("block == 640", "here"),))
-    found = study.start(study.variants([(replace(toy, space=space), toy.sizes())]), "a100", "volkov", ("time",), "random")
+    found = study.start(
+        study.variants([(replace(toy, space=space), toy.sizes())]), "a100", "volkov", ("time",), "random"
+    )
     with pytest.raises(DseError, match="dse rank"):
         study.run(found, gpu, "volkov", 2, batch=2)
 

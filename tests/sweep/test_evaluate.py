@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+
 from dse import occupancy
 from dse.data import gpus, kernels
 from dse.describe import describe

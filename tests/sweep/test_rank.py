@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+
 from dse.data import gpus, kernels
 from dse.errors import DseError
 from dse.sweep.rank import rank

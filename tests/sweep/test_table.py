@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+
 from dse.data import gpus, kernels
 from dse.errors import DseError
 from dse.sweep import table
@@ -59,7 +60,9 @@ def test_goes_on_after_an_interruption(job, tmp_path, monkeypatch):
         sweep(job, tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
     sweep(job, tmp_path / "out.parquet")
-    blocks = sum(-(-len(next(iter(d.space.configurations(d.sizes()).values()))) // 16) for d in job.descriptions)
+    blocks = sum(
+        -(-len(next(iter(d.space.configurations(d.sizes()).values()))) // 16) for d in job.descriptions
+    )
     assert len(calls) == blocks + 1  # each block once, and the interrupted one twice
     whole, out = (pq.read_table(tmp_path / name).to_pylist() for name in ("whole.parquet", "out.parquet"))
     key = str
