@@ -35,6 +35,8 @@ def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def access_cpi(gpu: Gpu, kernel: Kernel) -> Array:
-    """λ of an average global access, cycles: the level that is busiest with it."""
-    busy = [getattr(kernel.work, level) * getattr(gpu.cpi, level) for level in MEMORY]
-    return safe_divide(jnp.maximum(jnp.maximum(busy[0], busy[1]), busy[2]), kernel.mem_insts)
+    """λ of an average global access, cycles: the load/store units or the level that is busiest with it."""
+    busy = kernel.mem_insts * gpu.lsu_cycles
+    for level in MEMORY:
+        busy = jnp.maximum(busy, getattr(kernel.work, level) * getattr(gpu.cpi, level))
+    return safe_divide(busy, kernel.mem_insts)

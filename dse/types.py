@@ -114,6 +114,8 @@ class Gpu(_Quantities):
     l1_bytes: Quantity = quantity("B")  # data cache of one SM, beside its shared memory
     l2_bytes: Quantity = quantity("B")
     issue_limit: Quantity = quantity("1")  # IL, warp instructions per cycle and SM
+    lsu_cycles: Quantity = quantity("cycles")  # of one warp instruction on memory, in the load/store units
+    l1_with_shared: Quantity = quantity("1")  # 1 where one memory serves as L1 and as shared memory, else 0
     cpi: PerClass = several("cycles")  # λ of one SM, per unit of work
     latency: PerClass = several("cycles")  # Λ
     issue_cycles: Quantity = quantity("cycles")  # Hong & Kim: of one warp instruction

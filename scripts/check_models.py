@@ -44,7 +44,6 @@ def per_class(**values: Any) -> PerClass:
 
 def gpu(**values: Any) -> Gpu:
     """A GPU of which only `values` matter."""
-    limits = dict[str, Any](dict.fromkeys(Limits.__dataclass_fields__, 1))
     fields: dict[str, Any] = {
         "sm_count": 1.0,
         "clock": 1.0,
@@ -54,6 +53,8 @@ def gpu(**values: Any) -> Gpu:
         "issue_limit": jnp.inf,
         "cpi": per_class(),
         "latency": per_class(),
+        "lsu_cycles": 0.0,
+        "l1_with_shared": 0.0,
         "issue_cycles": 1.0,
         "departure_delay_coal_cycles": 1.0,
         "departure_delay_uncoal_cycles": 1.0,
@@ -274,7 +275,7 @@ def error(expected: Any, found: Any) -> float:
 
 
 def check(name: str, cases: Any) -> dict[str, Any]:
-    """One row: the worst error of a model, and where. ValueError or KeyError for cases that cannot be read."""
+    """One row: the worst error of a model, and where. ValueError or KeyError for unreadable cases."""
     if not isinstance(cases, list) or not cases:
         raise ValueError(f"{name}: no list of cases")
     row: dict[str, Any] = {"model": name, "cases": len(cases), "worst": None, "at": None}

@@ -586,9 +586,8 @@ def cache_sizes(card: Card) -> dict[str, Value]:
 
 def l1_cpi(card: Card) -> Value:
     """Cycles of one 128-byte pass."""
-    if card.capability in ("8.6", "8.9"):
-        rule = "32 threads / 16 load/store lanes (63.6 B/cycle of 4-byte loads on RTX 3060 Laptop)"
-        return Value(2, "cycles", cite("YKT"), rule=rule)
+    if card.capability in ("8.6", "8.9"):  # measured rates are those of the load/store lanes
+        return Value(1, "cycles", "NVIDIA, L1 width per SM", rule="128 B / 128 B/cycle and SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
             found = other.own("thr_l1")
@@ -695,9 +694,6 @@ def shared_cpi(card: Card) -> Value:
         return Value(4, "cycles", f"{cite('KOT')}; {cite('TEG')}", rule=rule)
     if card.capability == "7.5":
         return card.must_borrow("cpi_lds")
-    if card.capability in ("8.6", "8.9"):
-        rule = "32 threads / 16 load/store lanes (62.8 B/cycle of 4-byte accesses on RTX 3060 Laptop)"
-        return Value(2, "cycles", cite("YKT"), rule=rule)
     return Value(1, "cycles", "NVIDIA, shared memory width per SM", rule="128 B / 128 B/cycle and SM")
 
 
@@ -740,6 +736,32 @@ def throughputs(card: Card) -> dict[str, Value]:
     else:
         out["l1"], out["l2"] = l1_cpi(card), l2_cpi(card)
     return out
+
+
+def load_store(card: Card) -> dict[str, Value]:
+    """λ of a memory instruction in the load/store units, and whether L1 and shared memory are one."""
+    lanes, source = card.own("lanes_ldst"), "NVIDIA, load/store units per SM"
+    width = {"7.5": 16, "8.0": 32, "8.6": 16, "8.9": 16, "9.0": 32}
+    if card.amd:
+        source, rule = "AMD", "no figure found: one a cycle, so that the memories behind bind"
+        cycles = Value(1, "cycles", source, rule=rule)
+    elif card.uncached:
+        cycles = Value(4, "cycles", cite("TEG"), rule="32 threads / 8 lanes")
+    elif lanes:
+        cycles = lanes.derived(
+            32 / lanes.value, f"32 threads / {tidy(lanes.value)} load/store lanes", "cycles"
+        )
+    else:
+        rule = f"32 threads / {width[card.capability]} load/store lanes"
+        if card.capability in ("8.6", "8.9"):
+            source, rule = cite("YKT"), f"{rule} (63.6 B/cycle of 4-byte loads on RTX 3060 Laptop)"
+        cycles = Value(32 / width[card.capability], "cycles", source, rule=rule)
+    one = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
+    rule = "since Volta, and on Fermi and Kepler, one memory is divided; Maxwell, Pascal and AMD have two"
+    return {
+        "lsu_cycles": cycles,
+        "l1_with_shared": Value(float(one), "1", "CUDA programming guide; ROCm documentation", rule=rule),
+    }
 
 
 def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
@@ -893,6 +915,7 @@ def describe(card: Card) -> dict[str, Value]:
         "issue_cycles": card.own("issue_cycles") or issue,
         "departure_delay_coal_cycles": card.own("mwp_departure_del_coal") or coalesced,
         "departure_delay_uncoal_cycles": card.own("mwp_departure_del_uncoal") or uncoalesced,
+        **load_store(card),
         **{f"limits.{name}": limits[name] for name in LIMITS},
         **{f"cpi.{name}": cpi[name] for name in CLASSES},
         **{f"latency.{name}": latency[name] for name in CLASSES},

@@ -27,7 +27,13 @@ _SI = {  # unit of a field: the units it may be given in
     "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 1e3, "MB": 1e6, "GB": 1e9},
 }
 _GROUPS = ("limits", "cpi", "latency")
-_MAY_BE_ZERO = ("l1_bytes", "l2_bytes", "limits.registers_by_block", "limits.shared_bytes_reserved")
+_MAY_BE_ZERO = (
+    "l1_bytes",
+    "l2_bytes",
+    "l1_with_shared",
+    "limits.registers_by_block",
+    "limits.shared_bytes_reserved",
+)
 _SMALLEST, _LARGEST = 1e-30, 1e30  # what single precision holds with room to spare
 
 

@@ -48,9 +48,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
     """Cycles of a launch; `mwp`, `cwp` and cycles per instruction `cpi` as details.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Edges:** MWP is one warp at least (the paper's machines never come near). With no memory instruction, N times the issue time, and barriers are free (the paper is
-    silent). #Rep is
-    `launch.waves`: whole blocks of the busiest SM (the paper leaves rounding open).
+    **Edges:** MWP is one warp at least (the paper's machines never come near). With no memory instruction,
+    N times the issue time, and barriers are free (the paper is silent). #Rep is `launch.waves`: whole blocks
+    of the busiest SM (the paper leaves rounding open).
     **Source:** Eqs. 5-9 and 16-27.
     """
     n = launch.warps_per_sm  # N, Eq. 20

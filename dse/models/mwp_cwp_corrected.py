@@ -2,8 +2,9 @@
 
 Leaves out: barriers that hold a block together, schedulers, more than two subsystems beyond what the
 lumped λ carry. Adds to Volkov the time to fill and drain.
-The two-subsystem notation has no place for the issue of all instructions together and for barriers, so
-Volkov's bounds for these are kept beside the three cases: it is never faster than `volkov`.
+The two-subsystem notation has no place for barriers and for what computation and memory share (issue slots,
+load/store units, an L1 that is shared memory too), so Volkov's bounds for these are kept beside the three
+cases: it is never faster than `volkov`.
 Known error, mended: taken literally, Eq. L26 charges MWP computation periods where fewer warps exist;
 min(MWP, ω) is used, as Hong & Kim's Eq. 5 does.
 Source: Lemeire et al., Sec. 2.3.2 (MWP-CWP*).
@@ -14,9 +15,11 @@ from jaxtyping import Array
 
 from dse.models.mwp_cwp_pipeline import mwp_and_cwp
 from dse.models.notation import TwoPipes, two_pipes
+from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
+APART = ("l1", "lsu", "barrier", "issue")  # no part of either subsystem alone
 MONOTONE = False  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
 
 
@@ -37,12 +40,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Cycles of a launch, with `mwp` and `cwp`.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    **Source:** Eqs. L26 to L28, Sec. 2.3.2; `issue` and `barrier` as Eq. L3.
+    **Source:** Eqs. L26 to L28, Sec. 2.3.2; those of APART as Eq. L3.
     """
     pipes = two_pipes(gpu, kernel)
     mwp, cwp = mwp_and_cwp(pipes)
     warps = launch.warps_per_sm
     run = bounds(warps, pipes, latency_of_one_warp(gpu, kernel))
-    run["issue"] = kernel.insts / gpu.issue_limit * warps  # Eq. L3
-    run["barrier"] = kernel.work.barrier * gpu.cpi.barrier * warps
+    busy = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
+    run |= {name: busy[name] * warps for name in APART}  # Eq. L3
     return Prediction.largest(gpu.clock, launch.waves, {"mwp": mwp, "cwp": cwp}, **run)

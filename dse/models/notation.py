@@ -68,8 +68,8 @@ def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
 
 def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
     """α_comp λ_comp, cycles: of the computational pipes the one that one warp keeps busy longest,
-    or the issue slots of these instructions where they take longer."""
-    busy = kernel.comp_insts / gpu.issue_limit
+    or the issue slots of these instructions, or the load/store units, where they take longer."""
+    busy = jnp.maximum(kernel.comp_insts / gpu.issue_limit, kernel.shared_insts * gpu.lsu_cycles)
     for name in COMPUTE:
         busy = jnp.maximum(busy, getattr(kernel.work, name) * getattr(gpu.cpi, name))
     return busy

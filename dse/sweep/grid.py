@@ -2,8 +2,8 @@
 
 The grid is cut into rows of some thousand configurations. Only a minimum and a sum of each row leave the loop
 that evaluates the models. The k best of the grid lie in the k rows with the smallest minima, and these rows
-are evaluated once more. Rows in which the kernel alone differs have their launches in common, and come in
-blocks that fit into the cache.
+are evaluated once more. Rows in which the kernel alone differs have their launches in common: occupancy is
+worked out once for all of them.
 """
 
 import os
@@ -28,9 +28,9 @@ from dse.types import Gpu, Kernel, Resources
 SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
 BLOCK = 1 << 17  # configurations of the rows that are evaluated together, at most
 STEP = 4 * BLOCK  # configurations for which launches are worked out once, at most
-TASK = 16 * STEP  # configurations of one call, at most
+TASK = 64 * STEP  # configurations of one call, at most
 
-# Reductions become vector instructions only where sums may be reordered; looking for NaN takes a third longer.
+# Without fast math reductions are no vector instructions. To look for NaN takes a third longer.
 COMPILER_OPTIONS = {
     "xla_cpu_prefer_vector_width": 512,
     "xla_cpu_enable_fast_math": True,
@@ -117,11 +117,11 @@ class _Walk:
     def in_order(self, values: np.ndarray) -> np.ndarray:
         """Values [steps, blocks, block] -> [rows] in the order of the grid."""
         values = values.reshape(-1, self.groups * self.blocks * self.block)
-        rows = self.first_row(np.arange(self.groups * self.blocks))[:, None] + np.arange(self.block)
-        found = np.empty((len(values), self.inner_rows), values.dtype)
-        found[:, rows.ravel()] = values
+        last = (self.inner_rows - 1) // self.block * self.block  # where the last block would begin
+        again = last - self.first_row(np.asarray(last // self.block))  # rows of the block before
+        values = np.delete(values, slice(last, last + again), axis=1)[:, : self.inner_rows]
         axes = (*self.outer, *self.inner)
-        return found.reshape(self.sizes(axes)).transpose(np.argsort(axes)).ravel()
+        return values.reshape(self.sizes(axes)).transpose(np.argsort(axes)).ravel()
 
 
 def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
@@ -263,12 +263,16 @@ def reduce_grid(
     **Precision:** that of the fields. Rows are chosen by minima that may be off by some units in the last
     place, so configurations closer than that to the k-th may stand for it.
     **Ties:** of equally fast configurations the one with the lower flat index comes first.
-    `threads`: how many work at a time; all cores if None.
+    **Raises:** ValueError for an empty axis, and for a field that holds NaN.
+    `threads`: how many parts of the grid are worked on at a time; one for each core if None.
     """
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
     shape = np.broadcast_shapes((1,), *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
         raise ValueError(f"reduce_grid: found a grid of shape {shape}, expected no empty axis")
+    for path, leaf in jax.tree.leaves_with_path(fields):
+        if np.isnan(leaf).any():
+            raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
     fields, leading, row = _cut(fields, shape)
     walk = _walk(fields, leading, row)
     workers = threads or len(os.sched_getaffinity(0))
@@ -300,7 +304,7 @@ def _all_rows(
     models: tuple[str, ...], walk: _Walk, fields: Fields, workers: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
     """Minima and sums of all rows in the order of the grid, and how many configurations can run."""
-    tasks = max(workers, walk.steps * walk.blocks * walk.block * walk.row // TASK)
+    tasks = max(4 * workers if workers > 1 else 1, walk.steps * walk.blocks * walk.block * walk.row // TASK)
     steps = -(-walk.steps // tasks)
     with jax.enable_x64(True):
         fields = jax.tree.map(jnp.asarray, walk.arranged(fields))

@@ -323,7 +323,7 @@ def test_every_value_says_where_it_is_from(files, name):
     records = files[name].fields
     with gpus.find(name).open("rb") as file:
         raw = tomllib.load(file)
-    assert len(records) == 9 + len(fields(Limits)) + 2 * len(fields(PerClass))
+    assert len(records) == 11 + len(fields(Limits)) + 2 * len(fields(PerClass))
     for record in records:
         entry = raw
         for key in record.field.split("."):

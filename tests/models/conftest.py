@@ -34,6 +34,8 @@ BLANK = Point(
     **{f"cpi_{name}": 0.0 for name in PIPES},
     **{f"latency_{name}": 0.0 for name in PIPES},
     issue_cycles=1.0,
+    lsu_cycles=0.0,
+    l1_with_shared=0.0,
     departure_delay_coal_cycles=1.0,
     departure_delay_uncoal_cycles=1.0,
     # the kernel: does nothing
@@ -133,6 +135,8 @@ def odd_points(seed: int, number: int) -> Point:
         dram_bandwidth=u.decades(9, 12.5),
         issue_limit=u.decades(-1, 1),
         issue_cycles=u.decades(-1, 1),
+        lsu_cycles=u.some() * u.decades(-1, 2),
+        l1_with_shared=u.some(),
         departure_delay_coal_cycles=u.decades(0, 2),
         departure_delay_uncoal_cycles=u.decades(0, 2),
         **{f"cpi_{name}": u.decades(-2, 2) for name in PIPES},
@@ -177,7 +181,7 @@ def notation(p: Point) -> SimpleNamespace:
     if p.shared_insts > 0:
         degree = max(work["shared"] / p.shared_insts, 1.0)
         q.wait_comp += p.shared_insts * (latency["shared"] + (degree - 1) * cpi["shared"])
-    q.busy_comp = q.a_comp / p.issue_limit
+    q.busy_comp = max(q.a_comp / p.issue_limit, p.shared_insts * p.lsu_cycles)
     q.pipes_comp = 0.0  # if each pipe in turn were waited for
     for name in (*ARITHMETIC, "shared"):
         q.pipes_comp += work[name] * cpi[name]
@@ -189,6 +193,11 @@ def notation(p: Point) -> SimpleNamespace:
     q.a_mem = p.load_insts + p.store_insts
     q.waits = p.load_insts / p.mlp
     q.busy_mem = max(work[name] * cpi[name] for name in ("l1", "l2", "dram"))
+    q.busy_mem = max(q.busy_mem, q.a_mem * p.lsu_cycles)
+    q.busy = {name: work[name] * cpi[name] for name in PIPES}  # of all pipes
+    if p.l1_with_shared:  # one memory serves both
+        q.busy["l1"] += q.busy["shared"]
+    q.busy["lsu"] = (q.a_mem + p.shared_insts) * p.lsu_cycles
     q.l_mem = q.busy_mem / q.a_mem if q.a_mem else 0.0
     to_l2 = to_dram = 0.0
     if p.sectors:
@@ -222,6 +231,8 @@ def plain_points(seed: int, number: int) -> Point:
         l2_bytes=u.whole(1, 8) * 2.0**20,
         issue_limit=u.decades(-0.3, 0.6),
         issue_cycles=u.decades(0, 0.9),
+        lsu_cycles=u.decades(-1, 1),
+        l1_with_shared=u.some(),
         departure_delay_coal_cycles=u.decades(0, 1.6),
         departure_delay_uncoal_cycles=u.decades(0, 1.6),
         **cpi,

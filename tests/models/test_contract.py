@@ -16,6 +16,7 @@ MODELS = pytest.mark.parametrize("name", models.MODELS)
 TIMES = (
     *(f"{what}_{name}" for what in ("cpi", "latency") for name in CLASSES),
     "issue_cycles",
+    "lsu_cycles",
     "departure_delay_coal_cycles",
     "departure_delay_uncoal_cycles",
 )

@@ -23,8 +23,7 @@ def reference(lumped, apart):
         insts = q.a_comp + q.a_mem + p.work_barrier
         others = {  # Eq. L3: what the notation has no place for
             "issue": insts / p.issue_limit * q.omega,
-            "barrier": p.work_barrier * p.cpi_barrier * q.omega,
-        }
+        } | {name: q.busy[name] * q.omega for name in ("l1", "lsu", "barrier")}
         if q.a_mem == 0:
             runs = {"compute": q.busy_comp * q.omega, "latency": alone} | others
             case = max(runs, key=runs.__getitem__)
@@ -47,7 +46,7 @@ def reference(lumped, apart):
 
 
 def test_equals_the_paper_in_plain_python(equals_reference, reference):
-    cases = {"memory", "compute", "latency", "issue", "barrier"}
+    cases = {"memory", "compute", "latency", "issue", "barrier", "l1", "lsu"}
     cases |= {f"no memory, {each}" for each in ("compute", "latency", "issue", "barrier")}
     equals_reference(predict, reference, cases)
 

@@ -6,20 +6,36 @@ import pytest
 from dse.models.roofline import predict
 from dse.types import CLASSES
 
-
-def reference(p):
-    slowest, name = 0.0, CLASSES[0]
-    for pipe in CLASSES:
-        busy = vars(p)[f"work_{pipe}"] * vars(p)[f"cpi_{pipe}"]
-        if busy > slowest:
-            slowest, name = busy, pipe
-    cycles = slowest * p.warps_per_block * p.resident_blocks * p.waves
-    terms = {f"{pipe} term": cycles if pipe == name else 0.0 for pipe in CLASSES}
-    return name, {"cycles": cycles, **terms}
+PIPES = (*CLASSES, "lsu")
 
 
-def test_equals_the_paper_in_plain_python(equals_reference):
-    equals_reference(predict, reference, set(CLASSES))
+@pytest.fixture
+def reference(lumped):
+    def run(p):
+        slowest, name = 0.0, PIPES[0]
+        for pipe, busy in lumped(p).busy.items():
+            if busy > slowest:
+                slowest, name = busy, pipe
+        cycles = slowest * p.warps_per_block * p.resident_blocks * p.waves
+        terms = {f"{pipe} term": cycles if pipe == name else 0.0 for pipe in PIPES}
+        # where L1 and shared memory are one and only the latter works, both are as busy: the first takes it
+        tied = p.l1_with_shared and name in ("shared", "l1") and not p.work_l1
+        return name, {"cycles": cycles} | ({} if tied else terms)
+
+    return run
+
+
+def test_equals_the_paper_in_plain_python(equals_reference, reference):
+    equals_reference(predict, reference, set(PIPES))
+
+
+def test_one_memory_for_l1_and_shared_serves_one_after_the_other(point, at):
+    p = point(work_l1=3.0, cpi_l1=2.0, work_shared=5.0, cpi_shared=1.0, load_insts=1.0, shared_insts=5.0)
+    assert float(at(predict, p).cycles) == 6
+    p.l1_with_shared = 1.0
+    assert float(at(predict, p).cycles) == 11
+    p.lsu_cycles = 4.0  # of each of the 6 accesses
+    assert float(at(predict, p).cycles) == 24
 
 
 def test_the_papers_example_kernel(example, at):

@@ -90,6 +90,7 @@ def test_equal_blocks_never_beat_volkov_nor_get_faster_with_a_warp(plain, at):
     p = plain(6, 200)
     p.ilp = p.mlp = 1.0
     p.store_insts, p.work_barrier, p.issue_limit = 0.0, 0.0, np.inf
+    p.lsu_cycles, p.l1_with_shared = 0.0, 0.0  # what both subsystems share has no place in WFG
     p.warps_per_block, p.resident_blocks, p.waves = warps, 1.0, 1.0
     cycles, bound = np.asarray(at(predict, p).cycles), np.asarray(at(volkov, p).cycles)
     assert (np.diff(cycles, axis=0) >= -1e-12 * cycles[1:]).all()
