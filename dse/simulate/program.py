@@ -1,0 +1,216 @@
+"""What is simulated: the programs of the warps, and the core on which they run."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from dse.errors import DseError
+
+Order = Literal["program", "dataflow"]
+Scheduler = Literal["rr", "gto", "oldest"]
+ORDERS: tuple[str, ...] = get_args(Order)
+SCHEDULERS: tuple[str, ...] = get_args(Scheduler)
+KINDS = "cmb"  # compute, memory, barrier
+MOST_SUBSYSTEMS = 8
+MOST_INSTRUCTIONS = 4_095  # of one program: distances of dependences are packed into 12 bits
+MOST_WARPS = 1_024  # on the core at a time
+MOST_ENTRIES = 2**31 - 1  # of one case
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The instructions of one warp, in program order, and how they depend on one another.
+
+    **Shapes:** arrays [n]; `preds` holds for each instruction the numbers of those whose results it needs,
+    all earlier than itself, ascending.
+    **Errors:** DseError where lengths differ, a number is out of range, or a dependence points ahead.
+    """
+
+    subsystem: np.ndarray  # the pipeline that the instruction enters
+    lam: np.ndarray  # λ, cycles for which the subsystem then accepts nothing else
+    Lam: np.ndarray  # Λ, cycles until the result is ready
+    preds: tuple[tuple[int, ...], ...]
+    kind: str = ""  # one of `KINDS` each; empty: all compute
+    same_warp: np.ndarray = field(default_factory=lambda: np.zeros(0))  # cycles; empty: zeros
+    pred: np.ndarray = field(init=False, repr=False)  # the preds one after another
+    pred_counts: np.ndarray = field(init=False, repr=False)  # how many of them are whose
+
+    def __post_init__(self) -> None:
+        n = len(self.subsystem)
+        if not 1 <= n <= MOST_INSTRUCTIONS:
+            raise DseError(f"program: found {n} instructions, expected 1 to {MOST_INSTRUCTIONS}")
+        if not self.kind:
+            object.__setattr__(self, "kind", "c" * n)
+        if not len(self.same_warp):
+            object.__setattr__(self, "same_warp", np.zeros(n))
+        for name in ("subsystem", "lam", "Lam", "same_warp", "preds", "kind"):
+            if len(getattr(self, name)) != n:
+                raise DseError(f"program: {name}: found {len(getattr(self, name))} values, expected {n}")
+        for name in ("lam", "Lam", "same_warp"):
+            object.__setattr__(self, name, _cycles(getattr(self, name), name))
+        if wrong := set(self.kind) - set(KINDS):
+            raise DseError(f"program: kind: found {min(wrong)!r}, expected letters of '{KINDS}'")
+        subsystem = np.asarray(self.subsystem)
+        if subsystem.dtype.kind not in "iu" or subsystem.min() < 0 or subsystem.max() >= MOST_SUBSYSTEMS:
+            raise DseError(f"program: subsystem: expected integers from 0 to {MOST_SUBSYSTEMS - 1}")
+        object.__setattr__(self, "subsystem", subsystem.astype(np.int32))
+        preds = tuple(tuple(sorted(set(map(int, js)))) for js in self.preds)
+        for i, js in enumerate(preds):
+            if js and not 0 <= js[0] <= js[-1] < i:
+                raise DseError(f"program: preds of instruction {i}: found {list(js)}, expected earlier ones")
+        object.__setattr__(self, "preds", preds)
+        object.__setattr__(self, "pred", np.array([j for js in preds for j in js], np.int32))
+        object.__setattr__(self, "pred_counts", np.array([len(js) for js in preds], np.int32))
+
+    def __len__(self) -> int:
+        return len(self.subsystem)
+
+    @property
+    def barriers(self) -> int:
+        """How often a warp meets the others of its group."""
+        return self.kind.count("b")
+
+
+def _cycles(values: Any, name: str) -> np.ndarray:
+    values = np.asarray(values, np.float64)
+    if not (np.isfinite(values).all() and (values >= 0).all()):
+        raise DseError(f"program: {name}: found {values.tolist()}, expected finite cycles, 0 or more")
+    return values + 0.0  # no -0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """One configuration: which warps run which programs, and the core that runs them.
+
+    **Errors:** DseError for a number out of range, or warps of a group that differ in their barriers.
+    """
+
+    programs: tuple[Program, ...]
+    warps: int  # W, of a group (a thread block)
+    slots: int = 1  # g, groups at a time
+    groups: int = 1  # G, in all
+    issue_limit: float = math.inf  # IL, instructions a cycle; infinite: no valve
+    caps: tuple[float, ...] = ()  # per subsystem, most instructions in flight; infinite, or left out: no limit
+    order: Order = "program"
+    scheduler: Scheduler = "rr"
+    assignment: tuple[int, ...] = (0,)  # warp j of group k runs program assignment[(k·W + j) mod length]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "programs", tuple(self.programs))
+        object.__setattr__(self, "caps", tuple(self.caps))
+        object.__setattr__(self, "assignment", tuple(int(p) for p in self.assignment))
+        if self.warps < 1 or self.slots < 1 or self.warps * self.slots > MOST_WARPS:
+            found = f"{self.slots} groups of {self.warps} warps"
+            raise DseError(f"case: found {found}, expected 1 to {MOST_WARPS} warps at a time")
+        if self.groups < self.slots:
+            raise DseError(f"case: groups: found {self.groups}, expected {self.slots} or more")
+        if not self.issue_limit > 0:
+            raise DseError(f"case: issue limit: found {self.issue_limit}, expected instructions a cycle above 0")
+        for name, allowed in (("order", ORDERS), ("scheduler", SCHEDULERS)):
+            if getattr(self, name) not in allowed:
+                found = getattr(self, name)
+                raise DseError(f"case: {name}: found {found!r}, expected one of {', '.join(allowed)}")
+        for cap in self.caps:
+            if not (cap == math.inf or (cap >= 1 and cap == int(cap))):
+                raise DseError(f"case: caps: found {cap}, expected an integer above 0, or infinity")
+        if len(self.caps) > MOST_SUBSYSTEMS:
+            raise DseError(f"case: caps: found {len(self.caps)}, expected at most {MOST_SUBSYSTEMS}")
+        if not self.assignment or not self.programs:
+            raise DseError("case: assignment: found no program, expected at least one")
+        if not 0 <= min(self.assignment) <= max(self.assignment) < len(self.programs):
+            expected = f"0 to {len(self.programs) - 1}"
+            raise DseError(f"case: assignment: found {list(self.assignment)}, expected {expected}")
+        if len(self.assignment) > 1:
+            self._check_barriers()
+        if self.entries > MOST_ENTRIES:
+            raise DseError(f"case: found {self.entries} entries, expected at most {MOST_ENTRIES}")
+
+    def _check_barriers(self) -> None:
+        """Warps of one group have to meet equally often, or they wait for ever."""
+        barriers = np.array([self.programs[p].barriers for p in self.assignment])
+        if (barriers == barriers[0]).all():
+            return
+        period = math.lcm(self.warps, len(barriers)) // self.warps  # groups, before assignments recur
+        for group in range(min(self.groups, period)):
+            met = barriers[(group * self.warps + np.arange(self.warps)) % len(barriers)]
+            if (met != met[0]).any():
+                found = f"{met.min()} and {met.max()} barriers in group {group}"
+                raise DseError(f"case: found {found}, expected as many for each of its warps")
+
+    @property
+    def subsystems(self) -> int:
+        """S, those which a program or a cap names."""
+        return max(len(self.caps), *(int(p.subsystem.max()) + 1 for p in self.programs))
+
+    @property
+    def runs(self) -> np.ndarray:
+        """How many warps, of all groups, run each program."""
+        warps, period = self.warps * self.groups, len(self.assignment)
+        times = np.full(period, warps // period)
+        times[: warps % period] += 1
+        return np.bincount(self.assignment, times, len(self.programs)).astype(np.int64)
+
+    @property
+    def entries(self) -> int:
+        """Instructions that all warps of all groups enter."""
+        return int(sum(int(runs) * len(p) for runs, p in zip(self.runs, self.programs, strict=True)))
+
+    @property
+    def valve_cycles(self) -> float:
+        """1/IL, rounded once; 0 without a valve."""
+        return 1.0 / self.issue_limit
+
+    def cycles_of_subsystems(self) -> np.ndarray:
+        """Σλ over all entries of each subsystem, [S]."""
+        total = np.zeros(self.subsystems)
+        for runs, program in zip(self.runs, self.programs, strict=True):
+            total += runs * np.bincount(program.subsystem, program.lam, self.subsystems)
+        return total
+
+
+def read_case(found: Mapping[str, Any], where: str = "case") -> Case:
+    """A case from its JSON form, in the symbols of the papers: `null` in `cap` and `IL` is no limit.
+
+    **Errors:** DseError that starts with `where`.
+    """
+    try:
+        count = found["S"]
+        if not 1 <= count <= MOST_SUBSYSTEMS:
+            raise DseError(f"S: found {count}, expected 1 to {MOST_SUBSYSTEMS}")
+        caps = [math.inf if cap is None else cap for cap in found["cap"]]
+        if len(caps) != count:
+            raise DseError(f"cap: found {len(caps)} values, expected {count}")
+        return Case(
+            programs=tuple(_read_program(p, count) for p in found["programs"]),
+            warps=found["W"],
+            slots=found["g"],
+            groups=found["G"],
+            issue_limit=math.inf if found["IL"] is None else found["IL"],
+            caps=tuple(caps),
+            order=found["order"],
+            scheduler=found["scheduler"],
+            assignment=tuple(found["prog"]),
+        )
+    except KeyError as error:
+        raise DseError(f"{where}: {error.args[0]}: missing") from None
+    except (TypeError, ValueError) as error:
+        raise DseError(f"{where}: {error}") from None
+    except DseError as error:
+        raise DseError(f"{where}: {error}") from None
+
+
+def _read_program(found: Mapping[str, Any], subsystems: int) -> Program:
+    numbers: Sequence[int] = found["s"]
+    if any(not 0 <= s < subsystems for s in numbers):
+        raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
+    return Program(
+        subsystem=np.asarray(numbers),
+        lam=found["lam"],
+        Lam=found["Lam"],
+        preds=tuple(tuple(js) for js in found["dep"]),
+        kind=found["kind"],
+        same_warp=np.asarray(found.get("self", ())),
+    )

@@ -1,0 +1,180 @@
+"""The simulator's semantics, written out literally in plain Python, one entry at a time."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from dse.simulate.program import Case
+
+
+class Oracle:
+    """Enter every instruction of a case; then `makespan`, `entries`, `busy` and `critical()`."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.subsystems = case.subsystems
+        self.caps = [*case.caps, *[math.inf] * self.subsystems][: self.subsystems]
+        self.omega = case.warps * case.slots
+        self.free = [0.0] * self.subsystems
+        self.valve = 0.0
+        self.completions: list[list[int]] = [[] for _ in range(self.subsystems)]  # entries, in order
+        self.log: list[dict[str, Any]] = []
+        self.last = -1
+        self.warps: list[dict[str, Any]] = [{} for _ in range(self.omega)]
+        self.group_of_slot = [0] * case.slots
+        self.start_cause: list[int | None] = [None] * case.slots
+        self.releases: dict[tuple[int, int], tuple[float, int]] = {}  # (group, barrier) → time, entry
+        self.next_group = 0
+        for q in range(case.slots):
+            self.start_group(q, 0.0)
+        while self.step():
+            pass
+        self.makespan = max(e["done"] for e in self.log)
+        self.entries = len(self.log)
+        totals = [0.0] * self.subsystems
+        for e in self.log:
+            totals[e["s"]] += e["lam"]
+        self.busy = [x / self.makespan if self.makespan else math.nan for x in totals]
+
+    def start_group(self, q: int, start: float) -> None:
+        case, k = self.case, self.next_group
+        self.next_group += 1
+        self.group_of_slot[q] = k
+        for j in range(case.warps):
+            number = case.assignment[(k * case.warps + j) % len(case.assignment)]
+            self.warps[q * case.warps + j] = {
+                "program": number, "group": k, "start": start, "wake": start, "done": {}, "entry": {},
+                "previous": None,
+            }  # fmt: skip
+
+    def earliest(self, w: int, i: int) -> float:
+        warp = self.warps[w]
+        program = self.case.programs[warp["program"]]
+        s = int(program.subsystem[i])
+        e = max(warp["wake"], self.free[s])
+        for j in program.preds[i]:
+            e = max(e, warp["done"].get(j, math.inf))
+        if (slot := self.ring_slot(s)) is not None:
+            e = max(e, self.log[slot]["done"])
+        before = program.kind[:i].count("b")
+        if before:
+            e = max(e, self.releases.get((warp["group"], before - 1), (math.inf, -1))[0])
+        return e
+
+    def ring_slot(self, s: int) -> int | None:
+        cap = self.caps[s]
+        entered = self.completions[s]
+        return entered[-int(cap)] if cap < math.inf and len(entered) >= cap else None
+
+    def candidate(self, w: int) -> tuple[float, int] | None:
+        warp = self.warps[w]
+        program = self.case.programs[warp["program"]]
+        left = [i for i in range(len(program)) if i not in warp["done"]]
+        if not left:
+            return None
+        if self.case.order == "program":
+            return self.earliest(w, left[0]), left[0]
+        # A barrier waits for all before it, and none passes it.
+        allowed = []
+        for i in left:
+            if program.kind[i] == "b":
+                if i == left[0]:
+                    allowed.append(i)
+                break
+            allowed.append(i)
+        return min((self.earliest(w, i), i) for i in allowed)
+
+    def step(self) -> bool:
+        case = self.case
+        found = {w: c for w in range(self.omega) if (c := self.candidate(w)) is not None}
+        if not found:
+            return False
+        t = max(self.valve, min(e for e, _ in found.values()))
+        assert t < math.inf
+        ready = [w for w, (e, _) in found.items() if e <= t]
+        oldest = min(ready, key=lambda w: (self.warps[w]["start"], w))
+        if case.scheduler == "rr":
+            w = min(ready, key=lambda w: (w - self.last - 1) % self.omega)
+        elif case.scheduler == "gto" and self.last in ready:
+            w = self.last
+        else:
+            w = oldest
+        self.enter(w, found[w][1], t)
+        return True
+
+    def enter(self, w: int, i: int, t: float) -> None:
+        case, warp = self.case, self.warps[w]
+        program = case.programs[warp["program"]]
+        s = int(program.subsystem[i])
+        lam, Lam, same = float(program.lam[i]), float(program.Lam[i]), float(program.same_warp[i])
+        k = len(self.log)
+        self.log.append({
+            "t": t, "w": w, "i": i, "s": s, "lam": lam, "done": t + Lam, "group": warp["group"],
+            "program": warp["program"], "cause": self.cause(w, i, t, s),
+        })  # fmt: skip
+        self.free[s] = t + lam
+        if case.issue_limit < math.inf:
+            self.valve = t + 1 / case.issue_limit
+        self.completions[s].append(k)
+        warp["done"][i] = t + Lam
+        warp["entry"][i] = k
+        warp["wake"] = t + same
+        warp["previous"] = k
+        self.last = w
+        q = w // case.warps
+        mates = self.warps[q * case.warps : (q + 1) * case.warps]
+        if program.kind[i] == "b":
+            number = program.kind[:i].count("b")
+            met = []
+            for mate in mates:
+                mate_kind = case.programs[mate["program"]].kind
+                at = [x for x, kind in enumerate(mate_kind) if kind == "b"][number]
+                if at in mate["done"]:
+                    met.append((mate["done"][at], -mate["entry"][at]))
+            if len(met) == case.warps:
+                self.releases[warp["group"], number] = (max(met)[0], -max(met)[1])
+        ended = all(len(m["done"]) == len(case.programs[m["program"]]) for m in mates)
+        if ended and self.next_group < case.groups:
+            done, first = max((e["done"], -n) for n, e in enumerate(self.log) if e["group"] == warp["group"])
+            self.start_cause[q] = -first
+            self.start_group(q, done)
+
+    def cause(self, w: int, i: int, t: float, s: int) -> tuple[int, str] | None:
+        """The entry that set the binding constraint, and which of its terms counts."""
+        warp = self.warps[w]
+        program = self.case.programs[warp["program"]]
+        for j in program.preds[i]:
+            if warp["done"][j] == t:
+                return warp["entry"][j], "Lam"
+        if self.free[s] == t and self.completions[s]:
+            return self.completions[s][-1], "lam"
+        if self.case.issue_limit < math.inf and self.valve == t and self.log[:-1]:
+            return len(self.log) - 2, "valve"
+        if (slot := self.ring_slot(s)) is not None and self.log[slot]["done"] == t:
+            return slot, "Lam"
+        if before := program.kind[:i].count("b"):
+            release, entry = self.releases[warp["group"], before - 1]
+            if release == t:
+                return entry, "Lam"
+        if warp["previous"] is not None:
+            return (warp["previous"], "self") if warp["wake"] == t else None
+        entry = self.start_cause[w // self.case.warps]
+        return (entry, "Lam") if entry is not None and warp["start"] == t else None
+
+    def critical(self) -> dict[str, Any]:
+        """How often each term lies on the critical path: [program][instruction], and the valve's."""
+        counts: dict[str, Any] = {
+            name: [[0] * len(p) for p in self.case.programs] for name in ("lam", "Lam", "self")
+        }
+        counts["valve"] = 0
+        at = next(n for n, e in enumerate(self.log) if e["done"] == self.makespan)
+        term: str = "Lam"
+        while True:
+            entry: Mapping[str, Any] = self.log[at]
+            if term == "valve":
+                counts["valve"] += 1
+            else:
+                counts[term][entry["program"]][entry["i"]] += 1
+            if entry["cause"] is None:
+                return counts
+            at, term = entry["cause"]
