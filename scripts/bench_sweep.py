@@ -64,10 +64,10 @@ def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
     work: dict[str, Any] = dict.fromkeys(CLASSES, 0.0 * c) | {
         "fp32": (4 + 6 * k) * c,
         "fp64": np.where(k % 9 == 8, 4.0, 0.0) * c,
-        "int32": 12 + 3 * c + 2 * loads,
+        "int32": np.where(k % 6 == 5, 1, 12) + 3 * c + 2 * loads,
         "imul32": 2 + loads,
         "sfu": k % 3 * c,
-        "shared": k % 6 * c,
+        "shared": np.where(k % 6 == 5, 40 + 12 * k, k % 6) * c,
         "l1": loads + stores,
         "l2": past_l1,
         "dram": past_l1 * (1 - k % 3 / 4),
@@ -173,10 +173,13 @@ class Lumped:
         )
         self.busy = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in vars(work)}
         memory = [self.busy[name] for name in ("l1", "l2", "dram")]
-        self.mem_cpi = divide(reduce(np.maximum, memory), self.mem_insts)
-        issue = self.comp_insts / gpu.issue_limit
+        self.mem_cpi = divide(reduce(np.maximum, memory, self.mem_insts * gpu.lsu_cycles), self.mem_insts)
+        issue = np.maximum(self.comp_insts / gpu.issue_limit, kernel.shared_insts * gpu.lsu_cycles)
         comp = [self.busy[name] for name in ("fp32", "fp64", "int32", "imul32", "sfu", "shared")]
         self.comp_cpi = divide(reduce(np.maximum, comp, issue), self.comp_insts)
+        self.busy["l1"] = self.busy["l1"] + gpu.l1_with_shared * self.busy["shared"]
+        self.busy["lsu"] = (kernel.shared_insts + self.mem_insts) * gpu.lsu_cycles
+        self.busy["issue"] = self.insts / gpu.issue_limit
         passes = divide(work.shared, kernel.shared_insts)
         latencies = kernel.shared_insts * (gpu.latency.shared + np.maximum(passes - 1, 0) * gpu.cpi.shared)
         for name in ("fp32", "fp64", "int32", "imul32", "sfu"):
@@ -193,7 +196,7 @@ class Lumped:
 
 
 def numpy_volkov(x: Lumped, launch: NumpyLaunch) -> np.ndarray:
-    full = reduce(np.maximum, x.busy.values(), x.insts / x.gpu.issue_limit)
+    full = reduce(np.maximum, x.busy.values())
     bound = np.maximum(full, x.latency_of_one_warp / launch.warps_per_sm)
     return bound * (launch.warps_per_sm * launch.waves)
 
@@ -226,7 +229,7 @@ def numpy_mwp_cwp_corrected(x: Lumped, launch: NumpyLaunch) -> np.ndarray:
         (some * x.mem_insts * x.mem_cpi) * n + (some * period) * np.minimum(mwp, n),
         (x.comp_insts * x.comp_cpi) * n + some * x.mem_latency,
         x.latency_of_one_warp + (some * period) * (n - 1),
-        np.maximum(x.insts / x.gpu.issue_limit, x.busy["barrier"]) * n,
+        reduce(np.maximum, [x.busy[name] for name in ("l1", "lsu", "barrier", "issue")]) * n,
     ]
     return reduce(np.maximum, bounds) * launch.waves
 

@@ -114,14 +114,30 @@ class _Walk:
 
         return jax.tree.map(arrange, fields)
 
-    def in_order(self, values: np.ndarray) -> np.ndarray:
-        """Values [steps, blocks, block] -> [rows] in the order of the grid."""
-        values = values.reshape(-1, self.groups * self.blocks * self.block)
-        last = (self.inner_rows - 1) // self.block * self.block  # where the last block would begin
-        again = last - self.first_row(np.asarray(last // self.block))  # rows of the block before
-        values = np.delete(values, slice(last, last + again), axis=1)[:, : self.inner_rows]
-        axes = (*self.outer, *self.inner)
-        return values.reshape(self.sizes(axes)).transpose(np.argsort(axes)).ravel()
+    def new(self) -> np.ndarray:
+        """Which rows [groups, blocks, block] were not in an earlier block."""
+        block = np.arange(self.groups * self.blocks)
+        row = self.first_row(block)[:, None] + np.arange(self.block)
+        return (row >= block[:, None] * self.block).reshape(self.groups, self.blocks, self.block)
+
+    def row_number(self, found: np.ndarray) -> np.ndarray:
+        """Positions in an array [steps, blocks, block] -> row numbers in the order of the grid."""
+        step, row = found // (self.blocks * self.block), found % self.block
+        block = step % self.groups * self.blocks + found // self.block % self.blocks
+        outer = _digits(step // self.groups, self.sizes(self.outer))
+        inner = _digits(self.first_row(block) + row, self.sizes(self.inner))
+        along = dict(zip((*self.outer, *self.inner), (*outer, *inner), strict=True))
+        position = [along[axis] for axis in range(len(self.leading))]
+        return np.asarray(np.ravel_multi_index(position, self.leading))
+
+
+def _digits(index: Any, sizes: Sequence[int]) -> list[Any]:
+    """Position along each of some axes, the last one varying fastest; there may be no axis."""
+    digits = []
+    for size in reversed(sizes):
+        digits.append(index % size)
+        index = index // size
+    return digits[::-1]
 
 
 def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
@@ -182,7 +198,7 @@ def _reduce_rows(
 
     def step(i: Array) -> Any:
         i = jnp.minimum(i, walk.steps - 1)
-        outer = jnp.unravel_index(i // walk.groups, walk.sizes(walk.outer))
+        outer = _digits(i // walk.groups, walk.sizes(walk.outer))
 
         def take(x: Array, first: Any = zero) -> Array:
             """The rows of one block, [block or 1, row or 1]."""
@@ -240,12 +256,10 @@ def _seconds(model: str, fields: Fields) -> Array:
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k smallest values, ascending; of equal ones the first."""
-    if k < len(values):
-        candidates = np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
-    else:
-        candidates = np.arange(len(values))
-    return candidates[np.argsort(values[candidates], kind="stable")][:k]
+    """Where the k smallest values are and all that equal the last of them, in no order."""
+    if k >= len(values):
+        return np.arange(len(values))
+    return np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
 
 
 def reduce_grid(
@@ -276,42 +290,48 @@ def reduce_grid(
     fields, leading, row = _cut(fields, shape)
     walk = _walk(fields, leading, row)
     workers = threads or len(os.sched_getaffinity(0))
-    minima, sums, count = _all_rows(tuple(models), walk, fields, workers)
+    found, count = _all_rows(tuple(models), walk, fields, k, workers)
 
     pieces = leading[-1]
     width = prod(shape) // prod(leading[:-1])  # configurations of all pieces together
     summaries = {}
-    for name in models:
-        rows = np.sort(_smallest(minima[name], k))
+    for name, (rows, total) in found.items():
         with jax.enable_x64(True):
             seconds = np.asarray(_seconds(name, _take(fields, rows, leading)))
         index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
         seconds, index = np.broadcast_to(seconds, index.shape).ravel(), index.ravel()
         best = _smallest(seconds, k)
-        found = np.isfinite(seconds[best])
-        lacking = k - len(best)
-        summaries[name] = Summary(
-            shape,
-            np.pad(seconds[best], (0, lacking), constant_values=np.inf),
-            np.pad(np.where(found, index[best], -1), (0, lacking), constant_values=-1),
-            float(np.sum(sums[name], dtype=np.float64)),
-            count,
-        )
+        best = best[np.lexsort((index[best], seconds[best]))][:k]
+        index = np.where(np.isfinite(seconds[best]), index[best], -1)
+        lacking = (0, k - len(best))
+        seconds = np.pad(seconds[best], lacking, constant_values=np.inf)
+        summaries[name] = Summary(shape, seconds, np.pad(index, lacking, constant_values=-1), total, count)
     return summaries
 
 
 def _all_rows(
-    models: tuple[str, ...], walk: _Walk, fields: Fields, workers: int
-) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], int]:
-    """Minima and sums of all rows in the order of the grid, and how many configurations can run."""
+    models: tuple[str, ...], walk: _Walk, fields: Fields, k: int, workers: int
+) -> tuple[dict[str, tuple[np.ndarray, float]], int]:
+    """The k rows with the smallest minima and the sum of all; how many configurations can run."""
     tasks = max(4 * workers if workers > 1 else 1, walk.steps * walk.blocks * walk.block * walk.row // TASK)
     steps = -(-walk.steps // tasks)
     with jax.enable_x64(True):
         fields = jax.tree.map(jnp.asarray, walk.arranged(fields))
 
-    def task(start: int) -> Any:
+    def task(start: int) -> tuple[dict[str, tuple[np.ndarray, np.ndarray, float]], int]:
         with jax.enable_x64(True):  # each thread has its own
-            return jax.tree.map(np.asarray, _reduce_rows(models, walk, steps, fields, np.int32(start)))
+            reduced, possible = _reduce_rows(models, walk, steps, fields, np.int32(start))
+        numbers = np.arange(start, min(start + steps, walk.steps))
+        new = walk.new()[numbers % walk.groups]
+        found = {}
+        for name, (minima, sums) in jax.tree.map(lambda x: np.asarray(x)[: len(numbers)], reduced).items():
+            minima = np.where(new, minima, np.inf).ravel()
+            some = _smallest(minima, k)
+            rows = walk.row_number(start * new[0].size + some)
+            best = np.lexsort((rows, minima[some]))[:k]
+            found[name] = minima[some][best], rows[best], float(np.sum(sums, where=new, dtype=np.float64))
+        first = np.asarray(possible)[: len(numbers)][numbers % walk.groups == 0]
+        return found, int(np.sum(first, dtype=np.int64)) * walk.inner_rows
 
     starts = range(0, walk.steps, steps)
     if workers == 1:
@@ -319,7 +339,10 @@ def _all_rows(
     else:
         with ThreadPoolExecutor(workers) as pool:
             done = list(pool.map(task, starts))
-    reduced, possible = jax.tree.map(lambda *parts: np.concatenate(parts)[: walk.steps], *done)
-    minima = {name: walk.in_order(pair[0]) for name, pair in reduced.items()}
-    sums = {name: walk.in_order(pair[1]) for name, pair in reduced.items()}
-    return minima, sums, int(np.sum(possible[:: walk.groups], dtype=np.int64)) * walk.inner_rows
+    found = {}
+    for name in models:
+        minima, rows, sums = zip(*(each[name] for each, _ in done), strict=True)
+        rows = np.concatenate(rows)
+        best = np.lexsort((rows, np.concatenate(minima)))[:k]
+        found[name] = np.sort(rows[best]), sum(sums)
+    return found, sum(count for _, count in done)

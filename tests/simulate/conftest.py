@@ -148,8 +148,8 @@ class Oracle:
                 return warp["entry"][j], "Lam"
         if self.free[s] == t and self.completions[s]:
             return self.completions[s][-1], "lam"
-        if self.case.issue_limit < math.inf and self.valve == t and self.log[:-1]:
-            return len(self.log) - 2, "valve"
+        if self.case.issue_limit < math.inf and self.valve == t and self.log:
+            return len(self.log) - 1, "valve"
         if (slot := self.ring_slot(s)) is not None and self.log[slot]["done"] == t:
             return slot, "Lam"
         if before := program.kind[:i].count("b"):

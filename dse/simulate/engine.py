@@ -1,0 +1,110 @@
+"""The loop over a batch: steps of all lanes, and every few steps a service for those that are done."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from dse.simulate.batch import Batch, Features
+from dse.simulate.lanes import Lane, Tables, clock, columns, empty, fill
+from dse.simulate.step import program_order
+
+STEPS = 8  # between services
+
+
+def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ...]:
+    """Times at which the cases end; with `record`, also what the walk along the critical path needs.
+
+    **Shapes:** tables as of `make_batch`; ends [cases]; `entries` is the static size of the record.
+    **Returns:** ends (`never` where a time grew too large for its word); with `record` also the last entry to
+    complete of each case [cases], and per entry the one it waited for and its instruction with the term.
+    """
+    size = tables["case_warps"].shape[0]
+    never = clock(f).never
+    count = tables["count"]
+    step = program_order
+    nobody = size - 1
+
+    lane = empty(f)
+    lane["case"] = jnp.full(f.lanes, nobody, jnp.int32)
+    ends = jnp.full(size, never)
+    record: tuple[Array, ...] = ()
+    if f.record:
+        free = jnp.zeros(entries + f.lanes, jnp.int32)
+        record = (jnp.zeros(size, jnp.int32), free, free)
+
+    def serve(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        lane, head, ends, last = state
+        busy = lane["case"] < nobody
+        waits = lane["ended"] >= 0 if f.sequence else jnp.zeros_like(busy)
+        over = busy & ((lane["left"] == 0) | ~(lane["active"] | waits))
+        at = jnp.where(over, lane["case"], size)
+        end = jnp.where(lane["left"] == 0, lane["end"], never)
+        ends = ends.at[at].set(end, mode="drop")
+        if f.record:
+            last = last.at[at].set(lane["end_id"], mode="drop")
+        wants = over | ~busy
+        queue = head + jnp.cumsum(wants, dtype=jnp.int32) - 1
+        new = jnp.where(wants & (queue < count), queue, nobody)
+        head = jnp.minimum(head + jnp.sum(wants, dtype=jnp.int32), count)
+        return fill(lane, tables, f, wants, new), head, ends, last
+
+    def served(lane: Lane, head: Array) -> Array:
+        busy = lane["case"] < nobody
+        needs = busy & ((lane["left"] == 0) | ~lane["active"])
+        return jnp.any(needs) | (jnp.any(~busy) & (head < count))
+
+    def block(state: tuple[Any, ...]) -> tuple[Any, ...]:
+        lane, head, ends, record = state
+        # What no service touches stays outside of the branch, which might copy it.
+        kept = {name: lane.pop(name) for name in ("results", "results_id", "done", "done_id") if name in lane}
+        last = record[0] if f.record else ()
+        lane, head, ends, last = lax.cond(
+            served(lane, head), serve, lambda state: state, (lane, head, ends, last)
+        )
+        lane |= kept
+        record = (last, *record[1:]) if f.record else ()
+
+        def one(_: Any, carry: tuple[Lane, tuple[Array, ...]]) -> tuple[Lane, tuple[Array, ...]]:
+            lane, record = carry
+            lane, e = step(lane, tables, f)
+            if f.record:
+                parent, term, entry, j = (lane.pop(x) for x in ("parent", "term", "entry", "instruction"))
+                at = jnp.where(e.active, lane["base"] + entry, entries + columns(f))
+                parents = record[1].at[at].set(parent, mode="promise_in_bounds", unique_indices=True)
+                words = record[2].at[at].set(j << 2 | term, mode="promise_in_bounds", unique_indices=True)
+                record = (record[0], parents, words)
+            return lane, record
+
+        lane, record = lax.fori_loop(0, STEPS, one, (lane, record))
+        return lane, head, ends, record
+
+    def going(state: tuple[Any, ...]) -> Array:
+        lane, head, _, _ = state
+        return jnp.any(lane["case"] < nobody) | (head < count)
+
+    _, _, ends, record = lax.while_loop(going, block, (lane, jnp.int32(0), ends, record))
+    return (ends, *record)
+
+
+@functools.cache
+def _compiled() -> Any:
+    options = {"xla_cpu_prefer_vector_width": 512} if jax.default_backend() == "cpu" else None
+    return jax.jit(simulate_batch, static_argnames=("f", "entries"), compiler_options=options)
+
+
+def run(batch: Batch) -> tuple[np.ndarray, ...]:
+    """Simulate a batch: the ends in cycles, NaN where ticks did not suffice, and the record if asked for."""
+    f = batch.features
+    entries = 4 ** int(np.ceil(np.log(max(int(batch.entries.sum()), 2)) / np.log(4))) if f.record else 0
+    with jax.enable_x64(not f.ticks):
+        tables = {name: jnp.asarray(x) for name, x in batch.tables.items()}
+        ends, *record = (np.asarray(x) for x in _compiled()(tables, f=f, entries=entries))
+    ends = ends[: len(batch.entries)]
+    if not f.ticks:
+        return np.where(np.isinf(ends), np.nan, ends), *record
+    time = (ends >> np.uint32(f.key_bits)).astype(np.float64) * batch.tick
+    return np.where(ends == clock(f).never, np.nan, time), *record
