@@ -1,9 +1,13 @@
 """The benchmark of the closed forms runs, agrees with NumPy, and prints what others read."""
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+
+import numpy as np
+import pytest
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "bench_sweep.py"
 
@@ -13,14 +17,40 @@ def test_quick_run_agrees_with_numpy():
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     report = json.loads(ended.stdout)
-    rates = [
-        f"{what}_{precision}_{cores}_per_s"
-        for what, cores in (
-            ("closed_forms", "one_core"),
-            ("closed_forms", "all_cores"),
-            ("numpy", "one_core"),
-        )
-        for precision in ("f32", "f64")
-    ]
-    assert all(report[key] > 0 for key in rates)
-    assert {"machine", "ratio_f32"} <= set(report)
+    assert report["differences"] == []
+    names = ("closed_forms_{}_one_core", "closed_forms_{}_all_cores", "numpy_{}_one_core")
+    for name in names:
+        for precision in ("f32", "f64"):
+            assert report[name.format(precision) + "_per_s"] > 0
+    assert report["ratio_f32"] > 0
+    assert report["machine"]["cores"] > 0
+    assert np.prod(list(report["grid"].values())) == report["configurations"]
+    assert {"jax", "jaxlib", "numpy"} <= set(report["versions"])
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("bench_sweep", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"index": np.array([4, 2, 9])}, None),  # 7 and 9 are equally fast
+        ({"index": np.array([5, 2, 7])}, "fastest at"),
+        ({"seconds": np.array([1.0, 2.0, 3.1])}, "fastest"),
+        ({"total": 10.1}, "sums"),
+        ({"count": 8}, "can run"),
+    ],
+)
+def test_a_difference_is_said(script, change, said):
+    same = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7]), "total": 10.0, "count": 7}
+    found = script.disagreement(script.Found(**same | change), script.Found(**same), 1e-3)
+    assert found is None if said is None else said in found

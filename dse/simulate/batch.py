@@ -1,7 +1,7 @@
 """Cases side by side in flat tables, and what the loop has to do for them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from dse.simulate.program import SCHEDULERS, Case
 
 DISTANCE_BITS = 12  # of a dependence, in instructions
 LAST, BARRIER = 1 << 6, 1 << 7  # flags of an instruction's word, above its subsystem and the next one's
+NO_BARRIER = 1 << DISTANCE_BITS  # in the number of the instruction at which a warp has to meet others
 SMALL_LAM_BITS = 12  # λ below 2^12 and Λ below 2^20 ticks share a word
 TOP = 1 << 31  # tick times stay below it, and above it nothing ever starts
 
@@ -51,6 +52,7 @@ class Batch:
     cases: np.ndarray  # their numbers in the list they come from, longest first
     entries: np.ndarray  # of each
     tick: np.ndarray  # cycles of each; 1 where times are float64
+    columns: "Columns"  # in the same order
     tables: dict[str, np.ndarray]
 
 
@@ -133,7 +135,7 @@ def make_batch(
     exponents = columns.exponents() if ticks else np.zeros(len(cases), int)
     scale = 2.0 ** (exponents + (features.key_bits if ticks else 0))
     tables = _instructions(columns, features, scale) | _cases(cases, columns, features, scale, entries)
-    return Batch(features, numbers, entries, 2.0**-exponents, tables)
+    return Batch(features, numbers, entries, 2.0**-exponents, columns, tables)
 
 
 def _features(
@@ -172,7 +174,7 @@ def _features(
     scale = np.repeat(2.0 ** columns.exponents()[columns.case], columns.length)
     small = (columns.lam * scale).max() < 1 << SMALL_LAM_BITS
     small &= (columns.Lam * scale).max() < 1 << (32 - SMALL_LAM_BITS)
-    return Features(**(vars(features) | {"packed": bool(small)}))
+    return replace(features, packed=bool(small))
 
 
 def _few(n: int) -> int:
@@ -186,13 +188,17 @@ def _instructions(columns: Columns, features: Features, scale: np.ndarray) -> di
     size = ceil_power(total + 1, 4)
     last = np.zeros(total, bool)
     last[columns.first + columns.length - 1] = True
-    following = np.where(last, 0, np.append(columns.subsystem[1:], 0))
-    word = columns.subsystem | following << 3 | np.where(last, LAST, 0) | np.where(columns.barrier, BARRIER, 0)
+    following = np.where(last, 0, np.roll(columns.subsystem, -1))
+    word = (
+        columns.subsystem | following << 3 | np.where(last, LAST, 0) | np.where(columns.barrier, BARRIER, 0)
+    )
 
     # Distances from an instruction's successor in program order back to what that one needs.
     needs = np.zeros((max(features.preds, 1), total + 1), np.int64)
     owner = np.repeat(np.arange(total), columns.pred_counts)
-    nth = np.arange(len(owner)) - np.repeat(np.cumsum(columns.pred_counts) - columns.pred_counts, columns.pred_counts)
+    nth = np.arange(len(owner)) - np.repeat(
+        np.cumsum(columns.pred_counts) - columns.pred_counts, columns.pred_counts
+    )
     starts = np.repeat(columns.first, columns.length)
     needs[nth, owner] = owner - starts[owner] - columns.pred
     tables = {"word": _padded(word.astype(np.uint32), size)}
@@ -222,7 +228,37 @@ def _instructions(columns: Columns, features: Features, scale: np.ndarray) -> di
         succs[rank, targets[by_target]] = owner[by_target] - targets[by_target]
         for n in range(features.succs):
             tables[f"feeds{n}"] = _padded(succs[n, :total], size)
+        # Rows are cut as one piece, beyond the end of the last program, too.
+        never = np.uint32(2**32 - 1) if features.ticks else np.inf
+        operands = columns.pred_counts > 0
+        initial = np.where(operands, never, columns.subsystem if features.ticks else 0.0).astype(dtype)
+        tables["initial"] = _padded(initial, size + features.length)
+        tables["subsystem"] = _padded(columns.subsystem, size + features.length)
+        end = segment_ends(columns)
+        tables["segment_end"] = _padded(end, size)
+        number = np.arange(total) - starts
+        first_end = end[starts]
+        open_first = ~operands & ((number < first_end) | ((number == 0) & (first_end == 0)))
+        program = np.repeat(np.arange(len(columns.length)), columns.length)
+        least = np.full((features.subsystems, ceil_power(len(columns.length), 4)), never, dtype)
+        least[columns.subsystem[open_first], program[open_first]] = 0
+        tables["program_least"] = least
+        tables["program_end"] = _padded(end[columns.first], least.shape[1])
     return tables
+
+
+def segment_ends(columns: Columns) -> np.ndarray:
+    """For each instruction the number in its program of the next barrier, itself included.
+
+    Where there is none, the program's length, with a bit that no number has.
+    """
+    total = len(columns.subsystem)
+    starts = np.repeat(columns.first, columns.length)
+    stops = starts + np.repeat(columns.length, columns.length)
+    at = np.where(columns.barrier, np.arange(total), total)
+    following = np.minimum.accumulate(at[::-1])[::-1]
+    end = np.minimum(following, stops) - starts
+    return np.where(following < stops, end, end | NO_BARRIER).astype(np.int32)
 
 
 def _padded(values: np.ndarray, size: int) -> np.ndarray:

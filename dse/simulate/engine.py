@@ -9,10 +9,11 @@ import numpy as np
 from jax import Array, lax
 
 from dse.simulate.batch import Batch, Features
+from dse.simulate.dataflow import begin_rows, dataflow_order
 from dse.simulate.lanes import Lane, Tables, clock, columns, empty, fill
 from dse.simulate.step import program_order
 
-STEPS = 8  # between services
+STEPS = 16  # between services
 
 
 def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ...]:
@@ -25,7 +26,7 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
     size = tables["case_warps"].shape[0]
     never = clock(f).never
     count = tables["count"]
-    step = program_order
+    step = dataflow_order if f.dataflow else program_order
     nobody = size - 1
 
     lane = empty(f)
@@ -59,13 +60,18 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
 
     def block(state: tuple[Any, ...]) -> tuple[Any, ...]:
         lane, head, ends, record = state
+        rows = ("own", "done") if f.dataflow else ()
         # What no service touches stays outside of the branch, which might copy it.
-        kept = {name: lane.pop(name) for name in ("results", "results_id", "done", "done_id") if name in lane}
+        kept = {name: lane.pop(name) for name in ("results", "results_id", *rows, "done_id") if name in lane}
         last = record[0] if f.record else ()
+        if f.dataflow:
+            lane["starts"] = jnp.zeros_like(lane["starts"])
         lane, head, ends, last = lax.cond(
             served(lane, head), serve, lambda state: state, (lane, head, ends, last)
         )
         lane |= kept
+        if f.dataflow:
+            lane = begin_rows(lane, tables, f)
         record = (last, *record[1:]) if f.record else ()
 
         def one(_: Any, carry: tuple[Lane, tuple[Array, ...]]) -> tuple[Lane, tuple[Array, ...]]:

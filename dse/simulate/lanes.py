@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.batch import TOP, Features
+from dse.simulate.batch import Features
 
 Lane = dict[str, Any]  # what a lane knows, by name; what no case of the batch needs is absent
 Tables = dict[str, Array]
@@ -126,7 +126,6 @@ def empty(features: Features) -> Lane:
         "last": zeros(b) - 1,  # issued warp
         "free": [times(b) for _ in range(f.subsystems)],
         "end": times(b),
-        "program": zeros(warps),  # where each warp's program starts
     }
     if f.schedulers[0]:
         lane["rr"] = jnp.zeros(b, bool)
@@ -136,16 +135,20 @@ def empty(features: Features) -> Lane:
         lane["per_warps"] = jnp.ones(b, jnp.float32)
     if f.dataflow:
         lane |= {
-            "wake": jnp.full(warps, never),
-            "own": jnp.full((warps, f.length), never),
+            "wake": jnp.full((f.width, b), never),
+            "own": jnp.full((warps, f.length), never),  # rows of a lane lie together
             "done": jnp.full(warps * f.length, never),
-            "least": [jnp.full(warps, never) for _ in range(f.subsystems)],
-            "from": zeros(warps),
-            "entered": zeros(warps),
+            "least": [jnp.full((f.width, b), never) for _ in range(f.subsystems)],
+            "entered": zeros(warps),  # instructions
+            "segment_end": zeros(warps),  # the next barrier, or the program's length
+            "program": zeros(warps),  # where it starts
+            "starts": jnp.zeros((f.width, b), bool),  # rows to fill
         }
     else:
         lane |= {
-            "own": jnp.full((f.width, b), never),  # when each warp's next instruction may enter, but for its subsystem
+            "own": jnp.full(
+                (f.width, b), never
+            ),  # when each warp's next instruction may enter, but for its subsystem
             "next": zeros(warps),  # that instruction
             "results": times(f.window * warps),
         }
@@ -172,7 +175,11 @@ def empty(features: Features) -> Lane:
             "start": times(slots),
         }
         if f.schedulers[1] or f.schedulers[2]:
-            lane |= {"rank": jnp.zeros((f.width, b), jnp.uint32), "slot_by_age": zeros(slots), "slots": zeros(b)}
+            lane |= {
+                "rank": jnp.zeros((f.width, b), jnp.uint32),
+                "slot_by_age": zeros(slots),
+                "slots": zeros(b),
+            }
     if f.record:
         lane |= {
             "base": zeros(b),
@@ -182,7 +189,7 @@ def empty(features: Features) -> Lane:
             "previous_id": zeros(warps) - 1,
         }
         if f.dataflow:
-            lane["done_id"] = zeros(warps * f.length)
+            lane |= {"done_id": zeros(warps * f.length), "woken": times(warps)}
         else:
             lane |= {
                 "needed": times(warps),
@@ -198,7 +205,7 @@ def empty(features: Features) -> Lane:
         if f.barriers:
             lane |= {"release_id": zeros(slots), "released": times(slots), "released_id": zeros(slots) - 1}
         if f.sequence:
-            lane |= {"group_end_id": zeros(slots), "start_id": zeros(slots) - 1}
+            lane |= {"group_end_id": zeros(slots) - 1, "start_id": zeros(slots) - 1}
     return lane
 
 
@@ -206,7 +213,7 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
     """Put case new[b] in each lane b with load[b], and the next group in each slot that waits for one."""
     f, never = features, clock(features).never
     warp, slot_row = rows(f), lax.broadcasted_iota(jnp.int32, (f.slots, 1), 0)
-    lane = dict(lane)
+    lane = {name: list(x) if isinstance(x, list) else x for name, x in lane.items()}
 
     def loaded(name: str, column: str) -> None:
         lane[name] = jnp.where(load, get(tables[column], new), lane[name])
@@ -246,19 +253,12 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
     of_all = jnp.broadcast_to(warp, (f.width, f.lanes))  # number of the warp over all groups
     start = jnp.zeros((f.width, f.lanes), clock(f).dtype)
     clear = jnp.broadcast_to(load[None], starts.shape)
-    if f.sequence:
-        ended = lane["ended"]
-        again = (ended >= 0) & ~load
-        which = jnp.maximum(ended, 0)
-        at = which * f.lanes + columns(f)
-        inside = again[None] & ((warp - (which * warps)[None]).astype(jnp.uint32) < warps.astype(jnp.uint32)[None])
-        loaded("groups", "case_groups")
-        group = lane["next_group"]
-        of_all = jnp.where(inside, warp + ((group - which) * warps)[None], of_all)
-        time = get(lane["group_end"], at)
-        start = jnp.where(inside, time[None], start)
-        starts |= inside
-        clear |= inside
+    turn = _turn(lane, f, load) if f.sequence else None
+    if turn is not None:
+        of_all = jnp.where(turn.inside, warp + ((turn.group - turn.slot) * warps)[None], of_all)
+        start = jnp.where(turn.inside, turn.time[None], start)
+        starts |= turn.inside
+        clear |= turn.inside
     program = jnp.broadcast_to(get(tables["case_program"], lane["case"])[None], starts.shape)
     if f.several:
         case = lane["case"]
@@ -274,12 +274,15 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
         value = jnp.where(starts, value.astype(old.dtype), empty_value)
         lane[name] = jnp.where(clear, value, old).reshape(lane[name].shape)
 
-    begin("program", first)
     if f.dataflow:
+        begin("program", first)
         begin("wake", start)
-        begin("from", jnp.zeros_like(first))
         begin("entered", jnp.zeros_like(first))
-        lane |= first_segment(lane, tables, f, clear, starts, first, program)
+        begin("segment_end", get(tables["program_end"], program))
+        for s, old in enumerate(lane["least"]):
+            value = jnp.where(starts, get(tables["program_least"][s], program), never)
+            lane["least"][s] = jnp.where(clear, value, old)
+        lane["starts"] = starts
     else:
         begin("own", start | subsystem.astype(jnp.uint32) if f.ticks else start)
         begin("next", first)
@@ -291,39 +294,60 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
     if f.record:
         loaded("base", "case_base")
         reset("count")
-        for name in ("end_id", "free_id", "oldest_id", "flying_id", "released_id", "start_id"):
+        for name in ("end_id", "free_id", "oldest_id", "flying_id", "released_id"):
             if name in lane:
                 reset(name, -1)
         lane["previous_id"] = jnp.where(clear, -1, plane(lane["previous_id"], f)).reshape(-1)
         if not f.dataflow:
             lane["needed_id"] = jnp.where(clear, -1, plane(lane["needed_id"], f)).reshape(-1)
-    if f.sequence:
+    if turn is not None:
+        loaded("groups", "case_groups")
         entries = jnp.where(starts, get(tables["program_length"], program), 0)
-        slot = jnp.broadcast_to(jnp.zeros_like(warp), starts.shape)
+        slot = jnp.zeros_like(first)
         if f.slots > 1:
-            slot = slot_of(warp, {"per_warps": lane["per_warps"][None]})
+            slot = jnp.broadcast_to(slot_of(warp, {"per_warps": lane["per_warps"][None]}), slot.shape)
         in_slot = slot[None] == slot_row[:, :, None]
         of_slot = jnp.sum(jnp.where(in_slot, entries[None], 0), 1, dtype=jnp.int32)  # [slots, lanes]
-        this = again[None] & (slot_row == which[None])
+        this = turn.again[None] & (slot_row == turn.slot[None])
         fresh = load[None] | this
 
         def renew(name: str, value: Any) -> None:
-            old = plane(lane[name], f)
-            lane[name] = jnp.where(fresh, value, old).reshape(-1)
+            lane[name] = jnp.where(fresh, value, plane(lane[name], f)).reshape(-1)
 
         if f.record:
             renew("start_id", jnp.where(this, plane(lane["group_end_id"], f), -1))
+            renew("group_end_id", jnp.int32(-1))
             if f.barriers:
                 renew("released_id", jnp.int32(-1))
-        renew("start", jnp.where(this, time[None], jnp.zeros_like(time)[None]))
+        renew("start", jnp.where(this, turn.time[None], jnp.zeros_like(start[:1])))
         renew("group_left", of_slot)
         renew("group_end", jnp.zeros((), clock(f).dtype))
-        lane["next_group"] = jnp.where(load, get(tables["case_slots"], new), group + again.astype(jnp.int32))
-        lane["ended"] = jnp.full_like(ended, -1)
+        following = turn.group + turn.again.astype(jnp.int32)
+        lane["next_group"] = jnp.where(load, get(tables["case_slots"], new), following)
+        lane["ended"] = jnp.full_like(turn.slot, -1)
         if "rank" in lane:
             loaded("slots", "case_slots")
             lane |= _ages(lane, f, slot)
     return lane
+
+
+class _Turn(NamedTuple):
+    """Lanes in which a group has ended and the next one starts."""
+
+    again: Array  # whether [lanes]
+    slot: Array  # where
+    group: Array  # its number
+    time: Array  # when
+    inside: Array  # its warps [width, lanes]
+
+
+def _turn(lane: Lane, f: Features, load: Array) -> _Turn:
+    again = (lane["ended"] >= 0) & ~load
+    slot = jnp.maximum(lane["ended"], 0)
+    time = get(lane["group_end"], slot * f.lanes + columns(f))
+    behind = (rows(f) - (slot * lane["warps"])[None]).astype(jnp.uint32)
+    inside = again[None] & (behind < lane["warps"].astype(jnp.uint32)[None])
+    return _Turn(again, slot, lane["next_group"], time, inside)
 
 
 def _ages(lane: Lane, f: Features, slot: Array) -> Lane:
@@ -342,7 +366,3 @@ def _ages(lane: Lane, f: Features, slot: Array) -> Lane:
         "slot_by_age": slot_by_age.reshape(-1),
         "rank": (rows(f) + shift + 1).astype(jnp.uint32),
     }
-
-
-def first_segment(*_: Any) -> Lane:
-    raise NotImplementedError

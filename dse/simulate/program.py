@@ -93,7 +93,9 @@ class Case:
     slots: int = 1  # g, groups at a time
     groups: int = 1  # G, in all
     issue_limit: float = math.inf  # IL, instructions a cycle; infinite: no valve
-    caps: tuple[float, ...] = ()  # per subsystem, most instructions in flight; infinite, or left out: no limit
+    caps: tuple[
+        float, ...
+    ] = ()  # per subsystem, most instructions in flight; infinite, or left out: no limit
     order: Order = "program"
     scheduler: Scheduler = "rr"
     assignment: tuple[int, ...] = (0,)  # warp j of group k runs program assignment[(k·W + j) mod length]
@@ -108,7 +110,9 @@ class Case:
         if self.groups < self.slots:
             raise DseError(f"case: groups: found {self.groups}, expected {self.slots} or more")
         if not self.issue_limit > 0:
-            raise DseError(f"case: issue limit: found {self.issue_limit}, expected instructions a cycle above 0")
+            raise DseError(
+                f"case: issue limit: found {self.issue_limit}, expected instructions a cycle above 0"
+            )
         for name, allowed in (("order", ORDERS), ("scheduler", SCHEDULERS)):
             if getattr(self, name) not in allowed:
                 found = getattr(self, name)

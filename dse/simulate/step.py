@@ -1,5 +1,6 @@
 """One entry in each lane: what both orders share, and the step of program order."""
 
+import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -51,7 +52,9 @@ def pick(earliest: Array, lane: Lane, f: Features) -> tuple[Array, Array]:
     return t, jnp.min(jnp.where(earliest <= t[None], keys(lane, f), mask), 0)
 
 
-def enter(lane: Lane, tables: Tables, f: Features, t: Array, warp: Array, active: Array, at: Array, j: Array) -> Entry:
+def enter(
+    lane: Lane, tables: Tables, f: Features, t: Array, warp: Array, active: Array, at: Array, j: Array
+) -> Entry:
     """Read the instruction and add its terms to t."""
     word = get(tables["word"], j)
     if f.packed:
@@ -149,7 +152,9 @@ def meet(lane: Lane, f: Features, e: Entry) -> tuple[Lane, Array, Array, Array]:
     return lane | new, full, slot * lane["warps"], latest
 
 
-def set_free(own: Array, held: Array, full: Array, first: Array, warps: Array, release: Array, f: Features) -> Array:
+def set_free(
+    own: Array, held: Array, full: Array, first: Array, warps: Array, release: Array, f: Features
+) -> Array:
     """Earliest times [width, lanes], where a barrier is full those that were held for its group's warps."""
     mask = clock(f).mask
     inside = full[None] & ((rows(f) - first[None]).astype(jnp.uint32) < warps.astype(jnp.uint32)[None])
@@ -179,7 +184,9 @@ def count_group(lane: Lane, f: Features, e: Entry) -> Lane:
     return lane | new
 
 
-def cause(lane: Lane, f: Features, e: Entry, needed: tuple[Array, Array], woken: Array) -> tuple[Array, Array]:
+def cause(
+    lane: Lane, f: Features, e: Entry, needed: tuple[Array, Array], woken: Array
+) -> tuple[Array, Array]:
     """The entry that set the binding constraint, -1 for none, and which of its terms counts.
 
     The constraints come in the order of the list; `needed` is the dependences' time and first entry.
@@ -209,7 +216,7 @@ def cause(lane: Lane, f: Features, e: Entry, needed: tuple[Array, Array], woken:
 
 def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]:
     """Enter the next instruction of the scheduler's warp."""
-    time, never, mask = clock(f)
+    _, never, mask = clock(f)
     own = lane["own"]
     number = (own & mask).astype(jnp.int32) if f.ticks else lane["subsystem"]
     gate = choose(number, [g[None] for g in gates(lane, f)])
@@ -226,15 +233,16 @@ def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]
     j, window = e.instruction, f.window - 1
     results = put(lane["results"], (j & window) * stride + at, e.done)
     earliest, from_id = jnp.zeros_like(e.t), jnp.full_like(at, -1)
+    new: Lane = {"results": results, "next": put(lane["next"], at, j + 1)}
     if f.record:
-        results_id = put(lane["results_id"], (j & window) * stride + at, lane["count"])
+        new["results_id"] = put(lane["results_id"], (j & window) * stride + at, lane["count"])
     # Distances ascend to the left of the program: the last of equals has the lowest number.
     for distance in needs(tables, f, j):
         index = ((j + 1 - distance) & window) * stride + at
         result = jnp.where(distance > 0, get(results, index), jnp.zeros_like(earliest))
         if f.record:
             this = (distance > 0) & ((result > earliest) | (from_id < 0))
-            from_id = jnp.where(this, get(results_id, index), from_id)
+            from_id = jnp.where(this, get(new["results_id"], index), from_id)
         earliest = jnp.maximum(earliest, result)
     own_time = jnp.maximum(e.wake, earliest)
     subsystem = (e.word >> np.uint32(3)) & np.uint32(7)
@@ -243,29 +251,26 @@ def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]
     held = value
     if f.barriers:
         value = jnp.where((e.word & np.uint32(BARRIER)) != 0, never, value)
-    new: Lane = {"results": results, "own": put(own.reshape(-1), at, value).reshape(own.shape), "next": put(lane["next"], at, j + 1)}
+    new["own"] = put(own.reshape(-1), at, value).reshape(own.shape)
     if not f.ticks:
         number = put(lane["subsystem"].reshape(-1), at, subsystem.astype(jnp.int32))
         new["subsystem"] = number.reshape(own.shape)
     if f.record:
-        new["results_id"] = results_id
         new["needed"] = put(lane["needed"], at, earliest)
         new["needed_id"] = put(lane["needed_id"], at, from_id)
         new["woken"] = put(lane["woken"], at, e.wake)
         new["previous_id"] = put(lane["previous_id"], at, jnp.where(active, lane["count"], -1))
         needed = (get(lane["needed"], at), get(lane["needed_id"], at))
         parent, term = cause(lane, f, e, needed, get(lane["woken"], at))
-    count = lane["count"] if f.record else None
+        new |= {"parent": parent, "term": term, "entry": lane["count"], "instruction": j}
     lane = occupy(lane, f, e) | new
-    if f.record:
-        lane |= {"parent": parent, "term": term, "entry": count, "instruction": j}
     if f.barriers:
         lane, full, first, release = meet(lane, f, e)
         lane["held"] = put(lane["held"].reshape(-1), at, held).reshape(own.shape)
         # Rare, and a branch keeps the lanes' part from being worked out anew for each warp.
         lane["own"] = lax.cond(
             jnp.any(full),
-            lambda *arguments: set_free(*arguments, f),
+            functools.partial(set_free, f=f),
             lambda own, *_: own,
             *(lane["own"], lane["held"], full, first, lane["warps"], release),
         )

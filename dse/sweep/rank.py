@@ -55,9 +55,9 @@ class Ranking:
             columns[name] = forecast.seconds[0, chosen]
         if self.measured_s is not None:
             columns["measured"] = self.measured_s[chosen]
+        lists = {name: values.tolist() for name, values in columns.items()}
         return [
-            {"rank": i + 1} | {name: values[i] for name, values in columns.items()}
-            for i in range(len(chosen))
+            {"rank": i + 1} | {name: values[i] for name, values in lists.items()} for i in range(len(chosen))
         ]
 
 

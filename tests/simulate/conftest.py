@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from dse.simulate.program import Case
 
 
@@ -178,3 +180,9 @@ class Oracle:
             if entry["cause"] is None:
                 return counts
             at, term = entry["cause"]
+
+
+@pytest.fixture(scope="session")
+def oracle() -> type[Oracle]:
+    """`oracle(case).makespan`: a literal simulation in plain Python."""
+    return Oracle

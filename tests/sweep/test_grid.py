@@ -1,5 +1,8 @@
-"""Reductions over a dense grid, against the same models evaluated on all of it at once."""
+"""Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
 
+import math
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,116 +10,168 @@ import pytest
 
 from dse import occupancy
 from dse.data import gpus
-from dse.models import predictor
+from dse.models import MODELS, predictor
+from dse.sweep import grid as module
 from dse.sweep.grid import reduce_grid
 from dse.types import CLASSES, Kernel, PerClass, Resources
 
-MODELS = ("volkov", "mwp-cwp", "mwp-cwp-corrected", "wfg-corrected")
-NAMES = ("gtx-280", "a100", "mi250x")
+NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
+AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
+REGISTERS = (16, 40, 77, 128, 255)
 
 
-def made(dtype, kernels=5, blocks=9, registers=7):
-    """GPUs on axis 0, kernels on 1, block sizes on 2, registers on 3; some launches cannot run."""
-    files = gpus.stack([gpus.load(name, dtype).gpu for name in NAMES])
-    k = np.arange(kernels)[:, None, None]
-    work = dict.fromkeys(CLASSES, np.zeros_like(k)) | {
-        "fp32": 10 + 30 * k,
-        "int32": 8 + k,
-        "shared": 6 * k,
-        "l1": 2 + k,
-        "l2": 8 + 4 * k,
-        "dram": 4 + 2 * k,
-        "barrier": k % 3,
-    }
-    fields = {
-        "shared_insts": 5 * k,
-        "load_insts": 2 + k,
-        "store_insts": 1 + 0 * k,
-        "uncoal_insts": k % 2,
-        "transactions_per_uncoal": 4 + 0 * k,
-        "sectors": 10 + 5 * k,
-        "bytes_per_access": 128 + 0 * k,
-        "ilp": 1 + k / 4,
-        "mlp": 1 + k / 3,
-    }
-    threads = (32 * 2 ** np.arange(blocks))[:, None]  # beyond 1,024 at the end
-    with jax.enable_x64(True):
-        gpu = jax.tree.map(lambda x: x.reshape(-1, 1, 1, 1), files)
-        kernel = Kernel(
-            work=PerClass(**{name: jnp.asarray(x, dtype)[None] for name, x in work.items()}),
-            **{name: jnp.asarray(x, dtype)[None] for name, x in fields.items()},
-        )
-        resources = Resources(
-            threads=threads[None, None],
-            blocks=np.maximum(1, 2**22 // threads)[None, None],
-            registers=np.linspace(16, 250, registers).astype(int)[None, None, None],
-            shared_bytes=np.zeros((1, 1, 1, 1), int),
-        )
-    return gpu, kernel, resources
+def along(axis, values, dtype=float):
+    return np.asarray(values, dtype).reshape([-1 if name == axis else 1 for name in AXES])
 
 
-def plain(model, gpu, kernel, resources):
-    """Seconds of the whole grid; infinite where a launch cannot run."""
+def made(dtype=np.float64, order=AXES, registers=REGISTERS):
+    """Fields along `order`. Some launches cannot run; kernel 0 does nothing, kernels 1 and 3 are the same."""
+    rng = np.random.default_rng(1)
+    stacked = gpus.stack([gpus.load(name, dtype).gpu for name in NAMES])
+    gpu = jax.tree.map(lambda x: along("G", x, x.dtype), stacked)
+
+    def per_kernel(first, low, high):
+        values = rng.uniform(low, high, 5)
+        values[0], values[3] = first, values[1]
+        return along("K", values)
+
+    c = along("C", [1, 2, 4])
+    work = {name: per_kernel(0, 1, 60) * c for name in CLASSES}
+    fields = {name: per_kernel(0, 1, 20) * c for name in Kernel.__dataclass_fields__ if name != "work"}
+    fields |= {"ilp": per_kernel(1, 1, 4), "mlp": per_kernel(1, 1, 3)}
+    fields["uncoal_insts"] = 0.5 * fields["load_insts"]
+    kernel = Kernel(
+        work=PerClass(**{name: x.astype(dtype) for name, x in work.items()}),
+        **{name: x.astype(dtype) for name, x in fields.items()},
+    )
+    threads = along("B", [32, 96, 100, 256, 512, 1024, 1500], int)
+    resources = Resources(
+        threads=threads,
+        blocks=-(-200_000 // (threads * c.astype(int))),
+        registers=along("R", registers, int),
+        shared_bytes=16 * threads,
+    )
+    axes = [AXES.index(name) for name in order]
+    return jax.tree.map(lambda x: np.asarray(x).transpose(axes), (gpu, kernel, resources))
+
+
+def one_of(fields, **chosen):
+    """The grid at one position along some of its axes."""
+
+    def take(x):
+        for axis, name in enumerate(AXES):
+            if name in chosen and x.shape[axis] > 1:
+                x = x.take([chosen[name]], axis)
+        return x
+
+    return jax.tree.map(take, fields)
+
+
+def plain(model, fields):
+    """Seconds of every configuration in flat order, infinite for those that cannot run; shape of the grid."""
+    shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
+    gpu, kernel, resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, shape).ravel()), fields)
     launch, limiter = occupancy.launch(gpu, resources)
     seconds = predictor(model)(gpu, kernel, launch).seconds
-    shape = np.broadcast_shapes(seconds.shape, limiter.shape)
-    return np.where(occupancy.possible(limiter), np.broadcast_to(seconds, shape), np.inf)
+    return np.where(occupancy.possible(limiter), seconds, np.inf), shape
 
 
-def check(summary, seconds, k, rtol):
-    flat = seconds.ravel()
-    ran = np.isfinite(flat)
-    assert summary.shape == seconds.shape
-    assert summary.count == ran.sum()
-    np.testing.assert_allclose(summary.total, flat[ran].sum(dtype=np.float64), rtol=10 * rtol)
-    order = np.argsort(flat, kind="stable")[:k]
-    np.testing.assert_allclose(summary.seconds, flat[order], rtol=rtol)
-    np.testing.assert_allclose(flat[summary.index], flat[order], rtol=rtol)
-    assert len(set(summary.index.tolist())) == k
-    again = tuple(axis[0] for axis in summary.coordinates())
-    assert np.ravel_multi_index(again, summary.shape) == summary.index[0]
+def check(summary, model, fields, rtol=1e-12):
+    seconds, shape = plain(model, fields)
+    ran = np.isfinite(seconds)
+    k = len(summary.seconds)
+    best = sorted(np.flatnonzero(ran).tolist(), key=lambda i: (seconds[i], i))[:k]
+    assert 0 < ran.sum() < ran.size
+    assert (summary.shape, summary.count) == (shape, ran.sum())
+    np.testing.assert_allclose(summary.total, math.fsum(seconds[ran]), rtol=rtol)
+    np.testing.assert_allclose(summary.mean, math.fsum(seconds[ran]) / ran.sum(), rtol=rtol)
+    np.testing.assert_allclose(summary.seconds[: len(best)], seconds[best], rtol=rtol)
+    np.testing.assert_array_equal(summary.index[: len(best)], best)
+    np.testing.assert_array_equal(summary.seconds[len(best) :], np.inf)
+    np.testing.assert_array_equal(summary.index[len(best) :], -1)
+    assert summary.minimum == summary.seconds[0]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_equals_evaluating_everything(dtype):
+@pytest.mark.parametrize(("dtype", "rtol"), [(np.float64, 1e-12), (np.float32, 2e-5)])
+def test_equals_evaluating_everything(dtype, rtol):
     fields = made(dtype)
-    found = reduce_grid(MODELS, *fields, k=12)
+    found = reduce_grid(MODELS, *fields, k=10)
     assert tuple(found) == MODELS
-    for model in MODELS:
-        seconds = plain(model, *fields)
-        assert np.isinf(seconds).any()
-        check(found[model], seconds, 12, 2e-5 if dtype == np.float32 else 1e-12)
+    for model, summary in found.items():
+        assert summary.seconds.dtype == dtype
+        check(summary, model, fields, rtol)
 
 
-def test_a_last_axis_longer_than_a_chunk():
-    fields = made(np.float64, kernels=3, blocks=2, registers=70_001)
-    found = reduce_grid(("volkov",), *fields, k=5)
-    check(found["volkov"], plain("volkov", *fields), 5, 1e-12)
+@pytest.mark.parametrize(
+    ("order", "sizes"),  # of SHORT_ROW, LONG_ROW, BLOCK, STEP, TASK
+    [
+        ("GKCBR", (16, 64, 70, 210, 1000)),  # kernels in blocks of which the last two overlap
+        ("GKCBR", (2, 4, 8, 16, 64)),  # registers in pieces, the last one padded
+        ("GCKBR", (20, 21, 42, 84, 84)),  # block sizes in pieces, each with all registers
+        ("KGBCR", (16, 1 << 14, 30, 60, 90)),
+        ("BRCKG", (8, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # GPUs along the rows
+        ("KCRBG", (1 << 14, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # everything in one row
+    ],
+)
+def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
+    for name, size in zip(("SHORT_ROW", "LONG_ROW", "BLOCK", "STEP", "TASK"), sizes, strict=True):
+        monkeypatch.setattr(module, name, size)
+    fields = made(order=order)
+    for threads in (1, 3):
+        check(reduce_grid(("roofline",), *fields, k=40, threads=threads)["roofline"], "roofline", fields)
 
 
-def test_equal_times_go_to_the_lower_index():
-    gpu, kernel, resources = made(np.float64)
-    same = jax.tree.map(lambda x: jnp.broadcast_to(x[:, :1], x.shape), kernel)  # all kernels alike
-    found = reduce_grid(("roofline",), gpu, same, resources, k=9)["roofline"]
-    flat = plain("roofline", gpu, same, resources).ravel()
-    order = np.argsort(flat, kind="stable")[:9]
-    np.testing.assert_allclose(found.seconds, flat[order], rtol=1e-12)
-    for time in np.unique(found.seconds):
-        index = found.index[found.seconds == time]
-        assert index.tolist() == sorted(index.tolist())
+def test_a_last_axis_longer_than_a_row():
+    fields = one_of(made(registers=np.arange(20_011) % 300), G=1, C=0, K=2)
+    check(reduce_grid(("roofline",), *fields, k=40)["roofline"], "roofline", fields)
+
+
+def test_equal_ones_come_in_the_order_of_the_grid():
+    fields = made(registers=(8, 9, 10, 11, 12, 13))  # too few to make a difference
+    for k in (2, 7, 20):
+        summary = reduce_grid(("roofline",), *fields, k=k)["roofline"]
+        check(summary, "roofline", fields)
+        assert len(np.unique(summary.seconds)) < k
+
+
+def test_fields_of_fewer_axes():
+    gpu, kernel, resources = made()
+    one = jax.tree.map(lambda x: x[0, 0, 0, 0, 0], gpu)
+    summary = reduce_grid(("roofline",), one, kernel, resources)["roofline"]
+    check(summary, "roofline", (jax.tree.map(lambda x: x.reshape(1, 1, 1, 1, 1), one), kernel, resources))
 
 
 def test_fewer_can_run_than_are_asked_for():
-    gpu, kernel, resources = made(np.float64, kernels=1, blocks=7, registers=1)
-    from dataclasses import fields
+    fields = one_of(made(), G=0, K=1, C=0)
+    summary = reduce_grid(("roofline",), *fields, k=100)["roofline"]
+    check(summary, "roofline", fields)
+    found = summary.index >= 0
+    position = np.array(summary.coordinates())
+    index = np.ravel_multi_index(tuple(position[:, found]), summary.shape)
+    np.testing.assert_array_equal(index, summary.index[found])
+    assert not found.all()
+    assert np.all(position[:, ~found] == -1)
 
-    values = {field.name: getattr(resources, field.name) for field in fields(resources)}
-    few = Resources(**values | {"threads": np.where(values["threads"] == 64, 64, 4096)})
-    found = reduce_grid(("volkov",), gpu, kernel, few, k=8)["volkov"]
-    assert found.count == len(NAMES)
-    assert np.isinf(found.seconds[found.count :]).all()
-    assert (found.index[found.count :] == -1).all()
-    none = Resources(**values | {"threads": np.full_like(values["threads"], 4096)})
-    nothing = reduce_grid(("volkov",), gpu, kernel, none, k=3)["volkov"]
-    assert (nothing.count, nothing.minimum) == (0, np.inf)
-    assert np.isnan(nothing.mean)
+
+def test_nothing_can_run():
+    summary = reduce_grid(("roofline",), *made(registers=(1000, 2000)), k=3)["roofline"]
+    assert (summary.count, summary.total, summary.minimum) == (0, 0, np.inf)
+    assert np.isnan(summary.mean)
+    assert summary.index.tolist() == [-1, -1, -1]
+
+
+def test_infinite_fields():
+    gpu, kernel, resources = made()
+    gpu = eqx.tree_at(lambda g: g.issue_limit, gpu, np.full_like(gpu.issue_limit, np.inf))
+    kernel = eqx.tree_at(lambda k: k.ilp, kernel, np.full_like(kernel.ilp, np.inf))
+    for model, summary in reduce_grid(("volkov", "wfg-corrected"), gpu, kernel, resources).items():
+        check(summary, model, (gpu, kernel, resources))
+
+
+def test_refuses_nan_and_empty_axes():
+    gpu, kernel, resources = made()
+    broken = eqx.tree_at(lambda k: k.work.dram, kernel, np.full_like(kernel.work.dram, np.nan))
+    with pytest.raises(ValueError, match=r"work\.dram: found NaN"):
+        reduce_grid(("volkov",), gpu, broken, resources)
+    with pytest.raises(ValueError, match="no empty axis"):
+        reduce_grid(("volkov",), gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources))

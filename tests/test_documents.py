@@ -1,0 +1,33 @@
+"""What the README and the pages show does run."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+
+
+def test_the_python_example(run_python):
+    [code] = blocks("README.md", "python")
+    ran = run_python(code)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("'rank'") == 3
+
+
+def test_every_command_of_the_readme_is_a_command(run_dse):
+    shown = re.findall(r"^dse (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert shown
+    for command in shown:
+        assert run_dse(command, "--help").code == 0
+
+
+def test_the_kernel_of_the_page(run_dse, tmp_path):
+    [description] = blocks("docs/kernels.md", "toml")
+    path = tmp_path / "kernel.toml"
+    path.write_text(description)
+    ran = run_dse("rank", str(path), "--gpu", "mi250x")
+    assert (ran.code, ran.err) == (0, "")
+    assert "saxpy on AMD" in ran.out
