@@ -344,5 +344,5 @@ def _all_rows(
         minima, rows, sums = zip(*(each[name] for each, _ in done), strict=True)
         rows = np.concatenate(rows)
         best = np.lexsort((rows, np.concatenate(minima)))[:k]
-        found[name] = np.sort(rows[best]), sum(sums)
+        found[name] = rows[best], sum(sums)
     return found, sum(count for _, count in done)
