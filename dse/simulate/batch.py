@@ -165,7 +165,7 @@ def _features(
         same_warp=bool(columns.same_warp.any()),
         barriers=bool(columns.barrier.any()),
         sequence=any(case.groups > case.slots for case in cases),
-        several=any(len(case.assignment) > 1 or case.assignment[0] for case in cases),
+        several=any(len(case.assignment) > 1 for case in cases),
         packed=False,
         record=record,
     )
@@ -235,7 +235,10 @@ def _instructions(columns: Columns, features: Features, scale: np.ndarray) -> di
         tables["initial"] = _padded(initial, size + features.length)
         tables["subsystem"] = _padded(columns.subsystem, size + features.length)
         end = segment_ends(columns)
-        tables["segment_end"] = _padded(end, size)
+        # Past a barrier: none is left where it was the last, and what lies behind is another program's.
+        past = np.zeros(total, bool)
+        past[columns.first + columns.length - 1] = True
+        tables["segment_after"] = _padded(np.where(past, 0, np.roll(end, -1)).astype(np.int32), size)
         number = np.arange(total) - starts
         first_end = end[starts]
         open_first = ~operands & ((number < first_end) | ((number == 0) & (first_end == 0)))

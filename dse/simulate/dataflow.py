@@ -109,7 +109,7 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
     barrier = active & ((e.word & np.uint32(BARRIER)) != 0)
     entered += active.astype(jnp.int32)
     if f.barriers:
-        end = jnp.where(barrier, get(tables["segment_end"], e.instruction + 1), end)
+        end = jnp.where(barrier, get(tables["segment_after"], e.instruction), end)
     allowed = _allowed(number, entered, end)
     own_row = _rows(own, row)
     if f.ticks:

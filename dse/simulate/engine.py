@@ -41,9 +41,9 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
         lane, head, ends, last = state
         busy = lane["case"] < nobody
         waits = lane["ended"] >= 0 if f.sequence else jnp.zeros_like(busy)
-        over = busy & ((lane["left"] == 0) | ~(lane["active"] | waits))
+        over = busy & ((lane["left"] <= 0) | ~(lane["active"] | waits))
         at = jnp.where(over, lane["case"], size)
-        end = jnp.where(lane["left"] == 0, lane["end"], never)
+        end = jnp.where(lane["left"] <= 0, lane["end"], never)
         ends = ends.at[at].set(end, mode="drop")
         if f.record:
             last = last.at[at].set(lane["end_id"], mode="drop")
@@ -55,7 +55,7 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
 
     def served(lane: Lane, head: Array) -> Array:
         busy = lane["case"] < nobody
-        needs = busy & ((lane["left"] == 0) | ~lane["active"])
+        needs = busy & ((lane["left"] <= 0) | ~lane["active"])
         return jnp.any(needs) | (jnp.any(~busy) & (head < count))
 
     def block(state: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -174,7 +174,7 @@ def empty(features: Features) -> Lane:
             "ended": zeros(b) - 1,  # slot that waits for its next group
             "start": times(slots),
         }
-        if f.schedulers[1] or f.schedulers[2]:
+        if f.slots > 1 and (f.schedulers[1] or f.schedulers[2]):
             lane |= {
                 "rank": jnp.zeros((f.width, b), jnp.uint32),
                 "slot_by_age": zeros(slots),

@@ -3,16 +3,14 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 
 from dse.errors import DseError
 
-Order = Literal["program", "dataflow"]
-Scheduler = Literal["rr", "gto", "oldest"]
-ORDERS: tuple[str, ...] = get_args(Order)
-SCHEDULERS: tuple[str, ...] = get_args(Scheduler)
+ORDERS = ("program", "dataflow")
+SCHEDULERS = ("rr", "gto", "oldest")
 KINDS = "cmb"  # compute, memory, barrier
 MOST_SUBSYSTEMS = 8
 MOST_INSTRUCTIONS = 4_095  # of one program: distances of dependences are packed into 12 bits
@@ -96,8 +94,8 @@ class Case:
     caps: tuple[
         float, ...
     ] = ()  # per subsystem, most instructions in flight; infinite, or left out: no limit
-    order: Order = "program"
-    scheduler: Scheduler = "rr"
+    order: str = "program"  # one of `ORDERS`
+    scheduler: str = "rr"  # one of `SCHEDULERS`
     assignment: tuple[int, ...] = (0,)  # warp j of group k runs program assignment[(k·W + j) mod length]
 
     def __post_init__(self) -> None:
@@ -212,8 +210,8 @@ def _read_program(found: Mapping[str, Any], subsystems: int) -> Program:
         raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
     return Program(
         subsystem=np.asarray(numbers),
-        lam=found["lam"],
-        Lam=found["Lam"],
+        lam=np.asarray(found["lam"], np.float64),
+        Lam=np.asarray(found["Lam"], np.float64),
         preds=tuple(tuple(js) for js in found["dep"]),
         kind=found["kind"],
         same_warp=np.asarray(found.get("self", ())),

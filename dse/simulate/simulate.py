@@ -69,7 +69,7 @@ def simulate(cases: Sequence[Case], critical: bool = False) -> Simulation:
         suits = _suits_ticks(cases)
         for ticks in (True, False):
             numbers = np.nonzero(suits if ticks else np.isnan(makespan))[0]
-            for batch in _batches(cases, numbers, entries, ticks, critical):
+            for batch in batches(cases, numbers, entries, ticks, critical):
                 ends, *record = run(batch)
                 makespan[batch.cases] = ends
                 in_ticks[batch.cases] = ticks & ~np.isnan(ends)
@@ -97,7 +97,7 @@ def _width(resident: np.ndarray) -> np.ndarray:
     return 2 ** np.maximum(exponent, 3).astype(int)
 
 
-def _batches(
+def batches(
     cases: Sequence[Case], numbers: np.ndarray, entries: np.ndarray, ticks: bool, record: bool
 ) -> Iterator[Batch]:
     """The cases with these numbers in batches of one order and similar width, of bounded size."""
