@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 
 from dse.simulate import Case, Program, simulate  # noqa: E402
 from dse.simulate.engine import run  # noqa: E402
-from dse.simulate.simulate import batches  # noqa: E402
+from dse.simulate.simulation import batches  # noqa: E402
 
 BACK = 8  # how far predecessors lie back
 
