@@ -11,7 +11,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 Quantity = Float[Array, "*#batch"]
 Count = Int[Array, "*#batch"]
@@ -219,10 +219,5 @@ class Prediction(_Quantities):
 
     @property
     def bottleneck(self) -> Int[Array, "*#batch"]:
-        """Index into `terms` of the largest."""
-        best, index = None, None
-        for i, value in enumerate(self.terms.values()):
-            larger: Bool[Array, ...] | bool = True if best is None else value > best
-            index = jnp.full(value.shape, 0, jnp.int32) if index is None else jnp.where(larger, i, index)
-            best = value if best is None else jnp.maximum(best, value)
-        return jnp.asarray(index)
+        """Index into `terms` of the largest; of equals the first."""
+        return jnp.argmax(jnp.stack(list(self.terms.values())), axis=0).astype(jnp.int32)
