@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.batch import BARRIER, LAST, NO_BARRIER, Features
+from dse.simulate.features import BARRIER, LAST, NO_BARRIER, Features
 from dse.simulate.lanes import Lane, Tables, choose, clock, columns, get, put, warp_of
 from dse.simulate.step import Entry, cause, count_group, enter, gates, meet, needs, occupy, pick, set_free
 

@@ -8,8 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.batch import Batch, Features
+from dse.simulate.batch import Batch
 from dse.simulate.dataflow import begin_rows, dataflow_order
+from dse.simulate.features import Features
 from dse.simulate.lanes import Lane, Tables, clock, columns, empty, fill
 from dse.simulate.step import program_order
 
@@ -62,7 +63,8 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
         lane, head, ends, record = state
         rows = ("own", "done") if f.dataflow else ()
         # What no service touches stays outside of the branch, which might copy it.
-        kept = {name: lane.pop(name) for name in ("results", "results_id", *rows, "done_id") if name in lane}
+        results = () if f.loops else ("results", "results_id")
+        kept = {name: lane.pop(name) for name in (*results, *rows, "done_id") if name in lane}
         last = record[0] if f.record else ()
         if f.dataflow:
             lane["starts"] = jnp.zeros_like(lane["starts"])

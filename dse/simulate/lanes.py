@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.batch import Features
+from dse.simulate.features import Features
 
 Lane = dict[str, Any]  # what a lane knows, by name; what no case of the batch needs is absent
 Tables = dict[str, Array]
@@ -151,6 +151,7 @@ def empty(features: Features) -> Lane:
             ),  # when each warp's next instruction may enter, but for its subsystem
             "next": zeros(warps),  # that instruction
             "results": times(f.window * warps),
+            **{f"trip{d}": zeros(warps) for d in range(f.loops)},  # of the loops around that instruction
         }
         if not f.ticks:
             lane["subsystem"] = jnp.zeros((f.width, b), jnp.int32)
@@ -286,6 +287,11 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
     else:
         begin("own", start | subsystem.astype(jnp.uint32) if f.ticks else start)
         begin("next", first)
+        for d in range(f.loops):
+            begin(f"trip{d}", jnp.zeros_like(first))
+        if f.loops:  # what no iteration has handed over yet
+            ready = lane["results"].reshape(f.window, f.width, f.lanes)
+            lane["results"] = jnp.where(clear[None], jnp.zeros((), ready.dtype), ready).reshape(-1)
         if not f.ticks:
             begin("subsystem", subsystem)
     if f.barriers:
@@ -298,11 +304,14 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
             if name in lane:
                 reset(name, -1)
         lane["previous_id"] = jnp.where(clear, -1, plane(lane["previous_id"], f)).reshape(-1)
+        if f.loops:
+            who = lane["results_id"].reshape(f.window, f.width, f.lanes)
+            lane["results_id"] = jnp.where(clear[None], -1, who).reshape(-1)
         if not f.dataflow:
             lane["needed_id"] = jnp.where(clear, -1, plane(lane["needed_id"], f)).reshape(-1)
     if turn is not None:
         loaded("groups", "case_groups")
-        entries = jnp.where(starts, get(tables["program_length"], program), 0)
+        entries = jnp.where(starts, get(tables["program_entries"], program), 0)
         slot = jnp.zeros_like(first)
         if f.slots > 1:
             slot = jnp.broadcast_to(slot_of(warp, {"per_warps": lane["per_warps"][None]}), slot.shape)

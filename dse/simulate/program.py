@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,35 @@ SCHEDULERS = ("rr", "gto", "oldest")
 KINDS = "cmb"  # compute, memory, barrier
 MOST_SUBSYSTEMS = 8
 MOST_INSTRUCTIONS = 4_095  # of one program: distances of dependences are packed into 12 bits
+MOST_NESTED = 4  # loops, one in another
 MOST_WARPS = 1_024  # on the core at a time
 MOST_ENTRIES = 2**31 - 1  # of one case
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Instructions first..stop-1 run `trips` times, one time after another."""
+
+    first: int
+    stop: int
+    trips: int
+
+    def __contains__(self, i: int) -> bool:
+        return self.first <= i < self.stop
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """The instructions of one warp, in program order, and how they depend on one another.
 
+    Loops stay rolled: prologue, body and epilogue are there once each. An instruction waits for the latest
+    earlier run of each of its predecessors, and for none where that has not run yet: so in a loop, a
+    predecessor that comes later in the body, or the instruction itself, means the iteration before.
+
     **Shapes:** arrays [n]; `preds` holds for each instruction the numbers of those whose results it needs,
-    all earlier than itself, ascending.
-    **Errors:** DseError where lengths differ, a number is out of range, or a dependence points ahead.
+    ascending, all earlier than itself or in a loop with it.
+    **Errors:** DseError where lengths differ, a number is out of range, loops overlap, or a dependence
+    points ahead.
     """
 
     subsystem: np.ndarray  # the pipeline that the instruction enters
@@ -33,6 +52,7 @@ class Program:
     preds: tuple[tuple[int, ...], ...]
     kind: str = ""  # one of `KINDS` each; empty: all compute
     same_warp: np.ndarray = field(default_factory=lambda: np.zeros(0))  # cycles; empty: zeros
+    loops: tuple[Loop, ...] = ()
     pred: np.ndarray = field(init=False, repr=False)  # the preds one after another
     pred_counts: np.ndarray = field(init=False, repr=False)  # how many of them are whose
 
@@ -55,21 +75,103 @@ class Program:
         if subsystem.dtype.kind not in "iu" or subsystem.min() < 0 or subsystem.max() >= MOST_SUBSYSTEMS:
             raise DseError(f"program: subsystem: expected integers from 0 to {MOST_SUBSYSTEMS - 1}")
         object.__setattr__(self, "subsystem", subsystem.astype(np.int32))
+        # The outer of two loops comes first, so that its index among those around is its depth.
+        object.__setattr__(self, "loops", tuple(sorted(self.loops, key=lambda x: (x.first, -x.stop))))
+        self._check_loops(n)
         preds = tuple(tuple(sorted(set(map(int, js)))) for js in self.preds)
         for i, js in enumerate(preds):
-            if js and not 0 <= js[0] <= js[-1] < i:
+            ahead = [j for j in js if j >= i and not any(i in loop and j in loop for loop in self.loops)]
+            if ahead or (js and js[0] < 0):
                 raise DseError(f"program: preds of instruction {i}: found {list(js)}, expected earlier ones")
         object.__setattr__(self, "preds", preds)
         object.__setattr__(self, "pred", np.array([j for js in preds for j in js], np.int32))
         object.__setattr__(self, "pred_counts", np.array([len(js) for js in preds], np.int32))
 
+    def _check_loops(self, n: int) -> None:
+        for loop in self.loops:
+            if not (0 <= loop.first < loop.stop <= n and loop.trips >= 1):
+                raise DseError(f"program: loops: found {loop}, expected instructions of 0 to {n - 1}")
+        for n_th, inner in enumerate(self.loops):
+            for outer in self.loops[:n_th]:
+                if outer.stop > inner.first and (
+                    inner.stop > outer.stop or (inner.first == outer.first and inner.stop == outer.stop)
+                ):
+                    raise DseError(
+                        f"program: loops: found {outer} and {inner}, expected one inside the other"
+                    )
+        if self.depth > MOST_NESTED:
+            raise DseError(
+                f"program: loops: found {self.depth} in one another, expected at most {MOST_NESTED}"
+            )
+
     def __len__(self) -> int:
         return len(self.subsystem)
+
+    def around(self, i: int) -> list[Loop]:
+        """The loops that instruction i is in, outermost first."""
+        return [loop for loop in self.loops if i in loop]
+
+    @property
+    def depth(self) -> int:
+        """How many loops lie in one another, at most."""
+        return max((len(self.around(loop.first)) for loop in self.loops), default=0)
+
+    @cached_property
+    def runs(self) -> np.ndarray:
+        """How often a warp enters each instruction, [n]."""
+        runs = np.ones(len(self), np.int64)
+        for loop in self.loops:
+            runs[loop.first : loop.stop] *= loop.trips
+        return runs
+
+    @property
+    def entries(self) -> int:
+        """Instructions that one warp enters."""
+        return int(self.runs.sum()) if self.loops else len(self)
 
     @property
     def barriers(self) -> int:
         """How often a warp meets the others of its group."""
-        return self.kind.count("b")
+        if not self.loops:
+            return self.kind.count("b")
+        return int(self.runs[[kind == "b" for kind in self.kind]].sum())
+
+    def unrolled(self) -> "Program":
+        """The same without loops. DseError where that is too long."""
+        if not self.loops:
+            return self
+        if self.entries > MOST_INSTRUCTIONS:
+            found = f"{self.entries:,} instructions of a warp"
+            raise DseError(f"program: loops: found {found}, expected at most {MOST_INSTRUCTIONS:,} unrolled")
+        order = self.order.tolist()
+        latest: dict[int, int] = {}
+        preds = []
+        for n, i in enumerate(order):
+            preds.append(tuple(latest[j] for j in self.preds[i] if j in latest))
+            latest[i] = n
+        kind = "".join(self.kind[i] for i in order)
+        return Program(
+            self.subsystem[order], self.lam[order], self.Lam[order], tuple(preds), kind, self.same_warp[order]
+        )
+
+    @property
+    def order(self) -> np.ndarray:
+        """The instructions as they run, [entries]."""
+
+        def run(first: int, stop: int, loops: Sequence[Loop]) -> list[int]:
+            order, i, rest = [], first, list(loops)
+            while i < stop:
+                if rest and rest[0].first == i:
+                    loop = rest[0]
+                    inner = [x for x in rest[1:] if x.first < loop.stop]
+                    order += run(i, loop.stop, inner) * loop.trips
+                    i, rest = loop.stop, rest[1 + len(inner) :]
+                else:
+                    order.append(i)
+                    i += 1
+            return order
+
+        return np.array(run(0, len(self), self.loops))
 
 
 def _cycles(values: Any, name: str) -> np.ndarray:
@@ -158,7 +260,7 @@ class Case:
     @property
     def entries(self) -> int:
         """Instructions that all warps of all groups enter."""
-        return int(sum(int(runs) * len(p) for runs, p in zip(self.runs, self.programs, strict=True)))
+        return int(sum(int(runs) * p.entries for runs, p in zip(self.runs, self.programs, strict=True)))
 
     @property
     def valve_cycles(self) -> float:
@@ -169,7 +271,8 @@ class Case:
         """Σλ over all entries of each subsystem, [S]."""
         total = np.zeros(self.subsystems)
         for runs, program in zip(self.runs, self.programs, strict=True):
-            total += runs * np.bincount(program.subsystem, program.lam, self.subsystems)
+            lam = program.lam * program.runs if program.loops else program.lam
+            total += runs * np.bincount(program.subsystem, lam, self.subsystems)
         return total
 
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.simulate.batch import TOP, Batch, Columns, ceil_power, make_batch
+from dse.simulate.batch import Batch, make_batch
+from dse.simulate.columns import Columns, ceil_power
 from dse.simulate.critical import TERMS, path_counts
 from dse.simulate.engine import run
+from dse.simulate.features import TOP
 from dse.simulate.program import Case
 from dse.simulate.step import OF_VALVE
 
@@ -140,11 +142,17 @@ def _paths(
     counts = path_counts(batch, ends, record)
     firsts = iter(batch.columns.first.tolist())
     for number, end in zip(batch.cases.tolist(), ends, strict=True):
-        spans = []
-        for program in cases[number].programs:
+        case = cases[number]
+        of_programs = []
+        for program in case.programs:
             first = next(firsts)
-            spans.append(slice(first, first + len(program)))
+            if case.order == "dataflow" and program.loops:  # simulated unrolled
+                found = np.zeros((len(counts), len(program)), counts.dtype)
+                np.add.at(found, (slice(None), program.order), counts[:, first : first + program.entries])
+            else:
+                found = counts[:, first : first + len(program)]
+            of_programs.append(found)
         if math.isnan(end):
             continue
-        terms = {name: tuple(counts[code, span] for span in spans) for name, code in TERMS.items()}
-        yield number, Critical(**terms, valve=int(sum(counts[OF_VALVE, span].sum() for span in spans)))
+        terms = {name: tuple(found[code] for found in of_programs) for name, code in TERMS.items()}
+        yield number, Critical(**terms, valve=int(sum(found[OF_VALVE].sum() for found in of_programs)))

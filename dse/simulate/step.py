@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.batch import BARRIER, DISTANCE_BITS, LAST, SMALL_LAM_BITS, Features
+from dse.simulate.features import BARRIER, LAST, NEED_BITS, SLOT_AT, SMALL_LAM_BITS, Features
 from dse.simulate.lanes import Lane, Tables, choose, clock, columns, get, keys, put, rows, slot_of, warp_of
 
 OF_LATENCY, OF_LAM, OF_VALVE, OF_SAME_WARP = range(4)  # which term of the entry that it waited for binds
@@ -70,13 +70,13 @@ def enter(
 
 
 def needs(tables: Tables, f: Features, j: Array) -> list[Array]:
-    """The distances in an instruction's row of dependences; 0 for none."""
-    distances = []
+    """An instruction's dependences: slots counted from 1, in dataflow order distances; 0 for none."""
+    needs = []
     for n in range(0, f.preds, 2):
         pair = get(tables[f"needs{n}"], j)
-        distances.append((pair & np.uint32((1 << DISTANCE_BITS) - 1)).astype(jnp.int32))
-        distances.append((pair >> np.uint32(DISTANCE_BITS)).astype(jnp.int32))
-    return distances[: f.preds]
+        needs.append((pair & np.uint32((1 << NEED_BITS) - 1)).astype(jnp.int32))
+        needs.append((pair >> np.uint32(NEED_BITS)).astype(jnp.int32))
+    return needs[: f.preds]
 
 
 def occupy(lane: Lane, f: Features, e: Entry) -> Lane:
@@ -214,6 +214,22 @@ def cause(
     return parent, term
 
 
+def following(lane: Lane, tables: Tables, f: Features, e: Entry) -> tuple[Array, Array, Lane]:
+    """The instruction after this one, whether there is none, and the counts of loops that end with it."""
+    after, over = e.instruction + 1, (e.word & np.uint32(LAST)) != 0
+    new: Lane = {}
+    again = jnp.zeros_like(over)
+    for d in reversed(range(f.loops)):
+        trips = get(tables[f"trips{d}"], e.instruction)
+        count = get(lane[f"trip{d}"], e.at)
+        ends = e.active & (trips > 0) & ~again
+        more = ends & (count + 1 < trips)
+        after = jnp.where(more, get(tables[f"back{d}"], e.instruction), after)
+        new[f"trip{d}"] = put(lane[f"trip{d}"], e.at, jnp.where(ends, jnp.where(more, count + 1, 0), count))
+        again |= more
+    return after, over & ~again, new
+
+
 def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]:
     """Enter the next instruction of the scheduler's warp."""
     _, never, mask = clock(f)
@@ -228,25 +244,28 @@ def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]
     warp = jnp.where(active, warp_of(key, lane, f), jnp.maximum(lane["last"], 0))
     at = warp * f.lanes + columns(f)
     e = enter(lane, tables, f, t, warp, active, at, get(lane["next"], at))
+    after, over, new = following(lane, tables, f, e)
 
     stride = f.width * f.lanes
-    j, window = e.instruction, f.window - 1
-    results = put(lane["results"], (j & window) * stride + at, e.done)
-    earliest, from_id = jnp.zeros_like(e.t), jnp.full_like(at, -1)
-    new: Lane = {"results": results, "next": put(lane["next"], at, j + 1)}
+    slot = ((e.word >> np.uint32(SLOT_AT)) & np.uint32((1 << NEED_BITS) - 1)).astype(jnp.int32)
+    results = put(lane["results"], slot * stride + at, e.done)
+    new |= {"results": results, "next": put(lane["next"], at, after)}
     if f.record:
-        new["results_id"] = put(lane["results_id"], (j & window) * stride + at, lane["count"])
-    # Distances ascend to the left of the program: the last of equals has the lowest number.
-    for distance in needs(tables, f, j):
-        index = ((j + 1 - distance) & window) * stride + at
-        result = jnp.where(distance > 0, get(results, index), jnp.zeros_like(earliest))
+        new["results_id"] = put(lane["results_id"], slot * stride + at, lane["count"])
+    earliest, from_id = jnp.zeros_like(e.t), jnp.full_like(at, -1)
+    for need in needs(tables, f, after):  # the lowest number first
+        index = jnp.maximum(need - 1, 0) * stride + at
+        result = jnp.where(need > 0, get(results, index), jnp.zeros_like(earliest))
         if f.record:
-            this = (distance > 0) & ((result > earliest) | (from_id < 0))
+            this = (need > 0) & ((result > earliest) | (from_id < 0))
             from_id = jnp.where(this, get(new["results_id"], index), from_id)
         earliest = jnp.maximum(earliest, result)
     own_time = jnp.maximum(e.wake, earliest)
-    subsystem = (e.word >> np.uint32(3)) & np.uint32(7)
-    over = ((e.word & np.uint32(LAST)) != 0) | ~active
+    if f.loops:
+        subsystem = get(tables["word"], after) & np.uint32(7)
+    else:
+        subsystem = (e.word >> np.uint32(3)) & np.uint32(7)
+    over |= ~active
     value = jnp.where(over, never, own_time | subsystem if f.ticks else own_time)
     held = value
     if f.barriers:
@@ -262,7 +281,7 @@ def program_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry]
         new["previous_id"] = put(lane["previous_id"], at, jnp.where(active, lane["count"], -1))
         needed = (get(lane["needed"], at), get(lane["needed_id"], at))
         parent, term = cause(lane, f, e, needed, get(lane["woken"], at))
-        new |= {"parent": parent, "term": term, "entry": lane["count"], "instruction": j}
+        new |= {"parent": parent, "term": term, "entry": lane["count"], "instruction": e.instruction}
     lane = occupy(lane, f, e) | new
     if f.barriers:
         lane, full, first, release = meet(lane, f, e)
