@@ -10,6 +10,8 @@ from dse.simulate.features import SMALL_LAM_BITS, Features
 from dse.simulate.program import SCHEDULERS, Case
 from dse.simulate.tables import case_tables, dataflow_tables, instruction_tables, loop_tables
 
+WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot
+
 
 @dataclass(frozen=True)
 class Batch:
@@ -24,7 +26,14 @@ class Batch:
 
 
 def make_batch(
-    cases: Sequence[Case], numbers: np.ndarray, *, ticks: bool, record: bool, width: int, lanes: int
+    cases: Sequence[Case],
+    numbers: np.ndarray,
+    *,
+    ticks: bool,
+    record: bool,
+    steady: bool,
+    width: int,
+    lanes: int,
 ) -> Batch:
     """Tables for the cases, which are `numbers` of a longer list; all of one order."""
     entries = np.array([case.entries for case in cases], np.int64)
@@ -35,7 +44,9 @@ def make_batch(
         cases = [replace(case, programs=tuple(p.unrolled() for p in case.programs)) for case in cases]
     columns = Columns.of(cases)
     exponents = columns.exponents() if ticks else np.zeros(len(cases), int)
-    features = _features(cases, columns, exponents, ticks=ticks, record=record, width=width, lanes=lanes)
+    features = _features(
+        cases, columns, exponents, ticks=ticks, record=record, steady=steady, width=width, lanes=lanes
+    )
     scale = 2.0 ** (exponents + (features.key_bits if ticks else 0))
     tables = instruction_tables(columns, features, scale) | case_tables(
         cases, columns, features, scale, entries
@@ -54,6 +65,7 @@ def _features(
     *,
     ticks: bool,
     record: bool,
+    steady: bool,
     width: int,
     lanes: int,
 ) -> Features:
@@ -87,7 +99,14 @@ def _features(
         several=any(len(case.assignment) > 1 for case in cases),
         packed=bool(small),
         record=record,
+        steady=steady and not (dataflow or record) and any(map(repeats, cases)),
     )
+
+
+def repeats(case: Case) -> bool:
+    """Whether a case may do the same often enough to look out for it."""
+    trips = max((loop.trips for p in case.programs for loop in p.loops), default=0)
+    return trips >= WORTH_TRIPS or case.groups >= WORTH_GROUPS * case.slots
 
 
 def _few(n: int) -> int:

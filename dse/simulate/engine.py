@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from dse.simulate import steady
 from dse.simulate.batch import Batch
 from dse.simulate.dataflow import begin_rows, dataflow_order
 from dse.simulate.features import Features
@@ -21,8 +22,9 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
     """Times at which the cases end; with `record`, also what the walk along the critical path needs.
 
     **Shapes:** tables as of `make_batch`; ends [cases]; `entries` is the static size of the record.
-    **Returns:** ends (`never` where a time grew too large for its word); with `record` also the last entry to
-    complete of each case [cases], and per entry the one it waited for and its instruction with the term.
+    **Returns:** ends (`never` where a time grew too large for its word) and entries that were skipped; with
+    `record` also the last entry to complete of each case [cases], and per entry the one it waited for and its
+    instruction with the term.
     """
     size = tables["case_warps"].shape[0]
     never = clock(f).never
@@ -32,7 +34,9 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
 
     lane = empty(f)
     lane["case"] = jnp.full(f.lanes, nobody, jnp.int32)
-    ends = jnp.full(size, never)
+    if f.steady:
+        lane["snapshot"] = steady.remembered(lane)
+    ends = (jnp.full(size, never), jnp.zeros(size, jnp.int32))
     record: tuple[Array, ...] = ()
     if f.record:
         free = jnp.zeros(entries + f.lanes, jnp.int32)
@@ -45,14 +49,21 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
         over = busy & ((lane["left"] <= 0) | ~(lane["active"] | waits))
         at = jnp.where(over, lane["case"], size)
         end = jnp.where(lane["left"] <= 0, lane["end"], never)
-        ends = ends.at[at].set(end, mode="drop")
+        skipped = lane["skipped"] if f.steady else jnp.int32(0)
+        ends = (ends[0].at[at].set(end, mode="drop"), ends[1].at[at].set(skipped, mode="drop"))
         if f.record:
             last = last.at[at].set(lane["end_id"], mode="drop")
         wants = over | ~busy
         queue = head + jnp.cumsum(wants, dtype=jnp.int32) - 1
         new = jnp.where(wants & (queue < count), queue, nobody)
         head = jnp.minimum(head + jnp.sum(wants, dtype=jnp.int32), count)
-        return fill(lane, tables, f, wants, new), head, ends, last
+        if f.steady:
+            snapshot = lane.pop("snapshot")
+            lane = fill(lane, tables, f, wants, new)
+            lane = steady.begin(lane | {"snapshot": snapshot}, wants)
+        else:
+            lane = fill(lane, tables, f, wants, new)
+        return lane, head, ends, last
 
     def served(lane: Lane, head: Array) -> Array:
         busy = lane["case"] < nobody
@@ -74,6 +85,12 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
         lane |= kept
         if f.dataflow:
             lane = begin_rows(lane, tables, f)
+        if f.steady:
+            found = jnp.any(steady.returned(lane, f))
+            lane = lax.cond(found, lambda lane: steady.skip(lane, tables, f), lambda lane: lane, lane)
+            due = jnp.any(lane["blocks"] >= lane["until"])
+            lane = lax.cond(due, lambda lane: steady.keep(lane, f), lambda lane: lane, lane)
+            lane["blocks"] += 1
         record = (last, *record[1:]) if f.record else ()
 
         def one(_: Any, carry: tuple[Lane, tuple[Array, ...]]) -> tuple[Lane, tuple[Array, ...]]:
@@ -95,7 +112,7 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
         return jnp.any(lane["case"] < nobody) | (head < count)
 
     _, _, ends, record = lax.while_loop(going, block, (lane, jnp.int32(0), ends, record))
-    return (ends, *record)
+    return (*ends, *record)
 
 
 @functools.cache
@@ -105,14 +122,14 @@ def _compiled() -> Any:
 
 
 def run(batch: Batch) -> tuple[np.ndarray, ...]:
-    """Simulate a batch: the ends in cycles, NaN where ticks did not suffice, and the record if asked for."""
+    """Simulate a batch: ends in cycles, NaN where ticks did not suffice, entries skipped, and the record."""
     f = batch.features
     entries = 4 ** int(np.ceil(np.log(max(int(batch.entries.sum()), 2)) / np.log(4))) if f.record else 0
     with jax.enable_x64(not f.ticks):
         tables = {name: jnp.asarray(x) for name, x in batch.tables.items()}
-        ends, *record = (np.asarray(x) for x in _compiled()(tables, f=f, entries=entries))
-    ends = ends[: len(batch.entries)]
+        ends, skipped, *record = (np.asarray(x) for x in _compiled()(tables, f=f, entries=entries))
+    ends, skipped = ends[: len(batch.entries)], skipped[: len(batch.entries)]
     if not f.ticks:
-        return np.where(np.isinf(ends), np.nan, ends), *record
+        return np.where(np.isinf(ends), np.nan, ends), skipped, *record
     time = (ends >> np.uint32(f.key_bits)).astype(np.float64) * batch.tick
-    return np.where(ends == clock(f).never, np.nan, time), *record
+    return np.where(ends == clock(f).never, np.nan, time), skipped, *record

@@ -34,6 +34,7 @@ class Features:
     several: bool  # programs in one case
     packed: bool  # λ and Λ in one word
     record: bool  # the entries' causes
+    steady: bool  # look for periods
 
     @property
     def key_bits(self) -> int:

@@ -181,6 +181,9 @@ def empty(features: Features) -> Lane:
                 "slot_by_age": zeros(slots),
                 "slots": zeros(b),
             }
+    if f.steady:
+        lane |= {"now": times(b), "steady": jnp.zeros(b, bool), "blocks": zeros(b), "until": zeros(b)}
+        lane["skipped"] = zeros(b)  # entries
     if f.record:
         lane |= {
             "base": zeros(b),
@@ -297,6 +300,11 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
     if f.barriers:
         for name in ("met", "release"):
             reset(name)
+        lane["held"] = jnp.where(clear, never, lane["held"])
+    if f.steady:
+        reset("now")
+        reset("skipped")
+        loaded("steady", "case_steady")
     if f.record:
         loaded("base", "case_base")
         reset("count")

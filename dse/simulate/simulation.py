@@ -41,6 +41,7 @@ class Simulation:
     makespan: np.ndarray  # cycles [N], exact: as float64 would give them
     entries: np.ndarray  # [N]
     in_ticks: np.ndarray  # bool [N]: simulated in integers; else in float64
+    skipped: np.ndarray  # [N], of the entries: in periods that repeat, found to be so and not simulated again
     critical: tuple[Critical, ...] | None = None
 
     def busy(self, n: int) -> np.ndarray:
@@ -55,31 +56,36 @@ class Simulation:
             return self.entries / self.makespan
 
 
-def simulate(cases: Sequence[Case], critical: bool = False) -> Simulation:
+def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True) -> Simulation:
     """Exact makespans of all cases, and if asked for their critical paths.
 
     A case runs in integers where every term is a multiple of a power of two of cycles (a tick) and its
     makespan, and each term twice over, has room in a word beside the number of a warp: 2^23 ticks with 64 to
     127 warps, twice that for each halving. Whatever turns out not to have room runs again in float64, as does
     everything else. Both give the same makespan where both can.
+
+    Where loops or groups repeat, periods are skipped (`steady`), which changes no makespan; not in dataflow
+    order, nor where critical paths are asked for.
     """
     makespan = np.full(len(cases), math.nan)
     in_ticks = np.zeros(len(cases), bool)
+    skipped = np.zeros(len(cases), np.int64)
     paths: list[Critical | None] = [None] * len(cases)
     entries = np.array([case.entries for case in cases], np.int64)
     if cases:
         suits = _suits_ticks(cases)
         for ticks in (True, False):
             numbers = np.nonzero(suits if ticks else np.isnan(makespan))[0]
-            for batch in batches(cases, numbers, entries, ticks, critical):
-                ends, *record = run(batch)
+            for batch in batches(cases, numbers, entries, ticks, critical, steady):
+                ends, leapt, *record = run(batch)
                 makespan[batch.cases] = ends
+                skipped[batch.cases] = np.where(np.isnan(ends), 0, leapt)
                 in_ticks[batch.cases] = ticks & ~np.isnan(ends)
                 if critical:
                     for number, path in _paths(batch, cases, ends, tuple(record)):
                         paths[number] = path
     found = tuple(path for path in paths if path is not None)
-    return Simulation(tuple(cases), makespan, entries, in_ticks, found if critical else None)
+    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, found if critical else None)
 
 
 def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:
@@ -100,7 +106,12 @@ def _width(resident: np.ndarray) -> np.ndarray:
 
 
 def batches(
-    cases: Sequence[Case], numbers: np.ndarray, entries: np.ndarray, ticks: bool, record: bool
+    cases: Sequence[Case],
+    numbers: np.ndarray,
+    entries: np.ndarray,
+    ticks: bool,
+    record: bool,
+    steady: bool = True,
 ) -> Iterator[Batch]:
     """The cases with these numbers in batches of one order and similar width, of bounded size."""
     dataflow = np.array([cases[n].order == "dataflow" for n in numbers], bool)
@@ -115,7 +126,13 @@ def batches(
                 chosen = fitting[parts == part]
                 lanes = min(max(8, ceil_power(-(-len(chosen) // 8))), max(8, STATE // width))
                 yield make_batch(
-                    [cases[n] for n in chosen], chosen, ticks=ticks, record=record, width=width, lanes=lanes
+                    [cases[n] for n in chosen],
+                    chosen,
+                    ticks=ticks,
+                    record=record,
+                    steady=steady,
+                    width=width,
+                    lanes=lanes,
                 )
 
 

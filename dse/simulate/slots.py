@@ -15,7 +15,7 @@ from dse.simulate.program import Program
 def allocate(program: Program) -> tuple[np.ndarray, int]:
     """The slot of each instruction's result [n], and how many there are.
 
-    Results that nobody awaits share one. A slot that is read before it is written holds what a warp starts with.
+    Results that nobody awaits share one. What is read before it is written is what a warp starts with.
     """
     begin, end = _lifetimes(program)
     slots, free, count = np.full(len(program), -1), list[int](), 0

@@ -90,6 +90,8 @@ def occupy(lane: Lane, f: Features, e: Entry) -> Lane:
         "end": jnp.where(e.active, jnp.maximum(lane["end"], e.done), lane["end"]),
         "active": e.active,
     }
+    if f.steady:
+        new["now"] = jnp.where(e.active, e.t, lane["now"])
     if f.valve:
         new["valve"] = jnp.where(e.active, e.t + lane["interval"], lane["valve"])
     if f.cap:

@@ -57,7 +57,7 @@ def instruction_tables(columns: Columns, features: Features, scale: np.ndarray) 
 
 
 def loop_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
-    """Per depth: a loop's trips and start at its last instruction, and for all the trips of the loop around."""
+    """Per depth: a loop's trips and start at its last instruction, and for all the trips of their loop."""
     size = ceil_power(len(columns.subsystem) + 1, 4)
     names = ("trips", "back", "around")
     tables = {f"{name}{d}": np.zeros(size, np.int32) for name in names for d in range(features.loops)}
@@ -139,6 +139,9 @@ def case_tables(
     tables = {f"case_{name}": padded(np.asarray(x, np.int32), size) for name, x in small.items()}
     tables["case_limit"] = padded(limit.astype(dtype), size)
     tables["case_valve"] = padded((columns.valve * scale).astype(dtype), size)
+    # Sums of ticks are exact in float64, too, up to 2^53.
+    exact = 2.0 * entries * columns.largest() * 2.0 ** columns.exponents() < 2.0**53
+    tables["case_steady"] = padded(exact, size)
     caps = np.zeros((features.subsystems, size), np.int32)
     if features.cap:
         for c, case in enumerate(cases):
