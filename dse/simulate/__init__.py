@@ -1,6 +1,17 @@
 """The Pipeline simulator: what closed forms cannot give, exact, for whole batches of configurations."""
 
+from dse.simulate.gradient import Terms, makespans
 from dse.simulate.program import Case, Loop, Program, read_case
 from dse.simulate.simulation import Critical, Simulation, simulate
 
-__all__ = ["Case", "Critical", "Loop", "Program", "Simulation", "read_case", "simulate"]
+__all__ = [
+    "Case",
+    "Critical",
+    "Loop",
+    "Program",
+    "Simulation",
+    "Terms",
+    "makespans",
+    "read_case",
+    "simulate",
+]

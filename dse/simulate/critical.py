@@ -1,7 +1,6 @@
 """The critical path: from the last completion back through the entries that each one waited for."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +14,7 @@ TERMS = {"lam": OF_LAM, "Lam": OF_LATENCY, "same_warp": OF_SAME_WARP}
 KINDS = 4
 
 
+@functools.partial(jax.jit, static_argnames="instructions")
 def count_terms(
     base: Array, walks: Array, last: Array, waited_for: Array, words: Array, instructions: int
 ) -> Array:
@@ -36,18 +36,13 @@ def count_terms(
     return lax.while_loop(lambda state: jnp.any(state[2]), walk, start)[3]
 
 
-@functools.cache
-def _compiled() -> Any:
-    return jax.jit(count_terms, static_argnames="instructions")
-
-
 def path_counts(batch: Batch, ends: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
     """Counts [4, instructions of the batch] along the paths of all cases that came to an end."""
     last, waited_for, words = record
     walks = np.zeros(len(last), bool)
     walks[: len(ends)] = ~np.isnan(ends)
     size = len(batch.tables["word"])
-    counts = _compiled()(
+    counts = count_terms(
         batch.tables["case_base"], walks, np.where(walks, last, 0), waited_for, words, instructions=size
     )
     return np.asarray(counts).reshape(KINDS, size)[:, : len(batch.columns.subsystem)]

@@ -10,6 +10,7 @@ from jax import Array, lax
 
 from dse.simulate import steady
 from dse.simulate.batch import Batch
+from dse.simulate.columns import ceil_power
 from dse.simulate.dataflow import begin_rows, dataflow_order
 from dse.simulate.features import Features
 from dse.simulate.lanes import Lane, Tables, clock, columns, empty, fill
@@ -121,13 +122,20 @@ def _compiled() -> Any:
     return jax.jit(simulate_batch, static_argnames=("f", "entries"), compiler_options=options)
 
 
+def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
+    """`simulate_batch`, compiled with options that only an outermost `jit` may have."""
+    entries = ceil_power(int(batch.entries.sum())) if f.record else 0
+    if any(isinstance(x, jax.core.Tracer) for x in tables.values()):
+        return simulate_batch(tables, f, entries)
+    return _compiled()(tables, f=f, entries=entries)
+
+
 def run(batch: Batch) -> tuple[np.ndarray, ...]:
     """Simulate a batch: ends in cycles, NaN where ticks did not suffice, entries skipped, and the record."""
     f = batch.features
-    entries = 4 ** int(np.ceil(np.log(max(int(batch.entries.sum()), 2)) / np.log(4))) if f.record else 0
     with jax.enable_x64(not f.ticks):
         tables = {name: jnp.asarray(x) for name, x in batch.tables.items()}
-        ends, skipped, *record = (np.asarray(x) for x in _compiled()(tables, f=f, entries=entries))
+        ends, skipped, *record = (np.asarray(x) for x in simulated(tables, f, batch))
     ends, skipped = ends[: len(batch.entries)], skipped[: len(batch.entries)]
     if not f.ticks:
         return np.where(np.isinf(ends), np.nan, ends), skipped, *record
