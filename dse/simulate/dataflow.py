@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 
 from dse.simulate.features import BARRIER, LAST, NO_BARRIER, Features
-from dse.simulate.lanes import Lane, Tables, choose, clock, columns, get, put, warp_of
+from dse.simulate.lanes import Lane, Tables, at_row, choose, clock, columns, get, put, warp_of, with_row
 from dse.simulate.step import Entry, cause, count_group, enter, gates, meet, needs, occupy, pick, set_free
 
 
@@ -38,7 +38,7 @@ def begin_rows(lane: Lane, tables: Tables, f: Features) -> Lane:
         own, done = rows
         at = order[n] * f.width
         new = lax.dynamic_slice_in_dim(starts, order[n], 1, 1)
-        first = lax.dynamic_slice_in_dim(lane["program"].reshape(f.width, f.lanes), order[n], 1, 1)[:, 0]
+        first = lax.dynamic_slice_in_dim(lane["program"], order[n], 1, 1)[:, 0]
         old = lax.dynamic_slice_in_dim(own, at, f.width)
         own = lax.dynamic_update_slice_in_dim(own, jnp.where(new, cut(first), old), at, 0)
         size = f.width * f.length
@@ -73,12 +73,12 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
     for s in range(1, f.subsystems):
         least = get(lane["least"][s].reshape(-1), at)
         threshold = jnp.minimum(threshold, jnp.maximum(least, gate[s]))
-    threshold = jnp.maximum(threshold, get(lane["wake"].reshape(-1), at))
-    entered, end = get(lane["entered"], at), get(lane["segment_end"], at)
+    threshold = jnp.maximum(threshold, at_row(lane["wake"], warp, f))
+    entered, end = at_row(lane["entered"], warp, f), at_row(lane["segment_end"], warp, f)
     number = lax.broadcasted_iota(jnp.int32, (1, f.length), 1)
     allowed = _allowed(number, entered, end)
     own_row = _rows(lane["own"], row)
-    program = get(lane["program"], at)
+    program = at_row(lane["program"], warp, f)
     if f.ticks:
         subsystem_row = (own_row & mask).astype(jnp.int32)
         ready = (own_row & ~mask) <= threshold[:, None]
@@ -88,7 +88,7 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
         ready = own_row <= threshold[:, None]
     open_gate = choose(subsystem_row, [(g <= threshold)[:, None] for g in gate])
     i = jnp.min(jnp.where(ready & open_gate & allowed, number, np.int32(f.length - 1)), 1)
-    e = enter(lane, tables, f, t, warp, active, at, program + i)
+    e = enter(lane, tables, f, t, warp, active, program + i)
 
     base = row * f.length
     done = put(lane["done"], base + i, e.done)
@@ -128,9 +128,9 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
         "own": own,
         "done": done,
         "least": least,
-        "wake": put(lane["wake"].reshape(-1), at, wake).reshape(lane["wake"].shape),
-        "entered": put(lane["entered"], at, entered),
-        "segment_end": put(lane["segment_end"], at, end),
+        "wake": with_row(lane["wake"], warp, wake, f),
+        "entered": with_row(lane["entered"], warp, entered, f),
+        "segment_end": with_row(lane["segment_end"], warp, end, f),
     }
     if f.record:
         needed, needed_id = jnp.zeros_like(t), jnp.full_like(at, -1)
@@ -140,16 +140,16 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
             this = (distance > 0) & ((result > needed) | (needed_id < 0))
             needed, needed_id = jnp.where(this, result, needed), jnp.where(this, result_id, needed_id)
         new["done_id"] = put(lane["done_id"], base + i, lane["count"])
-        new["previous_id"] = put(lane["previous_id"], at, jnp.where(active, lane["count"], -1))
-        new["woken"] = put(lane["woken"], at, e.wake)
-        parent, term = cause(lane, f, e, (needed, needed_id), get(lane["woken"], at))
+        new["previous_id"] = with_row(lane["previous_id"], warp, jnp.where(active, lane["count"], -1), f)
+        new["woken"] = with_row(lane["woken"], warp, e.wake, f)
+        parent, term = cause(lane, f, e, (needed, needed_id), at_row(lane["woken"], warp, f))
         new |= {"parent": parent, "term": term, "entry": lane["count"], "instruction": e.instruction}
     lane = occupy(lane, f, e) | new
     if f.barriers:
         over = (e.word & np.uint32(LAST)) != 0
         held = jnp.where(over, never, e.wake)
         lane, full, first, release = meet(lane, f, e)
-        lane["held"] = put(lane["held"].reshape(-1), at, held).reshape(lane["held"].shape)
+        lane["held"] = with_row(lane["held"], warp, held, f)
         lane["wake"] = lax.cond(
             jnp.any(full),
             functools.partial(set_free, f=f),

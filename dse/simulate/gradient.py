@@ -108,7 +108,7 @@ class _Part:
             tables[name] = jnp.zeros(len(tables["word"])).at[: len(found)].set(found)
         closes = self.batch.columns.valve > 0
         valve = jnp.where(closes, terms.valve[self.batch.cases], jnp.zeros(len(closes)))
-        tables["case_valve"] = jnp.zeros(len(tables["case_valve"])).at[: len(valve)].set(valve)
+        tables["case_interval"] = jnp.zeros(len(tables["case_interval"])).at[: len(valve)].set(valve)
         ends, _, *rest = simulated(tables, replace(self.features, record=record), self.batch)
         return ends[: len(self.batch.cases)], *rest
 

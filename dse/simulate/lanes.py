@@ -1,9 +1,11 @@
 """Lanes: each simulates one case at a time, and takes the next one from a common queue when it ends.
 
-Arrays are flat, the lane varies fastest: warp w of lane b is at w·B + b, so that one step of all lanes is a
-few loops over long rows. A lane whose group has ended waits until its next group is put in its slot.
+Arrays are [lanes], or [rows, lanes] with a row for each warp, subsystem or slot: the lane varies fastest, so
+that one step of all lanes is a few loops over long rows. A lane whose group has ended waits until its next
+group is put in its slot.
 """
 
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from dse.simulate.features import Features
 
 Lane = dict[str, Any]  # what a lane knows, by name; what no case of the batch needs is absent
 Tables = dict[str, Array]
+FEW = 8  # rows: so many are all written anew sooner than one of them is found
 
 
 class Clock(NamedTuple):
@@ -41,7 +44,7 @@ def put(values: Array, at: Array, new: Array) -> Array:
     return values.at[at].set(new, mode="promise_in_bounds", unique_indices=True)
 
 
-def choose(number: Array, values: list[Array]) -> Array:
+def choose(number: Array, values: Sequence[Array]) -> Array:
     """values[number], elementwise."""
     chosen = values[0]
     for n, value in enumerate(values[1:], 1):
@@ -49,19 +52,34 @@ def choose(number: Array, values: list[Array]) -> Array:
     return chosen
 
 
+def count_up(n: int) -> Array:
+    """0, 1, ... n - 1 as a column."""
+    return lax.broadcasted_iota(jnp.int32, (n, 1), 0)
+
+
 def rows(features: Features) -> Array:
     """The numbers of the warps, [width, 1]."""
-    return lax.broadcasted_iota(jnp.int32, (features.width, 1), 0)
+    return count_up(features.width)
+
+
+def at_row(values: Array, row: Array, features: Features) -> Array:
+    """values[row[b], b] for each lane b."""
+    if len(values) <= FEW:
+        return choose(row, list(values))
+    return get(values.reshape(-1), row * features.lanes + columns(features))
+
+
+def with_row(values: Array, row: Array, new: Array, features: Features) -> Array:
+    """Where values[row[b], b] is new[b]."""
+    if len(values) <= FEW:
+        return jnp.where(count_up(len(values)) == row[None], new[None], values)
+    at = row * features.lanes + columns(features)
+    return put(values.reshape(-1), at, new).reshape(values.shape)
 
 
 def columns(features: Features) -> Array:
     """The numbers of the lanes, [lanes]."""
     return lax.iota(jnp.int32, features.lanes)
-
-
-def plane(values: Array, features: Features) -> Array:
-    """Flat values of warps as [width, lanes]."""
-    return values.reshape(-1, features.lanes)
 
 
 def slot_of(warp: Array, lane: Lane) -> Array:
@@ -99,7 +117,7 @@ def warp_of(key: Array, lane: Lane, features: Features) -> Array:
     if "rank" in lane:
         rank = jnp.maximum(rank, 0)
         place = jnp.minimum(slot_of(rank, lane), features.slots - 1)
-        slot = get(lane["slot_by_age"], place * features.lanes + columns(features))
+        slot = at_row(lane["slot_by_age"], place, features)
         warp = rank + (slot - place) * lane["warps"]
     if gto:
         warp = jnp.where(key == 0, lane["last"], warp)
@@ -109,242 +127,156 @@ def warp_of(key: Array, lane: Lane, features: Features) -> Array:
 def empty(features: Features) -> Lane:
     """Lanes with nothing to do."""
     f, time, never = features, clock(features).dtype, clock(features).never
-    b, warps, slots = f.lanes, f.width * f.lanes, f.slots * f.lanes
 
-    def zeros(n: int) -> Array:
-        return jnp.zeros(n, jnp.int32)
+    def zeros(*rows: int) -> Array:
+        return jnp.zeros((*rows, f.lanes), jnp.int32)
 
-    def times(n: int) -> Array:
-        return jnp.zeros(n, time)
+    def times(*rows: int) -> Array:
+        return jnp.zeros((*rows, f.lanes), time)
+
+    def nevers(*rows: int) -> Array:
+        return jnp.full((*rows, f.lanes), never)
 
     lane: Lane = {
-        "case": zeros(b),  # set by the caller
-        "warps": zeros(b) + 1,
-        "left": zeros(b),  # entries
-        "limit": times(b),
-        "active": jnp.zeros(b, bool),
-        "last": zeros(b) - 1,  # issued warp
-        "free": [times(b) for _ in range(f.subsystems)],
-        "end": times(b),
+        "case": zeros(),  # set by the caller
+        "warps": zeros() + 1,
+        "left": zeros(),  # entries
+        "limit": times(),
+        "active": jnp.zeros(f.lanes, bool),
+        "last": zeros() - 1,  # issued warp
+        "free": times(f.subsystems),
+        "end": times(),
     }
     if f.schedulers[0]:
-        lane["rr"] = jnp.zeros(b, bool)
+        lane["rr"] = jnp.zeros(f.lanes, bool)
     if f.schedulers[1]:
-        lane["gto"] = jnp.zeros(b, bool)
+        lane["gto"] = jnp.zeros(f.lanes, bool)
     if f.slots > 1:
-        lane["per_warps"] = jnp.ones(b, jnp.float32)
+        lane["per_warps"] = jnp.ones(f.lanes, jnp.float32)
     if f.dataflow:
         lane |= {
-            "wake": jnp.full((f.width, b), never),
-            "own": jnp.full((warps, f.length), never),  # rows of a lane lie together
-            "done": jnp.full(warps * f.length, never),
-            "least": [jnp.full((f.width, b), never) for _ in range(f.subsystems)],
-            "entered": zeros(warps),  # instructions
-            "segment_end": zeros(warps),  # the next barrier, or the program's length
-            "program": zeros(warps),  # where it starts
-            "starts": jnp.zeros((f.width, b), bool),  # rows to fill
+            "wake": nevers(f.width),
+            "own": jnp.full((f.width * f.lanes, f.length), never),  # rows of a lane lie together
+            "done": jnp.full(f.width * f.lanes * f.length, never),
+            "least": [nevers(f.width) for _ in range(f.subsystems)],
+            "entered": zeros(f.width),  # instructions
+            "segment_end": zeros(f.width),  # the next barrier, or the program's length
+            "program": zeros(f.width),  # where it starts
+            "starts": jnp.zeros((f.width, f.lanes), bool),  # rows to fill
         }
     else:
         lane |= {
-            "own": jnp.full(
-                (f.width, b), never
-            ),  # when each warp's next instruction may enter, but for its subsystem
-            "next": zeros(warps),  # that instruction
-            "results": times(f.window * warps),
-            **{f"trip{d}": zeros(warps) for d in range(f.loops)},  # of the loops around that instruction
+            "own": nevers(f.width),  # when its next instruction may enter, but for its subsystem
+            "next": zeros(f.width),  # that instruction
+            "results": times(f.window * f.width),
+            **{f"trip{d}": zeros(f.width) for d in range(f.loops)},  # of the loops around that instruction
         }
         if not f.ticks:
-            lane["subsystem"] = jnp.zeros((f.width, b), jnp.int32)
+            lane["subsystem"] = zeros(f.width)
     if f.valve:
-        lane |= {"valve": times(b), "interval": times(b)}
+        lane |= {"valve": times(), "interval": times()}
     if f.cap:
         lane |= {
-            "oldest": [times(b) for _ in range(f.subsystems)],
-            "flying": times(f.subsystems * f.cap * b),
-            "place": [zeros(b) for _ in range(f.subsystems)],
-            "cap": [zeros(b) for _ in range(f.subsystems)],
+            "oldest": times(f.subsystems),
+            "flying": times(f.subsystems * f.cap),
+            "place": zeros(f.subsystems),
+            "cap": zeros(f.subsystems),
         }
     if f.barriers:
-        lane |= {"met": zeros(slots), "release": times(slots), "held": jnp.full((f.width, b), never)}
+        lane |= {"met": zeros(f.slots), "release": times(f.slots), "held": nevers(f.width)}
     if f.sequence:
         lane |= {
-            "group_left": zeros(slots),
-            "group_end": times(slots),
-            "next_group": zeros(b),
-            "groups": zeros(b),
-            "ended": zeros(b) - 1,  # slot that waits for its next group
-            "start": times(slots),
+            "group_left": zeros(f.slots),
+            "group_end": times(f.slots),
+            "next_group": zeros(),
+            "groups": zeros(),
+            "ended": zeros() - 1,  # slot that waits for its next group
+            "start": times(f.slots),
         }
         if f.slots > 1 and (f.schedulers[1] or f.schedulers[2]):
             lane |= {
-                "rank": jnp.zeros((f.width, b), jnp.uint32),
-                "slot_by_age": zeros(slots),
-                "slots": zeros(b),
+                "rank": jnp.zeros((f.width, f.lanes), jnp.uint32),
+                "slot_by_age": zeros(f.slots),
+                "slots": zeros(),
             }
     if f.steady:
-        lane |= {"now": times(b), "steady": jnp.zeros(b, bool), "blocks": zeros(b), "until": zeros(b)}
-        lane["skipped"] = zeros(b)  # entries
-    if f.record:
+        lane |= {"now": times(), "steady": jnp.zeros(f.lanes, bool), "blocks": zeros(), "until": zeros()}
+        lane["skipped"] = zeros()  # entries
+    return lane | _nothing_recorded(f, zeros, times) if f.record else lane
+
+
+def _nothing_recorded(f: Features, zeros: Callable[..., Array], times: Callable[..., Array]) -> Lane:
+    """Which entry set each time that a lane keeps."""
+    lane: Lane = {
+        "base": zeros(),
+        "count": zeros(),
+        "end_id": zeros(),
+        "free_id": zeros(f.subsystems) - 1,
+        "previous_id": zeros(f.width) - 1,
+    }
+    if f.dataflow:
+        lane |= {"done_id": jnp.zeros(f.width * f.lanes * f.length, jnp.int32), "woken": times(f.width)}
+    else:
         lane |= {
-            "base": zeros(b),
-            "count": zeros(b),
-            "end_id": zeros(b),
-            "free_id": [zeros(b) - 1 for _ in range(f.subsystems)],
-            "previous_id": zeros(warps) - 1,
+            "needed": times(f.width),
+            "needed_id": zeros(f.width) - 1,
+            "woken": times(f.width),
+            "results_id": zeros(f.window * f.width),
         }
-        if f.dataflow:
-            lane |= {"done_id": zeros(warps * f.length), "woken": times(warps)}
-        else:
-            lane |= {
-                "needed": times(warps),
-                "needed_id": zeros(warps) - 1,
-                "woken": times(warps),
-                "results_id": zeros(f.window * warps),
-            }
-        if f.cap:
-            lane |= {
-                "oldest_id": [zeros(b) - 1 for _ in range(f.subsystems)],
-                "flying_id": zeros(f.subsystems * f.cap * b) - 1,
-            }
-        if f.barriers:
-            lane |= {"release_id": zeros(slots), "released": times(slots), "released_id": zeros(slots) - 1}
-        if f.sequence:
-            lane |= {"group_end_id": zeros(slots) - 1, "start_id": zeros(slots) - 1}
+    if f.cap:
+        lane |= {"oldest_id": zeros(f.subsystems) - 1, "flying_id": zeros(f.subsystems * f.cap) - 1}
+    if f.barriers:
+        lane |= {
+            "release_id": zeros(f.slots),
+            "released": times(f.slots),
+            "released_id": zeros(f.slots) - 1,
+        }
+    if f.sequence:
+        lane |= {"group_end_id": zeros(f.slots) - 1, "start_id": zeros(f.slots) - 1}
     return lane
 
 
 def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array) -> Lane:
     """Put case new[b] in each lane b with load[b], and the next group in each slot that waits for one."""
-    f, never = features, clock(features).never
-    warp, slot_row = rows(f), lax.broadcasted_iota(jnp.int32, (f.slots, 1), 0)
-    lane = {name: list(x) if isinstance(x, list) else x for name, x in lane.items()}
+    f = features
+    lane = _load(lane, tables, f, load, new)
+    turn = _turn(lane, f, load) if f.sequence else None
+    starts, clear, start, program = _starts(lane, tables, f, load, new, turn)
+    lane = _begin(lane, tables, f, starts, clear, start, program)
+    if turn is not None:
+        lane = _take_turn(lane, tables, f, load, turn, starts, program)
+    return lane
+
+
+def _load(lane: Lane, tables: Tables, f: Features, load: Array, new: Array) -> Lane:
+    """What a case says of its lane, and what it finds there."""
+    lane = dict(lane)
 
     def loaded(name: str, column: str) -> None:
-        lane[name] = jnp.where(load, get(tables[column], new), lane[name])
+        found = get(tables[column], new).astype(lane[name].dtype)
+        lane[name] = jnp.where(load, found, lane[name])
 
-    def reset(name: str, value: Any = 0) -> None:
-        def one(old: Array) -> Array:
-            where = jnp.broadcast_to(load[None], plane(old, f).shape).reshape(old.shape)
-            return jnp.where(where, jnp.asarray(value, old.dtype), old)
+    def reset(value: Any, *names: str) -> None:
+        for name in names:
+            if name in lane:
+                fresh = jnp.asarray(value, lane[name].dtype)
+                lane[name] = jnp.where(load[None] if lane[name].ndim > 1 else load, fresh, lane[name])
 
-        lane[name] = [one(x) for x in lane[name]] if isinstance(lane[name], list) else one(lane[name])
-
-    lane["case"] = jnp.where(load, new, lane["case"])
-    for name, column in (("warps", "case_warps"), ("left", "case_entries"), ("limit", "case_limit")):
-        loaded(name, column)
-    warps = jnp.maximum(lane["warps"], 1)
-    lane["warps"] = warps
+    for name in ("case", "warps", "entries", "limit", "interval", "groups", "slots", "base", "steady"):
+        own_name = "left" if name == "entries" else name
+        if own_name in lane:
+            loaded(own_name, f"case_{name}")
+    lane["warps"] = jnp.maximum(lane["warps"], 1)
     if f.slots > 1:
-        lane["per_warps"] = 1 / warps.astype(jnp.float32)
+        lane["per_warps"] = 1 / lane["warps"].astype(jnp.float32)
     for n, name in enumerate(("rr", "gto")):
         if name in lane:
             lane[name] = jnp.where(load, get(tables["case_scheduler"], new) == n, lane[name])
-    reset("last", -1)
-    reset("free")
-    reset("end")
-    if f.valve:
-        loaded("interval", "case_valve")
-        reset("valve")
     if f.cap:
-        for name in ("oldest", "flying", "place"):
-            reset(name)
-        lane["cap"] = [
-            jnp.where(load, get(tables["case_cap"][s], new), old) for s, old in enumerate(lane["cap"])
-        ]
-
-    # Which warps start, when, and with which program.
-    starts = load[None] & (warp < get(tables["case_resident"], new)[None])
-    of_all = jnp.broadcast_to(warp, (f.width, f.lanes))  # number of the warp over all groups
-    start = jnp.zeros((f.width, f.lanes), clock(f).dtype)
-    clear = jnp.broadcast_to(load[None], starts.shape)
-    turn = _turn(lane, f, load) if f.sequence else None
-    if turn is not None:
-        of_all = jnp.where(turn.inside, warp + ((turn.group - turn.slot) * warps)[None], of_all)
-        start = jnp.where(turn.inside, turn.time[None], start)
-        starts |= turn.inside
-        clear |= turn.inside
-    program = jnp.broadcast_to(get(tables["case_program"], lane["case"])[None], starts.shape)
-    if f.several:
-        case = lane["case"]
-        period = jnp.maximum(get(tables["case_period"], case), 1)
-        nth = get(tables["case_assignment"], case)[None] + of_all % period[None]
-        program = get(tables["assignment"], nth)
-    first = get(tables["program_first"], program)
-    subsystem = get(tables["program_subsystem"], program)
-
-    def begin(name: str, value: Array) -> None:
-        old = plane(lane[name], f)
-        empty_value = jnp.asarray(never if old.dtype == clock(f).dtype else 0, old.dtype)
-        value = jnp.where(starts, value.astype(old.dtype), empty_value)
-        lane[name] = jnp.where(clear, value, old).reshape(lane[name].shape)
-
-    if f.dataflow:
-        begin("program", first)
-        begin("wake", start)
-        begin("entered", jnp.zeros_like(first))
-        begin("segment_end", get(tables["program_end"], program))
-        for s, old in enumerate(lane["least"]):
-            value = jnp.where(starts, get(tables["program_least"][s], program), never)
-            lane["least"][s] = jnp.where(clear, value, old)
-        lane["starts"] = starts
-    else:
-        begin("own", start | subsystem.astype(jnp.uint32) if f.ticks else start)
-        begin("next", first)
-        for d in range(f.loops):
-            begin(f"trip{d}", jnp.zeros_like(first))
-        if f.loops:  # what no iteration has handed over yet
-            ready = lane["results"].reshape(f.window, f.width, f.lanes)
-            lane["results"] = jnp.where(clear[None], jnp.zeros((), ready.dtype), ready).reshape(-1)
-        if not f.ticks:
-            begin("subsystem", subsystem)
-    if f.barriers:
-        for name in ("met", "release"):
-            reset(name)
-        lane["held"] = jnp.where(clear, never, lane["held"])
-    if f.steady:
-        reset("now")
-        reset("skipped")
-        loaded("steady", "case_steady")
-    if f.record:
-        loaded("base", "case_base")
-        reset("count")
-        for name in ("end_id", "free_id", "oldest_id", "flying_id", "released_id"):
-            if name in lane:
-                reset(name, -1)
-        lane["previous_id"] = jnp.where(clear, -1, plane(lane["previous_id"], f)).reshape(-1)
-        if f.loops:
-            who = lane["results_id"].reshape(f.window, f.width, f.lanes)
-            lane["results_id"] = jnp.where(clear[None], -1, who).reshape(-1)
-        if not f.dataflow:
-            lane["needed_id"] = jnp.where(clear, -1, plane(lane["needed_id"], f)).reshape(-1)
-    if turn is not None:
-        loaded("groups", "case_groups")
-        entries = jnp.where(starts, get(tables["program_entries"], program), 0)
-        slot = jnp.zeros_like(first)
-        if f.slots > 1:
-            slot = jnp.broadcast_to(slot_of(warp, {"per_warps": lane["per_warps"][None]}), slot.shape)
-        in_slot = slot[None] == slot_row[:, :, None]
-        of_slot = jnp.sum(jnp.where(in_slot, entries[None], 0), 1, dtype=jnp.int32)  # [slots, lanes]
-        this = turn.again[None] & (slot_row == turn.slot[None])
-        fresh = load[None] | this
-
-        def renew(name: str, value: Any) -> None:
-            lane[name] = jnp.where(fresh, value, plane(lane[name], f)).reshape(-1)
-
-        if f.record:
-            renew("start_id", jnp.where(this, plane(lane["group_end_id"], f), -1))
-            renew("group_end_id", jnp.int32(-1))
-            if f.barriers:
-                renew("released_id", jnp.int32(-1))
-        renew("start", jnp.where(this, turn.time[None], jnp.zeros_like(start[:1])))
-        renew("group_left", of_slot)
-        renew("group_end", jnp.zeros((), clock(f).dtype))
-        following = turn.group + turn.again.astype(jnp.int32)
-        lane["next_group"] = jnp.where(load, get(tables["case_slots"], new), following)
-        lane["ended"] = jnp.full_like(turn.slot, -1)
-        if "rank" in lane:
-            loaded("slots", "case_slots")
-            lane |= _ages(lane, f, slot)
+        caps = tables["case_cap"][:, new]
+        lane["cap"] = jnp.where(load[None], caps, lane["cap"])
+    reset(0, "free", "end", "valve", "oldest", "flying", "place", "met", "release", "now", "skipped", "count")
+    reset(-1, "last", "end_id", "free_id", "oldest_id", "flying_id", "released_id")
     return lane
 
 
@@ -361,16 +293,121 @@ class _Turn(NamedTuple):
 def _turn(lane: Lane, f: Features, load: Array) -> _Turn:
     again = (lane["ended"] >= 0) & ~load
     slot = jnp.maximum(lane["ended"], 0)
-    time = get(lane["group_end"], slot * f.lanes + columns(f))
+    time = at_row(lane["group_end"], slot, f)
     behind = (rows(f) - (slot * lane["warps"])[None]).astype(jnp.uint32)
     inside = again[None] & (behind < lane["warps"].astype(jnp.uint32)[None])
     return _Turn(again, slot, lane["next_group"], time, inside)
 
 
+def _starts(
+    lane: Lane, tables: Tables, f: Features, load: Array, new: Array, turn: _Turn | None
+) -> tuple[Array, Array, Array, Array]:
+    """Which warps start, which are cleared, when they start, and with which program: [width, lanes]."""
+    warp = rows(f)
+    starts = load[None] & (warp < get(tables["case_resident"], new)[None])
+    clear = jnp.broadcast_to(load[None], starts.shape)
+    of_all = jnp.broadcast_to(warp, starts.shape)  # number of the warp over all groups
+    start = jnp.zeros(starts.shape, clock(f).dtype)
+    if turn is not None:
+        of_all = jnp.where(turn.inside, warp + ((turn.group - turn.slot) * lane["warps"])[None], of_all)
+        start = jnp.where(turn.inside, turn.time[None], start)
+        starts, clear = starts | turn.inside, clear | turn.inside
+    case = lane["case"]
+    program = jnp.broadcast_to(get(tables["case_program"], case)[None], starts.shape)
+    if f.several:
+        period = jnp.maximum(get(tables["case_period"], case), 1)
+        program = get(
+            tables["assignment"], get(tables["case_assignment"], case)[None] + of_all % period[None]
+        )
+    return starts, clear, start, program
+
+
+def _begin(
+    lane: Lane, tables: Tables, f: Features, starts: Array, clear: Array, start: Array, program: Array
+) -> Lane:
+    """Warps at the start of their programs."""
+    never = clock(f).never
+    first, subsystem = get(tables["program_first"], program), get(tables["program_subsystem"], program)
+    lane = dict(lane)
+
+    def begin(name: str, value: Array) -> None:
+        old = lane[name]
+        empty_value = jnp.asarray(never if old.dtype == clock(f).dtype else 0, old.dtype)
+        lane[name] = jnp.where(clear, jnp.where(starts, value.astype(old.dtype), empty_value), old)
+
+    def clear_results(name: str, value: Any) -> None:  # no iteration has handed anything over yet
+        old = lane[name].reshape(f.window, f.width, f.lanes)
+        cleared = jnp.where(clear[None], jnp.asarray(value, old.dtype), old)
+        lane[name] = cleared.reshape(lane[name].shape)
+
+    if f.dataflow:
+        begin("program", first)
+        begin("wake", start)
+        begin("entered", jnp.zeros_like(first))
+        begin("segment_end", get(tables["program_end"], program))
+        least = []
+        for s, old in enumerate(lane["least"]):
+            value = jnp.where(starts, get(tables["program_least"][s], program), never)
+            least.append(jnp.where(clear, value, old))
+        lane["least"], lane["starts"] = least, starts
+    else:
+        begin("own", start | subsystem.astype(jnp.uint32) if f.ticks else start)
+        begin("next", first)
+        if not f.ticks:
+            begin("subsystem", subsystem)
+        for d in range(f.loops):
+            begin(f"trip{d}", jnp.zeros_like(first))
+        if f.loops:
+            clear_results("results", 0)
+    if f.barriers:
+        lane["held"] = jnp.where(clear, never, lane["held"])
+    if f.record:
+        lane["previous_id"] = jnp.where(clear, -1, lane["previous_id"])
+        if not f.dataflow:
+            lane["needed_id"] = jnp.where(clear, -1, lane["needed_id"])
+        if f.loops:
+            clear_results("results_id", -1)
+    return lane
+
+
+def _take_turn(
+    lane: Lane, tables: Tables, f: Features, load: Array, turn: _Turn, starts: Array, program: Array
+) -> Lane:
+    """Slots with the groups that start."""
+    number = count_up(f.slots)
+    entries = jnp.where(starts, get(tables["program_entries"], program), 0)
+    slot = jnp.zeros_like(entries)
+    if f.slots > 1:
+        warp = jnp.broadcast_to(rows(f), slot.shape)
+        slot = slot_of(warp, {"per_warps": lane["per_warps"][None]})
+    in_slot = slot[None] == number[:, :, None]
+    of_slot = jnp.sum(jnp.where(in_slot, entries[None], 0), 1, dtype=jnp.int32)  # [slots, lanes]
+    this = turn.again[None] & (number == turn.slot[None])
+    fresh = load[None] | this
+
+    def renewed(name: str, value: Any) -> Array:
+        return jnp.where(fresh, value, lane[name])
+
+    new: Lane = {}
+    if f.record:
+        new["start_id"] = renewed("start_id", jnp.where(this, lane["group_end_id"], -1))
+        new["group_end_id"] = renewed("group_end_id", jnp.int32(-1))
+        if f.barriers:
+            new["released_id"] = renewed("released_id", jnp.int32(-1))
+    zero = jnp.zeros((), clock(f).dtype)
+    new["start"] = renewed("start", jnp.where(this, turn.time[None], zero))
+    new["group_left"] = renewed("group_left", of_slot)
+    new["group_end"] = renewed("group_end", zero)
+    following = turn.group + turn.again.astype(jnp.int32)
+    new["next_group"] = jnp.where(load, get(tables["case_slots"], lane["case"]), following)
+    new["ended"] = jnp.full_like(turn.slot, -1)
+    lane = lane | new
+    return lane | _ages(lane, f, slot) if "rank" in lane else lane
+
+
 def _ages(lane: Lane, f: Features, slot: Array) -> Lane:
     """Slots and warps by their start, then their number; slots that a case does not have come last."""
-    number = lax.broadcasted_iota(jnp.int32, (f.slots, 1), 0)
-    start = plane(lane["start"], f)
+    number, start = count_up(f.slots), lane["start"]
     start = jnp.where(number < lane["slots"][None], start, clock(f).never)  # not in use: last
     before = start[None] < start[:, None]
     before |= (start[None] == start[:, None]) & (number[None] < number[:, None])
@@ -379,7 +416,4 @@ def _ages(lane: Lane, f: Features, slot: Array) -> Lane:
     moved = (rank - number) * lane["warps"][None]
     in_slot = slot[None] == number[:, :, None]
     shift = jnp.sum(jnp.where(in_slot, moved[:, None], 0), 0, dtype=jnp.int32)
-    return {
-        "slot_by_age": slot_by_age.reshape(-1),
-        "rank": (rows(f) + shift + 1).astype(jnp.uint32),
-    }
+    return {"slot_by_age": slot_by_age, "rank": (rows(f) + shift + 1).astype(jnp.uint32)}

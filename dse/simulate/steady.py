@@ -12,8 +12,9 @@ import jax.numpy as jnp
 from jax import Array
 
 from dse.simulate.features import Features
-from dse.simulate.lanes import Lane, Tables, clock, columns, get, plane
+from dse.simulate.lanes import Lane, Tables, at_row, clock, get
 
+FIRST = ("own", "free")  # times that are looked at first
 TIMES = ("results", "valve", "release", "held", "group_end", "end")
 SAME = ("met", "rank", "slot_by_age")
 COUNTS = ("left", "group_left")  # down
@@ -21,7 +22,7 @@ COUNTS = ("left", "group_left")  # down
 
 def remembered(lane: Lane) -> Lane:
     """The part of a lane's state that a snapshot has."""
-    names = ("own", "last", "next", *TIMES, *SAME, *COUNTS, "free", "flying", "place", "now", "next_group")
+    names = ("last", "next", *FIRST, *TIMES, *SAME, *COUNTS, "flying", "place", "now", "next_group")
     counters = [name for name in lane if name.startswith("trip")]
     return {name: lane[name] for name in (*names, *counters) if name in lane}
 
@@ -46,10 +47,9 @@ def returned(lane: Lane, f: Features) -> Array:
     """Lanes that seem to be in the state of their snapshot: a first look, without their results."""
     snapshot = lane["snapshot"]
     same = lane["steady"] & runs(lane, f) & (lane["last"] == snapshot["last"])
-    same &= jnp.all(plane(lane["next"], f) == plane(snapshot["next"], f), 0)
-    same &= jnp.all(_ahead(lane["own"], lane, f) == _ahead(snapshot["own"], snapshot, f), 0)
-    for new, old in zip(lane["free"], snapshot["free"], strict=True):
-        same &= jnp.all(_ahead(new, lane, f) == _ahead(old, snapshot, f), 0)
+    same &= jnp.all(lane["next"] == snapshot["next"], 0)
+    for name in FIRST:
+        same &= jnp.all(_ahead(lane[name], lane, f) == _ahead(snapshot[name], snapshot, f), 0)
     return same
 
 
@@ -57,16 +57,10 @@ def keep(lane: Lane, f: Features) -> Lane:
     """Take the snapshots that are due."""
     due = (lane["blocks"] >= lane["until"]) & runs(lane, f)
 
-    def choose(new: Array, old: Array) -> Array:
-        if new.ndim == 1 and new.shape[0] != f.lanes:
-            return jnp.where(due[None], plane(new, f), plane(old, f)).reshape(-1)
-        return jnp.where(due[None] if new.ndim == 2 else due, new, old)
-
-    snapshot = {}
-    for name, old in lane["snapshot"].items():
-        new = lane[name]
-        lists = isinstance(old, list)
-        snapshot[name] = [choose(a, b) for a, b in zip(new, old, strict=True)] if lists else choose(new, old)
+    snapshot = {
+        name: jnp.where(due[None] if old.ndim > 1 else due, lane[name], old)
+        for name, old in lane["snapshot"].items()
+    }
     return lane | {
         "snapshot": snapshot,
         "blocks": jnp.where(due, 0, lane["blocks"]),
@@ -75,9 +69,9 @@ def keep(lane: Lane, f: Features) -> Lane:
 
 
 def _ahead(values: Array, state: Lane, f: Features) -> Array:
-    """Times relative to the clock; what has passed is 0."""
-    never, values = clock(f).never, plane(values, f)
-    now = state["now"][None]
+    """Times relative to the clock, [rows, lanes]; what has passed is 0."""
+    never, now = clock(f).never, state["now"][None]
+    values = values.reshape(-1, f.lanes)
     return jnp.where(values == never, never, jnp.maximum(values, now) - now)
 
 
@@ -90,9 +84,9 @@ def _in_flight(state: Lane, lane: Lane, f: Features) -> Array:
             at = place + k
             at = jnp.where(at >= cap, at - cap, at)
             used = k < cap
-            time = get(state["flying"], (s * f.cap + jnp.where(used, at, 0)) * f.lanes + columns(f))
+            time = at_row(state["flying"], s * f.cap + jnp.where(used, at, 0), f)
             aligned.append(jnp.where(used, time, jnp.zeros_like(time)))
-    return _ahead(jnp.concatenate(aligned), state, f)
+    return _ahead(jnp.stack(aligned), state, f)
 
 
 def _same(lane: Lane, f: Features) -> Array:
@@ -105,7 +99,7 @@ def _same(lane: Lane, f: Features) -> Array:
             same &= jnp.all(equal, 0)
     for name in SAME:
         if name in snapshot:
-            same &= jnp.all(plane(lane[name], f) == plane(snapshot[name], f), 0)
+            same &= jnp.all(lane[name] == snapshot[name], 0)
     if f.cap:
         same &= jnp.all(_in_flight(lane, lane, f) == _in_flight(snapshot, lane, f), 0)
     return same
@@ -116,8 +110,8 @@ def _periods(lane: Lane, tables: Tables, f: Features) -> tuple[Array, Array]:
 
     The depth is -1 for the sequence of groups. All other loops have to be where they were.
     """
-    snapshot, instruction = lane["snapshot"], plane(lane["next"], f)
-    advance = [plane(lane[f"trip{d}"], f) - plane(snapshot[f"trip{d}"], f) for d in range(f.loops)]
+    snapshot, instruction = lane["snapshot"], lane["next"]
+    advance = [lane[f"trip{d}"] - snapshot[f"trip{d}"] for d in range(f.loops)]
     still = [jnp.all(x == 0, 0) for x in advance]
     groups = lane["next_group"] - snapshot["next_group"] if f.sequence else jnp.zeros_like(lane["left"])
     times, depth = jnp.zeros_like(lane["left"]), jnp.full_like(lane["left"], -1)
@@ -127,7 +121,7 @@ def _periods(lane: Lane, tables: Tables, f: Features) -> tuple[Array, Array]:
             if other != d:
                 others &= is_still
         around = get(tables[f"around{d}"], instruction)
-        rest = (around - 1 - plane(lane[f"trip{d}"], f)) // jnp.maximum(x, 1)
+        rest = (around - 1 - lane[f"trip{d}"]) // jnp.maximum(x, 1)
         rest = jnp.min(jnp.where(x > 0, rest, jnp.iinfo(jnp.int32).max), 0)
         goes = others & jnp.all(x >= 0, 0) & ~still[d]
         times, depth = jnp.where(goes, rest, times), jnp.where(goes, d, depth)
@@ -146,7 +140,6 @@ def skip(lane: Lane, tables: Tables, f: Features) -> Lane:
     snapshot = lane["snapshot"]
     period = lane["now"] - snapshot["now"]
     times, depth = _periods(lane, tables, f)
-    room = (lane["limit"] - lane["now"]) / jnp.maximum(period, 1) if not f.ticks else None
     if f.ticks:
         room = (lane["limit"] - lane["now"]) // jnp.maximum(period, 1)
         times = jnp.minimum(times.astype(jnp.uint32), room).astype(jnp.int32)
@@ -154,29 +147,22 @@ def skip(lane: Lane, tables: Tables, f: Features) -> Lane:
     times = jnp.where(skips, times, 0)
     later = times.astype(clock(f).dtype) * period
 
-    def move(values: Array) -> Array:
-        moved = plane(values, f) + later[None]
-        return jnp.where(plane(values, f) == clock(f).never, clock(f).never, moved).reshape(values.shape)
+    def along(x: Array, values: Array) -> Array:
+        return x[None] if values.ndim > 1 else x
 
     new: Lane = {}
-    for name in ("own", *TIMES, "now", "start"):
+    for name in (*FIRST, *TIMES, "now", "start", "oldest", "flying"):
         if name in lane:
-            new[name] = move(lane[name])
-    for name in ("free", "oldest"):
-        if name in lane:
-            new[name] = [move(x) for x in lane[name]]
-    if f.cap:
-        new["flying"] = move(lane["flying"])
+            old, never = lane[name], clock(f).never
+            new[name] = jnp.where(old == never, never, old + along(later, old))
     for name in COUNTS:
         if name in lane:
-            done = plane(snapshot[name], f) - plane(lane[name], f)
-            new[name] = (plane(lane[name], f) - times[None] * done).reshape(lane[name].shape)
+            new[name] = lane[name] - along(times, lane[name]) * (snapshot[name] - lane[name])
     new["skipped"] = lane["skipped"] + lane["left"] - new["left"]
     for d in range(f.loops):
         name = f"trip{d}"
-        advance = plane(lane[name], f) - plane(snapshot[name], f)
         here = jnp.where(depth == d, times, 0)
-        new[name] = (plane(lane[name], f) + here[None] * advance).reshape(-1)
+        new[name] = lane[name] + here[None] * (lane[name] - snapshot[name])
     if f.sequence:
         here = jnp.where(depth < 0, times, 0)
         new["next_group"] = lane["next_group"] + here * (lane["next_group"] - snapshot["next_group"])

@@ -138,7 +138,8 @@ def case_tables(
     }
     tables = {f"case_{name}": padded(np.asarray(x, np.int32), size) for name, x in small.items()}
     tables["case_limit"] = padded(limit.astype(dtype), size)
-    tables["case_valve"] = padded((columns.valve * scale).astype(dtype), size)
+    tables["case_case"] = np.arange(size, dtype=np.int32)
+    tables["case_interval"] = padded((columns.valve * scale).astype(dtype), size)
     # Sums of ticks are exact in float64, too, up to 2^53.
     exact = 2.0 * entries * columns.largest() * 2.0 ** columns.exponents() < 2.0**53
     tables["case_steady"] = padded(exact, size)
