@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from dse.data import gpus, kernels, measured
-from dse.data.write import replacing
 from dse.errors import DseError
+from dse.files import replacing
 from dse.fit.compare import compare
 from dse.models import MODELS
 

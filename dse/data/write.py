@@ -1,13 +1,10 @@
-"""Write files whole or not at all."""
+"""Tables as files."""
 
 import csv
 import io
 import json
 import math
-import os
-import secrets
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,35 +14,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from dse.errors import DseError
-
-
-@contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
-    """A path to write to, in the same folder; it becomes `path` if the block ends well, else vanishes.
-
-    A reader sees the old file or the new one, never a part. The path given keeps the suffix of `path`, for
-    writers that choose a format by it. A link is written through; a pipe or device is written directly.
-
-    **Raises:** DseError if the folder is missing or not writable, or `path` is a folder.
-    """
-    path = Path(path)
-    if path.is_dir():
-        raise DseError(f"{path}: found a folder, expected a file name")
-    if path.exists() and not path.is_file():
-        yield path
-        return
-    target = path.resolve()
-    folder = target.parent
-    if not folder.is_dir():
-        raise DseError(f"{path}: found no folder {folder}, expected one that exists")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DseError(f"{path}: folder {folder} is not writable")
-    temporary = folder / f".{secrets.token_hex(4)}-{target.name}"
-    try:
-        yield temporary
-        os.replace(temporary, target)
-    finally:
-        temporary.unlink(missing_ok=True)
+from dse.files import replacing
 
 
 def write_table(path: Path | str, columns: Mapping[str, Any]) -> None:

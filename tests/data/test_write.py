@@ -1,4 +1,4 @@
-"""Files are written whole or not at all."""
+"""Tables as files."""
 
 import csv
 import json
@@ -9,54 +9,10 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from dse.data.write import replacing, write_table
+from dse.data.write import write_table
 from dse.errors import DseError
 
 COLUMNS = {"block": np.array([16, 32]), "time_s": np.array([1.5, np.inf]), "name": ["a,b", 'say "c"']}
-
-
-def test_replaces_when_the_block_ends(tmp_path):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-    with replacing(path) as temporary:
-        assert temporary.parent == tmp_path
-        assert temporary.suffix == ".txt"
-        temporary.write_text("new")
-        assert path.read_text() == "old"
-    assert path.read_text() == "new"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_leaves_the_old_file_when_the_block_fails(tmp_path, error):
-    path = tmp_path / "out.txt"
-    path.write_text("old")
-
-    def write_half():
-        with replacing(path) as temporary:
-            temporary.write_text("half")
-            raise error
-
-    with pytest.raises(error):
-        write_half()
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-
-
-def test_writes_through_a_link(tmp_path):
-    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
-    target.write_text("old")
-    link.symlink_to(target)
-    with replacing(link) as temporary:
-        temporary.write_text("new")
-    assert link.is_symlink()
-    assert target.read_text() == "new"
-
-
-def test_a_device_is_written_directly():
-    with replacing(os.devnull) as path:
-        assert str(path) == os.devnull
-    assert not os.path.isfile(os.devnull)
 
 
 def test_a_file_has_the_permissions_that_the_user_asked_for(tmp_path):

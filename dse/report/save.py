@@ -1,0 +1,74 @@
+"""A chart as a file: SVG, PNG or a page that needs no network, whole or not at all."""
+
+import html
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dse.errors import DseError
+from dse.files import replacing
+
+if TYPE_CHECKING:
+    import altair
+
+CHARTS = (".svg", ".png", ".html")
+SHARPNESS = 2  # PNG pixels for one of the drawing's
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head><meta charset="utf-8"><title>{title}</title></head>
+<body>
+<div id="chart"></div>
+<script>{libraries}</script>
+<script>vegaEmbed("#chart", {spec}, {options});</script>
+</body>
+</html>
+"""
+# The menu keeps what works offline: save as SVG or PNG.
+_OPTIONS = {
+    "mode": "vega-lite",
+    "actions": {"export": True, "source": False, "compiled": False, "editor": False},
+}
+
+
+def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
+    """The suffix in lower case.
+
+    **Raises:** DseError where it is not one of `allowed`.
+    """
+    suffix = Path(path).suffix
+    if suffix.lower() not in allowed:
+        *others, last = allowed
+        found = repr(suffix) if suffix else "none"
+        raise DseError(f"{path}: suffix: found {found}, expected {', '.join(others)} or {last}")
+    return suffix.lower()
+
+
+def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
+    """Write a chart as SVG, PNG or HTML, by the suffix.
+
+    **Raises:** DseError for another suffix or where the file cannot be written.
+    """
+    suffix = suffix_of(path)
+    import vl_convert  # its JavaScript engine takes a while to start
+
+    spec = chart.to_json(indent=None)
+    if suffix == ".svg":
+        content = vl_convert.vegalite_to_svg(spec).encode()
+    elif suffix == ".png":
+        content = vl_convert.vegalite_to_png(spec, scale=SHARPNESS)
+    else:
+        libraries = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+        content = _page(Path(path).stem, spec, libraries).encode()
+    with replacing(path) as half:
+        half.write_bytes(content)
+
+
+def _page(title: str, spec: str, libraries: str) -> str:
+    # A name with </script> in it would end the script; in JSON, < stands in strings only.
+    spec = spec.replace("<", "\\u003c")
+    return _PAGE.format(
+        title=html.escape(title), libraries=libraries, spec=spec, options=json.dumps(_OPTIONS)
+    )

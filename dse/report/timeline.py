@@ -1,0 +1,410 @@
+"""The execution profile of a simulated GPU core: what each of its pipelines does, cycle by cycle.
+
+As in the Pipeline paper (Lemeire, Cornelis, Konstantinidis), Figs. 8 and 9: an instruction occupies the
+entrance of its pipeline for λ cycles, and leaves it after Λ.
+"""
+
+import heapq
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.files import replacing
+from dse.report.chart import COLOURS, WIDTH, styled
+from dse.report.save import CHARTS, save_chart, suffix_of
+
+if TYPE_CHECKING:
+    import altair
+
+HEIGHT = 900  # pixels that all rows share when there are many
+ROW = 18  # pixels of a row when there are few
+LEGIBLE = 11  # pixels of a row from which on instructions are named
+LETTER = 6  # pixels
+
+
+@runtime_checkable
+class Profile(Protocol):
+    """Entries of instructions into pipelines, in order of entry.
+
+    **Shapes:** arrays [entries]. **Units:** cycles.
+    """
+
+    @property
+    def time(self) -> np.ndarray: ...  # of entry
+    @property
+    def accepts(self) -> np.ndarray: ...  # time + λ: the pipeline accepts the next instruction
+    @property
+    def done(self) -> np.ndarray: ...  # time + Λ: the result is ready
+    @property
+    def warp(self) -> np.ndarray: ...  # the warp's slot on the core
+    @property
+    def group(self) -> np.ndarray: ...
+    @property
+    def program(self) -> np.ndarray: ...
+    @property
+    def instruction(self) -> np.ndarray: ...  # its number in the program
+    @property
+    def subsystem(self) -> np.ndarray: ...
+    @property
+    def subsystems(self) -> tuple[str, ...]: ...  # names
+    @property
+    def labels(self) -> tuple[tuple[str, ...], ...]: ...  # per program its instructions' names, or none
+    @property
+    def makespan(self) -> float: ...
+
+
+def save(
+    profile: Profile,
+    path: Path | str,
+    *,
+    window: tuple[float, float] | None = None,
+    most: int = 4000,
+    critical: Sequence[int] | np.ndarray = (),
+) -> None:
+    """Write a profile: `.json` is a Chrome trace of everything, `.svg`, `.png` and `.html` are drawings.
+
+    **Raises:** DseError for another suffix, an empty window, or where the file cannot be written.
+    """
+    if suffix_of(path, (".json", *CHARTS)) == ".json":
+        trace = json.dumps(
+            chrome_trace(profile, critical=critical), ensure_ascii=False, separators=(",", ":")
+        )
+        with replacing(path) as half:
+            half.write_text(trace, encoding="utf-8")
+    else:
+        save_chart(draw(profile, window=window, most=most, critical=critical), path)
+
+
+def draw(
+    profile: Profile,
+    *,
+    window: tuple[float, float] | None = None,
+    most: int = 4000,
+    critical: Sequence[int] | np.ndarray = (),
+) -> "altair.LayerChart":
+    """A bar for each entry: solid while it occupies the entrance, light until its result is ready.
+
+    Each subsystem is a band; instructions that it holds at the same time lie one below the other. `window`
+    gives the first and last cycle drawn. Of more than `most` entries the first `most` are drawn, and the
+    drawing ends where the next would begin. `critical` has the numbers of the entries on the critical path;
+    of each that part is outlined for which the next one waits.
+
+    **Raises:** DseError if the window is empty.
+    """
+    import altair as alt
+
+    begin, end = window or (0.0, max(profile.makespan, profile.accepts.max(initial=0)) or 1.0)
+    if not begin < end:
+        raise DseError(f"window: found {begin:g} to {end:g}, expected a beginning before the end")
+    leaves = np.maximum(profile.accepts, profile.done)
+    inside = (profile.time < end) & ((leaves > begin) | (profile.time >= begin))
+    chosen = np.nonzero(inside | (window is None))[0]
+    chosen = chosen[np.argsort(profile.time[chosen], kind="stable")]
+    found = len(chosen)
+    note = ""
+    if found > most:
+        end = max(float(profile.time[chosen[most]]), begin + 1.0)
+        chosen = chosen[:most]
+        note = f" (first {most:,} of {found:,} entries)"
+
+    bottoms, rows = _layout(profile, chosen, leaves)
+    height = min(ROW * bottoms[-1], HEIGHT)
+    bars = list(_bars(profile, chosen, rows, (begin, end)))
+    title = f"Execution profile, cycles {begin:,.10g} to {end:,.10g}{note}"
+    subtitle = "solid: occupies the entrance of its pipeline (λ); light: until its result is ready (Λ)"
+
+    middles = ((bottoms[:-1] + bottoms[1:]) / 2).tolist()
+    across = partial(
+        alt.X,
+        title="cycles",
+        scale=alt.Scale(domain=[begin, end], nice=False, zero=False),
+        axis=alt.Axis(tickMinStep=1, labelFlush=False),
+    )
+    down = partial(
+        alt.Y,
+        title=None,
+        scale=alt.Scale(domain=[0, float(bottoms[-1])], reverse=True, nice=False),
+        axis=alt.Axis(
+            values=middles,
+            labelExpr=f"{json.dumps(profile.subsystems)}[indexof({middles}, datum.value)]",
+            labelLimit=140,
+            labelPadding=8,
+            grid=False,
+            ticks=False,
+            domain=False,
+        ),
+    )
+    edges = bottoms.tolist()
+    shaded = [{"top": top, "bottom": bottom} for top, bottom in zip(edges[:-1:2], edges[1::2], strict=True)]
+    bands = alt.Chart(alt.Data(values=shaded)).mark_rect(color="black", opacity=0.05)
+    layers: list[Any] = _rectangles(across, down, _colour(profile))
+    if len(critical):
+        subtitle += "; outlined: critical path"
+        row_of = dict(zip(chosen.tolist(), rows.tolist(), strict=True))
+        layers.append(_outlines(profile, critical, row_of, across, down))
+    if height >= LEGIBLE * bottoms[-1]:
+        layers += _names(across, down)
+    bands = bands.encode(x=alt.value(0), x2=alt.value(WIDTH), y=down("top:Q"), y2="bottom:Q")
+    drawing = alt.LayerChart(
+        layer=[bands, alt.LayerChart(layer=layers, data=alt.Data(values=bars))],
+        width=WIDTH,
+        height=float(height),
+        title=alt.TitleParams(title, subtitle=subtitle),
+    )
+    # thousands of rectangles, each with a description for screen readers, would be several times the size
+    return styled(drawing.configure(aria=False))
+
+
+def chrome_trace(profile: Profile, *, critical: Sequence[int] | np.ndarray = ()) -> dict[str, Any]:
+    """The profile in the Trace Event Format, which Perfetto and chrome://tracing open: a µs is a cycle.
+
+    One process has a track for each subsystem, with slices of λ; one has the warps, with slices of Λ. Slices
+    of one track have to nest, so a warp has as many tracks as it has instructions under way at a time.
+    `critical`, the numbers of the entries on the critical path, makes a track of its own, on which each lasts
+    until the next enters. Events begin and end, none is complete in itself: however a viewer rounds times,
+    slices that touch still touch.
+    """
+    args = [
+        {
+            "group": group,
+            "warp": warp,
+            "program": program,
+            "instruction": instruction,
+            "subsystem": profile.subsystems[subsystem],
+            "λ": accepts - time,
+            "Λ": done - time,
+        }
+        for group, warp, program, instruction, subsystem, time, accepts, done in zip(
+            profile.group.tolist(),
+            profile.warp.tolist(),
+            profile.program.tolist(),
+            profile.instruction.tolist(),
+            profile.subsystem.tolist(),
+            profile.time.tolist(),
+            profile.accepts.tolist(),
+            profile.done.tolist(),
+            strict=True,
+        )
+    ]
+    names = [_label(profile, each["program"], each["instruction"]) for each in args]
+    heads: list[dict[str, Any]] = []
+    slices: list[dict[str, Any]] = []
+
+    def process(name: str) -> int:
+        pid = 1 + sum(head["name"] == "process_name" for head in heads)
+        heads.extend(_heads("process", name, pid, {"pid": pid}))
+        return pid
+
+    def track(pid: int, name: str, entries: np.ndarray, ends: np.ndarray) -> None:
+        # Perfetto finds a thread by its tid alone, so tids are unique in the file, and no pid is one.
+        tid = 100 + sum(head["name"] == "thread_name" for head in heads)
+        heads.extend(_heads("thread", name, tid, {"pid": pid, "tid": tid}))
+        for i, end in zip(entries.tolist(), ends.tolist(), strict=True):
+            where = {"pid": pid, "tid": tid}
+            begin = float(profile.time[i])
+            slices.append({"name": names[i], "ph": "B", "ts": begin, **where, "args": args[i]})
+            slices.append({"ph": "E", "ts": max(begin, end), **where})
+
+    order = np.argsort(profile.time, kind="stable")
+    pid = process("subsystems: λ, entrance occupied (1 µs = 1 cycle)")
+    for k, name in enumerate(profile.subsystems):
+        entries = order[profile.subsystem[order] == k]
+        track(pid, name, entries, profile.accepts[entries])
+
+    pid = process("warps: Λ, from entry to result (1 µs = 1 cycle)")
+    warps = np.unique(profile.warp)
+    digits = len(str(warps.max(initial=0)))  # some viewers sort by name
+    for warp in warps.tolist():
+        entries = order[profile.warp[order] == warp]
+        lanes = pack(profile.time[entries], profile.done[entries])
+        for lane in range(lanes.max(initial=-1) + 1):
+            here = entries[lanes == lane]
+            track(pid, f"warp {warp:0{digits}}" + f" ({lane + 1})" * (lane > 0), here, profile.done[here])
+
+    if len(critical):
+        pid = process("critical path (1 µs = 1 cycle)")
+        track(pid, "critical path", *_path(profile, critical))
+
+    slices.sort(key=lambda event: event["ts"])  # stable: a track's own order holds within one time
+    return {
+        "traceEvents": heads + slices,
+        "displayTimeUnit": "ns",
+        "otherData": {"time unit": "1 µs stands for 1 cycle", "makespan in cycles": float(profile.makespan)},
+    }
+
+
+def pack(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """The row of each interval: the first that is free when it begins. Rows hold no two at the same time."""
+    rows = np.zeros(len(begin), int)
+    busy: list[tuple[float, int]] = []  # until when, which
+    free: list[int] = []
+    begins, ends = begin.tolist(), end.tolist()
+    for i in np.argsort(begin, kind="stable").tolist():
+        while busy and busy[0][0] <= begins[i]:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        row = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (ends[i], row))
+        rows[i] = row
+    return rows
+
+
+def _heads(kind: str, name: str, index: int, where: dict[str, int]) -> list[dict[str, Any]]:
+    """The events that name a process or a thread, and say where it stands among the others."""
+    return [
+        {"name": f"{kind}_name", "ph": "M", **where, "args": {"name": name}},
+        {"name": f"{kind}_sort_index", "ph": "M", **where, "args": {"sort_index": index}},
+    ]
+
+
+def _label(profile: Profile, program: int, instruction: int) -> str:
+    """The instruction's name, or else its number."""
+    names = profile.labels[program] if program < len(profile.labels) else ()
+    return names[instruction] if instruction < len(names) and names[instruction] else str(instruction)
+
+
+def _layout(profile: Profile, chosen: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where each subsystem's band ends, [S + 1] from 0 down, and the row of each chosen entry."""
+    bottoms = np.zeros(len(profile.subsystems) + 1)
+    rows = np.zeros(len(chosen))
+    for k in range(len(profile.subsystems)):
+        here = profile.subsystem[chosen] == k
+        own = pack(profile.time[chosen[here]], leaves[chosen[here]])
+        rows[here] = bottoms[k] + 0.25 + own
+        bottoms[k + 1] = bottoms[k] + own.max(initial=0) + 1.5
+    return bottoms, rows
+
+
+def _path(profile: Profile, critical: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The entries of the critical path in order, and when the next one begins, or the last is done."""
+    entries = np.asarray(critical, int)
+    entries = entries[np.lexsort((entries, profile.time[entries]))]
+    return entries, np.append(profile.time[entries[1:]], profile.makespan)
+
+
+def _bars(
+    profile: Profile, chosen: np.ndarray, rows: np.ndarray, window: tuple[float, float]
+) -> Iterator[dict[str, Any]]:
+    """What is drawn of each entry; nothing that occupies is thinner than a pixel."""
+    begin, end = window
+    pixel = (end - begin) / WIDTH  # in cycles
+    for i, row in zip(chosen.tolist(), rows.tolist(), strict=True):
+        time, accepts, done = float(profile.time[i]), float(profile.accepts[i]), float(profile.done[i])
+        shown = max(accepts, time + pixel)
+        yield {
+            "row": row,
+            "time": time,
+            "accepts": shown,
+            "leaves": max(shown, done),
+            "label": _label(profile, int(profile.program[i]), int(profile.instruction[i])),
+            "solid_from": max(time, begin),  # what is in sight of either part, to place the name
+            "solid_to": min(shown, end),
+            "light_from": max(shown, begin),
+            "light_to": min(max(shown, done), end),
+            "warp": int(profile.warp[i]),
+            "group": int(profile.group[i]),
+            "lam": accepts - time,
+            "Lam": done - time,
+        }
+
+
+def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: Any) -> list["altair.Chart"]:
+    """The light part of each bar, and the solid one."""
+    import altair as alt
+
+    tooltip = [
+        alt.Tooltip(f"{name}:{kind}", title=title)
+        for name, kind, title in (
+            ("label", "N", "instruction"),
+            ("warp", "Q", "warp"),
+            ("group", "Q", "group"),
+            ("time", "Q", "enters"),
+            ("lam", "Q", "λ"),
+            ("Lam", "Q", "Λ"),
+        )
+    ]
+    light = alt.Chart().transform_calculate(tail_top="datum.row + 0.16", tail_bottom="datum.row + 0.84")
+    solid = alt.Chart().transform_calculate(top="datum.row + 0.06", bottom="datum.row + 0.94")
+    return [
+        light.mark_rect(clip=True, opacity=0.35).encode(
+            x=across("accepts:Q"),
+            x2="leaves:Q",
+            y=down("tail_top:Q"),
+            y2="tail_bottom:Q",
+            color=colour,
+            tooltip=tooltip,
+        ),
+        solid.mark_rect(clip=True)
+        .encode(
+            x=across("time:Q"), x2="accepts:Q", y=down("top:Q"), y2="bottom:Q", color=colour, tooltip=tooltip
+        )
+        .interactive(bind_y=False),  # in a page: drag and zoom along the cycles
+    ]
+
+
+def _outlines(
+    profile: Profile,
+    critical: Sequence[int] | np.ndarray,
+    row_of: Mapping[int, float],
+    across: Callable[..., Any],
+    down: Callable[..., Any],
+) -> "altair.Chart":
+    """The critical path, as far as its entries are drawn."""
+    import altair as alt
+
+    entries, ends = _path(profile, critical)
+    drawn = [
+        {"time": float(profile.time[i]), "end": end, "top": row_of[i] + 0.06, "bottom": row_of[i] + 0.94}
+        for i, end in zip(entries.tolist(), ends.tolist(), strict=True)
+        if i in row_of
+    ]
+    return (
+        alt.Chart(alt.Data(values=drawn))
+        .mark_rect(clip=True, fillOpacity=0, stroke="black", strokeWidth=1.5)
+        .encode(x=across("time:Q"), x2="end:Q", y=down("top:Q"), y2="bottom:Q")
+    )
+
+
+def _colour(profile: Profile) -> Any:
+    """A colour for each warp, the same in every window; where they are many, along a scale."""
+    import altair as alt
+
+    warps = np.unique(profile.warp).tolist()
+    if len(warps) > len(COLOURS):
+        legend = alt.Legend(gradientOpacity=1)
+        scale = alt.Scale(scheme="viridis", domain=[warps[0], warps[-1]])
+        return alt.Color("warp:Q", title="warp", scale=scale, legend=legend)
+    scale = alt.Scale(domain=warps, range=list(COLOURS[: len(warps)]))
+    return alt.Color("warp:N", title="warp", scale=scale, legend=alt.Legend(symbolOpacity=1))
+
+
+def _names(across: Callable[..., Any], down: Callable[..., Any]) -> list["altair.Chart"]:
+    """Instructions' names: in the solid part if they fit there, else in the light part if they fit there.
+
+    Whether they do is decided where the drawing is shown, so names come up as one zooms in.
+    """
+    import altair as alt
+
+    need = f"({LETTER} * length(datum.label) + 4)"
+    solid = "(scale('x', datum.solid_to) - scale('x', datum.solid_from))"
+    light = "(scale('x', datum.light_to) - scale('x', datum.light_from))"
+    ink = "luminance(scale('color', datum.warp)) > 0.3 ? 'black' : 'white'"
+    chart = alt.Chart().transform_calculate(
+        middle="datum.row + 0.5", centre="(datum.solid_from + datum.solid_to) / 2"
+    )
+    return [
+        chart.mark_text(
+            clip=True, fontSize=10, fill=alt.expr(ink), opacity=alt.expr(f"{solid} >= {need} ? 1 : 0")
+        ).encode(x=across("centre:Q"), y=down("middle:Q"), text="label:N"),
+        chart.mark_text(
+            clip=True,
+            fontSize=10,
+            align="left",
+            dx=3,
+            opacity=alt.expr(f"{solid} < {need} && {light} >= {need} ? 1 : 0"),
+        ).encode(x=across("light_from:Q"), y=down("middle:Q"), text="label:N"),
+    ]

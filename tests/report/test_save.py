@@ -1,0 +1,86 @@
+"""Charts as files: the suffix chooses, nothing is left half-written, a page asks the network for nothing."""
+
+import re
+from html.parser import HTMLParser
+
+import altair as alt
+import pytest
+import vl_convert
+
+from dse.errors import DseError
+from dse.report.save import save_chart, suffix_of
+
+NASTY = "</script><script>alert(1)</script>"
+CHART = alt.Chart(alt.Data(values=[{"x": 1, "name": NASTY}])).mark_point().encode(x="x:Q", color="name:N")
+
+
+def test_a_page_is_whole_in_itself(tmp_path):
+    path = tmp_path / "a<b>.html"
+    save_chart(CHART, path)
+    text = path.read_text()
+    reader = Reader()
+    reader.feed(text)
+    tags = [tag for tag, _ in reader.tags]
+    assert tags.count("script") == 2  # the libraries, and the call: a name in the chart has not begun a third
+    assert not {"link", "iframe", "img", "b"} & set(tags)
+    assert not any({"src", "href"} & set(attributes) for _, attributes in reader.tags)
+    assert not re.search(r"cdn|jsdelivr|unpkg", text, re.IGNORECASE)
+    libraries, call = reader.scripts
+    assert "window.vegaEmbed=" in libraries
+    assert re.fullmatch(r'vegaEmbed\("#chart", \{.*\}, \{.*\}\);', call, re.DOTALL)
+    assert NASTY.replace("<", "\\u003c") in call
+    assert len(text) < 1.5e6
+
+
+class Reader(HTMLParser):
+    """The tags of a page with their attributes, and the text of its scripts."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags, self.scripts = [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        if self.tags and self.tags[-1][0] == "script" and self.get_starttag_text() == "<script>":
+            self.scripts += [data] if data.strip() else []
+
+
+def test_the_suffix_chooses_the_converter(tmp_path, monkeypatch):
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", lambda spec: "<svg>λ</svg>")
+    monkeypatch.setattr(vl_convert, "vegalite_to_png", lambda spec, scale: b"PNG" * scale)
+    save_chart(CHART, tmp_path / "a.SVG")
+    save_chart(CHART, str(tmp_path / "a.png"))
+    assert (tmp_path / "a.SVG").read_text(encoding="utf-8") == "<svg>λ</svg>"
+    assert (tmp_path / "a.png").read_bytes() == b"PNGPNG"
+
+
+@pytest.mark.parametrize(("name", "found"), [("a.pdf", "'.pdf'"), ("a", "none"), (".svg", "none")])
+def test_another_suffix(tmp_path, name, found):
+    with pytest.raises(DseError) as error:
+        save_chart(CHART, tmp_path / name)
+    assert str(error.value) == f"{tmp_path / name}: suffix: found {found}, expected .svg, .png or .html"
+    assert list(tmp_path.iterdir()) == []
+    assert suffix_of("x.JSON", (".json", ".svg")) == ".json"
+
+
+def test_a_failing_converter_leaves_the_old_file(tmp_path, monkeypatch):
+    def fails(spec):
+        raise ValueError("no such mark")
+
+    monkeypatch.setattr(vl_convert, "vegalite_to_svg", fails)
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="no such mark"):
+        save_chart(CHART, path)
+    assert [each.name for each in tmp_path.iterdir()] == ["a.svg"]
+    assert path.read_text() == "old"
+
+
+def test_drawing_is_loaded_only_when_something_is_drawn(run_python):
+    ran = run_python(
+        "import dse.report.timeline, dse.report.chart, dse.report.save, sys\n"
+        "print('loaded', *{'altair', 'vl_convert'} & set(sys.modules))"
+    )
+    assert (ran.err, ran.out.split()) == ("", ["loaded"])

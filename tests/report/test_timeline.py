@@ -1,0 +1,308 @@
+"""The execution profile as a trace and as a drawing."""
+
+import json
+from collections import Counter, defaultdict
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from dse.errors import DseError
+from dse.report import timeline
+from dse.report.chart import COLOURS
+from dse.report.timeline import chrome_trace, draw, pack, save
+
+
+def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None):
+    """A profile of rows (time, λ, Λ, warp, group, instruction, subsystem)."""
+    columns = np.array(entries, float).reshape(-1, 7).T
+    time, lam, Lam = columns[:3]
+    warp, group, instruction, subsystem = columns[3:].astype(int)
+    return SimpleNamespace(
+        time=time,
+        accepts=time + lam,
+        done=time + Lam,
+        warp=warp,
+        group=group,
+        program=np.zeros(len(time), int),
+        instruction=instruction,
+        subsystem=subsystem,
+        subsystems=subsystems,
+        labels=labels,
+        makespan=float((time + Lam).max(initial=0)) if makespan is None else makespan,
+    )
+
+
+# One warp of the Pipeline paper's example kernel, Fig. 8 (top): 25 cycles, all of it on the critical path.
+EXAMPLE = make(
+    [
+        (0, 1, 4, 0, 0, 0, 0),
+        (1, 1, 4, 0, 0, 1, 0),
+        (5, 2, 6, 0, 0, 2, 1),
+        (11, 1, 4, 0, 0, 3, 0),
+        (15, 1, 4, 0, 0, 4, 0),
+        (19, 2, 6, 0, 0, 5, 1),
+    ],
+    labels=(("C0", "C1", "M2", "C3", "", "M5"),),
+)
+
+
+@st.composite
+def profiles(draw_one):
+    """Entries in order, none of which enters a subsystem that is still occupied."""
+    subsystems = draw_one(st.integers(1, 3))
+    cycles = st.sampled_from([0.0, 0.0, 0.1, 0.25, 1.0, 2.0, 7.3, 40.0])
+    free, now, entries = [0.0] * subsystems, 0.0, []
+    for i in range(draw_one(st.integers(0, 12))):
+        s, lam, Lam = draw_one(st.integers(0, subsystems - 1)), draw_one(cycles), draw_one(cycles)
+        now = max(now, free[s]) + draw_one(cycles)
+        free[s] = now + lam
+        entries.append((now, lam, Lam, draw_one(st.integers(0, 3)), i // 5, i, s))
+    return make(entries, tuple(f"s{k}" for k in range(subsystems)))
+
+
+def read(trace):
+    """(begin, end, name, args) of each slice, by (process, track), as a viewer pairs the events."""
+    names, stacks, slices = {}, defaultdict(list), defaultdict(list)
+    last = -1.0
+    for each in trace["traceEvents"]:
+        if each["ph"] == "M":
+            if each["name"].endswith("_name"):
+                key = (each["name"], each["pid"], each.get("tid"))
+                assert key not in names
+                names[key] = each["args"]["name"]
+            continue
+        track = names["process_name", each["pid"], None], names["thread_name", each["pid"], each["tid"]]
+        assert each["ts"] >= last
+        last = each["ts"]
+        if each["ph"] == "B":
+            assert not stacks[track]  # slices of one track do not overlap
+            stacks[track].append(each)
+        else:
+            assert each["ph"] == "E"
+            begun = stacks[track].pop()
+            slices[track].append((begun["ts"], each["ts"], begun["name"], begun["args"]))
+    assert not any(stacks.values())
+    tids = [key[2] for key in names if key[0] == "thread_name"]
+    pids = [key[1] for key in names if key[0] == "process_name"]
+    assert len(set(tids) | set(pids)) == len(tids) + len(pids)
+    assert len(set(names.values())) == len(names)
+    return slices
+
+
+@given(profiles())
+def test_a_trace_holds_every_entry_twice(profile):
+    trace = chrome_trace(profile)
+    text = json.dumps(trace, allow_nan=False)
+    assert text == json.dumps(chrome_trace(profile), allow_nan=False)
+    expected, found = Counter(), Counter()
+    lanes = 0
+    for i in range(len(profile.time)):
+        entry = (int(profile.group[i]), int(profile.instruction[i]), profile.time[i])
+        expected["subsystems", profile.subsystems[profile.subsystem[i]], *entry, profile.accepts[i]] += 1
+        expected["warps", f"warp {profile.warp[i]}", *entry, profile.done[i]] += 1
+    for (process, track), slices in read(json.loads(text)).items():
+        kind = process.split(":")[0]
+        lanes += "(2)" in track
+        for begin, end, name, args in slices:
+            assert name == str(args["instruction"])
+            assert args["λ" if kind == "subsystems" else "Λ"] == pytest.approx(end - begin)
+            found[kind, track.split(" (")[0], args["group"], args["instruction"], begin, end] += 1
+    assert found == expected
+    event(f"overlapping instructions of a warp: {lanes > 0}")
+
+
+def test_trace_of_the_example():
+    trace = chrome_trace(EXAMPLE, critical=[5, 4, 3, 2, 1, 0])
+    assert trace["otherData"] == {"time unit": "1 µs stands for 1 cycle", "makespan in cycles": 25.0}
+    slices = read(trace)
+    processes = sorted({process for process, _ in slices})
+    assert all("1 µs = 1 cycle" in process for process in processes)
+    critical, subsystems, warps = processes
+    tracks = {key: [each[:3] for each in found] for key, found in slices.items()}
+    assert tracks[subsystems, "memory"] == [(5, 7, "M2"), (19, 21, "M5")]
+    # C0 and C1 overlap: the second has a track beside the first. An instruction without a name is its number.
+    assert tracks[warps, "warp 0"] == [
+        (0, 4, "C0"),
+        (5, 11, "M2"),
+        (11, 15, "C3"),
+        (15, 19, "4"),
+        (19, 25, "M5"),
+    ]
+    assert tracks[warps, "warp 0 (2)"] == [(1, 5, "C1")]
+    path = tracks[critical, "critical path"]
+    assert [begin for begin, _, _ in path] == [0, 1, 5, 11, 15, 19]
+    assert sum(end - begin for begin, end, _ in path) == 25
+
+
+def test_tracks_stand_in_order():
+    entries = [(t, 0, 1, warp, 0, 0, 0) for t, warp in enumerate([10, 2, 0])]
+    trace = chrome_trace(make(entries))
+    order = {
+        each["tid"]: each["args"]["sort_index"]
+        for each in trace["traceEvents"]
+        if each.get("name") == "thread_sort_index"
+    }
+    names = {
+        each["tid"]: each["args"]["name"]
+        for each in trace["traceEvents"]
+        if each.get("name") == "thread_name"
+    }
+    sorted_names = [names[tid] for tid in sorted(names, key=order.__getitem__)]
+    assert sorted_names == ["computation", "memory", "warp 00", "warp 02", "warp 10"]
+    assert sorted(sorted_names) == sorted_names  # a viewer that goes by name agrees
+
+
+def test_an_empty_profile():
+    empty = make([])
+    assert read(chrome_trace(empty)) == {}
+    assert bars(draw(empty)) == []
+
+
+spans = st.lists(st.tuples(st.integers(0, 20), st.integers(0, 8)), max_size=15)
+
+
+@given(spans)
+def test_rows_hold_no_two_at_once_and_are_as_few_as_can_be(spans):
+    begin = np.array([b for b, _ in spans], float)
+    end = np.array([b + d for b, d in spans], float)
+    rows = pack(begin, end)
+    for i in range(len(spans)):
+        for j in range(i):
+            assert rows[i] != rows[j] or end[i] <= begin[j] or end[j] <= begin[i]
+    if all(d > 0 for _, d in spans):
+        deepest = max((sum(b <= t < b + d for b, d in spans) for t in range(30)), default=0)
+        assert rows.max(initial=-1) + 1 == deepest
+
+
+def layers(chart):
+    return chart.to_dict()["layer"]
+
+
+def bars(chart):
+    return chart.to_dict(validate=False)["layer"][1]["data"]["values"]
+
+
+@settings(max_examples=15)  # Altair checks each drawing against its schema
+@given(profiles())
+def test_bars_are_the_entries(profile):
+    found = bars(draw(profile))
+    assert len(found) == len(profile.time)
+    for bar, time, accepts, done, warp in zip(
+        found, profile.time, profile.accepts, profile.done, profile.warp, strict=True
+    ):
+        assert (bar["time"], bar["warp"]) == (time, warp)
+        assert (bar["lam"], bar["Lam"]) == (accepts - time, done - time)
+        assert bar["accepts"] >= accepts  # at least a pixel
+        assert bar["leaves"] >= max(accepts, done)
+    for s in range(
+        len(profile.subsystems)
+    ):  # what is under way at a time lies in rows apart, within the band
+        own = [bar for bar, k in zip(found, profile.subsystem, strict=True) if k == s]
+        for i, one in enumerate(own):
+            for other in own[:i]:
+                apart = other["time"] + max(other["lam"], other["Lam"]) <= one["time"] + 1e-9
+                assert apart or abs(one["row"] - other["row"]) >= 1
+        for other, k in zip(found, profile.subsystem, strict=True):
+            if own and k > s:
+                assert other["row"] >= max(bar["row"] for bar in own) + 1
+
+
+def test_drawing_of_the_example():
+    chart = draw(EXAMPLE, critical=range(6))
+    found = bars(chart)
+    assert sum(bar["accepts"] - bar["time"] for bar in found) == 8  # Σλ
+    assert sum(bar["leaves"] - bar["time"] for bar in found) == 28  # ΣΛ
+    assert [bar["label"] for bar in found] == ["C0", "C1", "M2", "C3", "4", "M5"]
+    assert [bar["row"] for bar in found] == [0.25, 1.25, 2.75, 0.25, 0.25, 2.75]
+    spec = chart.to_dict()
+    assert spec["title"]["text"] == "Execution profile, cycles 0 to 25"
+    light, solid, outlines, *names = spec["layer"][1]["layer"]
+    assert len(names) == 2
+    assert light["mark"]["opacity"] < 0.5
+    assert solid["encoding"]["y"]["axis"]["labelExpr"].startswith('["computation", "memory"][')
+    drawn = outlines["data"]["values"]
+    assert [(each["time"], each["end"]) for each in drawn] == [
+        (0, 1),
+        (1, 5),
+        (5, 11),
+        (11, 15),
+        (15, 19),
+        (19, 25),
+    ]
+    assert "critical path" in spec["title"]["subtitle"]
+    assert "critical path" not in draw(EXAMPLE).to_dict()["title"]["subtitle"]
+
+
+def test_a_window_shows_what_is_under_way_in_it():
+    labels = [bar["label"] for bar in bars(draw(EXAMPLE, window=(5, 15)))]
+    assert labels == ["M2", "C3"]  # C1 is done at the beginning, C4 enters at the end
+    chart = draw(EXAMPLE, window=(8, 15))
+    for layer in layers(chart)[1]["layer"]:
+        assert layer["encoding"]["x"]["scale"]["domain"] == [8, 15]
+    (m2, c3) = bars(chart)
+    assert (m2["light_from"], m2["light_to"]) == (8, 11)  # its name stands where it can be seen
+    assert (c3["solid_from"], c3["solid_to"]) == (11, 12)
+    for window in ((5, 5), (6, 5)):
+        with pytest.raises(
+            DseError, match=f"^window: found {window[0]} to 5, expected a beginning before the end$"
+        ):
+            draw(EXAMPLE, window=window)
+
+
+def test_too_many_entries_are_cut_and_the_title_says_so():
+    entries = [(i, 1, 3, i % 4, 0, 0, 0) for i in range(12_288)]
+    chart = draw(make(entries), most=100)
+    assert len(bars(chart)) == 100
+    spec = chart.to_dict()
+    assert spec["title"]["text"] == "Execution profile, cycles 0 to 100 (first 100 of 12,288 entries)"
+    assert spec["layer"][1]["layer"][0]["encoding"]["x"]["scale"]["domain"] == [0, 100]
+    at_once = draw(make([(0, 0, 1, 0, 0, 0, 0)] * 9), most=4)
+    assert len(bars(at_once)) == 4
+    assert at_once.to_dict()["title"]["text"] == "Execution profile, cycles 0 to 1 (first 4 of 9 entries)"
+
+
+@pytest.mark.parametrize(("warps", "kind"), [(len(COLOURS), "nominal"), (len(COLOURS) + 1, "quantitative")])
+def test_many_warps_are_coloured_along_a_scale(warps, kind):
+    chart = draw(make([(i, 1, 4, i, 0, 0, 0) for i in range(warps)]))
+    colour = layers(chart)[1]["layer"][0]["encoding"]["color"]
+    assert colour["type"] == kind
+    part = draw(make([(i, 1, 4, i, 0, 0, 0) for i in range(warps)]), window=(4, 5))
+    assert layers(part)[1]["layer"][0]["encoding"]["color"] == colour
+
+
+def test_many_rows_share_the_height():
+    few = draw(make([(i, 1, 10, i, 0, 0, 0) for i in range(10)])).to_dict()
+    many = draw(make([(i, 1, 500, i, 0, 0, 0) for i in range(500)])).to_dict()
+    assert 150 < few["height"] < 300
+    assert many["height"] == timeline.HEIGHT
+    assert len(few["layer"][1]["layer"]) == len(many["layer"][1]["layer"]) + 2  # rows too low for names
+
+
+def test_saving(tmp_path, monkeypatch):
+    save(EXAMPLE, tmp_path / "a.json", critical=[0, 5])
+    text = (tmp_path / "a.json").read_text(encoding="utf-8")
+    assert json.loads(text) == chrome_trace(EXAMPLE, critical=[0, 5])
+    assert "λ" in text
+    saved = []
+    monkeypatch.setattr(timeline, "save_chart", lambda chart, path: saved.append((bars(chart), path)))
+    save(EXAMPLE, tmp_path / "a.svg", window=(0, 5), most=1)
+    assert [(len(found), path.name) for found, path in saved] == [(1, "a.svg")]
+    with pytest.raises(DseError) as error:
+        save(EXAMPLE, tmp_path / "a.txt")
+    assert (
+        str(error.value) == f"{tmp_path / 'a.txt'}: suffix: found '.txt', expected .json, .svg, .png or .html"
+    )
+    with pytest.raises(DseError, match="found no folder"):
+        save(EXAMPLE, tmp_path / "none" / "a.json")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_drawing_can_be_rendered(tmp_path):
+    save(EXAMPLE, tmp_path / "a.svg", critical=[0, 5])
+    text = (tmp_path / "a.svg").read_text(encoding="utf-8")
+    assert text.startswith("<svg")
+    for name in ("C0", "M2", "computation", "memory", "Execution profile, cycles 0 to 25"):
+        assert f">{name}<" in text

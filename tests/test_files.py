@@ -1,0 +1,77 @@
+"""Files are written whole or not at all."""
+
+import errno
+import os
+import re
+
+import pytest
+
+from dse.errors import DseError
+from dse.files import replacing
+
+
+def test_replaces_when_the_block_ends(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with replacing(path) as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".txt"
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_leaves_the_old_file_when_the_block_fails(tmp_path, error):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+
+    def write_half():
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_writes_through_a_link(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    with replacing(link) as temporary:
+        temporary.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_device_is_written_directly():
+    with replacing(os.devnull) as path:
+        assert str(path) == os.devnull
+    assert not os.path.isfile(os.devnull)
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "folder", tmp_path / "none" / "a", tmp_path / "file" / "a"):
+        with pytest.raises(DseError, match=re.escape(f"{path}: found")), replacing(path) as half:
+            half.write_text("new")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    def fails(half, target):
+        assert (half.read_text(), target.read_text()) == ("new", "old")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(DseError, match=r"cannot write: No space left on device$"), replacing(path) as half:
+        half.write_text("new")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.svg"]
+    assert path.read_text() == "old"
