@@ -13,8 +13,8 @@ from dse.simulate.batch import Batch
 from dse.simulate.columns import ceil_power
 from dse.simulate.dataflow import begin_rows, dataflow_order
 from dse.simulate.features import Features
-from dse.simulate.lanes import Lane, Tables, clock, columns, empty, fill
-from dse.simulate.step import program_order
+from dse.simulate.lanes import Lane, Tables, at_row, clock, columns, empty, fill, put
+from dse.simulate.step import program_order, slot_number
 
 STEPS = 16  # between services
 
@@ -25,7 +25,7 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
     **Shapes:** tables as of `make_batch`; ends [cases]; `entries` is the static size of the record.
     **Returns:** ends (`never` where a time grew too large for its word) and entries that were skipped; with
     `record` also the last entry to complete of each case [cases], and per entry the one it waited for and its
-    instruction with the term.
+    instruction with the term; with `profile` besides, per entry, its time, warp and group.
     """
     size = tables["case_warps"].shape[0]
     never = clock(f).never
@@ -42,6 +42,8 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
     if f.record:
         free = jnp.zeros(entries + f.lanes, jnp.int32)
         record = (jnp.zeros(size, jnp.int32), free, free)
+        if f.profile:
+            record += (jnp.zeros(entries + f.lanes, clock(f).dtype), free, free)
 
     def serve(state: tuple[Any, ...]) -> tuple[Any, ...]:
         lane, head, ends, last = state
@@ -100,9 +102,12 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
             if f.record:
                 parent, term, entry, j = (lane.pop(x) for x in ("parent", "term", "entry", "instruction"))
                 at = jnp.where(e.active, lane["base"] + entry, entries + columns(f))
-                parents = record[1].at[at].set(parent, mode="promise_in_bounds", unique_indices=True)
-                words = record[2].at[at].set(j << 2 | term, mode="promise_in_bounds", unique_indices=True)
-                record = (record[0], parents, words)
+                kept = [parent, j << 2 | term]
+                if f.profile:
+                    slot = slot_number(lane, f, e.warp)
+                    group = at_row(lane["group"], slot, f) if f.sequence else slot
+                    kept += [e.t, e.warp, group]
+                record = (record[0], *(put(old, at, x) for old, x in zip(record[1:], kept, strict=True)))
             return lane, record
 
         lane, record = lax.fori_loop(0, STEPS, one, (lane, record))

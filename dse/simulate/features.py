@@ -35,6 +35,7 @@ class Features:
     packed: bool  # λ and Λ in one word
     record: bool  # the entries' causes
     steady: bool  # look for periods
+    profile: bool = False  # with the causes also when, and by whom
 
     @property
     def key_bits(self) -> int:

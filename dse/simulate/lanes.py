@@ -233,6 +233,7 @@ def _nothing_recorded(f: Features, zeros: Callable[..., Array], times: Callable[
         }
     if f.sequence:
         lane |= {"group_end_id": zeros(f.slots) - 1, "start_id": zeros(f.slots) - 1}
+        lane["group"] = zeros(f.slots)  # in each slot
     return lane
 
 
@@ -392,6 +393,7 @@ def _take_turn(
     if f.record:
         new["start_id"] = renewed("start_id", jnp.where(this, lane["group_end_id"], -1))
         new["group_end_id"] = renewed("group_end_id", jnp.int32(-1))
+        new["group"] = renewed("group", jnp.where(this, turn.group[None], number))
         if f.barriers:
             new["released_id"] = renewed("released_id", jnp.int32(-1))
     zero = jnp.zeros((), clock(f).dtype)
