@@ -85,7 +85,7 @@ def _features(
         lanes=lanes,
         subsystems=max(case.subsystems for case in cases),
         slots=ceil_power(max(case.slots for case in cases)),
-        window=0 if dataflow else columns.slots()[1],
+        window=0 if dataflow else columns.slots[1],
         loops=max(p.depth for p in columns.programs),
         preds=_few(int(columns.pred_counts.max())),
         succs=_few(int(np.bincount(targets, minlength=1).max())),

@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
-from dse.simulate.program import Case, Program
+from dse.simulate.program import MOST_SUBSYSTEMS, Case, Program
 from dse.simulate.slots import allocate
 
 
@@ -36,6 +37,7 @@ class Columns:
 
     programs: tuple[Program, ...]
     case: np.ndarray  # of each program
+    warps: np.ndarray  # that run each program
     length: np.ndarray  # of each program
     first: np.ndarray  # instruction of each program
     subsystem: np.ndarray
@@ -55,6 +57,7 @@ class Columns:
         return cls(
             programs=programs,
             case=np.repeat(np.arange(len(cases), dtype=np.int32), [len(case.programs) for case in cases]),
+            warps=np.array([warps for case in cases for warps in case.runs]),
             length=length,
             first=(np.cumsum(length) - length).astype(np.int32),
             subsystem=np.concatenate([p.subsystem for p in programs]),
@@ -67,17 +70,17 @@ class Columns:
             valve=np.array([case.valve_cycles for case in cases]),
         )
 
-    @property
+    @cached_property
     def starts(self) -> np.ndarray:
         """For each instruction the first of its program."""
         return np.repeat(self.first, self.length)
 
-    @property
+    @cached_property
     def owners(self) -> np.ndarray:
         """For each dependence the instruction that has it."""
         return np.repeat(np.arange(len(self.pred_counts)), self.pred_counts)
 
-    @property
+    @cached_property
     def last(self) -> np.ndarray:
         """Which instructions end their programs."""
         last = np.zeros(len(self.subsystem), bool)
@@ -93,22 +96,36 @@ class Columns:
         """How many instructions back each dependence reaches; in rolled programs that may be less than 1."""
         return self.owners - self.starts[self.owners] - self.pred
 
+    @cached_property
     def slots(self) -> tuple[np.ndarray, int]:
         """Where each instruction's result is kept, and how many places there are: a power of two."""
-        straight = np.array([not p.loops for p in self.programs])
-        back = np.where(straight[self.program[self.owners]], self.distances(), 1)
-        allocated = {id(p): allocate(p) for p in self.programs if p.loops}
-        window = ceil_power(max([int(back.max(initial=1)), *(count for _, count in allocated.values())]))
+        rolled = {id(p): allocate(p) for p in self.programs if p.loops}
+        back = self.distances()
+        if rolled:
+            straight = np.array([not p.loops for p in self.programs])
+            back = back[straight[self.program[self.owners]]]
+        window = ceil_power(max([int(back.max(initial=1)), *(count for _, count in rolled.values())]))
         slots = (np.arange(len(self.subsystem)) - self.starts) % window
-        for p, first in zip(self.programs, self.first, strict=True):
-            if p.loops:
-                slots[first : first + len(p)] = allocated[id(p)][0]
+        if rolled:
+            for p, first in zip(self.programs, self.first, strict=True):
+                if p.loops:
+                    slots[first : first + len(p)] = rolled[id(p)][0]
         return slots, window
 
-    @property
+    @cached_property
     def program(self) -> np.ndarray:
         """Which program each instruction belongs to."""
         return np.repeat(np.arange(len(self.length)), self.length)
+
+    def busiest(self) -> np.ndarray:
+        """Σλ over all entries of each case's busiest subsystem, cycles."""
+        cycles = self.lam * np.repeat(self.warps, self.length)
+        for p, first in zip(self.programs, self.first, strict=True):
+            if p.loops:
+                cycles[first : first + len(p)] *= p.runs
+        pipe = np.repeat(self.case * MOST_SUBSYSTEMS, self.length) + self.subsystem
+        total = np.bincount(pipe, cycles, MOST_SUBSYSTEMS * len(self.valve))
+        return total.reshape(-1, MOST_SUBSYSTEMS).max(1)
 
     def exponents(self) -> np.ndarray:
         """k of each case: its times are multiples of 2^-k cycles."""

@@ -53,6 +53,7 @@ class Program:
     kind: str = ""  # one of `KINDS` each; empty: all compute
     same_warp: np.ndarray = field(default_factory=lambda: np.zeros(0))  # cycles; empty: zeros
     loops: tuple[Loop, ...] = ()
+    subsystems: int = field(init=False, repr=False)  # S, up to the last one that is used
     pred: np.ndarray = field(init=False, repr=False)  # the preds one after another
     pred_counts: np.ndarray = field(init=False, repr=False)  # how many of them are whose
 
@@ -75,6 +76,7 @@ class Program:
         if subsystem.dtype.kind not in "iu" or subsystem.min() < 0 or subsystem.max() >= MOST_SUBSYSTEMS:
             raise DseError(f"program: subsystem: expected integers from 0 to {MOST_SUBSYSTEMS - 1}")
         object.__setattr__(self, "subsystem", subsystem.astype(np.int32))
+        object.__setattr__(self, "subsystems", int(subsystem.max()) + 1)
         # The outer of two loops comes first, so that its index among those around is its depth.
         object.__setattr__(self, "loops", tuple(sorted(self.loops, key=lambda x: (x.first, -x.stop))))
         self._check_loops(n)
@@ -199,6 +201,8 @@ class Case:
     order: str = "program"  # one of `ORDERS`
     scheduler: str = "rr"  # one of `SCHEDULERS`
     assignment: tuple[int, ...] = (0,)  # warp j of group k runs program assignment[(k·W + j) mod length]
+    subsystems: int = field(init=False)  # S, those which a program or a cap names
+    entries: int = field(init=False)  # instructions that all warps of all groups enter
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "programs", tuple(self.programs))
@@ -229,6 +233,10 @@ class Case:
             raise DseError(f"case: assignment: found {list(self.assignment)}, expected {expected}")
         if len(self.assignment) > 1:
             self._check_barriers()
+        runs = zip(self.runs, self.programs, strict=True)
+        object.__setattr__(self, "entries", sum(warps * program.entries for warps, program in runs))
+        subsystems = max(program.subsystems for program in self.programs)
+        object.__setattr__(self, "subsystems", max(subsystems, len(self.caps)))
         if self.entries > MOST_ENTRIES:
             raise DseError(f"case: found {self.entries} entries, expected at most {MOST_ENTRIES}")
 
@@ -245,22 +253,13 @@ class Case:
                 raise DseError(f"case: found {found}, expected as many for each of its warps")
 
     @property
-    def subsystems(self) -> int:
-        """S, those which a program or a cap names."""
-        return max(len(self.caps), *(int(p.subsystem.max()) + 1 for p in self.programs))
-
-    @property
-    def runs(self) -> np.ndarray:
+    def runs(self) -> list[int]:
         """How many warps, of all groups, run each program."""
-        warps, period = self.warps * self.groups, len(self.assignment)
-        times = np.full(period, warps // period)
-        times[: warps % period] += 1
-        return np.bincount(self.assignment, times, len(self.programs)).astype(np.int64)
-
-    @property
-    def entries(self) -> int:
-        """Instructions that all warps of all groups enter."""
-        return int(sum(int(runs) * p.entries for runs, p in zip(self.runs, self.programs, strict=True)))
+        whole, rest = divmod(self.warps * self.groups, len(self.assignment))
+        runs = [0] * len(self.programs)
+        for n, program in enumerate(self.assignment):
+            runs[program] += whole + (n < rest)
+        return runs
 
     @property
     def valve_cycles(self) -> float:

@@ -93,7 +93,7 @@ def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:
     columns = Columns.of(cases)
     resident = np.array([case.warps * case.slots for case in cases])
     room = TOP / 2.0 ** np.maximum(np.frexp(_width(resident))[1], 3)  # ticks
-    cycles = np.array([case.cycles_of_subsystems().max() for case in cases])
+    cycles = columns.busiest()
     with np.errstate(over="ignore"):
         tick = 0.5 ** columns.exponents()
         return (columns.largest() / tick < room / 2) & (cycles / tick < room)

@@ -31,7 +31,7 @@ def instruction_tables(columns: Columns, features: Features, scale: np.ndarray) 
     if features.dataflow:
         need = columns.distances()
     else:
-        slots, _ = columns.slots()
+        slots, _ = columns.slots
         word |= slots << SLOT_AT
         need = slots[columns.pred + columns.starts[owners]] + 1
     needs = np.zeros((max(features.preds, 1), total), np.int64)
