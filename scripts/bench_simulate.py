@@ -2,8 +2,11 @@
 
 Batches as in the design notes: instructions of two subsystems (one in six enters the slow one), each with up
 to two predecessors among the eight before it; `all on` has four subsystems, an issue limit, a limit in
-flight, a same-warp interval, barriers, and two rounds of two groups. The tables are made and the loop is
-compiled beforehand; each rate is the best of some runs. By CPU time and by the clock on the wall.
+flight, a same-warp interval, barriers, and two rounds of two groups; loops have 8 to 24 instructions, 1,000
+trips, and 4 or 16 warps, with steady states skipped (an entry counts whether it was skipped or not) and not.
+A gradient is compared with the plain simulation of the same cases, whose terms are real numbers. The tables
+are made and the loop is compiled beforehand; each rate is the best of some runs. By CPU time and by the clock
+on the wall.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 CORE = min(os.sched_getaffinity(0))
@@ -20,7 +24,7 @@ os.sched_setaffinity(0, {CORE})  # before JAX starts its threads
 
 import numpy as np  # noqa: E402
 
-from dse.simulate import Case, Program, simulate  # noqa: E402
+from dse.simulate import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
 from dse.simulate.engine import run  # noqa: E402
 from dse.simulate.simulation import batches  # noqa: E402
 
@@ -60,14 +64,35 @@ def cases(
     return made
 
 
-def measure(made: list[Case], repeats: int) -> dict[str, float]:
+def loops(count: int, warps: int, scheduler: str) -> list[Case]:
+    """Loops of 1,000 trips, with dependences from one iteration to the next."""
+    rng = np.random.default_rng(11)
+    made = []
+    for _ in range(count):
+        n = int(rng.integers(8, 25))
+        s = (rng.random(n) < 1 / 6).astype(int)
+        lam = rng.integers(1, 9, 2) / 4
+        Lam = np.array([rng.integers(16, 97), rng.integers(400, 2001)]) / 4
+        reach = min(BACK, n)
+        preds = tuple(
+            tuple({(i - int(d)) % n for d in rng.integers(1, reach + 1, rng.integers(0, 3))})
+            for i in range(n)
+        )
+        body = Program(s, lam[s], Lam[s], preds, loops=(Loop(0, n, TRIPS),))
+        limit = float(rng.choice([1, 2, math.inf]))
+        made.append(Case((body,), warps, issue_limit=limit, scheduler=scheduler))
+    return made
+
+
+def measure(made: list[Case], repeats: int, steady: bool = True) -> dict[str, float]:
     """Rates of a batch whose tables are ready."""
     entries = np.array([case.entries for case in made])
     started = time.process_time()
-    ready = list(batches(made, np.arange(len(made)), entries, ticks=True, record=False))
+    ready = list(batches(made, np.arange(len(made)), entries, ticks=True, record=False, steady=steady))
     prepared = time.process_time() - started
     started = time.process_time()
-    ends = np.concatenate([run(batch)[0] for batch in ready])
+    found = [run(batch) for batch in ready]
+    ends, skipped = (np.concatenate([each[i] for each in found]) for i in (0, 1))
     compiled = time.process_time() - started
     if np.isnan(ends).any():
         raise SystemExit("bench: found cases that need float64, expected ticks")
@@ -81,6 +106,7 @@ def measure(made: list[Case], repeats: int) -> dict[str, float]:
     total = int(entries.sum())
     return {
         "entries": total,
+        "skipped": float(skipped.sum() / total),
         "entries_per_s": total / best_cpu,
         "entries_per_wall_s": total / best_wall,
         "simulations_per_s": len(made) / best_cpu,
@@ -89,6 +115,27 @@ def measure(made: list[Case], repeats: int) -> dict[str, float]:
     }
 
 
+def gradient(made: list[Case], repeats: int) -> dict[str, float]:
+    """CPU seconds of a simulation, and of one with its gradient."""
+    import jax
+
+    def best(run: Callable[[], Any]) -> float:
+        jax.block_until_ready(run())
+        seconds = math.inf
+        for _ in range(repeats):
+            started = time.process_time()
+            jax.block_until_ready(run())
+            seconds = min(seconds, time.process_time() - started)
+        return seconds
+
+    with jax.enable_x64(True):
+        terms, function = Terms.of(made), makespans(made)
+        with_gradient = jax.value_and_grad(lambda terms: function(terms).sum())
+        plain, both = best(lambda: simulate(made).makespan), best(lambda: with_gradient(terms))
+    return {"plain_s": plain, "with_gradient_s": both, "times": both / plain}
+
+
+TRIPS = 1000
 MIXED = ((32, 128), (1, 32))
 BATCHES: dict[str, Callable[[int], list[Case]]] = {
     "uniform_1024": lambda part: cases(1024 // part, (64, 64), (16, 16)),
@@ -97,6 +144,17 @@ BATCHES: dict[str, Callable[[int], list[Case]]] = {
     "all_on": lambda part: cases(1024 // part, *MIXED, everything=True),
     "dataflow": lambda part: cases(1024 // part, *MIXED, order="dataflow"),
 }
+
+
+LOOPS = {f"loop_{s}_{w}": (w, s) for s in ("rr", "gto") for w in (4, 16)}
+
+
+def rugged(made: list[Case]) -> list[Case]:
+    """The same with terms that are no ticks."""
+    return [
+        replace(case, programs=tuple(replace(p, lam=p.lam / 3, Lam=p.Lam / 3) for p in case.programs))
+        for case in made
+    ]
 
 
 def main() -> int:
@@ -118,6 +176,18 @@ def main() -> int:
                 f" {rates['simulations_per_s']:8,.0f} simulations/s,"
                 f" tables {rates['tables_s']:.2f} s, first run {rates['first_run_s']:.1f} s"
             )
+    for name, (warps, scheduler) in LOOPS.items():
+        made = loops(512 // part, warps, scheduler)
+        rates = [measure(made, min(repeats, 2), steady) for steady in (True, False)]
+        found["batches"][name] = dict(zip(("skipping", "not_skipping"), rates, strict=True))
+        found[f"{name}_entries_per_s"] = rates[0]["entries_per_s"]
+        if not arguments.json:
+            with_, without = (r["entries_per_s"] / 1e6 for r in rates)
+            share = rates[0]["skipped"]
+            print(f"{name:13} {with_:6.1f} M entries/s, {share:.0%} skipped; {without:.1f} without skipping")
+    found["gradient"] = gradient(rugged(cases(1024 // part, *MIXED)), repeats)
+    if not arguments.json:
+        print("gradient      takes {times:.2f} times the plain simulation".format(**found["gradient"]))
     found["simulations_per_s"] = found["batches"]["mixed_8192"]["simulations_per_s"]
     print(json.dumps(found) if arguments.json else f"one core of {found['cpu']}")
     return 0

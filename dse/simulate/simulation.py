@@ -90,6 +90,9 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
 
 def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:
     """Whether a case's terms are ticks, few enough to try: its busiest subsystem alone must have room."""
+    if len(cases) > MOST_CASES:
+        parts = (cases[i : i + MOST_CASES] for i in range(0, len(cases), MOST_CASES))
+        return np.concatenate([_suits_ticks(part) for part in parts])
     columns = Columns.of(cases)
     resident = np.array([case.warps * case.slots for case in cases])
     room = TOP / 2.0 ** np.maximum(np.frexp(_width(resident))[1], 3)  # ticks
