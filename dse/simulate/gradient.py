@@ -122,7 +122,7 @@ class _Part:
 
     def add_to(self, gradient: Terms, counts: Array, of_ends: Array) -> Terms:
         """The gradient with what the makespans of this batch add to it."""
-        share = counts * of_ends[self.case][None]
+        share = counts.astype(of_ends.dtype) * of_ends[self.case][None]
         return Terms(
             lam=gradient.lam.at[self.instruction].add(share[OF_LAM]),
             Lam=gradient.Lam.at[self.instruction].add(share[OF_LATENCY]),

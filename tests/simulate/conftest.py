@@ -1,12 +1,13 @@
 """The simulator's semantics, written out literally in plain Python, one entry at a time."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import pytest
 
-from dse.simulate.program import Case
+from dse.simulate.program import Case, Loop, Program
 
 
 class Oracle:
@@ -180,6 +181,103 @@ class Oracle:
             if entry["cause"] is None:
                 return counts
             at, term = entry["cause"]
+
+
+def _random_program(
+    rng: np.random.Generator, n: int, subsystems: int, barriers: int = 0, **options: Any
+) -> Program:
+    """Some instructions; `grid` is what terms are multiples of, None: any real number."""
+    grid, same_warp = options.get("grid", 64), options.get("same_warp", False)
+
+    def cycles(low: float, high: float, size: int) -> np.ndarray:
+        drawn = rng.uniform(low, high, size)
+        return drawn if grid is None else np.round(drawn * grid) / grid
+
+    lam, Lam = cycles(0, 6, subsystems), cycles(0, 60, subsystems)
+    s = rng.integers(0, subsystems, n)
+    preds = tuple(
+        tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
+    )
+    kind = np.array(["c"] * n)
+    kind[rng.choice(n, min(barriers, n), replace=False)] = "b"
+    return Program(
+        subsystem=s,
+        lam=lam[s],
+        Lam=Lam[s],
+        preds=preds,
+        kind="".join(kind),
+        same_warp=cycles(0, 3, n) * rng.integers(0, 2, n) if same_warp else np.zeros(n),
+    )
+
+
+def _random_case(rng: np.random.Generator, features: str, grid: int | None = 64) -> Case:
+    """A small case that uses `features`, words of: valve cap same_warp barriers sequence several."""
+    subsystems = int(rng.integers(1, 5))
+    warps, slots = int(rng.integers(1, 6)), int(rng.integers(1, 4))
+    barriers = int(rng.integers(1, 3)) if "barriers" in features else 0
+    count = 3 if "several" in features else 1
+    programs = tuple(
+        _random_program(
+            rng,
+            int(rng.integers(max(barriers, 1), 14)),
+            subsystems,
+            barriers,
+            grid=grid,
+            same_warp="same_warp" in features,
+        )
+        for _ in range(count)
+    )
+    limits = [0.5, 1.0, 2.0] if grid else [0.7, 3.0]
+    return Case(
+        programs=programs,
+        warps=warps,
+        slots=slots,
+        groups=slots + (int(rng.integers(0, 6)) if "sequence" in features else 0),
+        issue_limit=float(rng.choice(limits)) if "valve" in features else math.inf,
+        caps=tuple(float(rng.choice([1, 2, 5, math.inf])) for _ in range(subsystems))
+        if "cap" in features
+        else (),
+        scheduler=str(rng.choice(["rr", "gto", "oldest"])),
+        assignment=tuple(int(p) for p in rng.integers(0, count, 7)) if "several" in features else (0,),
+    )
+
+
+def _rolled_program(rng: np.random.Generator, trips: int = 6, tick: float = 0.25) -> Program:
+    """A few instructions in loops, one in another, with dependences ahead and back."""
+    n, subsystems = int(rng.integers(3, 12)), int(rng.integers(1, 4))
+    loops: list[Loop] = []
+    for _ in range(3):
+        first, stop = sorted(rng.integers(0, n + 1, 2).tolist())
+        new = Loop(first, stop, int(rng.integers(2, trips + 1)))
+        if first < stop and all(_fits(new, old) for old in loops):
+            loops.append(new)
+    preds = []
+    for i in range(n):
+        common = [j for j in range(n) if j < i or any(i in loop and j in loop for loop in loops)]
+        preds.append(tuple(int(j) for j in rng.permutation(common)[: rng.integers(0, 4)]))
+    s = rng.integers(0, subsystems, n)
+    lam, Lam = (np.round(rng.uniform(0, most, subsystems) / tick) * tick for most in (6, 60))
+    kind = "".join(rng.choice(["c", "b"], n, p=[0.9, 0.1]))
+    return Program(s, lam[s], Lam[s], tuple(preds), kind, loops=tuple(loops))
+
+
+def _fits(a: Loop, b: Loop) -> bool:
+    """Whether one is inside the other, or they are apart."""
+    apart = a.stop <= b.first or b.stop <= a.first
+    inside = (b.first <= a.first and a.stop <= b.stop) or (a.first <= b.first and b.stop <= a.stop)
+    return (apart or inside) and (a.first, a.stop) != (b.first, b.stop)
+
+
+@pytest.fixture(scope="session")
+def random_case() -> Callable[..., Case]:
+    """`random_case(rng, features, grid)`: a small case that uses them."""
+    return _random_case
+
+
+@pytest.fixture(scope="session")
+def rolled_program() -> Callable[..., Program]:
+    """`rolled_program(rng, trips, tick)`: a program with loops."""
+    return _rolled_program
 
 
 @pytest.fixture(scope="session")
