@@ -1,4 +1,6 @@
-"""What a global access costs: λ and Λ from where its sectors are served (the Pipeline paper's mapper g).
+"""What a memory access costs: λ and Λ from where its sectors are served and how often it passes the banks.
+
+The Pipeline paper's mapper g.
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 6.3, extended from one cache level to two.
 """
@@ -40,3 +42,9 @@ def access_cpi(gpu: Gpu, kernel: Kernel) -> Array:
     for level in MEMORY:
         busy = jnp.maximum(busy, getattr(kernel.work, level) * getattr(gpu.cpi, level))
     return safe_divide(busy, kernel.mem_insts)
+
+
+def shared_latency(gpu: Gpu, kernel: Kernel) -> Array:
+    """Λ' of a shared-memory access, cycles: each pass beyond the first adds λ (Sec. 6.3)."""
+    passes = safe_divide(kernel.work.shared, kernel.shared_insts)
+    return gpu.latency.shared + jnp.maximum(passes - 1.0, 0.0) * gpu.cpi.shared

@@ -21,6 +21,9 @@ def compare(
     ],
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
+    scheduler: inputs.SchedulerOption = None,
+    order: inputs.OrderOption = None,
+    groups: inputs.GroupsOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -32,13 +35,15 @@ def compare(
     the k configurations (or that share of them) which the model puts first. The last row is random choice.
     """
     names = inputs.models(model, default=MODELS)
+    simulation = inputs.simulation(names, scheduler, order, groups)
     description, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
     from dse.data import measured as measured_data
     from dse.fit.compare import compare as compare_models  # imports jax: seconds
+    from dse.report.show import progress
 
     table = measured_data.load(measured, description)
-    rows = list(compare_models(description, gpu_file.gpu, names, table, problem))
+    rows = list(compare_models(description, gpu_file.gpu, names, table, problem, simulation, progress))
     ran = int(table.ok.sum())
     title = (
         f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"

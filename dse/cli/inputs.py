@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.errors import DseError
-from dse.models import DEFAULT, MODELS, check_name
+from dse.models import DEFAULT, MODELS, SIMULATED, check_name
 
 if TYPE_CHECKING:
     from dse.data.gpus import GpuFile
     from dse.describe import Description, Number
+    from dse.simulate.pipeline import Settings
 
 KernelArgument = Annotated[
     str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, or a kernel.toml.")
@@ -33,6 +34,28 @@ ModelsOption = Annotated[
 ModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")
 ]
+SchedulerOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Of pipeline: which ready warp goes first, rr (default), gto or oldest."
+    ),
+]
+OrderOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Of pipeline: a warp's instructions in program order (default) or dataflow order.",
+    ),
+]
+GroupsOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        help="Of pipeline: simulate so many blocks of one SM from start to end, two rounds at least; "
+        "without it, samples are.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter or change a problem size; repeatable."),
@@ -50,6 +73,25 @@ def models(names: Sequence[str] | None, default: Sequence[str] = (DEFAULT,)) -> 
     for name in names or ():
         check_name(name)
     return tuple(dict.fromkeys(names or default))
+
+
+def simulation(
+    models: Sequence[str], scheduler: str | None, order: str | None, groups: int | None
+) -> "Settings | None":
+    """What is asked of the simulator. DseError for an unknown name, or where nothing is simulated."""
+    asked = {"scheduler": scheduler, "order": order, "groups": groups}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    if not set(models) & set(SIMULATED):
+        for name, value in asked.items():
+            raise DseError(f"--{name}: found {value} with {', '.join(models)}, expected --model pipeline")
+        return None
+    from dse.simulate.pipeline import Settings
+    from dse.simulate.program import ORDERS, SCHEDULERS
+
+    for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
+        if asked.get(name, allowed[0]) not in allowed:
+            raise DseError(f"--{name}: found {asked[name]!r}, expected one of {', '.join(allowed)}")
+    return Settings(**asked)
 
 
 def settings(texts: Sequence[str] | None) -> dict[str, "Number"]:

@@ -21,6 +21,9 @@ def rank(
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
+    scheduler: inputs.SchedulerOption = None,
+    order: inputs.OrderOption = None,
+    groups: inputs.GroupsOption = None,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
@@ -34,11 +37,13 @@ def rank(
     With several models the first one decides the order. Launches that cannot run come last, with the reason.
     """
     names = inputs.models(model)
+    simulation = inputs.simulation(names, scheduler, order, groups)
     description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.report.show import progress
     from dse.sweep.rank import rank as rank_launches  # imports jax: seconds
 
-    ranking = rank_launches(description, gpu_file.gpu, names, problem, measured=measured)
+    ranking = rank_launches(description, gpu_file.gpu, names, problem, measured, simulation, progress)
     shown = ranking.rows(top or None)
     title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {names[0]}"

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.models import MODELS
+from dse.models import CLOSED_FORMS
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -20,19 +20,26 @@ def sweep(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .parquet file to write.")],
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
+    scheduler: inputs.SchedulerOption = None,
+    order: inputs.OrderOption = None,
+    groups: inputs.GroupsOption = None,
 ) -> None:
-    """Predict every configuration of every kernel on every GPU by every model (all, unless --model is given).
+    """Predict every configuration of every kernel on every GPU by every model.
+
+    These are all closed forms, unless --model is given; what is simulated takes a thousand times as long.
 
     One row a kernel, GPU, model and configuration. An interrupted sweep goes on where it stopped when it is
     started again. --set applies to the kernels that have such a parameter or size.
     """
-    names = inputs.models(model, default=MODELS)
+    names = inputs.models(model, default=CLOSED_FORMS)
+    simulation = inputs.simulation(names, scheduler, order, groups)
     values = inputs.settings(changed)
     from dse.report.show import progress
     from dse.sweep.table import Job, sweep
 
     described = inputs.several(kernel, values)
     files = inputs.gpus(gpu)
-    job = Job(tuple(d for d, _ in described), tuple(p for _, p in described), tuple(files), names)
+    descriptions, problems = tuple(d for d, _ in described), tuple(p for _, p in described)
+    job = Job(descriptions, problems, tuple(files), names, simulation)
     count = sweep(job, out, progress)
     print(f"{out}: {count:,} rows")

@@ -22,8 +22,8 @@ last = "C3"
 trips = 10
 ```
 
-Warps that differ have a `[[program]]` each, with instructions and loops of its own (`[[program.instruction]]`),
-and `core.assignment` says which warp runs which.
+Warps that differ have a `[[program]]` each, with its own instructions and loops (`[[program.instruction]]`);
+`core.assignment` says which warp runs which.
 """
 
 import math

@@ -10,7 +10,8 @@ import numpy as np
 from dse.data.measured import Measured
 from dse.describe import Description, Number
 from dse.fit.accuracy import budgets, random_expectation, score
-from dse.sweep.evaluate import evaluate
+from dse.simulate.pipeline import Settings
+from dse.sweep.evaluate import Progress, evaluate, silent
 from dse.types import Gpu
 
 RANDOM = "random choice"
@@ -22,6 +23,8 @@ def compare(
     models: Sequence[str],
     measured: Measured,
     problem: Mapping[str, Number] | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
 ) -> Iterator[dict[str, Any]]:
     """Rows with the fields of `dse.fit.accuracy.Scores`, by `model`.
 
@@ -29,9 +32,8 @@ def compare(
     the kernel's space. `problem` changes sizes that the file does not state.
     """
     sizes = {**(problem or {}), **measured.problem}
-    evaluation = evaluate(
-        description, models, jax.tree.map(lambda x: x[None], gpu), measured.parameters, sizes
-    )
+    gpus = jax.tree.map(lambda x: x[None], gpu)
+    evaluation = evaluate(description, models, gpus, measured.parameters, sizes, settings, progress)
     occupancy = evaluation.occupancy[0] if measured.occupancy is None else measured.occupancy
     for model, forecast in evaluation.forecasts.items():
         scores = score(forecast.seconds[0], measured.time_s, measured.ok, np.asarray(occupancy, float))

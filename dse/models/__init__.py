@@ -1,6 +1,7 @@
-"""The registry of models. A model is a module of this package with a function `predict(gpu, kernel, launch)`.
+"""The registry of models. A closed form is a module of this package with `predict(gpu, kernel, launch)`.
 
-Naming them imports none of them, so that `--help` stays fast.
+What is simulated has a room of its own, `dse.simulate`. Naming models imports none of them, so that `--help`
+stays fast.
 """
 
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from typing import Any
 
 from dse.errors import DseError
 
-MODELS = (
+CLOSED_FORMS = (
     "roofline",
     "volkov",
     "transit",
@@ -22,6 +23,8 @@ MODELS = (
     "wfg-pipeline",
     "wfg-corrected",
 )
+SIMULATED = ("pipeline",)
+MODELS = (*CLOSED_FORMS, *SIMULATED)
 
 DEFAULT = (
     "mwp-cwp-corrected"  # Volkov with fill and drain: best of those that need no tuning, docs/accuracy.md
@@ -39,9 +42,12 @@ def check_name(name: str) -> None:
 def module(name: str) -> ModuleType:
     """The module of a model. DseError where there is none of that name."""
     check_name(name)
-    return import_module(f"dse.models.{name.replace('-', '_')}")
+    room = "simulate" if name in SIMULATED else "models"
+    return import_module(f"dse.{room}.{name.replace('-', '_')}")
 
 
 def predictor(name: str) -> Callable[..., Any]:
-    """The model's `predict`."""
+    """A closed form's `predict`. DseError for another name."""
+    if name in SIMULATED:
+        raise DseError(f"model: found {name!r}, expected a closed form: one of {', '.join(CLOSED_FORMS)}")
     return module(name).predict

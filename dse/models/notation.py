@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.memory import access_cpi, access_latency, safe_divide
+from dse.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
 
 
@@ -45,12 +45,6 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 def waits(kernel: Kernel) -> Array:
     """How often a warp waits for memory: its loads, `mlp` of them in flight together."""
     return kernel.load_insts / kernel.mlp
-
-
-def shared_latency(gpu: Gpu, kernel: Kernel) -> Array:
-    """Λ' of a shared-memory access, cycles: each pass beyond the first adds λ (Sec. 6.3)."""
-    passes = safe_divide(kernel.work.shared, kernel.shared_insts)
-    return gpu.latency.shared + jnp.maximum(passes - 1.0, 0.0) * gpu.cpi.shared
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.core import Tracer
 
 from dse.simulate import steady
 from dse.simulate.batch import Batch
@@ -130,7 +131,7 @@ def _compiled() -> Any:
 def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
     """`simulate_batch`, compiled with options that only an outermost `jit` may have."""
     entries = ceil_power(int(batch.entries.sum())) if f.record else 0
-    if any(isinstance(x, jax.core.Tracer) for x in tables.values()):
+    if any(isinstance(x, Tracer) for x in tables.values()):
         return simulate_batch(tables, f, entries)
     return _compiled()(tables, f=f, entries=entries)
 

@@ -266,6 +266,13 @@ class Case:
         """1/IL, rounded once; 0 without a valve."""
         return 1.0 / self.issue_limit
 
+    def entries_of_subsystems(self) -> np.ndarray:
+        """Instructions that enter each subsystem, [S]."""
+        total = np.zeros(self.subsystems)
+        for runs, program in zip(self.runs, self.programs, strict=True):
+            total += runs * np.bincount(program.subsystem, program.runs, self.subsystems)
+        return total
+
     def cycles_of_subsystems(self) -> np.ndarray:
         """Σλ over all entries of each subsystem, [S]."""
         total = np.zeros(self.subsystems)

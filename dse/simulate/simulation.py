@@ -167,8 +167,8 @@ def _paths(
         for program in case.programs:
             first = next(firsts)
             if case.order == "dataflow" and program.loops:  # simulated unrolled
-                found = np.zeros((len(counts), len(program)), counts.dtype)
-                np.add.at(found, (slice(None), program.order), counts[:, first : first + program.entries])
+                unrolled = counts[:, first : first + program.entries]
+                found = np.stack([np.bincount(program.order, x, len(program)) for x in unrolled]).astype(int)
             else:
                 found = counts[:, first : first + len(program)]
             of_programs.append(found)

@@ -1,6 +1,10 @@
-"""One chunk of a kernel's configurations, on all GPUs, by all models, in one jitted function."""
+"""One chunk of a kernel's configurations, on all GPUs, by all closed forms, in one jitted function.
 
-from collections.abc import Iterator, Mapping, Sequence
+The same function works out what the simulator needs, which then runs on the host.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +16,19 @@ from jaxtyping import Array
 
 from dse import occupancy
 from dse.describe import Description, Number, describe
-from dse.models import predictor
-from dse.types import Gpu, Resources
+from dse.models import SIMULATED, predictor
+from dse.simulate import idg, pipeline
+from dse.types import Gpu, Launch, Resources
 
 CHUNK = 65_536  # configurations at a time: larger ones leave the cache
 SMALLEST = 1_024
+
+Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
+
+
+def silent(description: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
+    """No progress shown."""
+    return nullcontext(lambda steps: None)
 
 
 @dataclass(frozen=True)
@@ -71,6 +83,8 @@ def _evaluate(
 
     forecasts = {}
     for name in models:
+        if name in SIMULATED:
+            continue
         prediction = predictor(name)(gpus, kernel, launch)
         forecasts[name] = {
             "cycles": full(jnp.where(possible, prediction.cycles, jnp.inf)),
@@ -78,7 +92,9 @@ def _evaluate(
             "bottleneck": full(jnp.where(possible, prediction.bottleneck, -1)),
             "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
         }
+    simulated = jax.tree.map(full, (idg.warp(gpus, kernel), launch)) if set(models) & set(SIMULATED) else ()
     return {
+        "simulated": simulated,
         "resources": {name: full(getattr(resources, name)) for name in Resources.__dataclass_fields__},
         "warps_per_sm": full(jnp.where(possible, launch.warps_per_sm, 0.0)),
         "occupancy": full(jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0)),
@@ -93,8 +109,12 @@ def evaluate(
     gpus: Gpu,
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
+    settings: pipeline.Settings | None = None,
+    progress: Progress = silent,
 ) -> Evaluation:
     """What `models` say of the given configurations of a described kernel.
+
+    `settings` are those of what is simulated, and `progress` is opened for it.
 
     **Shapes:** `gpus` fields [G] (`dse.data.gpus.stack`), parameters [L]; results [G, L].
     **Precision:** expressions in 64 bits, models in the precision of `gpus`.
@@ -120,7 +140,30 @@ def evaluate(
         raise ValueError("evaluate: no configurations")
     whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
     by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
+    if simulated := whole.pop("simulated"):
+        possible = whole["limiter"] < len(occupancy.BINDING)
+        with progress(f"Simulating {description.name}", int(possible.sum())) as advance:
+            warp, launch = simulated
+            by_model["pipeline"] = _simulate(gpus, warp, launch, possible, settings, advance)
     return Evaluation(forecasts={name: Forecast(**by_model[name]) for name in models}, **whole)
+
+
+def _simulate(
+    gpus: Gpu,
+    warp: idg.Warp,
+    launch: Launch,
+    possible: np.ndarray,
+    settings: pipeline.Settings | None,
+    advance: Callable[[int], None],
+) -> dict[str, Any]:
+    """A forecast of what can run at all; arrays [G, L]."""
+    dtype = np.asarray(gpus.clock).dtype
+    warp, launch = jax.tree.map(lambda x: x[possible].astype(np.float64), (warp, launch))
+    found, bottlenecks = pipeline.predict(warp, launch, settings, advance)
+    cycles, bottleneck = np.full(possible.shape, np.inf, dtype), np.full(possible.shape, -1, np.int32)
+    cycles[possible], bottleneck[possible] = found, bottlenecks
+    seconds = cycles / np.asarray(gpus.clock)[:, None]
+    return {"cycles": cycles, "seconds": seconds, "bottleneck": bottleneck, "terms": pipeline.TERMS}
 
 
 def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:

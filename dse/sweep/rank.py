@@ -11,7 +11,8 @@ import numpy as np
 from dse.data import measured as measured_data
 from dse.describe import Description, Number
 from dse.errors import DseError
-from dse.sweep.evaluate import Evaluation, evaluate
+from dse.simulate.pipeline import Settings
+from dse.sweep.evaluate import Evaluation, Progress, evaluate, silent
 from dse.types import Gpu
 
 
@@ -67,6 +68,8 @@ def rank(
     models: Sequence[str],
     problem: Mapping[str, Number] | None = None,
     measured: Path | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
 ) -> Ranking:
     """Every valid configuration, ordered by the first of `models`; equal times keep the space's order.
 
@@ -79,7 +82,8 @@ def rank(
         raise DseError(
             f"{description.path}: constraints: found no valid configuration, expected at least one"
         )
-    evaluation = evaluate(description, models, jax.tree.map(lambda x: x[None], gpu), parameters, problem)
+    gpus = jax.tree.map(lambda x: x[None], gpu)
+    evaluation = evaluate(description, models, gpus, parameters, problem, settings, progress)
     if not evaluation.possible.any():
         raise DseError(f"{description.path}: launch: {_why(evaluation, gpu)}")
     order = np.argsort(evaluation.forecasts[models[0]].seconds[0], kind="stable")

@@ -7,8 +7,7 @@ file, so that memory stays bounded and an interrupted run goes on where it stopp
 import hashlib
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,14 @@ import pyarrow.parquet as pq
 
 from dse import __version__, occupancy
 from dse.data.gpus import GpuFile, stack
-from dse.data.write import replacing
 from dse.describe import Description, Number
 from dse.errors import DseError
-from dse.sweep.evaluate import CHUNK, Evaluation, chunks, evaluate
+from dse.files import replacing
+from dse.models import SIMULATED
+from dse.simulate.pipeline import Settings
+from dse.sweep.evaluate import CHUNK, Evaluation, Progress, chunks, evaluate, silent
+
+SIMULATED_CHUNK = 4_096  # configurations of a part where some model is simulated: minutes, not hours
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,18 @@ class Job:
     problems: tuple[Mapping[str, Number], ...]  # the sizes of each kernel
     gpus: tuple[GpuFile, ...]
     models: tuple[str, ...]
+    settings: Settings | None = None  # of what is simulated
+
+    @property
+    def chunk(self) -> int:
+        """Configurations of a part of the file."""
+        return SIMULATED_CHUNK if set(self.models) & set(SIMULATED) else CHUNK
 
     @property
     def key(self) -> str:
         """Changes when anything does that a result depends on."""
         parts = [__version__, *self.models, repr([dict(problem) for problem in self.problems])]
+        parts += [repr(self.settings)]
         parts += [repr(description) for description in self.descriptions]
         parts += [f"{gpu.name} {gpu.fields}" for gpu in self.gpus]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
@@ -98,14 +108,6 @@ def rows(
             yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
-
-
-def silent(description: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """No progress shown."""
-    return nullcontext(lambda steps: None)
-
-
 def sweep(job: Job, out: Path, progress: Progress = silent) -> int:
     """Write the file; the number of rows. `progress` is opened for each kernel and told of what is done.
 
@@ -124,11 +126,11 @@ def sweep(job: Job, out: Path, progress: Progress = silent) -> int:
             parameters = description.space.configurations(problem)
             total = len(next(iter(parameters.values())))
             with progress(f"Sweeping {description.name}", total) as advance:
-                for c, block in enumerate(chunks(parameters, CHUNK)):
+                for c, block in enumerate(chunks(parameters, job.chunk)):
                     part = folder / f"{k:03}-{c:06}.parquet"
                     parts.append(part)
                     if not part.exists():
-                        evaluation = evaluate(description, job.models, gpus, block, problem)
+                        evaluation = evaluate(description, job.models, gpus, block, problem, job.settings)
                         _write(part, rows(description, names, block, evaluation, columns), columns)
                     advance(len(next(iter(block.values()))))
         count = 0

@@ -1,4 +1,4 @@
-"""What every registered model has to keep to."""
+"""What every closed form has to keep to."""
 
 import inspect
 from functools import cache
@@ -12,7 +12,7 @@ from dse import models
 from dse.errors import DseError
 from dse.types import CLASSES, Prediction
 
-MODELS = pytest.mark.parametrize("name", models.MODELS)
+MODELS = pytest.mark.parametrize("name", models.CLOSED_FORMS)
 TIMES = (
     *(f"{what}_{name}" for what in ("cpi", "latency") for name in CLASSES),
     "issue_cycles",
@@ -79,6 +79,10 @@ def test_the_registry():
         models.module("volkow")
     with pytest.raises(DseError, match=r"^model: found 'xyz', expected one of [^?]*$"):
         models.predictor("xyz")
+    with pytest.raises(DseError, match=r"^model: found 'pipeline', expected a closed form: one of [^?]*$"):
+        models.predictor("pipeline")
+    assert "Leaves out" in models.module("pipeline").__doc__
+    assert "Source: " in models.module("pipeline").__doc__
 
 
 def test_naming_the_models_imports_no_jax(run_python):
@@ -201,7 +205,7 @@ def test_time_has_a_unit(name, plain, as_rows, at, names):
 
 def test_monotone_where_it_says_so(plain, as_rows, at, names):
     # No slower where a λ or Λ falls, or a rate grows.
-    monotone = [name for name in models.MODELS if models.module(name).MONOTONE]
+    monotone = [name for name in models.CLOSED_FORMS if models.module(name).MONOTONE]
     assert {"roofline", "volkov", "transit"} <= set(monotone)
     values = as_rows(plain(7, 256))
     moved = np.repeat(values[:, None], 3 * len(TIMES + RATES), 1)

@@ -5,11 +5,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from dse.memory import shared_latency
 from dse.models.notation import (
     comp_busy,
     comp_latencies,
     comp_latency,
-    shared_latency,
     two_pipes,
     waits,
 )

@@ -52,7 +52,7 @@ def test_runs_count_what_runs(rolled_program: Callable[..., Program], seed: int)
 
 
 def test_a_long_loop_is_not_unrolled():
-    with pytest.raises(DseError, match="loops: found 4,400,004 instructions .*, expected at most 4,095"):
+    with pytest.raises(DseError, match=r"loops: found 4,400,004 instructions .*, expected at most 4,095"):
         replace(NESTED, loops=(Loop(0, 6, 2), Loop(1, 5, 550_000))).unrolled()
 
 

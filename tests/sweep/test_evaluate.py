@@ -1,5 +1,7 @@
 """Chunks of configurations, against the same models called one configuration at a time."""
 
+from contextlib import nullcontext
+
 import jax
 import numpy as np
 import pytest
@@ -7,7 +9,9 @@ import pytest
 from dse import occupancy
 from dse.data import gpus, kernels
 from dse.describe import describe
-from dse.models import MODELS, predictor
+from dse.models import CLOSED_FORMS, MODELS, predictor
+from dse.simulate import idg, pipeline
+from dse.simulate.pipeline import Settings
 from dse.sweep import evaluate as module
 from dse.sweep.evaluate import chunks, evaluate
 
@@ -27,12 +31,12 @@ def test_equals_one_at_a_time(toy_kernel):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]
     parameters = description.space.configurations(description.sizes())
-    found = evaluate(description, MODELS, gpus.stack([file.gpu for file in files]), parameters)
+    found = evaluate(description, CLOSED_FORMS, gpus.stack([file.gpu for file in files]), parameters)
     impossible = 0
     for g, file in enumerate(files):
         for i in (0, 9, len(parameters["block"]) - 1):
             one = {name: values[i] for name, values in parameters.items()}
-            for model in MODELS:
+            for model in CLOSED_FORMS:
                 prediction, possible = plain(description, model, file.gpu, one)
                 forecast = found.forecasts[model]
                 if possible:
@@ -79,6 +83,36 @@ def test_precision_follows_the_gpu(toy_kernel):
         gpu = gpus.stack([gpus.load("a100", dtype).gpu])
         found = evaluate(description, MODELS, gpu, parameters)
         assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(dtype)}
+
+
+@pytest.mark.parametrize("settings", [None, Settings("gto", groups=1)])
+def test_what_is_simulated_is_the_same_outside(toy_kernel, settings):
+    description = kernels.load(toy_kernel)
+    files = [gpus.load(name, np.float64) for name in NAMES]
+    parameters = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}
+    steps = []
+    found = evaluate(
+        description, ("pipeline", "volkov"), gpus.stack([file.gpu for file in files]), parameters, None,
+        settings, lambda text, total: nullcontext(lambda done: steps.append(done / total)),
+    )  # fmt: skip
+    assert sum(steps) == 1
+    forecast = found.forecasts["pipeline"]
+    for g, file in enumerate(files):
+        gpu = file.gpu
+        for i in range(3):
+            one = {name: np.asarray(values[i]) for name, values in parameters.items()}
+            kernel, resources = describe(description, one, description.sizes(), gpu, gpu.clock.dtype)
+            launch, limiter = occupancy.launch(gpu, resources)
+            if not occupancy.possible(limiter):
+                assert (forecast.seconds[g, i], forecast.bottleneck[g, i]) == (np.inf, -1)
+                continue
+            fields = jax.tree.map(lambda x: np.asarray(x)[None], (idg.warp(gpu, kernel), launch))
+            cycles, bottleneck = pipeline.predict(*fields, settings)
+            np.testing.assert_allclose(forecast.cycles[g, i], cycles[0], rtol=1e-12)
+            np.testing.assert_allclose(forecast.seconds[g, i], cycles[0] / gpu.clock, rtol=1e-12)
+            assert forecast.bottleneck_names()[g, i] == pipeline.TERMS[bottleneck[0]]
+            assert forecast.cycles[g, i] >= found.forecasts["volkov"].cycles[g, i] * 0.9
+    assert not found.possible.all()
 
 
 def test_problem_sizes_reach_the_expressions(toy_kernel):

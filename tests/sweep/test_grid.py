@@ -10,7 +10,7 @@ import pytest
 
 from dse import occupancy
 from dse.data import gpus
-from dse.models import MODELS, predictor
+from dse.models import CLOSED_FORMS, predictor
 from dse.sweep import grid as module
 from dse.sweep.grid import reduce_grid
 from dse.types import CLASSES, Kernel, PerClass, Resources
@@ -102,7 +102,7 @@ def check(summary, model, fields, rtol=1e-12):
 
 @pytest.mark.parametrize(
     ("models", "dtype", "rtol"),
-    [(MODELS, np.float64, 1e-12), (("volkov", "mwp-cwp", "wfg-corrected"), np.float32, 2e-5)],
+    [(CLOSED_FORMS, np.float64, 1e-12), (("volkov", "mwp-cwp", "wfg-corrected"), np.float32, 2e-5)],
 )
 def test_equals_evaluating_everything(models, dtype, rtol):
     fields = made(dtype)

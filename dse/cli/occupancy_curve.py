@@ -1,0 +1,84 @@
+"""`dse occupancy-curve`: throughput of one configuration against the warps resident on an SM."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, present
+from dse.models import MODELS
+
+app = typer.Typer(rich_markup_mode="rich")
+
+CHARTS = (".svg", ".png", ".html")
+
+
+@app.command(epilog="Example: [bold]dse occupancy-curve convolution --gpu a100 -o curve.svg[/bold]")
+def occupancy_curve(
+    kernel: inputs.KernelArgument,
+    gpu: inputs.GpuOption,
+    model: inputs.ModelsOption = None,
+    changed: inputs.SetOption = None,
+    scheduler: inputs.SchedulerOption = None,
+    order: inputs.OrderOption = None,
+    groups: inputs.GroupsOption = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Draw .svg, .png or .html; or write .parquet, .csv or .json.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Throughput against resident warps by each model (all, unless --model is given), for one configuration.
+
+    Parameters that are not --set are those of the configuration that the default model puts first. The warps
+    go from one block on an SM to as many blocks as it holds. Throughput is in warps per million cycles of one
+    SM, fill, drain and tail of the whole launch included.
+    """
+    names = inputs.models(model, default=MODELS)
+    settings = inputs.simulation(names, scheduler, order, groups)
+    description, problem = inputs.kernel(kernel, inputs.settings(changed))
+    [gpu_file] = inputs.gpus([gpu])
+    from dse.sweep.curve import curve, fastest, laid_out  # imports jax: seconds
+
+    parameters = fastest(description, gpu_file.gpu, problem)
+    one, launch = laid_out(description, gpu_file.gpu, parameters, problem)
+    rows = curve(one, gpu_file.gpu, launch, names, settings)
+    varying = [name for name in parameters if len(inputs.kernel(kernel, {})[0].space.values[name]) > 1]
+    chosen = ", ".join(f"{name}={parameters[name]}" for name in varying)
+    title = f"{description.name} on {gpu_file.name}"
+    if out is not None and out.suffix.lower() in CHARTS:
+        from dse.report.chart import occupancy_curve as draw
+        from dse.report.save import save_chart
+
+        points = [{**row, "throughput": 1e6 * row["throughput"]} for row in rows]
+        chart = draw(
+            points,
+            x="warps",
+            y="throughput",
+            series="model",
+            title=f"{title}: {chosen}" if chosen else title,
+            x_title="warps resident on an SM",
+            y_title="warps per million cycles",
+        )
+        save_chart(chart, out)
+        print(f"{out}: {len(names)} models, {len(rows) // len(names)} occupancies")
+    elif out is not None or json or csv:
+        present(rows, json=json, csv=csv, out=out)
+    else:
+        by_warps: dict[int, dict[str, float]] = {}
+        for row in rows:
+            by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
+        present(
+            list(by_warps.values()),
+            title=f"{title}: {chosen}" if chosen else title,
+            json=False,
+            csv=False,
+            out=None,
+        )

@@ -1,0 +1,234 @@
+"""`dse simulate`: one configuration, instruction by instruction, and what binds it."""
+
+import json as json_module
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import JsonOption, present
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.data.graphs import Graph
+    from dse.describe import Number
+    from dse.simulate import Case
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(
+    epilog="Examples: [bold]dse simulate convolution --gpu a100 --what-if conflicts=off[/bold], "
+    "[bold]dse simulate graph.toml --warps 4 --profile profile.svg[/bold]"
+)
+def simulate(
+    kernel: Annotated[
+        str,
+        typer.Argument(
+            metavar="KERNEL|GRAPH.toml",
+            help="A kernel of `dse kernels`, a kernel.toml, or a file with an instruction dependence graph.",
+        ),
+    ],
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file; not for a graph."
+        ),
+    ] = None,
+    changed: inputs.SetOption = None,
+    warps: Annotated[
+        int | None, typer.Option(min=1, metavar="W", help="Warps resident on the SM; of a graph: in a group.")
+    ] = None,
+    scheduler: inputs.SchedulerOption = None,
+    order: inputs.OrderOption = None,
+    groups: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Blocks to simulate in all."),
+    ] = None,
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write every entry: .json for Perfetto; .svg, .png, .html drawn."),
+    ] = None,
+    window: Annotated[
+        tuple[float, float] | None, typer.Option(metavar="FROM TO", help="Cycles that a drawing shows.")
+    ] = None,
+    what_if: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Simulate this change too: sfu.lambda=1, dram.Lambda=0.5x, issue_limit=4, conflicts=off, "
+            "barriers=off, uncoalesced=off, dram=off, blocks=2, scheduler=gto, order=dataflow; repeatable.",
+        ),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Simulate one configuration on one SM: cycles, IPC, how busy each pipe is, and what binds.
+
+    Parameters of a kernel that are not --set are those of the configuration that the default model puts
+    first. What binds is read off the critical path: time in which something waited for a pipe to accept it
+    (throughput) or for a result (latency); all shares add up to the makespan.
+    """
+    changes = list(what_if or ())
+    asked = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
+    asked = {name: value for name, value in asked.items() if value is not None}
+    path = _graph_file(kernel, gpu)
+    if path is None:
+        found = _of_kernel(kernel, gpu, inputs.settings(changed), asked, changes)
+    else:
+        if gpu is not None or changed:
+            raise DseError(f"{path}: found --{'gpu' if gpu else 'set'} with a graph, expected none")
+        found = _of_graph(path, asked, changes)
+    from dse.simulate import simulate as run
+    from dse.simulate.shares import shares
+
+    graph = found.graph
+    result = run([graph.case, *found.variants], critical=True)  # together: one compilation serves all
+    bound, busy = shares(result, 0), result.busy(0)
+    makespan = float(result.makespan[0])
+    ipc = found.instructions / makespan if makespan else None
+    entries = graph.case.entries_of_subsystems()
+    rows = [
+        {
+            "subsystem": name,
+            "entries": int(entries[s]),
+            "busy": float(busy[s]),
+            "throughput": float(bound.throughput[s]),
+            "latency": float(bound.latency[s]),
+            "same warp": float(bound.same_warp[s]),
+        }
+        for s, name in enumerate(graph.subsystems)
+        if entries[s]
+    ]
+    gains = [
+        {"what if": text, "makespan": float(cycles), "gain": makespan / float(cycles) if cycles else None}
+        for text, cycles in zip(changes, result.makespan[1:], strict=True)
+    ]
+    number, kind = bound.bottleneck
+    bottleneck = f"{graph.subsystems[number]} {kind}" if number >= 0 else kind
+    if profile is not None:
+        from dse.report.timeline import save
+        from dse.simulate.profile import profile as entries_of
+
+        entered = entries_of(graph.case, graph.subsystems, graph.labels)
+        save(entered, profile, window=window, critical=entered.critical)
+        if not json:
+            print(f"{profile}: {len(entered.time):,} entries")
+    if json:
+        whole = found.facts | {
+            "makespan_cycles": makespan,
+            "entries": int(result.entries[0]),
+            "ipc": ipc,
+            "in_ticks": bool(result.in_ticks[0]),
+            "bottleneck": bottleneck,
+            "issue_share": bound.issue,
+            "subsystems": rows,
+            "what_if": gains,
+        }
+        print(json_module.dumps(whole, indent=2))
+        return
+    print(found.title)
+    print(f"{makespan:,.6g} cycles, {ipc or 0:.3g} instructions a cycle, bound by {bottleneck}")
+    if bound.issue:
+        print(f"the issue limit binds {bound.issue:.1%}")
+    shown = [
+        row | {name: f"{row[name]:.1%}" for name in ("busy", "throughput", "latency", "same warp")}
+        for row in rows
+    ]
+    present(shown, json=False, csv=False, out=None)
+    if gains:
+        present(
+            [row | {"gain": f"{row['gain']:.3f}x"} for row in gains],
+            title="What if",
+            json=False,
+            csv=False,
+            out=None,
+        )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What to simulate."""
+
+    graph: "Graph"
+    variants: list["Case"]  # with one change each
+    instructions: float  # that all warps execute
+    title: str
+    facts: dict[str, Any]
+
+
+def _graph_file(name: str, gpu: str | None) -> Path | None:
+    """The file of a graph: a path to one, or that of a kernel for which no GPU is named."""
+    from dse.data import kernels
+
+    path = Path(name).expanduser()
+    if path.suffix == ".toml" and path.is_file():
+        return None if path.name == kernels.FILE else path
+    if gpu is None:
+        beside = kernels.find(name).with_name("graph.toml")
+        if beside.is_file():
+            return beside
+        raise DseError("--gpu: found none, expected a GPU of `dse gpus` or a GPU file")
+    return None
+
+
+def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
+    from dse.data.graphs import load
+    from dse.sweep.whatif import of_graph
+
+    graph = load(path)
+    try:
+        case = replace(graph.case, **asked)
+    except DseError as error:
+        raise DseError(f"{path}: {error}") from None
+    variants = [of_graph(case, graph.subsystems, text) for text in changes]
+    title = f"{graph.name}: {case.groups} groups of {case.warps} warps, {case.slots} at a time"
+    facts = {"name": graph.name, "warps": case.warps, "slots": case.slots, "groups": case.groups}
+    return _Found(replace(graph, case=case), variants, case.entries, title, facts)
+
+
+def _of_kernel(
+    name: str,
+    gpu: str | None,
+    changed: Mapping[str, "Number"],
+    asked: Mapping[str, Any],
+    changes: Sequence[str],
+) -> _Found:
+    """A configuration of a kernel on a GPU, and the same with one change each."""
+    description, problem = inputs.kernel(name, changed)
+    [file] = inputs.gpus([gpu or ""])
+    options = {key: value for key, value in asked.items() if key != "warps"}
+    settings = inputs.simulation(("pipeline",), *(options.get(x) for x in ("scheduler", "order", "groups")))
+    from dse.data.graphs import Graph
+    from dse.simulate import idg
+    from dse.simulate.pipeline import one
+    from dse.sweep.curve import fastest, laid_out
+    from dse.sweep.whatif import Setup, of_kernel
+
+    assert settings is not None
+    parameters = fastest(description, file.gpu, problem)
+    kernel, launch = laid_out(description, file.gpu, parameters, problem)
+    setup = Setup(file.gpu, kernel, launch, settings)
+    if "warps" in asked:
+        block = int(launch.warps_per_block)
+        if asked["warps"] % block:
+            raise DseError(f"--warps: found {asked['warps']}, expected a multiple of a block's {block} warps")
+        setup = of_kernel(setup, f"blocks={asked['warps'] // block}")
+
+    def made(setup: Setup) -> tuple["Case", tuple[str, ...]]:
+        return one(idg.warp(setup.gpu, setup.kernel), setup.launch, setup.settings)
+
+    case, labels = made(setup)
+    # All simulate the same blocks, so that their makespans compare.
+    setup = replace(setup, settings=replace(settings, groups=case.groups))
+    graph = Graph(description.name, case, idg.SUBSYSTEMS, (labels,))
+    blocks = round(float(launch.resident_blocks * launch.waves))
+    title = f"{description.name} on {file.name}, {', '.join(f'{k}={v}' for k, v in parameters.items())}\n"
+    title += f"{case.groups:,} of {blocks:,} blocks of an SM, {case.slots} of {case.warps} warps at a time"
+    facts = {"kernel": description.name, "gpu": file.name, "parameters": parameters}
+    facts |= {"warps": case.warps, "slots": case.slots, "groups": case.groups, "blocks": blocks}
+    variants = [made(of_kernel(setup, text))[0] for text in changes]
+    instructions = float(kernel.insts) * case.warps * case.groups
+    return _Found(graph, variants, instructions, title, facts)
