@@ -1,0 +1,62 @@
+"""Sets of threads that execute together, and what is counted of them."""
+
+import numpy as np
+
+WARP = 32
+_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+
+
+class Lanes:
+    """A set of threads of the blocks that are run. Equal sets are one object while they are in use."""
+
+    __slots__ = ("_bits", "_warps", "mask", "shape", "threads", "total")
+
+    def __init__(self, mask: np.ndarray, shape: tuple[int, int]) -> None:
+        self.mask = mask  # [1 or blocks, threads]
+        self.shape = shape  # blocks, threads (a multiple of 32)
+        counts = np.count_nonzero(mask, axis=1)
+        self.threads = np.broadcast_to(counts, shape[:1]).astype(float)  # of each block
+        self.total = int(counts.sum()) * (shape[0] // mask.shape[0])
+        self._warps: np.ndarray | None = None
+        self._bits: np.ndarray | None = None
+
+    @property
+    def by_warp(self) -> np.ndarray:
+        """[1 or blocks, warps, 32]"""
+        return self.mask.reshape(self.mask.shape[0], -1, WARP)
+
+    @property
+    def warps(self) -> np.ndarray:
+        """Warps of each block that have a thread here: [blocks]"""
+        if self._warps is None:
+            counts = np.count_nonzero(self.by_warp.any(-1), axis=1)
+            self._warps = np.broadcast_to(counts, self.shape[:1]).astype(float)
+        return self._warps
+
+    @property
+    def bits(self) -> np.ndarray:
+        """The threads here of each thread's warp, as a mask of 32 bits: [1 or blocks, threads]"""
+        if self._bits is None:
+            ballot = np.bitwise_or.reduce(np.where(self.by_warp, _BITS, np.uint32(0)), axis=-1)
+            self._bits = np.repeat(ballot, WARP, axis=1)
+        return self._bits
+
+
+class LaneSets:
+    """Hands out one `Lanes` for each set."""
+
+    def __init__(self, shape: tuple[int, int]) -> None:
+        self.shape = shape
+        self.known: dict[tuple[int, bytes], Lanes] = {}
+
+    def of(self, mask: np.ndarray) -> Lanes:
+        """`mask` broadcasts to [blocks, threads]."""
+        if mask.shape[1] != self.shape[1]:
+            mask = np.broadcast_to(mask, (mask.shape[0], self.shape[1]))
+        key = (mask.shape[0], mask.tobytes())
+        found = self.known.get(key)
+        if found is None:
+            if len(self.known) > 2000:
+                self.known.clear()
+            found = self.known[key] = Lanes(np.ascontiguousarray(mask), self.shape)
+        return found

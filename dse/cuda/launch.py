@@ -1,0 +1,153 @@
+"""What a kernel is launched with: grid, block, arguments; and the constant memory where its code finds them.
+
+Source of the layouts: what nvcc 13.0 emits for compute capabilities 7.5 to 12.0.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+
+REGION_BITS = 36  # each pointer argument points to a region of its own, into its middle
+MIDDLE = 1 << (REGION_BITS - 1)
+
+Dimensions = tuple[int, int, int]
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An argument whose value is not stated: counts that depend on it are reported as such."""
+
+    bytes: int = 4
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """A pointer to global memory; `contents` are what lies there, if that is known."""
+
+    contents: np.ndarray | None = None
+
+
+# Python's int is a 32-bit integer, its float a single; NumPy scalars have their own size. An array is a
+# pointer to it, None a pointer to what is not stated, bytes a structure passed by value.
+Argument = Any
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel.
+
+    `offsets` are where the arguments lie in constant bank 0 (bytes), if not where their sizes put them;
+    `banks` the contents of other constant banks: 2 and 4 come from the compiler, 3 holds `__constant__`
+    variables.
+    """
+
+    grid: Dimensions
+    block: Dimensions
+    arguments: Sequence[Argument] = ()
+    offsets: Sequence[int] | None = None
+    banks: Mapping[int, bytes] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return int(np.prod(self.block))
+
+    @property
+    def blocks(self) -> int:
+        return int(np.prod(self.grid))
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Where constant bank 0 holds what."""
+
+    block: int
+    grid: int
+    stack: int
+    parameters: int
+
+
+_LAYOUTS = (  # from this compute capability on
+    (100, _Layout(block=0x360, grid=0x370, stack=0x37C, parameters=0x380)),
+    (90, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x210)),
+    (70, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x160)),
+)
+
+STACK_TOP = 0xFFFDC0
+
+
+@dataclass
+class ConstantBank:
+    """Words of constant bank 0 by their offset, and which argument each belongs to (-1: none)."""
+
+    words: dict[int, int]
+    owners: dict[int, int]
+    parameters: int  # offset of the first
+
+
+def pointers(launch: Launch) -> dict[int, np.ndarray | None]:
+    """Contents of the pointer arguments, by the argument's place."""
+    found: dict[int, np.ndarray | None] = {}
+    for index, argument in enumerate(launch.arguments):
+        if argument is None or isinstance(argument, np.ndarray):
+            found[index] = argument
+        elif isinstance(argument, Pointer):
+            found[index] = argument.contents
+    return found
+
+
+def address_of(index: int) -> int:
+    """Where the pointer in argument `index` points to."""
+    return ((index + 1) << REGION_BITS) + MIDDLE
+
+
+def constant_bank(kernel: str, arch: int, launch: Launch) -> ConstantBank:
+    """**Raises:** DseError if the architecture is too old, or an argument of a type that cannot be passed."""
+    layout = next((layout for lowest, layout in _LAYOUTS if arch >= lowest), None)
+    if layout is None:
+        raise DseError(f"{kernel}: architecture: found sm_{arch}, expected sm_70 or newer")
+    words = {layout.stack: STACK_TOP}
+    for axis in range(3):
+        words[layout.block + 4 * axis] = launch.block[axis]
+        words[layout.grid + 4 * axis] = launch.grid[axis]
+    owners: dict[int, int] = {}
+    at = layout.parameters
+    for index, argument in enumerate(launch.arguments):
+        raw = _raw(kernel, index, argument)
+        size = len(raw)
+        alignment = size if size in (1, 2, 4, 8) else 8 if size % 8 == 0 else 4
+        at = launch.offsets[index] if launch.offsets is not None else -(-at // alignment) * alignment
+        for place, byte in enumerate(raw):
+            offset = at + place
+            word, shift = offset & ~3, 8 * (offset & 3)
+            words[word] = words.get(word, 0) | byte << shift
+            owners[word] = index
+        at += size
+    return ConstantBank(words, owners, layout.parameters)
+
+
+def _raw(kernel: str, index: int, argument: Argument) -> bytes:
+    """The bytes of an argument as they are passed."""
+    match argument:
+        case None | Pointer() | np.ndarray():
+            return address_of(index).to_bytes(8, "little")
+        case Unknown():
+            return bytes(argument.bytes)
+        case bytes():
+            return argument
+        case np.generic():
+            return argument.tobytes()
+        case bool():
+            return bytes([argument])
+        case int() if -(2**31) <= argument < 2**32:
+            return (argument & 0xFFFFFFFF).to_bytes(4, "little")
+        case float():
+            return np.float32(argument).tobytes()
+    raise DseError(
+        f"{kernel}: argument {index}: found {argument!r}, expected a 32-bit integer, a float, a NumPy"
+        " scalar or array, None for a pointer, or bytes"
+    )

@@ -1,0 +1,101 @@
+"""What an operand of a machine instruction names: a register, a predicate, a constant, an address, a number.
+
+Every register of a thread has a number, its slot: the general registers first, then the uniform ones,
+predicates and barriers of both. A slot holds 32 bits; a 64-bit value lies in two that follow each other.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+RZ = 255  # reads as zero, and so does the slot behind it, for pairs
+UR = 264  # first uniform register
+URZ = UR + 255
+P = URZ + 9  # first predicate
+PT = P + 7  # always true
+UP = PT + 1
+UPT = UP + 7
+B = UPT + 1  # first convergence barrier: the mask of threads that meet there
+SLOTS = B + 32  # of registers; constants and numbers get slots from here on
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One operand. `kind` says which of the other fields mean something."""
+
+    kind: str  # "register", "predicate", "barrier", "constant", "address", "number", "name"
+    text: str  # without reuse hints
+    slot: int = -1  # register, predicate, barrier; index register of a constant; -1 for none
+    negate: bool = False  # "-R1", and "!P0"
+    invert: bool = False  # "~R1"
+    absolute: bool = False  # "|R1|"
+    part: str = ""  # ".64", ".H0_H0", ".B1", ".X4": what of the register is meant
+    bank: int = 0  # constant
+    offset: int = 0  # constant, address: bytes
+    bases: tuple[
+        tuple[int, int, bool], ...
+    ] = ()  # address: (slot, factor, whether 32 bits only) of each register
+
+
+def register_slot(name: str) -> int | None:
+    """The slot of "R12", "URZ", "UP3", "PT" or "B6"; None if that is no register."""
+    match = _REGISTER.fullmatch(name)
+    if not match:
+        return None
+    file, number = match.groups()
+    if number in ("Z", "T"):
+        return {"R": RZ, "UR": URZ, "P": PT, "UP": UPT}.get(file)
+    return {"R": 0, "UR": UR, "P": P, "UP": UP, "B": B}[file] + int(number)
+
+
+@cache
+def operand(text: str) -> Operand:
+    """Read one operand as it is printed."""
+    text = text.replace(".reuse", "").strip()
+    if match := _ADDRESS.fullmatch(text):
+        return _address(text, match[1])
+    core = text
+    negate = core[:1] == "!" or (core[:1] == "-" and not _NUMBER.fullmatch(core))
+    invert = core[:1] == "~"
+    core = core[1:] if negate or invert else core
+    absolute = core[:1] == "|"
+    core = core.replace("|", "")
+    if match := _CONSTANT.fullmatch(core):
+        slot, offset = -1, 0
+        for term in match[2].split("+"):
+            found = register_slot(term.split(".")[0])
+            if found is None:
+                offset += int(term, 16)
+            else:
+                slot = found
+        return Operand(
+            "constant", text, slot, negate, invert, absolute, match[3] or "", int(match[1], 16), offset
+        )
+    name, _, part = core.partition(".")
+    slot = register_slot(name)
+    if slot is not None:
+        kind = "register" if slot < P else "predicate" if slot < B else "barrier"
+        return Operand(kind, text, slot, negate, invert, absolute, part)
+    if _NUMBER.fullmatch(core):
+        return Operand("number", core)
+    return Operand("name", text)
+
+
+def _address(text: str, inside: str) -> Operand:
+    """[R2.64+UR4+0x10] is the sum of its terms; .X4 multiplies a register, .U32 says that it is no pair."""
+    bases, offset = [], 0
+    for term in inside.split("+"):
+        name, *parts = term.strip().split(".")
+        slot = register_slot(name)
+        if slot is None:
+            offset += int(term, 16) if term.strip() else 0
+        elif slot not in (RZ, URZ):
+            factor = next((int(part[1:]) for part in parts if part[:1] == "X"), 1)
+            bases.append((slot, factor, "U32" in parts or "S32" in parts))
+    return Operand("address", text, offset=offset, bases=tuple(bases))
+
+
+_REGISTER = re.compile(r"(UR|R|UP|P|B)(\d+|Z|T)")
+_ADDRESS = re.compile(r"(?:g?desc\[\w+\])?\[([^\]]*)\]")
+_CONSTANT = re.compile(r"c\[0x(\w+)\]\[([^\]]*)\](?:\.(\w+))?")
+_NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)", re.IGNORECASE)

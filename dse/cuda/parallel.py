@@ -1,0 +1,78 @@
+"""Do the same to many things, in several processes."""
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import BaseContext
+from typing import TypeVar
+
+from dse.errors import DseError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def each(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int | None = None,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Result]:
+    """`function` of each item, in order. `progress` is told how many are done whenever one is.
+
+    `workers` is the number of processes (default: the processors that we may use); with one, or one item, all
+    is done here. Else `function`, items and results must be picklable, and a script must do its work under
+    `if __name__ == "__main__"`.
+
+    **Raises:** what `function` raises first, and KeyboardInterrupt, with no process left; DseError if one of
+    them ends by itself.
+    """
+    workers = min(workers or _processors(), len(items))
+    if workers <= 1:
+        results = []
+        for item in items:
+            results.append(function(item))
+            progress(len(results))
+        return results
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(workers, mp_context=_context(), initializer=_follow_the_parent) as pool:
+        try:
+            futures = [pool.submit(function, item) for item in items]
+            for done, future in enumerate(as_completed(futures), 1):
+                future.result()
+                progress(done)
+        except BaseException as error:
+            pool.shutdown(wait=False, cancel_futures=True)
+            ours = set(multiprocessing.active_children()) - others
+            for process in ours:
+                process.terminate()  # a compilation may take long
+            for process in ours:
+                process.join()
+            if isinstance(error, BrokenProcessPool):
+                raise DseError(
+                    "workers: found a process that ended early (memory?), expected fewer"
+                ) from None
+            raise
+        return [future.result() for future in futures]
+
+
+def _context() -> BaseContext:
+    """How to start a process: not as a fork of this one, where JAX has threads."""
+    methods = multiprocessing.get_all_start_methods()
+    return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+
+
+def _follow_the_parent() -> None:
+    """A worker has nothing to tidy up: it ends with its parent, and at Ctrl-C at once and in silence."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
+
+
+def _processors() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

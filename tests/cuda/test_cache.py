@@ -1,0 +1,72 @@
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.cuda import cache
+from dse.cuda.cache import Cache
+from dse.errors import DseError
+
+
+@given(parts=st.lists(st.lists(st.text(max_size=3), max_size=3), min_size=2, max_size=2, unique_by=tuple))
+def test_keys_differ_where_parts_do(parts: list[list[str]]):
+    assert cache.key(*parts[0]) != cache.key(*parts[1])
+
+
+def test_entries_come_back(tmp_path: Path):
+    path = tmp_path / "deep" / "kernels.sqlite"
+    entries = {
+        cache.key(str(i)): bytes([i % 256]) * (i % 50) for i in range(1200)
+    }  # more than one query takes
+    assert Cache(path).get(entries) == {}
+    assert not path.exists()
+    Cache(path).put(entries)
+    Cache(path).put({})
+    assert Cache(path).get([*entries, "unknown"]) == entries
+    Cache(path).put({cache.key("3"): b"new"})
+    assert Cache(path).get([cache.key("3"), cache.key("4")]) == {
+        cache.key("3"): b"new",
+        cache.key("4"): b"\4" * 4,
+    }
+
+
+def test_all_or_none_are_added(tmp_path: Path):
+    found = Cache(tmp_path / "c.sqlite")
+    with pytest.raises(sqlite3.ProgrammingError):
+        found.put({"a": b"1", "b": object()})  # type: ignore[dict-item]
+    assert found.get(["a"]) == {}
+
+
+def test_others_may_write_meanwhile(tmp_path: Path, run_python):
+    path = tmp_path / "c.sqlite"
+    Cache(path).put({"mine": b"1"})
+    reader = sqlite3.connect(path)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM entries").fetchall()  # holds its view of the file
+    ran = run_python(f"from dse.cuda.cache import *; Cache(Path({str(path)!r})).put({{'x': b'2'}})")
+    assert (ran.code, ran.err) == (0, "")
+    assert Cache(path).get(["mine", "x"]) == {"mine": b"1", "x": b"2"}
+    reader.close()
+
+
+def test_the_place_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "here"))
+    assert Cache().path == tmp_path / "here" / "kernels.sqlite"
+    monkeypatch.delenv("DSE_CACHE")
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert Cache().path == tmp_path / "dse" / "kernels.sqlite"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert Cache().path == tmp_path / ".cache" / "dse" / "kernels.sqlite"
+
+
+def test_what_cannot_be_used_is_named(tmp_path: Path):
+    damaged = tmp_path / "c.sqlite"
+    damaged.write_bytes(b"no database" * 100)
+    with pytest.raises(DseError, match=r"c\.sqlite: cache: file is not a database; delete the file$"):
+        Cache(damaged).get(["a"])
+    with pytest.raises(DseError, match=r"cache: .*; set DSE_CACHE to a folder of yours$"):
+        Cache(damaged / "below.sqlite").put({"a": b""})

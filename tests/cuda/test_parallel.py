@@ -1,0 +1,74 @@
+import multiprocessing
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from dse.cuda.parallel import each
+from dse.errors import DseError
+
+
+def negative(number: int) -> int:
+    time.sleep(0.02 * (3 - number % 4))  # the first ends last
+    return -number
+
+
+def refuse(number: int) -> int:
+    raise DseError(f"found {number}")
+
+
+def vanish(number: int) -> int:
+    os._exit(number)
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+def test_results_are_in_order(workers: int | None):
+    told: list[int] = []
+    assert each(negative, range(8), workers, told.append) == [-number for number in range(8)]
+    assert told == list(range(1, 9))
+    assert each(negative, [], workers) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_raised_is_raised_here(workers: int):
+    with pytest.raises(DseError, match=r"^found 7$"):
+        each(refuse, [7, 7], workers)
+
+
+def test_a_process_that_vanishes_is_told():
+    with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
+        each(vanish, [1, 2], 2)
+
+
+def test_an_interrupt_ends_it_soon():
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        each(time.sleep, [60, 60, 60], 2)
+    assert time.monotonic() - before < 30
+    assert not multiprocessing.active_children()
+
+
+def test_workers_end_with_a_parent_that_is_killed(run_python):
+    ran = run_python(
+        "import os, subprocess, sys, time\n"
+        "code = 'import time; from dse.cuda.parallel import each; each(time.sleep, [99, 99], 2)'\n"
+        "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}\n"
+        "parent = subprocess.Popen([sys.executable, '-c', code], start_new_session=True, **quiet)\n"
+        "time.sleep(1.5)\n"
+        "parent.kill()\n"
+        "parent.wait()\n"
+        "deadline = time.monotonic() + 10\n"
+        "while time.monotonic() < deadline:\n"
+        "    try:\n"
+        "        os.killpg(parent.pid, 0)\n"
+        "    except ProcessLookupError:\n"
+        "        print('all gone')\n"
+        "        break\n"
+        "    time.sleep(0.05)\n"
+        "else:\n"
+        "    os.killpg(parent.pid, 9)\n"
+    )
+    assert (ran.out, ran.err) == ("all gone\n", "")
