@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.simulate.columns import Columns, ceil_power
-from dse.simulate.features import SMALL_LAM_BITS, Features
+from dse.simulate.edges import edges_in_row
+from dse.simulate.features import BLOCK, SMALL_LAM_BITS, Features
 from dse.simulate.program import SCHEDULERS, Case
 from dse.simulate.tables import case_tables, dataflow_tables, instruction_tables, loop_tables
 
@@ -71,7 +72,8 @@ def _features(
 ) -> Features:
     dataflow = cases[0].order == "dataflow"
     caps = [int(c) for case in cases if case.caps for c in case.caps if c < case.entries]
-    targets = columns.pred + columns.starts[columns.owners] if dataflow else np.zeros(0, int)
+    sources = columns.pred + columns.starts[columns.owners]
+    out_degree = np.bincount(sources, minlength=len(columns.subsystem)) if dataflow else np.zeros(1, int)
     if ticks:
         scale = np.repeat(2.0 ** exponents[columns.case], columns.length)
         small = (columns.lam * scale).max() < 1 << SMALL_LAM_BITS
@@ -88,8 +90,8 @@ def _features(
         window=0 if dataflow else columns.slots[1],
         loops=max(p.depth for p in columns.programs),
         preds=_few(int(columns.pred_counts.max())),
-        succs=_few(int(np.bincount(targets, minlength=1).max())),
-        length=-(-int(columns.length.max()) // 16) * 16 if dataflow else 0,
+        succs=edges_in_row(out_degree),
+        length=-(-int(columns.length.max()) // BLOCK) * BLOCK if dataflow else 0,
         cap=ceil_power(max(caps)) if caps else 0,
         schedulers=tuple(any(case.scheduler == s for case in cases) for s in SCHEDULERS),
         valve=bool(columns.valve.any()),

@@ -76,7 +76,7 @@ def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ..
 
     def block(state: tuple[Any, ...]) -> tuple[Any, ...]:
         lane, head, ends, record = state
-        rows = ("own", "done") if f.dataflow else ()
+        rows = ("own", "minima", "least") if f.dataflow else ()
         # What no service touches stays outside of the branch, which might copy it.
         results = () if f.loops else ("results", "results_id")
         kept = {name: lane.pop(name) for name in (*results, *rows, "done_id") if name in lane}

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 NEED_BITS = 16  # of a dependence: a slot, or in dataflow order a distance
+EDGE_BITS = 12  # of a distance along an edge of dataflow order
+BLOCK = 32  # instructions of a warp that share minima, in dataflow order: 16 and 64 are slower
 LAST, BARRIER = 1 << 6, 1 << 7  # flags of an instruction's word, above its subsystem and the next one's
 SLOT_AT = 8  # the bit of the word from which on it names the slot of the result
 NO_BARRIER = 1 << 12  # in the number of the instruction at which a warp has to meet others
@@ -23,8 +25,8 @@ class Features:
     window: int  # results kept of a warp: a power of two; 0 in dataflow order
     loops: int  # most loops in one another
     preds: int  # most predecessors of an instruction
-    succs: int  # most successors, in dataflow order
-    length: int  # most instructions of a program, in dataflow order
+    succs: int  # edges in a row, in dataflow order
+    length: int  # most instructions of a program, in dataflow order: whole blocks
     cap: int  # most instructions in flight under a limit; 0: no limit
     schedulers: tuple[bool, ...]  # which of `SCHEDULERS`
     valve: bool

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulate.features import Features
+from dse.simulate.features import BLOCK, Features
 
 Lane = dict[str, Any]  # what a lane knows, by name; what no case of the batch needs is absent
 Tables = dict[str, Array]
@@ -155,15 +155,23 @@ def empty(features: Features) -> Lane:
         lane["per_warps"] = jnp.ones(f.lanes, jnp.float32)
     if f.dataflow:
         lane |= {
-            "wake": nevers(f.width),
-            "own": jnp.full((f.width * f.lanes, f.length), never),  # rows of a lane lie together
-            "done": jnp.full(f.width * f.lanes * f.length, never),
-            "least": [nevers(f.width) for _ in range(f.subsystems)],
-            "entered": zeros(f.width),  # instructions
-            "segment_end": zeros(f.width),  # the next barrier, or the program's length
+            # Of a warp, or of a lane's warps, together: each step reads all or some of one.
+            "wake": jnp.full((f.lanes, f.width), never),
+            "least": [jnp.full((f.lanes, f.width), never) for _ in range(f.subsystems)],
+            "own": jnp.full((f.width * f.lanes, f.length), never),
+            "minima": jnp.full((f.width * f.lanes, f.subsystems * (f.length // BLOCK)), never),
             "program": zeros(f.width),  # where it starts
+            "length": zeros(f.width),
             "starts": jnp.zeros((f.width, f.lanes), bool),  # rows to fill
+            "edges": zeros(),  # the row of them to follow next; 0: none
+            "number": zeros(),  # of the instruction that they leave, which entered last
+            "entered_at": times(),
         }
+        if f.barriers:
+            lane |= {
+                "entered": zeros(f.width),  # instructions
+                "segment_end": zeros(f.width),  # the next barrier, or the program's length
+            }
     else:
         lane |= {
             "own": nevers(f.width),  # when its next instruction may enter, but for its subsystem
@@ -343,14 +351,12 @@ def _begin(
 
     if f.dataflow:
         begin("program", first)
-        begin("wake", start)
-        begin("entered", jnp.zeros_like(first))
-        begin("segment_end", get(tables["program_end"], program))
-        least = []
-        for s, old in enumerate(lane["least"]):
-            value = jnp.where(starts, get(tables["program_least"][s], program), never)
-            least.append(jnp.where(clear, value, old))
-        lane["least"], lane["starts"] = least, starts
+        begin("length", get(tables["program_entries"], program))  # nothing loops in this order
+        lane["wake"] = jnp.where(clear, jnp.where(starts, start, never), lane["wake"].T).T
+        if f.barriers:
+            begin("entered", jnp.zeros_like(first))
+            begin("segment_end", get(tables["program_end"], program))
+        lane["starts"] = starts
     else:
         begin("own", start | subsystem.astype(jnp.uint32) if f.ticks else start)
         begin("next", first)

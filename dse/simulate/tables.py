@@ -5,8 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.simulate.columns import Columns, ceil_power, padded
+from dse.simulate.edges import edge_rows
 from dse.simulate.features import (
     BARRIER,
+    EDGE_BITS,
     LAST,
     NEED_BITS,
     NO_BARRIER,
@@ -72,33 +74,44 @@ def loop_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
 
 def dataflow_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
     """What an instruction feeds, what it starts with, and where warps meet."""
-    total = len(columns.subsystem)
-    size = ceil_power(total + 1, 4)
+    size = ceil_power(len(columns.subsystem) + 1, 4)
     dtype = np.uint32 if features.ticks else np.float64
-    starts, owners = columns.starts, columns.owners
-    succs = np.zeros((features.succs, total), np.int32)
-    targets = columns.pred + starts[owners]
-    by_target = np.argsort(targets, kind="stable")
-    counts = np.bincount(targets, minlength=total)
-    rank = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    succs[rank, targets[by_target]] = owners[by_target] - targets[by_target]
-    tables = {f"feeds{n}": padded(succs[n], size) for n in range(features.succs)}
-    # Rows are cut as one piece, beyond the end of the last program, too.
     never = np.uint32(2**32 - 1) if features.ticks else np.inf
-    operands = columns.pred_counts > 0
-    initial = np.where(operands, never, columns.subsystem if features.ticks else 0.0).astype(dtype)
-    tables["initial"] = padded(initial, size + features.length)
-    tables["subsystem"] = padded(columns.subsystem, size + features.length)
+    initial = np.where(columns.pred_counts > 0, never, columns.subsystem if features.ticks else 0.0)
     end = segment_ends(columns)
-    # Past a barrier: none is left where it was the last, and what lies behind is another program's.
-    tables["segment_after"] = padded(np.where(columns.last, 0, np.roll(end, -1)).astype(np.int32), size)
-    number = np.arange(total) - starts
-    first_end = end[starts]
-    open_first = ~operands & ((number < first_end) | ((number == 0) & (first_end == 0)))
-    least = np.full((features.subsystems, ceil_power(len(columns.length), 4)), never, dtype)
-    least[columns.subsystem[open_first], columns.program[open_first]] = 0
-    tables["program_least"] = least
-    tables["program_end"] = padded(end[columns.first], least.shape[1])
+    return {
+        # Rows are cut as one piece, beyond the end of the last program, too.
+        "initial": padded(initial.astype(dtype), size + features.length),
+        "subsystem": padded(columns.subsystem, size + features.length),
+        # Past a barrier: none is left where it was the last, and what lies behind is another program's.
+        "segment_after": padded(np.where(columns.last, 0, np.roll(end, -1)).astype(np.int32), size),
+        "program_end": padded(end[columns.first], ceil_power(len(columns.length), 4)),
+        **edge_tables(columns, features),
+    }
+
+
+def edge_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
+    """Rows of edges, and each row's next one.
+
+    An edge has the distance to the instruction ahead (0 for none), the distances from there back to what else
+    that one needs, and its subsystem.
+    """
+    owners = columns.owners  # where an edge leads
+    sources = columns.pred + columns.starts[owners]
+    at, following = edge_rows(sources, len(columns.subsystem), features.succs)
+    rows = ceil_power(len(following) + 1, 4)
+    size = rows * features.succs
+    count = columns.pred_counts[owners]
+    first = (np.cumsum(columns.pred_counts) - columns.pred_counts)[owners]
+    nth = np.arange(len(owners)) - first
+    distances = np.zeros((-(-max(features.preds, 2) // 2) * 2, size), np.uint32)
+    for n in range(features.preds):  # its own, then the other predecessors' in turn
+        has = n < count
+        distances[n, at[has]] = owners[has] - sources[(first + (nth + n) % count)[has]]
+    tables = {"following": padded(following, rows)}
+    for n in range(0, len(distances), 2):
+        tables[f"edges{n}"] = distances[n] | distances[n + 1] << EDGE_BITS
+    tables["edges0"][at] |= (columns.subsystem[owners] << 2 * EDGE_BITS).astype(np.uint32)
     return tables
 
 

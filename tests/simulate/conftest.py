@@ -269,6 +269,12 @@ def _fits(a: Loop, b: Loop) -> bool:
 
 
 @pytest.fixture(scope="session")
+def random_program() -> Callable[..., Program]:
+    """`random_program(rng, n, subsystems, barriers)`: n instructions."""
+    return _random_program
+
+
+@pytest.fixture(scope="session")
 def random_case() -> Callable[..., Case]:
     """`random_case(rng, features, grid)`: a small case that uses them."""
     return _random_case

@@ -55,6 +55,20 @@ def test_equals_plain_python_where_no_tick_divides_the_terms(
     assert_equal(result, oracle)
 
 
+@pytest.mark.parametrize("grid", [64, None])
+def test_long_programs_equal_plain_python_in_dataflow_order(
+    oracle: Oracle, random_program: Callable[..., Program], grid: int | None
+):
+    # Rows of several blocks, some of them full; barriers in any of them; more successors than a row of edges.
+    rng = np.random.default_rng(6)
+    cases = []
+    for n, barriers in ((96, 0), (96, 7), (70, 3), (64, 1), (33, 2)):
+        program = random_program(rng, n, 3, barriers, grid=grid, same_warp=True)
+        hub = replace(program, preds=tuple((0, *js) if i else () for i, js in enumerate(program.preds)))
+        cases += [Case((p,), 2, 2, 3, order="dataflow", scheduler="gto") for p in (program, hub)]
+    assert_equal(simulate(cases, critical=True), oracle)
+
+
 EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(4)
     subsystem=np.array([0, 0, 1, 0, 0, 1]),
     lam=np.array([1, 1, 2, 1, 1, 2]),
