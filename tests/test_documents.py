@@ -18,7 +18,7 @@ def test_the_python_example(run_python):
 
 
 def test_every_command_of_the_readme_is_a_command(run_dse):
-    shown = re.findall(r"^dse (\w+)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = re.findall(r"^dse ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert shown
     for command in shown:
         assert run_dse(command, "--help").code == 0
@@ -31,3 +31,16 @@ def test_the_kernel_of_the_page(run_dse, tmp_path):
     ran = run_dse("rank", str(path), "--gpu", "mi250x")
     assert (ran.code, ran.err) == (0, "")
     assert "saxpy on AMD" in ran.out
+
+
+def test_the_graph_and_the_example_of_the_simulator(run_dse, run_python, tmp_path):
+    [graph] = blocks("docs/simulator.md", "toml")
+    path = tmp_path / "graph.toml"
+    path.write_text(graph)
+    ran = run_dse("simulate", str(path), "--warps", "2")
+    assert (ran.code, ran.err) == (0, "")
+    assert "bound by" in ran.out
+    [code] = blocks("docs/simulator.md", "python")
+    ran = run_python(code)
+    assert (ran.code, ran.err) == (0, "")
+    assert len(ran.out.splitlines()) > 2

@@ -1,6 +1,7 @@
 """Line charts: throughput against occupancy, and over all pairs of occupancy and group size."""
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -37,6 +38,7 @@ def occupancy_curve(
     rows: Sequence[Row],
     *,
     title: str = "",
+    subtitle: str = "",
     x: str = "warps",
     y: str = "throughput",
     series: str = "model",
@@ -65,7 +67,8 @@ def occupancy_curve(
             alt.Tooltip("y:Q", title=y_title, format=".4g"),
         ],
     )
-    return styled(lines.properties(width=WIDTH, height=400, title=title))
+    titles = alt.TitleParams(title, subtitle=textwrap.wrap(subtitle, 110)) if subtitle else title
+    return styled(lines.properties(width=WIDTH, height=400, title=titles))
 
 
 def steps(

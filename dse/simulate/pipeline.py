@@ -20,7 +20,7 @@ from dse.types import Launch
 PHASES = (1, 3)  # what is simulated of a warp that has more
 ROUNDS = 2  # of resident blocks, and what the last one has beside
 CHUNK = 2_048  # launches at a time, to bound memory
-ENTRIES = 2**20  # of a case on its own, unless its size is said
+ENTRIES = 2**17  # of a case on its own, unless its size is said
 TICKS = 2.0**21  # that a makespan is expected to have
 
 TERMS = (*SUBSYSTEMS, "issue", "latency")
