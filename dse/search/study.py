@@ -22,6 +22,7 @@ from optuna.trial import Trial, TrialState
 
 from dse.describe import Description, Number
 from dse.errors import DseError
+from dse.models import SIMULATED
 from dse.sweep.evaluate import evaluate
 from dse.types import Gpu
 
@@ -29,6 +30,7 @@ SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
+EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
 ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
 
 VARIANT = "variant"
@@ -286,7 +288,7 @@ def optimum(variant: Variant, gpu: Gpu, model: str) -> float | None:
         return None
     parameters = variant.description.space.configurations(variant.problem)
     count = len(next(iter(parameters.values())))
-    if not 0 < count <= EXHAUSTIVE:
+    if not 0 < count <= (EXHAUSTIVE_SIMULATED if model in SIMULATED else EXHAUSTIVE):
         return None
     found = evaluate(
         variant.description, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
