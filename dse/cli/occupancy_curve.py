@@ -11,7 +11,7 @@ from dse.models import MODELS
 
 app = typer.Typer(rich_markup_mode="rich")
 
-CHARTS = (".svg", ".png", ".html")
+TABLES = (".parquet", ".csv", ".json")
 
 
 @app.command(epilog="Example: [bold]dse occupancy-curve convolution --gpu a100 -o curve.svg[/bold]")
@@ -41,6 +41,10 @@ def occupancy_curve(
     go from one block on an SM to as many blocks as it holds. Throughput is in warps per million cycles of one
     SM, fill, drain and tail of the whole launch included.
     """
+    from dse.report.save import CHARTS, save_chart, suffix_of
+
+    if out is not None:
+        suffix_of(out, (*CHARTS, *TABLES))
     names = inputs.models(model, default=MODELS)
     settings = inputs.simulation(names, scheduler, order, groups)
     description, problem = inputs.kernel(kernel, inputs.settings(changed))
@@ -55,7 +59,6 @@ def occupancy_curve(
     title = f"{description.name} on {gpu_file.name}"
     if out is not None and out.suffix.lower() in CHARTS:
         from dse.report.chart import occupancy_curve as draw
-        from dse.report.save import save_chart
 
         points = [{**row, "throughput": 1e6 * row["throughput"]} for row in rows]
         chart = draw(
@@ -63,7 +66,8 @@ def occupancy_curve(
             x="warps",
             y="throughput",
             series="model",
-            title=f"{title}: {chosen}" if chosen else title,
+            title=title,
+            subtitle=chosen,
             x_title="warps resident on an SM",
             y_title="warps per million cycles",
         )

@@ -42,18 +42,32 @@ def simulate(
     warps: Annotated[
         int | None, typer.Option(min=1, metavar="W", help="Warps resident on the SM; of a graph: in a group.")
     ] = None,
-    scheduler: inputs.SchedulerOption = None,
-    order: inputs.OrderOption = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Which ready warp goes first: rr (default), gto or oldest."),
+    ] = None,
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A warp's instructions in program order (default) or dataflow order."
+        ),
+    ] = None,
     groups: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Blocks to simulate in all."),
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Blocks to simulate in all; of a kernel by default as many as one SM runs, "
+            "up to 131,072 instructions.",
+        ),
     ] = None,
     profile: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Write every entry: .json for Perfetto; .svg, .png, .html drawn."),
     ] = None,
     window: Annotated[
-        tuple[float, float] | None, typer.Option(metavar="FROM TO", help="Cycles that a drawing shows.")
+        tuple[float, float] | None,
+        typer.Option(metavar="FROM TO", help="Cycles that the drawing of --profile shows."),
     ] = None,
     what_if: Annotated[
         list[str] | None,
@@ -71,6 +85,12 @@ def simulate(
     first. What binds is read off the critical path: time in which something waited for a pipe to accept it
     (throughput) or for a result (latency); all shares add up to the makespan.
     """
+    if profile is not None:
+        from dse.report.save import CHARTS, suffix_of
+
+        suffix_of(profile, (".json", *CHARTS))
+    elif window is not None:
+        raise DseError("--window: found without --profile, expected both")
     changes = list(what_if or ())
     asked = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
     asked = {name: value for name, value in asked.items() if value is not None}
@@ -94,12 +114,12 @@ def simulate(
         {
             "subsystem": name,
             "entries": int(entries[s]),
-            "busy": float(busy[s]),
+            "busy": float(busy[s]) if makespan else None,
             "throughput": float(bound.throughput[s]),
             "latency": float(bound.latency[s]),
             "same warp": float(bound.same_warp[s]),
         }
-        for s, name in enumerate(graph.subsystems)
+        for s, name in enumerate(graph.subsystems[: len(entries)])  # a case has none behind its last
         if entries[s]
     ]
     gains = [
@@ -134,13 +154,13 @@ def simulate(
     if bound.issue:
         print(f"the issue limit binds {bound.issue:.1%}")
     shown = [
-        row | {name: f"{row[name]:.1%}" for name in ("busy", "throughput", "latency", "same warp")}
+        row | {name: f"{row[name] or 0:.1%}" for name in ("busy", "throughput", "latency", "same warp")}
         for row in rows
     ]
     present(shown, json=False, csv=False, out=None)
     if gains:
         present(
-            [row | {"gain": f"{row['gain']:.3f}x"} for row in gains],
+            [row | {"gain": f"{row['gain']:.3f}x" if row["makespan"] else "-"} for row in gains],
             title="What if",
             json=False,
             csv=False,
@@ -164,8 +184,8 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
     from dse.data import kernels
 
     path = Path(name).expanduser()
-    if path.suffix == ".toml" and path.is_file():
-        return None if path.name == kernels.FILE else path
+    if path.suffix == ".toml" and path.is_file() and path.name != kernels.FILE:
+        return path
     if gpu is None:
         beside = kernels.find(name).with_name("graph.toml")
         if beside.is_file():
@@ -184,7 +204,7 @@ def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _
     except DseError as error:
         raise DseError(f"{path}: {error}") from None
     variants = [of_graph(case, graph.subsystems, text) for text in changes]
-    title = f"{graph.name}: {case.groups} groups of {case.warps} warps, {case.slots} at a time"
+    title = f"{graph.name}: warps={case.warps}, slots={case.slots}, groups={case.groups}"
     facts = {"name": graph.name, "warps": case.warps, "slots": case.slots, "groups": case.groups}
     return _Found(replace(graph, case=case), variants, case.entries, title, facts)
 
@@ -226,7 +246,9 @@ def _of_kernel(
     graph = Graph(description.name, case, idg.SUBSYSTEMS, (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
     title = f"{description.name} on {file.name}, {', '.join(f'{k}={v}' for k, v in parameters.items())}\n"
-    title += f"{case.groups:,} of {blocks:,} blocks of an SM, {case.slots} of {case.warps} warps at a time"
+    title += (
+        f"{case.groups:,} of {blocks:,} blocks of an SM, resident={case.slots}, warps_per_block={case.warps}"
+    )
     facts = {"kernel": description.name, "gpu": file.name, "parameters": parameters}
     facts |= {"warps": case.warps, "slots": case.slots, "groups": case.groups, "blocks": blocks}
     variants = [made(of_kernel(setup, text))[0] for text in changes]

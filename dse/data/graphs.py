@@ -28,6 +28,7 @@ Warps that differ have a `[[program]]` each, with its own instructions and loops
 
 import math
 import tomllib
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -64,8 +65,11 @@ def load(path: Path) -> Graph:
         file = _File.model_validate(raw)
     except ValidationError as error:
         raise DseError(f"{path}: {_first(error)}") from None
-    if file.program and (file.instruction or file.loop):
-        raise DseError(f"{path}: instruction: found beside [[program]], expected inside of it")
+    for field in ("instruction", "loop"):
+        if file.program and getattr(file, field):
+            raise DseError(f"{path}: {field}: found beside [[program]], expected inside of it")
+    if not (file.program or file.instruction):
+        raise DseError(f"{path}: instruction: found nothing, expected at least one")
     parts = file.program or [_Program(instruction=file.instruction, loop=file.loop)]
     core = file.core.model_dump()
     core["assignment"] = tuple(core["assignment"] or range(len(parts)))
@@ -79,7 +83,7 @@ def load(path: Path) -> Graph:
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", strict=True)  # no "3" for 3
 
 
 class _Subsystem(_Table):
@@ -101,7 +105,7 @@ class _Instruction(_Table):
 class _Loop(_Table):
     first: str
     last: str
-    trips: int
+    trips: int = Field(ge=1)
 
 
 class _Program(_Table):
@@ -129,17 +133,40 @@ class _File(_Table):
     program: list[_Program] = []
 
 
+_TABLES = {
+    "core": _Core,
+    "subsystems": _Subsystem,
+    "instruction": _Instruction,
+    "loop": _Loop,
+    "program": _Program,
+}
+
+
 def _first(error: ValidationError) -> str:
     """The first mistake, as `field: found X, expected Y`."""
     mistake = dict[str, Any](error.errors()[0])
-    field = ".".join(str(part + 1) if isinstance(part, int) else part for part in mistake["loc"])
+    at = mistake["loc"]
+    field = ".".join(str(part + 1) if isinstance(part, int) else part for part in at)
     match mistake["type"]:
         case "missing":
             return f"{field}: found nothing, expected a value"
         case "extra_forbidden":
-            return f"{field}: found an unknown field, expected one that the format has"
+            inside = [part for part in at[:-1] if isinstance(part, str)]
+            inside = inside[1:] if inside[:1] == ["program"] and len(inside) > 1 else inside
+            fields = (_TABLES[inside[0]] if inside else _File).model_fields
+            names = [each.alias or name for name, each in fields.items()]
+            return f"{field}: found an unknown field, {_expected(at[-1], names)}"
+        case "too_short":
+            return f"{field}: found nothing, expected at least one"
+        case "model_type" | "dict_type":
+            return f"{field}: found {mistake['input']!r}, expected a table"
         case _:
-            return f"{field}: found {mistake['input']!r}, expected: {mistake['msg']}"
+            return f"{field}: found {mistake['input']!r}, expected {mistake['msg'].split(' be ', 1)[-1]}"
+
+
+def _expected(name: str, allowed: Collection[str]) -> str:
+    near = get_close_matches(name, allowed, 1)
+    return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
@@ -148,14 +175,26 @@ def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
     if len(number) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DseError(f"instruction: name: found {twice!r} twice, expected each once")
-    places = list(subsystems)
+    places = {name: n for n, name in enumerate(subsystems)}
 
-    def place(name: str, allowed: list[str], field: str) -> int:
+    def place(name: str, allowed: Mapping[str, int], field: str) -> int:
         if name not in allowed:
-            near = get_close_matches(name, allowed, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(allowed)}{hint}")
-        return allowed.index(name)
+            raise DseError(f"{field}: found {name!r}, {_expected(name, allowed)}")
+        return allowed[name]
+
+    loops = [
+        Loop(place(x.first, number, "loop: first"), place(x.last, number, "loop: last") + 1, x.trips)
+        for x in part.loop
+    ]
+    for x, loop in zip(part.loop, loops, strict=True):
+        if loop.stop <= loop.first:
+            raise DseError(f"loop: last: found {x.last!r} before {x.first!r}, expected it or a later one")
+    for i, each in enumerate(part.instruction):
+        for name in each.needs:
+            j = place(name, number, f"instruction {each.name}: needs")
+            if j >= i and not any(i in loop and j in loop for loop in loops):
+                expected = "an earlier one, or one of the same loop"
+                raise DseError(f"instruction {each.name}: needs: found {name!r}, expected {expected}")
 
     where = [place(i.subsystem, places, f"instruction {i.name}: subsystem") for i in part.instruction]
     of = [subsystems[i.subsystem] for i in part.instruction]
@@ -163,14 +202,8 @@ def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
         subsystem=np.array(where),
         lam=np.array([s.lam if i.lam is None else i.lam for i, s in zip(part.instruction, of, strict=True)]),
         Lam=np.array([s.Lam if i.Lam is None else i.Lam for i, s in zip(part.instruction, of, strict=True)]),
-        preds=tuple(
-            tuple(place(name, names, f"instruction {i.name}: needs") for name in i.needs)
-            for i in part.instruction
-        ),
+        preds=tuple(tuple(number[name] for name in i.needs) for i in part.instruction),
         kind="".join(i.kind[0] for i in part.instruction),
         same_warp=np.array([i.same_warp for i in part.instruction]),
-        loops=tuple(
-            Loop(place(x.first, names, "loop: first"), place(x.last, names, "loop: last") + 1, x.trips)
-            for x in part.loop
-        ),
+        loops=tuple(loops),
     )

@@ -41,7 +41,8 @@ def laid_out(
         launch, limiter = occupancy.launch(gpu, resources)
     if not occupancy.possible(limiter):
         found = ", ".join(f"{name}={value}" for name, value in parameters.items())
-        raise DseError(f"{description.name}: launch: found {occupancy.reason(int(limiter))} with {found}")
+        why = occupancy.LIMITERS[int(limiter)]
+        raise DseError(f"{description.name}: launch: found {why} with {found}, expected one that can run")
     return kernel, launch
 
 

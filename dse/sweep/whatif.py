@@ -104,7 +104,7 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
         programs = []
         for program in case.programs:
             old = getattr(program, attribute)
-            new = np.where(program.subsystem == number, np.asarray(_number(value, text, old)), old)
+            new = np.where(program.subsystem == number, _number(value, text, old), old)
             programs.append(replace(program, **{attribute: new}))
         return replace(case, programs=tuple(programs))
     _one_of(name, ("issue_limit", "warps", "slots", "groups", *CHOICES), text)
@@ -119,10 +119,13 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
     changed: Mapping[str, int] = {name: int(number)}
     if name == "slots":
         changed = {"slots": int(number), "groups": max(case.groups, int(number))}
-    return replace(case, **changed)
+    try:
+        return replace(case, **changed)
+    except DseError as error:
+        raise DseError(f"--what-if: {text}: {error}") from None
 
 
-def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> Array:
+def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
     """A number in the shape and type of the old one, or that many times the old one."""
     times = value.endswith("x")
     try:
@@ -131,9 +134,10 @@ def _number(value: str, text: str, old: Array | np.ndarray, above: float | None 
         raise DseError(f"--what-if: {text}: found {value!r}, expected a number, or one with an x") from None
     if not np.isfinite(number) or number < 0 or (above is not None and number <= above):
         allowed = "0 or more" if above is None else f"above {above:g}"
-        raise DseError(f"--what-if: {text}: found {value}, expected {allowed}")
-    old = jnp.asarray(old)
-    return old * number if times else jnp.full_like(old, number)
+        raise DseError(f"--what-if: {text}: found {value}, expected a finite number, {allowed}")
+    # NumPy keeps the type of a graph's numbers, which JAX would round to its own.
+    kept = np.asarray(old)
+    return np.asarray(kept * number if times else np.full_like(kept, number), kept.dtype)
 
 
 def _one_of(name: str, allowed: Collection[str], text: str) -> None:

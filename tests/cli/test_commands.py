@@ -44,6 +44,27 @@ def test_rank_writes_files(run_dse, toy_kernel, tmp_path):
     assert pq.read_table(tmp_path / "ranking.parquet").num_rows > 10
 
 
+def test_rank_by_simulation(run_dse, toy_kernel):
+    command = (
+        "rank",
+        str(toy_kernel),
+        "-g",
+        "a100",
+        "-m",
+        "pipeline",
+        "-m",
+        "volkov",
+        "--top",
+        "0",
+        "--json",
+    )
+    rows = json.loads(run_dse(*command, "--scheduler", "gto", "--order", "program", "--groups", "40").out)
+    other = json.loads(run_dse(*command, "--scheduler", "rr").out)
+    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    assert {row["time"] for row in rows} != {row["time"] for row in other}
+    assert all(0.9 * row["volkov"] < row["time"] < 4 * row["volkov"] for row in rows)
+
+
 def test_rank_fixes_parameters_and_changes_sizes(run_dse, toy_kernel):
     rows = json.loads(
         run_dse(
@@ -128,6 +149,7 @@ def test_compare(run_dse, toy_kernel, tmp_path):
     assert default["mape_percent"] == pytest.approx(0, abs=1e-4)
     assert default["top_1"] == pytest.approx(1)
     assert 0 < scores["random choice"]["top_1"] < 1
+    assert scores["pipeline"]["spearman"] > 0.5
 
 
 def test_search_ranks_variants(run_dse, tmp_path):

@@ -151,3 +151,19 @@ def test_kernels_of_different_work(mistake):
 
 def test_json_and_csv_exclude_each_other(mistake, toy_kernel):
     assert "--csv" in mistake("rank", toy_kernel, "-g", "a100", "--json", "--csv")
+
+
+def test_unknown_scheduler_and_order(mistake):
+    simulate = ("rank", "example", "--gpu", "a100", "--model", "pipeline")
+    assert mistake(*simulate, "--scheduler", "fifo").endswith(
+        "--scheduler: found 'fifo', expected one of rr, gto, oldest"
+    )
+    assert mistake(*simulate, "--order", "random").endswith(
+        "--order: found 'random', expected one of program, dataflow"
+    )
+
+
+@pytest.mark.parametrize(("flag", "value"), [("scheduler", "gto"), ("order", "program"), ("groups", "8")])
+def test_settings_of_what_is_not_simulated(mistake, flag, value):
+    line = mistake("rank", "example", "--gpu", "a100", "--model", "volkov", f"--{flag}", value)
+    assert line.endswith(f"--{flag}: found {value} with volkov, expected --model pipeline")
