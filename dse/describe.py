@@ -56,6 +56,26 @@ class Alias:
 
 
 @dataclass(frozen=True)
+class ArrayArgument:
+    """An array that a kernel is launched with."""
+
+    size: Expression  # elements
+    type: str  # of an element, as NumPy names it
+    values: Expression | None  # of `index` and of `random`, from 0 up to 1; None where nothing hangs on them
+
+
+@dataclass(frozen=True)
+class Build:
+    """How a kernel's source is compiled and launched."""
+
+    kernel: str  # the function; "" for the only one of the file
+    defines: Expressions  # macros: the parameters in upper case, and others
+    block: tuple[Expression, ...]  # threads along x, y, z
+    grid: tuple[Expression, ...]  # blocks
+    arguments: tuple[Expression | ArrayArgument, ...]
+
+
+@dataclass(frozen=True)
 class Description:
     """A kernel.toml, read and checked. Hashable, so that it can be a static argument of a jitted function."""
 
@@ -71,6 +91,7 @@ class Description:
     warp: Expressions
     accesses: tuple[Access, ...]
     spaces: tuple[Alias, ...]
+    build: Build | None = None
 
     def sizes(self, **changed: Number) -> dict[str, Number]:
         """The problem sizes, some of them changed. DseError if there is no such size."""
@@ -106,6 +127,16 @@ def describe(
     work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
     resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
     return Kernel(work=work, **counts), Resources(**resources)
+
+
+def evaluated_names(
+    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
+) -> dict[str, Any]:
+    """The value of every name that an expression of a launch may use, in NumPy.
+
+    **Shapes:** parameters [L] or scalars, GPU fields scalars.
+    """
+    return _names(description, parameters, problem, jax.tree.map(np.asarray, gpu), np)
 
 
 def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: Number) -> None:

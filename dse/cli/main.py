@@ -6,7 +6,18 @@ from typing import Annotated
 
 import typer
 
-from dse.cli import compare, gpus, kernels, models, occupancy_curve, rank, search, simulate, sweep
+from dse.cli import (
+    characterise,
+    compare,
+    gpus,
+    kernels,
+    models,
+    occupancy_curve,
+    rank,
+    search,
+    simulate,
+    sweep,
+)
 from dse.errors import DseError
 
 app = typer.Typer(
@@ -16,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-for command in (rank, sweep, compare, search, simulate, occupancy_curve, gpus, kernels, models):
+for command in (rank, sweep, compare, search, simulate, characterise, occupancy_curve, gpus, kernels, models):
     app.add_typer(command.app)
 
 

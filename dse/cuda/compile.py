@@ -50,10 +50,10 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a configuration does not compile."""
+    """Why a configuration does not compile, or cannot be executed here."""
 
-    reason: Literal["compile error", "too much shared memory", "too much local memory"]
-    message: str  # the compiler's first error
+    reason: Literal["compile error", "too much shared memory", "too much local memory", "not executed"]
+    message: str  # the first error
 
 
 def read_source(

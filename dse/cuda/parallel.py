@@ -31,7 +31,7 @@ def each(
     **Raises:** what `function` raises first, and KeyboardInterrupt, with no process left; DseError if one of
     them ends by itself.
     """
-    workers = min(workers or _processors(), len(items))
+    workers = min(workers or processors(), len(items))
     if workers <= 1:
         results = []
         for item in items:
@@ -74,5 +74,6 @@ def _follow_the_parent() -> None:
         threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
 
-def _processors() -> int:
+def processors() -> int:
+    """Those that we may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -14,14 +14,23 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PlainValidator, StrictStr, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StrictStr,
+    Tag,
+    ValidationError,
+)
 
 from dse.data import catalogue
 from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.data.t1 import T1Problem
-    from dse.describe import Alias, Description
+    from dse.describe import Alias, ArrayArgument, Build, Description
 
 FILE = "kernel.toml"
 
@@ -81,6 +90,8 @@ def load(name: str | Path) -> Description:
         for name in ("constraints", "variant_of", "summary"):
             if isinstance(raw.get(table), dict) and name in raw[table]:  # TOML's classic trap
                 raise DseError(f"{path}: {name}: found in [{table}], expected before the first table")
+    if isinstance(raw.get("source"), str):
+        raw["source"] = {"file": raw["source"]}
     try:
         file = _File.model_validate(raw)
     except ValidationError as error:
@@ -225,6 +236,29 @@ class _Access(_Table):
     uncoalesced: _Text = None
 
 
+class _Array(_Table):
+    size: _Text
+    type: Literal["int8", "uint8", "int32", "uint32", "int64", "float32", "float64"] = "float32"
+    values: _Text = None
+
+
+def _form(argument: Any) -> str:
+    return "array" if isinstance(argument, dict) else "number"
+
+
+_Argument = Annotated[Annotated[_Array, Tag("array")] | Annotated[_Text, Tag("number")], Discriminator(_form)]
+_Dimensions = Annotated[list[_Text], Field(max_length=3)]
+
+
+class _Source(_Table):
+    file: StrictStr
+    kernel: StrictStr = ""
+    defines: dict[str, _Text] = {}
+    block: _Dimensions = []
+    grid: _Dimensions = []
+    arguments: list[_Argument] = []
+
+
 class _Alias(_Table):
     rename: dict[str, StrictStr] = {}
     set: dict[str, _Number] = {}
@@ -233,7 +267,7 @@ class _Alias(_Table):
 class _File(_Table):
     name: StrictStr
     summary: StrictStr
-    source: StrictStr | None = None
+    source: _Source | None = None
     variant_of: StrictStr | None = None
     constraints: list[_Text] = []
     problem: dict[str, _Number] = {}
@@ -245,7 +279,7 @@ class _File(_Table):
     spaces: dict[str, _Alias] = {}
 
 
-_TABLES = {"launch": _Launch, "warp": _Warp, "access": _Access, "spaces": _Alias}
+_TABLES = {"launch": _Launch, "warp": _Warp, "access": _Access, "spaces": _Alias, "source": _Source}
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 _KINDS = {
     "string_type": "text",
@@ -253,6 +287,7 @@ _KINDS = {
     "model_type": "a table",
     "list_type": "a list",
     "too_short": "at least one",
+    "too_long": "at most three",
 }
 
 
@@ -265,7 +300,8 @@ def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
         case "missing":
             return f"{field}: found nothing, expected a value"
         case "extra_forbidden":
-            allowed = _TABLES.get(str(place[0]), _File).model_fields
+            table = _Array if "arguments" in place else _TABLES.get(str(place[0]), _File)
+            allowed = table.model_fields
             near = difflib.get_close_matches(str(place[-1]), allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
             return f"{field}: found an unknown field, expected one of {_listed(allowed)}{hint}"
@@ -278,6 +314,8 @@ def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
 
 def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
     """Where in the file, an access by its name: access.image.count."""
+    if place[:2] == ("source", "arguments"):
+        place = (*place[:3], *place[4:])  # without the form that was tried
     parts = [str(part + 1) if isinstance(part, int) else part for part in place]
     if len(place) > 1 and place[0] == "access" and isinstance(place[1], int):
         access = raw["access"][place[1]]
@@ -327,9 +365,11 @@ def _description(path: Path, file: _File) -> Description:
         accesses += [Access(access.name, access.space, access.op, expressions(where, fields, in_warp))]
 
     constraints = dict(enumerate(file.constraints, start=1))
-    source = path.parent / file.source if file.source is not None else None
-    if source is not None and not source.is_file():
-        raise DseError(f"{path}: source: found no file {file.source}, expected one beside it")
+    source = None
+    if file.source is not None:
+        source = path.parent / file.source.file
+        if not source.is_file():
+            raise DseError(f"{path}: source: found no file {file.source.file}, expected one beside it")
     return Description(
         name=file.name,
         summary=file.summary,
@@ -346,6 +386,43 @@ def _description(path: Path, file: _File) -> Description:
         warp=expressions("warp", file.warp.model_dump(), in_warp),
         accesses=tuple(accesses),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
+        build=_build(path, file, in_warp),
+    )
+
+
+def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
+    """How the source is compiled and launched, if the file says so."""
+    from dse.describe import ArrayArgument, Build
+    from dse.space.expression import Expression, parse
+
+    source = file.source
+    if source is None or not (source.block or source.grid):
+        return None
+    for name, given in (("block", source.block), ("grid", source.grid)):
+        if not given:
+            raise DseError(f"{path}: source.{name}: found nothing, expected one to three sizes")
+
+    def parsed(field: str, text: Any, *more: str) -> Expression:
+        return parse(text, f"{path}: source.{field}", {*allowed, *more})
+
+    def argument(place: int, given: Any) -> Expression | ArrayArgument:
+        field = f"arguments.{place}"
+        if not isinstance(given, _Array):
+            return parsed(field, given)
+        values = given.values
+        return ArrayArgument(
+            size=parsed(f"{field}.size", given.size),
+            type=given.type,
+            values=None if values is None else parsed(f"{field}.values", values, "index", "random"),
+        )
+
+    defines = {name.upper(): name for name in file.parameters} | source.defines
+    return Build(
+        kernel=source.kernel,
+        defines=tuple((name, parsed(f"defines.{name}", text)) for name, text in defines.items()),
+        block=tuple(parsed("block", text) for text in source.block),
+        grid=tuple(parsed("grid", text) for text in source.grid),
+        arguments=tuple(argument(place, given) for place, given in enumerate(source.arguments, 1)),
     )
 
 

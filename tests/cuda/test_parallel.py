@@ -9,7 +9,6 @@ import pytest
 from dse.cuda.parallel import each
 from dse.errors import DseError
 
-
 # What workers run they have to import, and test files are no modules: so it comes from elsewhere.
 
 
@@ -24,7 +23,7 @@ def test_results_are_in_order(workers: int | None):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_what_is_raised_is_raised_here(workers: int):
-    with pytest.raises(ValueError, match="invalid literal for int.*'7x'"):
+    with pytest.raises(ValueError, match=r"invalid literal for int.*'7x'"):
         each(int, ["7x", "7x"], workers)
 
 

@@ -1,0 +1,262 @@
+"""Configurations of a kernel's CUDA source: each compiled and executed, and what that gives kept on disk.
+
+Several configurations go through one process together, since starting nvdisasm costs more than one of them.
+"""
+
+import pickle
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse import __version__
+from dse.cuda.cache import Cache, key
+from dse.cuda.characterise import Characterisation, characterise
+from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler, read_source
+from dse.cuda.critical import Timing
+from dse.cuda.disassemble import disassemble
+from dse.cuda.elf import Binary
+from dse.cuda.launch import Dimensions, Launch
+from dse.cuda.listing import Listing
+from dse.cuda.parallel import each, processors
+from dse.describe import ArrayArgument, Build, Description, Number, evaluated_names
+from dse.errors import DseError
+from dse.space.expression import Expression, parse
+from dse.types import Gpu
+
+FORMAT = "1"  # to be changed with what is kept, and with how it is worked out
+_BATCH = 16  # configurations that go through one process together, at most
+_ELEMENTS_AT_A_TIME = 2**20
+
+
+@dataclass(frozen=True)
+class Array:
+    """What lies in an array: an expression of `index`, of `random` from 0 up to 1, and of `names`."""
+
+    size: int  # elements
+    type: str
+    values: str
+    names: tuple[tuple[str, Number], ...]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What a source is compiled and launched with."""
+
+    defines: tuple[tuple[str, Number], ...]
+    grid: Dimensions
+    block: Dimensions
+    arguments: tuple[Number | Array | None, ...]  # None: an array of which nothing is known
+
+
+@dataclass(frozen=True)
+class Found:
+    """What one configuration asks for and does."""
+
+    registers: int  # of a thread
+    shared_bytes: int  # of a block
+    stack_bytes: int | None  # of a thread; None if recursion hides it
+    spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
+    compiler: str
+    counts: Characterisation  # `executed` is left out: it is as long as the code
+
+
+def source_of(description: Description) -> Source:
+    """The CUDA file of a kernel. DseError if it has none or cannot be read."""
+    path, build = _build(description)
+    return read_source(path, build.kernel)
+
+
+def configurations(
+    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
+) -> list[Configuration]:
+    """What the source of a kernel is compiled and launched with, as its [source] table says.
+
+    **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
+    **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.
+    """
+    build = _build(description)[1]
+    known = evaluated_names(description, parameters, problem, gpu)
+    count = np.broadcast_shapes((1,), *(np.shape(value) for value in parameters.values()))[0]
+
+    def column(expression: Expression) -> list[Number]:
+        return np.broadcast_to(expression(known, np), (count,)).tolist()
+
+    def shape(name: str, expressions: Sequence[Expression]) -> list[Dimensions]:
+        columns = [*map(column, expressions), *[[1] * count] * (3 - len(expressions))]
+        for values in columns:
+            wrong = next((value for value in values if value < 1 or value != int(value)), None)
+            if wrong is not None:
+                raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
+        return [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
+
+    def argument(given: Expression | ArrayArgument) -> Sequence[Number | Array | None]:
+        if isinstance(given, Expression):
+            return column(given)
+        if given.values is None:
+            return [None] * count
+        used = sorted(given.values.names & set(known))
+        columns = [np.broadcast_to(known[name], (count,)).tolist() for name in used]
+        return [
+            Array(max(0, int(size)), given.type, given.values.text, tuple(zip(used, values, strict=True)))
+            for size, *values in zip(column(given.size), *columns, strict=True)
+        ]
+
+    macros = [(name, column(expression)) for name, expression in build.defines]
+    blocks, grids = shape("block", build.block), shape("grid", build.grid)
+    arguments = [argument(given) for given in build.arguments]
+    return [
+        Configuration(
+            defines=tuple((name, values[place]) for name, values in macros),
+            grid=grids[place],
+            block=blocks[place],
+            arguments=tuple(values[place] for values in arguments),
+        )
+        for place in range(count)
+    ]
+
+
+def _build(description: Description) -> tuple[Path, Build]:
+    if description.source is None or description.build is None:
+        found = "none" if description.source is None else "no block and grid"
+        raise DseError(
+            f"{description.path}: source: found {found}, expected a table with file, block, grid, arguments"
+        )
+    return description.source, description.build
+
+
+def characterise_all(
+    source: Source,
+    arch: int,
+    wanted: Sequence[Configuration],
+    times: Timing | None = None,
+    cache: Cache | None = None,
+    workers: int | None = None,
+    progress: Callable[[int], None] = lambda steps: None,
+) -> list[Found | Failure]:
+    """Each configuration, from the cache if it was worked out before. `progress` gets the steps just done.
+
+    What stands against one configuration is its result: that the compiler refuses it, that an instruction is
+    not supported, that it does not end.
+
+    **Raises:** DseError for what is wrong with all: as `compile_source` and `disassemble`, and of the cache.
+    """
+    cache = cache or Cache()
+    same = (source.digest, str(arch), compiler(), __version__, FORMAT, repr(times))
+    keys = [key(*same, repr(configuration)) for configuration in wanted]
+    kept = cache.get(keys)
+    missing = {name: each for name, each in zip(keys, wanted, strict=True) if name not in kept}
+    workers = workers or processors()
+    size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
+    names, done = list(missing), len(wanted) - len(missing)
+    progress(done)
+    jobs = [
+        _Job(source, arch, times, cache, {name: missing[name] for name in names[first : first + size]})
+        for first in range(0, len(names), size)
+    ]
+
+    def batches_done(batches: int) -> None:
+        nonlocal done
+        now = len(wanted) - len(missing) + min(batches * size, len(missing))
+        progress(now - done)
+        done = now
+
+    for found in each(_characterise_batch, jobs, workers, batches_done):
+        kept |= found
+    return [pickle.loads(kept[name]) for name in keys]
+
+
+@dataclass(frozen=True)
+class _Job:
+    """Some configurations, by their keys."""
+
+    source: Source
+    arch: int
+    times: Timing | None
+    cache: Cache
+    wanted: Mapping[str, Configuration]
+
+
+def _characterise_batch(job: _Job) -> dict[str, bytes]:
+    compiled = {
+        name: compile_source(job.source, job.arch, dict(configuration.defines))
+        for name, configuration in job.wanted.items()
+    }
+    results: dict[str, Found | Failure] = {}
+    ready: dict[str, Compiled] = {}
+    for name, made in compiled.items():
+        if isinstance(made, Failure):
+            results[name] = made
+        elif made.binary.relocated:
+            where = made.binary.kernel
+            message = f"{where}: code: found addresses left open for loading, expected none"
+            results[name] = Failure("not executed", message)
+        else:
+            ready[name] = made
+    listings = disassemble([made.binary for made in ready.values()])
+    for (name, made), listing in zip(ready.items(), listings, strict=True):
+        try:
+            results[name] = _executed(made, listing, job.wanted[name], job.times)
+        except DseError as error:
+            results[name] = Failure("not executed", str(error))
+    found = {name: pickle.dumps(result) for name, result in results.items()}
+    job.cache.put(found)
+    return found
+
+
+def _executed(made: Compiled, listing: Listing, configuration: Configuration, times: Timing | None) -> Found:
+    binary = made.binary
+    launch = Launch(
+        grid=configuration.grid,
+        block=configuration.block,
+        arguments=_arguments(binary, configuration.arguments),
+        offsets=[parameter.offset for parameter in binary.parameters],
+        banks=binary.banks,
+    )
+    counts = replace(characterise(listing, launch, times), executed={})
+    return Found(
+        registers=binary.registers,
+        shared_bytes=binary.shared_bytes,
+        stack_bytes=binary.stack_bytes,
+        spill_bytes=made.spill_bytes,
+        compiler=made.compiler,
+        counts=counts,
+    )
+
+
+def _arguments(binary: Binary, given: Sequence[Number | Array | None]) -> list[Any]:
+    """Numbers get the size that the kernel's parameters have."""
+    if len(given) != len(binary.parameters):
+        raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
+    arguments: list[Any] = []
+    for place, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
+        try:
+            match argument:
+                case None | Array() if parameter.size == 8:
+                    arguments.append(None if argument is None else _contents(argument))
+                case float() if parameter.size in (4, 8):
+                    arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
+                case int() if parameter.size <= 8:
+                    arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
+                case _:
+                    raise OverflowError
+        except OverflowError:
+            found = "an array" if argument is None or isinstance(argument, Array) else argument
+            raise DseError(
+                f"{binary.kernel}: argument {place}: found {found}, expected what takes {parameter.size} B"
+            ) from None
+    return arguments
+
+
+@lru_cache(maxsize=4)  # configurations mostly share them
+def _contents(array: Array) -> np.ndarray:
+    expression = parse(array.values, "values")
+    values, random = np.empty(array.size, array.type), np.random.default_rng(0)
+    for first in range(0, array.size, _ELEMENTS_AT_A_TIME):
+        index = np.arange(first, min(first + _ELEMENTS_AT_A_TIME, array.size))
+        names = dict(array.names) | {"index": index, "random": random.random(len(index))}
+        values[index[0] : index[-1] + 1] = expression(names, np)
+    return values
