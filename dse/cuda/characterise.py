@@ -345,20 +345,22 @@ def to_kernel(
     flying = sum(passes * path.loads for passes, path in walks)
     insts = sum(passes * path.insts for passes, path in walks)
     scattered, scattered_sectors = _uncoalesced(found)
+    # Shuffles go through the same pipe as accesses to shared memory, one pass each.
+    shuffles = max(each("shared") - total("requests", "shared load", "shared store"), 0.0)
     work: dict[str, Any] = {
         "fp32": each("fp32", "fp16"),
         "fp64": each("fp64"),
         "int32": each("int32", "uniform"),
         "imul32": each("imul32"),
         "sfu": each("sfu"),
-        "shared": total("passes", "shared load", "shared store"),
+        "shared": total("passes", "shared load", "shared store") + shuffles,
         "l1": total("passes", *in_global, *in_local),
         "l2": past_l1,
         "dram": past_l2,
         "barrier": each("barrier"),
     }
     counts: dict[str, Any] = {
-        "shared_insts": total("requests", "shared load", "shared store"),
+        "shared_insts": total("requests", "shared load", "shared store") + shuffles,
         "load_insts": loads,
         "store_insts": stores,
         "uncoal_insts": scattered / warps,

@@ -137,3 +137,8 @@ def test_tensor_cores_are_not_silently_left_out():
     assert result.insts("tensor") == 1
     with pytest.raises(DseError, match="toy: found tensor instructions"):
         to_kernel(result)
+
+
+def test_shuffles_go_through_the_pipe_of_shared_memory():
+    kernel = to_kernel(found("warp_wide", np.zeros(4096, np.int32)))
+    assert float(kernel.work.shared) == float(kernel.shared_insts) == 3
