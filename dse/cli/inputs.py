@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -85,6 +85,11 @@ def simulation(
         for name, value in asked.items():
             raise DseError(f"--{name}: found {value} with {', '.join(models)}, expected --model pipeline")
         return None
+    return simulated(asked)
+
+
+def simulated(asked: Mapping[str, Any]) -> "Settings":
+    """How to simulate, by scheduler, order and groups that are asked for. DseError for an unknown name."""
     from dse.simulate.pipeline import Settings
     from dse.simulate.program import ORDERS, SCHEDULERS
 

@@ -219,26 +219,28 @@ def _of_kernel(
     """A configuration of a kernel on a GPU, and the same with one change each."""
     description, problem = inputs.kernel(name, changed)
     [file] = inputs.gpus([gpu or ""])
-    options = {key: value for key, value in asked.items() if key != "warps"}
-    settings = inputs.simulation(("pipeline",), *(options.get(x) for x in ("scheduler", "order", "groups")))
+    settings = inputs.simulated({key: value for key, value in asked.items() if key != "warps"})
     from dse.data.graphs import Graph
     from dse.simulate import idg
     from dse.simulate.pipeline import one
     from dse.sweep.curve import fastest, laid_out
     from dse.sweep.whatif import Setup, of_kernel
 
-    assert settings is not None
     parameters = fastest(description, file.gpu, problem)
     kernel, launch = laid_out(description, file.gpu, parameters, problem)
     setup = Setup(file.gpu, kernel, launch, settings)
     if "warps" in asked:
-        block = int(launch.warps_per_block)
-        if asked["warps"] % block:
-            raise DseError(f"--warps: found {asked['warps']}, expected a multiple of a block's {block} warps")
+        block, most = int(launch.warps_per_block), int(file.gpu.limits.warps_per_sm)
+        if asked["warps"] % block or asked["warps"] > most:
+            expected = f"a multiple of a block's {block} warps, at most {most}"
+            raise DseError(f"--warps: found {asked['warps']}, expected {expected}")
         setup = of_kernel(setup, f"blocks={asked['warps'] // block}")
 
-    def made(setup: Setup) -> tuple["Case", tuple[str, ...]]:
-        return one(idg.warp(setup.gpu, setup.kernel), setup.launch, setup.settings)
+    def made(setup: Setup, text: str = "") -> tuple["Case", tuple[str, ...]]:
+        try:
+            return one(idg.warp(setup.gpu, setup.kernel), setup.launch, setup.settings)
+        except DseError as error:
+            raise DseError(f"--what-if: {text}: {error}" if text else str(error)) from None
 
     case, labels = made(setup)
     # All simulate the same blocks, so that their makespans compare.
@@ -251,6 +253,6 @@ def _of_kernel(
     )
     facts = {"kernel": description.name, "gpu": file.name, "parameters": parameters}
     facts |= {"warps": case.warps, "slots": case.slots, "groups": case.groups, "blocks": blocks}
-    variants = [made(of_kernel(setup, text))[0] for text in changes]
+    variants = [made(of_kernel(setup, text), text)[0] for text in changes]
     instructions = float(kernel.insts) * case.warps * case.groups
     return _Found(graph, variants, instructions, title, facts)

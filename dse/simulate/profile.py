@@ -43,16 +43,10 @@ def profile(
     """
     if case.entries > MOST_ENTRIES:
         raise DseError(f"profile: found {case.entries:,} entries, expected at most {MOST_ENTRIES:,}")
-    if case.order == "dataflow":
-        labels = (
-            tuple(
-                tuple(names[i] for i in program.order) if names else ()
-                for names, program in zip(labels, case.programs, strict=True)
-            )
-            if labels
-            else ()
-        )
-        case = replace(case, programs=tuple(program.unrolled() for program in case.programs))
+    labels = labels or tuple(() for _ in case.programs)
+    if case.order == "dataflow":  # which is simulated unrolled
+        named = zip(labels, case.programs, strict=True)
+        labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
     [batch] = batches([case], np.zeros(1, int), np.array([case.entries]), ticks=False, record=True)
     batch = replace(batch, features=replace(batch.features, profile=True))
     [end], _, last, waited_for, words, time, warp, group = run(batch)
@@ -72,7 +66,7 @@ def profile(
         critical=_path(waited_for, int(last[0])),
         makespan=float(end),
         subsystems=subsystems or tuple(f"subsystem {s}" for s in range(case.subsystems)),
-        labels=labels or tuple(() for _ in case.programs),
+        labels=labels,
     )
 
 

@@ -34,8 +34,12 @@ class Shares:
 
 
 def shares(result: Simulation, n: int) -> Shares:
-    """Shares of case n of a simulation with critical paths; zeros where it takes no time."""
-    assert result.critical is not None
+    """Shares of case n of a simulation; zeros where it takes no time.
+
+    **Errors:** ValueError where the simulation has no critical paths.
+    """
+    if result.critical is None:
+        raise ValueError("shares: found no critical paths, expected simulate(cases, critical=True)")
     case, path = result.cases[n], result.critical[n]
     makespan = result.makespan[n] if result.makespan[n] > 0 else np.inf
     by_subsystem = {}

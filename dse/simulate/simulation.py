@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.simulate.batch import Batch, make_batch
 from dse.simulate.columns import Columns, ceil_power
 from dse.simulate.critical import TERMS, path_counts
@@ -16,6 +17,7 @@ from dse.simulate.step import OF_VALVE
 
 MOST_CASES = 8_192  # of a batch
 MOST_RECORDED = 1 << 25  # entries of a batch whose causes are kept: 8 bytes each
+MOST_WALKED = 1 << 27  # entries of one case with a critical path
 WORTHWHILE = 1 << 20  # entries for which a width of its own is compiled
 STATE = 8_192  # warps of all lanes: their times stay in a core's first cache
 
@@ -66,12 +68,16 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
 
     Where loops or groups repeat, periods are skipped (`steady`), which changes no makespan; not in dataflow
     order, nor where critical paths are asked for.
+    **Errors:** DseError where a case whose critical path is asked for has too many entries to keep.
     """
     makespan = np.full(len(cases), math.nan)
     in_ticks = np.zeros(len(cases), bool)
     skipped = np.zeros(len(cases), np.int64)
     paths: list[Critical | None] = [None] * len(cases)
     entries = np.array([case.entries for case in cases], np.int64)
+    if critical and (entries > MOST_WALKED).any():
+        found = f"a case of {entries.max():,} entries"
+        raise DseError(f"critical path: found {found}, expected at most {MOST_WALKED:,}")
     if cases:
         suits = _suits_ticks(cases)
         for ticks in (True, False):
@@ -84,8 +90,8 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
                 if critical:
                     for number, path in _paths(batch, cases, ends, tuple(record)):
                         paths[number] = path
-    found = tuple(path for path in paths if path is not None)
-    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, found if critical else None)
+    known = tuple(path for path in paths if path is not None)
+    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, known if critical else None)
 
 
 def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dse.data import catalogue, graphs
-from dse.simulate import Case, Program, simulate
+from dse.errors import DseError
+from dse.simulate import Case, Loop, Program, simulate
 from dse.simulate.shares import shares
 
 KINDS = ("throughput", "latency", "same_warp")
@@ -120,3 +121,15 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
         assert one.issue == pytest.approx(valve / expected.makespan)
         reached["issue"] += valve > 0
     assert min(reached.values()) > 3
+
+
+def test_a_simulation_without_paths_is_refused():
+    case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
+    with pytest.raises(ValueError, match="found no critical paths"):
+        shares(simulate([case]), 0)
+
+
+def test_a_path_that_is_too_long_to_keep_is_refused():
+    loop = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),), loops=(Loop(0, 1, 2**28),))
+    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
+        simulate([Case((loop,), 1)], critical=True)
