@@ -143,6 +143,12 @@ def kernel(
     return description, description.sizes(**sizes)
 
 
+def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
+    """The values of those of a kernel's parameters that have a choice."""
+    values = kernel(name, {})[0].space.values
+    return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
+
+
 def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:

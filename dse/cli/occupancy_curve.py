@@ -54,8 +54,7 @@ def occupancy_curve(
     parameters = fastest(description, gpu_file.gpu, problem)
     one, launch = laid_out(description, gpu_file.gpu, parameters, problem)
     rows = curve(one, gpu_file.gpu, launch, names, settings)
-    varying = [name for name in parameters if len(inputs.kernel(kernel, {})[0].space.values[name]) > 1]
-    chosen = ", ".join(f"{name}={parameters[name]}" for name in varying)
+    chosen = inputs.in_words(kernel, parameters)
     title = f"{description.name} on {gpu_file.name}"
     if out is not None and out.suffix.lower() in CHARTS:
         from dse.report.chart import occupancy_curve as draw
@@ -79,10 +78,5 @@ def occupancy_curve(
         by_warps: dict[int, dict[str, float]] = {}
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
-        present(
-            list(by_warps.values()),
-            title=f"{title}: {chosen}" if chosen else title,
-            json=False,
-            csv=False,
-            out=None,
-        )
+        print(f"{title}: {chosen}" if chosen else title)  # a table's title would be broken to its width
+        present(list(by_warps.values()), json=False, csv=False, out=None)

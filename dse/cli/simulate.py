@@ -247,7 +247,7 @@ def _of_kernel(
     setup = replace(setup, settings=replace(settings, groups=case.groups))
     graph = Graph(description.name, case, idg.SUBSYSTEMS, (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
-    title = f"{description.name} on {file.name}, {', '.join(f'{k}={v}' for k, v in parameters.items())}\n"
+    title = f"{description.name} on {file.name}: {inputs.in_words(name, parameters)}\n"
     title += (
         f"{case.groups:,} of {blocks:,} blocks of an SM, resident={case.slots}, warps_per_block={case.warps}"
     )

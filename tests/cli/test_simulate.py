@@ -172,7 +172,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
     ran = run_dse("simulate", *map(str, where), *options)
     assert ran.code == 0
     first, second, third, *_ = ran.out.splitlines()
-    assert first == f"toy on NVIDIA A100-PCIE-40GB, block=128, items={items}"
+    assert first == f"toy on NVIDIA A100-PCIE-40GB: block=128, items={items}"
     resident = f"resident={found['slots']}, warps_per_block=4"
     assert second == f"{found['groups']} of {found['blocks']} blocks of an SM, {resident}"
     assert third.startswith(f"{found['makespan_cycles']:,.6g} cycles, ")
