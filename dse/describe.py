@@ -72,16 +72,21 @@ class Build:
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
     grid: tuple[Expression, ...]  # blocks
-    arguments: tuple[Expression | ArrayArgument, ...]
+    arguments: tuple[Expression | ArrayArgument | None, ...]  # None: a number that is not stated
+    options: tuple[str, ...] = ()  # of the compiler
+    shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
 
 
 @dataclass(frozen=True)
 class Description:
-    """A kernel.toml, read and checked. Hashable, so that it can be a static argument of a jitted function."""
+    """A kernel.toml, read and checked; or what else tells of a kernel, see `described`.
+
+    Hashable, so that it can be a static argument of a jitted function.
+    """
 
     name: str
     summary: str
-    path: Path  # of the kernel.toml, for messages
+    path: Path  # of the kernel.toml or other file, for messages
     source: Path | None
     variant_of: str  # the work it does: kernels that share it are variants
     space: Space
@@ -92,6 +97,11 @@ class Description:
     accesses: tuple[Access, ...]
     spaces: tuple[Alias, ...]
     build: Build | None = None
+
+    @property
+    def described(self) -> bool:
+        """Whether there are expressions of its launch and its warps; if not, it is known by its source only."""
+        return bool(self.launch)
 
     def sizes(self, **changed: Number) -> dict[str, Number]:
         """The problem sizes, some of them changed. DseError if there is no such size."""
@@ -118,11 +128,13 @@ def describe(
     **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
     numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
     block; a grid of more blocks than that is described as if it had so many.
+    **Raises:** DseError for a kernel that is known by its source only.
     """
+    _expect_described(description)
     names = _names(description, parameters, problem, gpu, jnp)
     counts: dict[str, Any] = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS}
     counts |= {name: expression(names) for name, expression in description.warp}
-    counts |= _accesses(description.accesses, names)
+    counts |= _accesses(description.accesses, names) | {"other_insts": 0}
     counts = {name: jnp.asarray(value, dtype) for name, value in counts.items()}
     work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
     resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
@@ -135,6 +147,7 @@ def evaluated_names(
     """The value of every name that an expression of a launch may use, in NumPy.
 
     **Shapes:** parameters [L] or scalars, GPU fields scalars.
+    **Edges:** of a kernel that is known by its source only, the launch has no names.
     """
     return _names(description, parameters, problem, jax.tree.map(np.asarray, gpu), np)
 
@@ -144,8 +157,9 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
 
     **Shapes:** GPU fields are scalars or [G, 1]. `changed` are problem sizes.
     **Raises:** DseError that names the field, the value, and one configuration that gives it; or if the
-    sample holds no valid configuration.
+    sample holds no valid configuration, or the kernel is known by its source only.
     """
+    _expect_described(description)
     problem = description.sizes(**changed)
     parameters = _sample(description, problem, sample)
     row = {name: values[np.newaxis] for name, values in parameters.items()}
@@ -181,8 +195,17 @@ def _names(
         names[name] = expression(names, xp)
     launch = {name: _rounded_up(expression(names, xp), xp) for name, expression in description.launch}
     names |= {"shared_bytes": xp.asarray(0, int)} | launch
-    names["warps"] = -(-names["threads"] // names["warp_size"])
+    if description.described:
+        names["warps"] = -(-names["threads"] // names["warp_size"])
     return names
+
+
+def _expect_described(description: Description) -> None:
+    if not description.described:
+        raise DseError(
+            f"{description.path}: launch: found none, expected expressions; this kernel is known by its"
+            " source only"
+        )
 
 
 def _accesses(accesses: tuple[Access, ...], names: Mapping[str, Any]) -> dict[str, Any]:

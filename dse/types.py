@@ -28,9 +28,9 @@ def _as_int(x: Any) -> Any:
     return jnp.asarray(x, jnp.int32)
 
 
-def quantity(unit: str) -> Any:
+def quantity(unit: str, **default: Any) -> Any:
     """A field that holds a float array and knows its unit."""
-    return eqx.field(converter=_as_float, metadata={"unit": unit})
+    return eqx.field(converter=_as_float, metadata={"unit": unit}, **default)
 
 
 def count(unit: str) -> Any:
@@ -38,9 +38,9 @@ def count(unit: str) -> Any:
     return eqx.field(converter=_as_int, metadata={"unit": unit})
 
 
-def several(unit: str) -> Any:
+def several(unit: str, **default: Any) -> Any:
     """A field that holds several arrays of one unit."""
-    return eqx.field(metadata={"unit": unit})
+    return eqx.field(metadata={"unit": unit}, **default)
 
 
 class _Quantities(eqx.Module):
@@ -124,6 +124,21 @@ class Gpu(_Quantities):
     limits: Limits = several("1")
 
 
+class Phase(_Quantities):
+    """What one warp does between two barriers, in one pass through it, on average.
+
+    What it takes a warp alone is Σ `waits` Λ + `slots`: the results that it waits for one after the other,
+    and the cycles in which it issues or finds a pipe of its own busy.
+    """
+
+    work: PerClass  # units of work for each pipe
+    waits: PerClass  # results waited for, by the pipe or memory that they come from
+    passes: Quantity = quantity("1")  # how often a warp goes through it
+    insts: Quantity = quantity("1")  # warp instructions issued, of any kind
+    memory_insts: Quantity = quantity("1")  # those that take the load/store units
+    slots: Quantity = quantity("cycles")
+
+
 class Kernel(_Quantities):
     """What one warp executes from start to end, on average."""
 
@@ -137,6 +152,8 @@ class Kernel(_Quantities):
     bytes_per_access: Quantity = quantity("B")  # asked for by one global warp access, on average
     ilp: Quantity = quantity("1")  # instructions over the longest dependence chain
     mlp: Quantity = quantity("1")  # loads in flight before the first is waited for
+    other_insts: Quantity = quantity("1", default=0.0)  # that take an issue slot and no pipe: branches
+    phases: tuple[Phase, ...] = several("1", default=())  # in order; none where they are not known
 
     @property
     def mem_insts(self) -> Array:
@@ -146,7 +163,7 @@ class Kernel(_Quantities):
     @property
     def comp_insts(self) -> Array:
         """α_comp, all warp instructions but global accesses and barriers."""
-        return sum((getattr(self.work, name) for name in ARITHMETIC), self.shared_insts)
+        return sum((getattr(self.work, name) for name in ARITHMETIC), self.shared_insts + self.other_insts)
 
     @property
     def insts(self) -> Array:

@@ -24,6 +24,8 @@ def compare(
     scheduler: inputs.SchedulerOption = None,
     order: inputs.OrderOption = None,
     groups: inputs.GroupsOption = None,
+    source: inputs.SourceOption = False,
+    sample: inputs.SampleOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -40,10 +42,21 @@ def compare(
     [gpu_file] = inputs.gpus([gpu])
     from dse.data import measured as measured_data
     from dse.fit.compare import compare as compare_models  # imports jax: seconds
+    from dse.fit.compare import compare_source
+    from dse.fit.compare import sample as take_sample
     from dse.report.show import progress
 
     table = measured_data.load(measured, description)
-    rows = list(compare_models(description, gpu_file.gpu, names, table, problem, simulation, progress))
+    if sample is not None:
+        table = take_sample(table, description, sample)
+    if source or not description.described:
+        from dse.sweep.from_source import architecture
+
+        arch = architecture(gpu_file)
+        rows = compare_source(description, gpu_file.gpu, arch, names, table, problem, simulation, progress)
+    else:
+        rows = compare_models(description, gpu_file.gpu, names, table, problem, simulation, progress)
+    rows = list(rows)
     ran = int(table.ok.sum())
     title = (
         f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"

@@ -24,6 +24,8 @@ def rank(
     scheduler: inputs.SchedulerOption = None,
     order: inputs.OrderOption = None,
     groups: inputs.GroupsOption = None,
+    source: inputs.SourceOption = False,
+    sample: inputs.SampleOption = None,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
@@ -42,8 +44,26 @@ def rank(
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
     from dse.sweep.rank import rank as rank_launches  # imports jax: seconds
+    from dse.sweep.rank import rank_source
 
-    ranking = rank_launches(description, gpu_file.gpu, names, problem, measured, simulation, progress)
+    if source or not description.described:
+        from dse.sweep.from_source import architecture
+
+        ranking = rank_source(
+            description,
+            gpu_file.gpu,
+            architecture(gpu_file),
+            names,
+            problem,
+            sample,
+            measured,
+            simulation,
+            progress,
+        )
+    else:
+        if sample is not None:
+            raise DseError("--sample: found without --source, expected both")
+        ranking = rank_launches(description, gpu_file.gpu, names, problem, measured, simulation, progress)
     shown = ranking.rows(top or None)
     title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {names[0]}"

@@ -4,8 +4,7 @@ Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +17,6 @@ from dse.cuda.listing import Listing
 from dse.cuda.machine import MEMORY_COUNTS, Compiled, Machine, Stream
 from dse.cuda.opcodes import ATOMICS, FP32_OPERATIONS, PIPES, STORES
 from dse.cuda.program import Step, program
-from dse.errors import DseError
-from dse.types import Kernel, PerClass
 
 # What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
 ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
@@ -107,10 +104,6 @@ class Characterisation:
     def fp32_ops(self) -> float:
         """Of the grid."""
         return self.blocks * sum(phase.passes * phase.fp32_ops for phase in self.phases)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Numbers, strings, lists and dicts only."""
-        return asdict(self)
 
 
 def prepare(listing: Listing) -> Compiled:
@@ -219,11 +212,7 @@ def _phase(
                     ]
                     accesses["shared store"] += (requests, sectors, through, active * step.bytes)
     total = sum(insts.values())
-    once = None
-    if path is not None:
-        once = Walk(
-            1, *(getattr(path, name) / path.passes for name in ("cycles", "insts", "loads", "waits", "chain"))
-        )
+    once = None if path is None else path * (1 / path.passes)
     return Phase(
         opened=key[0],
         closed=key[1],
@@ -303,87 +292,3 @@ def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.
     if len(sector) > 1:  # neighbours mostly share one
         sector = sector[np.append(True, sector[1:] != sector[:-1])]
     return np.unique(sector)
-
-
-def to_kernel(
-    found: Characterisation, l2_sectors: float | None = None, dram_sectors: float | None = None
-) -> Kernel:
-    """The average warp of a launch, as models take it.
-
-    `l2_sectors` and `dram_sectors` are what an average block moves past its L1, and past the L2, by a cache
-    model; by default each sector that the block touches once, and each that it stores.
-
-    **Edges:** instructions that take issue slots only (branches, special registers, constant loads) have no
-    place in a `Kernel`; those of the uniform datapath count as int32, of half precision as fp32.
-    **Raises:** DseError if the kernel uses tensor cores or textures, which no model knows.
-    """
-    for pipe in ("tensor", "texture"):
-        if found.insts(pipe):
-            raise DseError(
-                f"{found.kernel}: found {pipe} instructions, expected those of pipes that models know"
-            )
-    warps = found.warps
-
-    def total(field: str, *kinds: str) -> float:
-        return sum(found.total(kind, field) for kind in kinds) / warps
-
-    def each(*pipes: str) -> float:
-        return found.insts(*pipes) / warps
-
-    in_global, in_local = ("global load", "global store"), ("local load", "local store")
-    loads, stores = (
-        total("requests", "global load", "local load"),
-        total("requests", "global store", "local store"),
-    )
-    sectors = total("sectors", *in_global, *in_local)
-    touched = sum(phase.passes * sum(phase.new_sectors.values()) for phase in found.phases) / warps
-    past_l1 = touched + total("sectors", "local store") if l2_sectors is None else l2_sectors / warps
-    past_l2 = past_l1 if dram_sectors is None else dram_sectors / warps
-    walks = [(phase.passes, phase.walk) for phase in found.phases if phase.walk is not None]
-    chain = sum(passes * path.chain for passes, path in walks)
-    waits = sum(passes * path.waits for passes, path in walks)
-    flying = sum(passes * path.loads for passes, path in walks)
-    insts = sum(passes * path.insts for passes, path in walks)
-    scattered, scattered_sectors = _uncoalesced(found)
-    # Shuffles go through the same pipe as accesses to shared memory, one pass each.
-    shuffles = max(each("shared") - total("requests", "shared load", "shared store"), 0.0)
-    work: dict[str, Any] = {
-        "fp32": each("fp32", "fp16"),
-        "fp64": each("fp64"),
-        "int32": each("int32", "uniform"),
-        "imul32": each("imul32"),
-        "sfu": each("sfu"),
-        "shared": total("passes", "shared load", "shared store") + shuffles,
-        "l1": total("passes", *in_global, *in_local),
-        "l2": past_l1,
-        "dram": past_l2,
-        "barrier": each("barrier"),
-    }
-    counts: dict[str, Any] = {
-        "shared_insts": total("requests", "shared load", "shared store") + shuffles,
-        "load_insts": loads,
-        "store_insts": stores,
-        "uncoal_insts": scattered / warps,
-        "transactions_per_uncoal": scattered_sectors / scattered if scattered else 1.0,
-        "sectors": sectors,
-        "bytes_per_access": total("bytes", *in_global, *in_local) / (loads + stores)
-        if loads + stores
-        else 0.0,
-        "ilp": max(1.0, insts / chain) if chain else 1.0,
-        "mlp": max(1.0, flying / waits) if waits else 1.0,
-    }
-    return Kernel(work=PerClass(**work), **counts)
-
-
-def _uncoalesced(found: Characterisation) -> tuple[float, float]:
-    """Requests of an average block that take over twice the sectors that their bytes need, and their
-    sectors.
-    """
-    requests = sectors = 0.0
-    for phase in found.phases:
-        for kind in ("global load", "global store"):
-            access = phase.accesses.get(kind)
-            if access is not None and access.sectors * SECTOR > 2 * access.bytes:
-                requests += phase.passes * access.requests
-                sectors += phase.passes * access.sectors
-    return requests, sectors

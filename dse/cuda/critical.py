@@ -3,13 +3,15 @@ needs.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
 from dse.cuda.lanes import Lanes
 from dse.cuda.machine import Machine
+from dse.cuda.opcodes import PIPES
 from dse.cuda.program import Block, Program, Step
 from dse.types import Gpu
 
@@ -60,34 +62,61 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
 class Walk:
     """What one warp does between two barriers, one pass through it or the sum of several."""
 
-    passes: int = 0
+    passes: float = 0.0
     cycles: float = 0.0
     insts: float = 0.0
     loads: float = 0.0  # from global memory
     waits: float = 0.0  # times that it waits for loads; those in flight then arrive together
     chain: float = 0.0  # instructions that each need the one before
+    # What `cycles` consists of: results waited for one after the other, by the pipe that they come from (each
+    # takes its `Timing.latency`), and the rest, in which instructions are issued or wait for a pipe.
+    latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(PIPES)), compare=False)
+    slots: float = 0.0
+
+    def __add__(self, other: "Walk") -> "Walk":
+        return Walk(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __sub__(self, other: "Walk") -> "Walk":
+        return Walk(*(a - b for a, b in zip(_values(self), _values(other), strict=True)))
+
+    def __mul__(self, factor: float) -> "Walk":
+        return Walk(*(factor * a for a in _values(self)))
+
+
+def _values(walk: Walk) -> Iterable[Any]:
+    return (getattr(walk, each.name) for each in fields(walk))
+
+
+@dataclass(frozen=True)
+class _Timed:
+    """An instruction as the walk takes it."""
+
+    needs: tuple[int, ...]  # slots that it waits for
+    writes: tuple[int, ...]
+    pipe: str
+    latency: float
+    interval: float
+    loads: int  # 1: from global memory
+    unit: np.ndarray  # 1 in the place of its pipe
 
 
 @dataclass
 class _State:
-    """Where a warp stands."""
+    """Where a warp stands. What it did since the start is in `done`, its time as `done.cycles`."""
 
-    time: float = 0.0
+    done: Walk = field(default_factory=Walk)
     ready: dict[int, float] = field(default_factory=dict)  # slot → when it can be read
+    path: dict[int, np.ndarray] = field(default_factory=dict)  # slot → latencies waited for until then
     depth: dict[int, float] = field(default_factory=dict)  # slot → length of the chain that ends in it
-    free: dict[str, float] = field(default_factory=dict)  # pipe → when it can be entered
+    free: dict[str, tuple[float, np.ndarray]] = field(default_factory=dict)  # pipe → when it can be entered
     flying: set[int] = field(default_factory=set)  # slots that wait for global memory
-    insts: float = 0.0
-    loads: float = 0.0
-    waits: float = 0.0
-    deepest: float = 0.0
 
 
 def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
     """Phases of one warp by the addresses of the barriers that open and close them; -1: start, end."""
     program = machine.program
     walker = _Walker(program, times)
-    for blocks, more in _segments(machine, block, warp):
+    for blocks, more in segments(machine, block, warp):
         for index in blocks:
             walker.block(index)
         if more:
@@ -104,13 +133,13 @@ def longest_warp(machine: Machine, block: int) -> int:
     warps = machine.shape[1] // 32
     lengths = np.array([len(found.steps) for found in machine.program.blocks])
     total = np.zeros(warps)
-    for blocks, more, lanes in _entries(machine):
+    for blocks, more, lanes in entries(machine):
         there = np.asarray(lanes.by_warp.any(-1))
         total += lengths[blocks] * (1 + more) * there[block if len(there) > 1 else 0]
     return int(total.argmax())
 
 
-def _entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
+def entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
     """(basic block, times that it was skipped, lanes) in order."""
     skipped = np.zeros(len(machine.trace) + 1, int)
     for start, end, more in machine.repeats:
@@ -119,7 +148,7 @@ def _entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
         yield index, more, lanes
 
 
-def _segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int], int]]:
+def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int], int]]:
     """(basic blocks of the warp in order, how often they follow again)."""
     bounds = sorted(
         {0, len(machine.trace), *(place for start, end, _ in machine.repeats for place in (start, end))}
@@ -143,103 +172,96 @@ class _Walker:
 
     def __init__(self, program: Program, times: Timing) -> None:
         self.blocks = [_timed(block, times) for block in program.blocks]
+        self.latency = np.array([times.latency[pipe] for pipe in PIPES])
         self.state = _State()
-        self.opened, self.since = -1, _State()
+        self.opened, self.since = -1, Walk()
         self.phases: dict[tuple[int, int], Walk] = {}
-        self.last, self.in_a_row, self.settled = -1, 0, (0.0, 0.0, 0.0)
+        self.last, self.in_a_row, self.settled = -1, 0, Walk()
 
     def block(self, index: int) -> None:
         steps, barrier = self.blocks[index]
-        state = self.state
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
         if self.in_a_row > _STEADY:  # goes on as it did
-            cycles, depth, waits = self.settled
-            self._advance(cycles, float(len(steps)), sum(step[5] for step in steps), waits, depth)
+            self._advance(self.settled)
         else:
-            before = (state.time, state.deepest, state.waits)
+            before = self.state.done
             self._issue(steps)
-            self.settled = (state.time - before[0], state.deepest - before[1], state.waits - before[2])
+            self.settled = self.state.done - before
         if barrier >= 0:
             self.close(barrier)
 
-    def _issue(self, steps: list[tuple]) -> None:
-        state = self.state
-        ready, depth, free, flying = state.ready, state.depth, state.free, state.flying
-        time = state.time
-        for needs, writes, latency, pipe, interval, loads in steps:
-            start, deep = max(time, free.get(pipe, 0.0)), 0.0
-            for slot in needs:
-                start = max(start, ready.get(slot, 0.0))
+    def _issue(self, steps: list[_Timed]) -> None:
+        state, done = self.state, self.state.done
+        ready, path, depth, free, flying = state.ready, state.path, state.depth, state.free, state.flying
+        time, waited, deepest, waits, loads = done.cycles, done.latencies, done.chain, done.waits, done.loads
+        for step in steps:
+            start, deep = time, 0.0
+            if step.pipe in free and free[step.pipe][0] > start:
+                start, waited = free[step.pipe]
+            for slot in step.needs:
+                if ready.get(slot, 0.0) > start:
+                    start, waited = ready[slot], path[slot]
                 deep = max(deep, depth.get(slot, 0.0))
-            if flying and not flying.isdisjoint(needs):
-                state.waits += 1
+            if flying and not flying.isdisjoint(step.needs):
+                waits += 1
                 flying.clear()
-            for slot in writes:
-                ready[slot] = start + latency
-                depth[slot] = deep + 1
-            if writes:
-                state.deepest = max(state.deepest, deep + 1)
-            if loads:
-                flying.update(writes)
-            free[pipe] = start + interval
+            if step.writes:
+                arrived = waited + step.unit
+                deepest = max(deepest, deep + 1)
+            for slot in step.writes:
+                ready[slot], path[slot], depth[slot] = start + step.latency, arrived, deep + 1
+            if step.loads:
+                flying.update(step.writes)
+            free[step.pipe] = start + step.interval, waited
             time = start + 1
-            state.loads += loads
-        state.time = time
-        state.insts += len(steps)
+            loads += step.loads
+        slots = time - float(waited @ self.latency)
+        state.done = Walk(done.passes, time, done.insts + len(steps), loads, waits, deepest, waited, slots)
 
-    def _advance(self, cycles: float, insts: float, loads: float, waits: float, depth: float) -> None:
+    def _advance(self, more: Walk) -> None:
+        """As much is done as in `more`, and all that the warp waits for comes as much later."""
         state = self.state
-        state.time += cycles
-        state.insts += insts
-        state.loads += loads
-        state.waits += waits
-        state.deepest += depth
+        state.done = state.done + more
         for slot in state.ready:
-            state.ready[slot] += cycles
-        for pipe in state.free:
-            state.free[pipe] += cycles
-        for slot in state.depth:
-            state.depth[slot] += depth
+            state.ready[slot] += more.cycles
+            state.path[slot] = state.path[slot] + more.latencies
+            state.depth[slot] += more.chain
+        state.free = {
+            pipe: (time + more.cycles, path + more.latencies) for pipe, (time, path) in state.free.items()
+        }
 
-    def snapshot(self) -> tuple[float, float, float, float, float]:
-        state = self.state
-        return state.time, state.insts, state.loads, state.waits, state.deepest
+    def snapshot(self) -> Walk:
+        return self.state.done
 
-    def again(self, before: tuple[float, float, float, float, float], times: int) -> None:
+    def again(self, before: Walk, times: int) -> None:
         """What was done since `before` is done so many times more."""
-        cycles, insts, loads, waits, depth = (
-            times * (now - then) for now, then in zip(self.snapshot(), before, strict=True)
-        )
-        self._advance(cycles, insts, loads, waits, depth)
+        self._advance((self.state.done - before) * times)
 
     def close(self, barrier: int) -> None:
         """A barrier ends the phase."""
-        state, since = self.state, self.since
-        phase = self.phases.setdefault((self.opened, barrier), Walk())
-        phase.passes += 1
-        phase.cycles += state.time - since.time
-        phase.insts += state.insts - since.insts
-        phase.loads += state.loads - since.loads
-        phase.waits += state.waits - since.waits
-        phase.chain += state.deepest - since.deepest
-        self.opened = barrier
-        self.since = _State(
-            state.time, insts=state.insts, loads=state.loads, waits=state.waits, deepest=state.deepest
-        )
+        key = self.opened, barrier
+        self.phases[key] = self.phases.get(key, Walk()) + (self.state.done - self.since) + Walk(passes=1)
+        self.opened, self.since = barrier, self.state.done
 
 
-def _timed(block: Block, times: Timing) -> tuple[list[tuple], int]:
-    """([(slots it waits for, slots it writes, latency, pipe, interval, global loads)], address of a barrier
-    or -1).
-    """
+def _timed(block: Block, times: Timing) -> tuple[list[_Timed], int]:
+    """(its instructions, address of the barrier at its end or -1)"""
     last = block.steps[-1]
     return [_timed_step(step, times) for step in block.steps], last.address if last.opcode == "BAR" else -1
 
 
-def _timed_step(step: Step, times: Timing) -> tuple:
+def _timed_step(step: Step, times: Timing) -> _Timed:
     guard = (step.guard,) if step.guard >= 0 else ()
-    loads = int(step.pipe == "global" and bool(step.targets))
-    # a write must not overtake the one before it
-    needs = (*step.reads, *guard, *step.writes)
-    return needs, step.writes, times.latency[step.pipe], step.pipe, times.interval.get(step.pipe, 1.0), loads
+    return _Timed(
+        needs=(*step.reads, *guard, *step.writes),  # a write must not overtake the one before it
+        writes=step.writes,
+        pipe=step.pipe,
+        latency=times.latency[step.pipe],
+        interval=times.interval.get(step.pipe, 1.0),
+        loads=int(step.pipe == "global" and bool(step.targets)),
+        unit=_UNITS[step.pipe],
+    )
+
+
+_UNITS = dict(zip(PIPES, np.eye(len(PIPES)), strict=True))

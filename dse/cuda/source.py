@@ -1,9 +1,11 @@
 """Configurations of a kernel's CUDA source: each compiled and executed, and what that gives kept on disk.
 
 Several configurations go through one process together, since starting nvdisasm costs more than one of them.
+Machine code and what comes of executing it are kept apart.
 """
 
 import pickle
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -19,6 +21,7 @@ from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler
 from dse.cuda.critical import Timing
 from dse.cuda.disassemble import disassemble
 from dse.cuda.elf import Binary
+from dse.cuda.kernel import Numbers, numbers
 from dse.cuda.launch import Dimensions, Launch
 from dse.cuda.listing import Listing
 from dse.cuda.parallel import each, processors
@@ -27,7 +30,7 @@ from dse.errors import DseError
 from dse.space.expression import Expression, parse
 from dse.types import Gpu
 
-FORMAT = "1"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "2"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
@@ -62,6 +65,7 @@ class Found:
     spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
     compiler: str
     counts: Characterisation  # `executed` is left out: it is as long as the code
+    warp: Numbers  # the average one
 
 
 def source_of(description: Description) -> Source:
@@ -181,10 +185,7 @@ class _Job:
 
 
 def _characterise_batch(job: _Job) -> dict[str, bytes]:
-    compiled = {
-        name: compile_source(job.source, job.arch, dict(configuration.defines))
-        for name, configuration in job.wanted.items()
-    }
+    compiled = _compiled(job)
     results: dict[str, Found | Failure] = {}
     ready: dict[str, Compiled] = {}
     for name, made in compiled.items():
@@ -207,6 +208,21 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     return found
 
 
+def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
+    """Kept apart from what is worked out of it: to compile takes longest, and serves every GPU of its kind."""
+    same = ("compiled", job.source.digest, str(job.arch), compiler(), __version__)
+    places = {name: key(*same, repr(configuration.defines)) for name, configuration in job.wanted.items()}
+    kept = job.cache.get(set(places.values()))
+    found: dict[str, Compiled | Failure] = {}
+    for name, place in places.items():
+        if place not in kept:
+            made = compile_source(job.source, job.arch, dict(job.wanted[name].defines))
+            kept[place] = zlib.compress(pickle.dumps(made), 1)
+            job.cache.put({place: kept[place]})
+        found[name] = pickle.loads(zlib.decompress(kept[place]))
+    return found
+
+
 def _executed(made: Compiled, listing: Listing, configuration: Configuration, times: Timing | None) -> Found:
     binary = made.binary
     launch = Launch(
@@ -224,6 +240,7 @@ def _executed(made: Compiled, listing: Listing, configuration: Configuration, ti
         spill_bytes=made.spill_bytes,
         compiler=made.compiler,
         counts=counts,
+        warp=numbers(counts),
     )
 
 

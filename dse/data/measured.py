@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -44,6 +44,16 @@ class Measured:
     def fastest_s(self) -> np.ndarray:
         """`min_s` where the file has it, else `time_s`: a cold first repetition inflates the mean."""
         return self.time_s if self.min_s is None else self.min_s
+
+    def rows(self, chosen: np.ndarray) -> Measured:
+        """Some of the rows, by their numbers."""
+        arrays = {"time_s": self.time_s, "ok": self.ok, "status": self.status}
+        arrays |= {"min_s": self.min_s, "occupancy": self.occupancy}
+        return replace(
+            self,
+            parameters={name: values[chosen] for name, values in self.parameters.items()},
+            **{name: None if values is None else values[chosen] for name, values in arrays.items()},
+        )
 
 
 def load(path: str | Path, description: Description) -> Measured:

@@ -9,9 +9,10 @@ import numpy as np
 
 from dse.data.measured import Measured
 from dse.describe import Description, Number
+from dse.errors import DseError
 from dse.fit.accuracy import budgets, random_expectation, score
 from dse.simulate.pipeline import Settings
-from dse.sweep.evaluate import Progress, evaluate, silent
+from dse.sweep.evaluate import Evaluation, Progress, evaluate, evaluate_counted, silent
 from dse.types import Gpu
 
 RANDOM = "random choice"
@@ -34,6 +35,41 @@ def compare(
     sizes = {**(problem or {}), **measured.problem}
     gpus = jax.tree.map(lambda x: x[None], gpu)
     evaluation = evaluate(description, models, gpus, measured.parameters, sizes, settings, progress)
+    return _rows(evaluation, measured)
+
+
+def compare_source(
+    description: Description,
+    gpu: Gpu,
+    arch: int,
+    models: Sequence[str],
+    measured: Measured,
+    problem: Mapping[str, Number] | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+) -> Iterator[dict[str, Any]]:
+    """As `compare`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10."""
+    from dse.sweep.from_source import count
+
+    sizes = {**(problem or {}), **measured.problem}
+    counted = count(description, gpu, arch, measured.parameters, sizes, progress)
+    evaluation = evaluate_counted(
+        description.name, models, gpu, counted.kernel, counted.resources, settings, progress
+    )
+    return _rows(evaluation, measured)
+
+
+def sample(measured: Measured, description: Description, number: int, seed: int = 1) -> Measured:
+    """So many of the configurations that ran and that the kernel's space has, at random; all if it has fewer."""
+    place = description.space.index(measured.parameters)
+    known = np.flatnonzero(measured.ok & (place >= 0))
+    chosen = np.sort(np.random.default_rng(seed).permutation(known)[:number])
+    if not len(chosen):
+        raise DseError(f"{measured.path}: found no configuration of {description.name} that ran")
+    return measured.rows(chosen)
+
+
+def _rows(evaluation: Evaluation, measured: Measured) -> Iterator[dict[str, Any]]:
     occupancy = evaluation.occupancy[0] if measured.occupancy is None else measured.occupancy
     for model, forecast in evaluation.forecasts.items():
         scores = score(forecast.seconds[0], measured.time_s, measured.ok, np.asarray(occupancy, float))

@@ -22,6 +22,7 @@ CLOSED_FORMS = (
     "mwp-cwp-corrected",
     "wfg-pipeline",
     "wfg-corrected",
+    "phase",
 )
 SIMULATED = ("pipeline",)
 MODELS = (*CLOSED_FORMS, *SIMULATED)

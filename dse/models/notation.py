@@ -48,8 +48,11 @@ def waits(kernel: Kernel) -> Array:
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
-    """Σ Λ over the computational instructions of a warp, as if each waited for the one before."""
-    total = kernel.shared_insts * shared_latency(gpu, kernel)
+    """Σ Λ over the computational instructions of a warp, as if each waited for the one before.
+
+    Those that take no pipe, such as branches, are taken to be as long as an addition.
+    """
+    total = kernel.shared_insts * shared_latency(gpu, kernel) + kernel.other_insts * gpu.latency.int32
     for name in ARITHMETIC:
         total = total + getattr(kernel.work, name) * getattr(gpu.latency, name)
     return total

@@ -1,6 +1,7 @@
 """One chunk of a kernel's configurations, on all GPUs, by all closed forms, in one jitted function.
 
-The same function works out what the simulator needs, which then runs on the host.
+The same function works out what the simulator needs, which then runs on the host. Counts come
+from a description, or are given.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from dse import occupancy
 from dse.describe import Description, Number, describe
 from dse.models import SIMULATED, predictor
 from dse.simulate import idg, pipeline
-from dse.types import Gpu, Launch, Resources
+from dse.types import Gpu, Kernel, Launch, Resources
 
 CHUNK = 65_536  # configurations at a time: larger ones leave the cache
 SMALLEST = 1_024
@@ -74,8 +75,14 @@ def _evaluate(
     problem: Mapping[str, Array],
 ) -> dict[str, Any]:
     kernel, resources = describe(description, parameters, problem, gpus, gpus.clock.dtype)
-    launch, limiter = occupancy.launch(gpus, resources)
     shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (*parameters.values(), gpus.clock)))
+    return _forecasts(models, gpus, kernel, resources, shape)
+
+
+def _forecasts(
+    models: tuple[str, ...], gpus: Gpu, kernel: Kernel, resources: Resources, shape: tuple[int, ...]
+) -> dict[str, Any]:
+    launch, limiter = occupancy.launch(gpus, resources)
     possible = occupancy.possible(limiter)
 
     def full(x: Array) -> Array:
@@ -122,27 +129,75 @@ def evaluate(
     """
     sizes = description.sizes(**(problem or {}))
     count = len(next(iter(parameters.values())))
-    chunk = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
     column = jax.tree.map(lambda x: x[:, None], gpus)
-    parts = []
     with jax.enable_x64(True):
         scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
-        for start in range(0, count, chunk):
-            rows = min(chunk, count - start)
+
+    def chunk(index: np.ndarray) -> dict[str, Any]:
+        block = {name: jnp.asarray(values[index][None, :]) for name, values in parameters.items()}
+        return _evaluate(description, tuple(models), column, block, scalars)
+
+    return _in_chunks(chunk, count, description.name, models, gpus, settings, progress)
+
+
+_evaluate_counted = eqx.filter_jit(_forecasts)
+
+
+def evaluate_counted(
+    name: str,
+    models: Sequence[str],
+    gpu: Gpu,
+    kernel: Kernel,
+    resources: Resources,
+    settings: pipeline.Settings | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """What `models` say of launches whose counts are known already, on the GPU that they were counted for.
+
+    **Shapes:** GPU fields are scalars, those of the kernel and its resources [L]; results [1, L].
+    **Precision:** of the GPU.
+    """
+    gpus = jax.tree.map(lambda x: x[None], gpu)
+    column = jax.tree.map(lambda x: x[:, None], gpus)
+    dtype, count = np.asarray(gpu.clock).dtype, len(resources.threads)
+    kernel, resources = jax.tree.map(np.asarray, (kernel, resources))
+
+    def chunk(index: np.ndarray) -> dict[str, Any]:
+        shape = (1, len(index))
+        counts = jax.tree.map(lambda x: np.broadcast_to(x, (count,))[index][None].astype(dtype), kernel)
+        asked = jax.tree.map(lambda x: np.broadcast_to(x, (count,))[index][None], resources)
+        return _evaluate_counted(tuple(models), column, counts, asked, shape)
+
+    return _in_chunks(chunk, count, name, models, gpus, settings, progress)
+
+
+def _in_chunks(
+    chunk: Callable[[np.ndarray], dict[str, Any]],
+    count: int,
+    name: str,
+    models: Sequence[str],
+    gpus: Gpu,
+    settings: pipeline.Settings | None,
+    progress: Progress,
+) -> Evaluation:
+    """`chunk` of the numbers of `count` configurations, so many at a time that few shapes are compiled."""
+    if not count:
+        raise ValueError("evaluate: no configurations")
+    size = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
+    parts = []
+    with jax.enable_x64(True):
+        for start in range(0, count, size):
+            rows = min(size, count - start)
             # The last chunk is padded with its last row, so that all have one shape.
-            index = np.minimum(np.arange(start, start + chunk), count - 1)
-            block = {name: jnp.asarray(values[index][None, :]) for name, values in parameters.items()}
-            part = _evaluate(description, tuple(models), column, block, scalars)
+            part = chunk(np.minimum(np.arange(start, start + size), count - 1))
             parts.append(
                 jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
             )
-    if not parts:
-        raise ValueError("evaluate: no configurations")
     whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
     by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
     if simulated := whole.pop("simulated"):
         possible = whole["limiter"] < len(occupancy.BINDING)
-        with progress(f"Simulating {description.name}", int(possible.sum())) as advance:
+        with progress(f"Simulating {name}", int(possible.sum())) as advance:
             warp, launch = simulated
             by_model["pipeline"] = _simulate(gpus, warp, launch, possible, settings, advance)
     return Evaluation(forecasts={name: Forecast(**by_model[name]) for name in models}, **whole)

@@ -1,7 +1,7 @@
 """The configurations of one kernel on one GPU, fastest first."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from dse.data import measured as measured_data
 from dse.describe import Description, Number
 from dse.errors import DseError
 from dse.simulate.pipeline import Settings
-from dse.sweep.evaluate import Evaluation, Progress, evaluate, silent
+from dse.sweep.evaluate import Evaluation, Progress, evaluate, evaluate_counted, silent
 from dse.types import Gpu
 
 
@@ -24,6 +24,7 @@ class Ranking:
     evaluation: Evaluation  # of one GPU
     order: np.ndarray
     measured_s: np.ndarray | None  # NaN where not measured
+    failures: dict[int, str] = field(default_factory=dict)  # configurations not compiled or executed, and why
 
     @property
     def count(self) -> int:
@@ -50,7 +51,10 @@ class Ranking:
         columns |= {"threads": e.resources["threads"][0, chosen], "blocks": e.resources["blocks"][0, chosen]}
         columns |= {"registers": e.resources["registers"][0, chosen]}
         columns |= {"shared": e.resources["shared_bytes"][0, chosen]}
-        columns |= {"occupancy": e.occupancy[0, chosen], "limited by": e.limited_by()[0, chosen]}
+        limiters = e.limited_by()[0]
+        for place, why in self.failures.items():
+            limiters[place] = why
+        columns |= {"occupancy": e.occupancy[0, chosen], "limited by": limiters[chosen]}
         columns |= {"time": first.seconds[0, chosen], "bottleneck": first.bottleneck_names()[0, chosen]}
         for name, forecast in list(e.forecasts.items())[1:]:
             columns[name] = forecast.seconds[0, chosen]
@@ -67,23 +71,76 @@ def rank(
     gpu: Gpu,
     models: Sequence[str],
     problem: Mapping[str, Number] | None = None,
+    sample: int | None = None,
     measured: Path | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
 ) -> Ranking:
     """Every valid configuration, ordered by the first of `models`; equal times keep the space's order.
 
+    `sample` is how many configurations are taken, at random; all without it.
+
     **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
     `measured` cannot be read.
     """
-    sizes = description.sizes(**(problem or {}))
-    parameters = description.space.configurations(sizes)
-    if not len(next(iter(parameters.values()))):
+    parameters = configurations(description, problem, sample)
+    gpus = jax.tree.map(lambda x: x[None], gpu)
+    evaluation = evaluate(description, models, gpus, parameters, problem, settings, progress)
+    return _ranked(description, gpu, models, parameters, evaluation, measured)
+
+
+def rank_source(
+    description: Description,
+    gpu: Gpu,
+    arch: int,
+    models: Sequence[str],
+    problem: Mapping[str, Number] | None = None,
+    sample: int | None = None,
+    measured: Path | None = None,
+    settings: Settings | None = None,
+    progress: Progress = silent,
+) -> Ranking:
+    """As `rank`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10."""
+    from dse.sweep.from_source import count
+
+    parameters = configurations(description, problem, sample)
+    counted = count(description, gpu, arch, parameters, problem, progress)
+    evaluation = evaluate_counted(
+        description.name, models, gpu, counted.kernel, counted.resources, settings, progress
+    )
+    failures = {place: failure.reason for place, failure in counted.failures.items()}
+    if len(failures) == len(counted.results):
+        raise DseError(f"{description.name}: source: {counted.failures[0].message}")
+    return replace(_ranked(description, gpu, models, parameters, evaluation, measured), failures=failures)
+
+
+def configurations(
+    description: Description,
+    problem: Mapping[str, Number] | None = None,
+    sample: int | None = None,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """All valid ones, or so many of them at random, in order. DseError if there is none."""
+    found = description.space.configurations(description.sizes(**(problem or {})))
+    if not len(next(iter(found.values()))):
         raise DseError(
             f"{description.path}: constraints: found no valid configuration, expected at least one"
         )
-    gpus = jax.tree.map(lambda x: x[None], gpu)
-    evaluation = evaluate(description, models, gpus, parameters, problem, settings, progress)
+    total = len(next(iter(found.values())))
+    if sample is None or sample >= total:
+        return found
+    chosen = np.sort(np.random.default_rng(seed).permutation(total)[:sample])
+    return {name: values[chosen] for name, values in found.items()}
+
+
+def _ranked(
+    description: Description,
+    gpu: Gpu,
+    models: Sequence[str],
+    parameters: dict[str, np.ndarray],
+    evaluation: Evaluation,
+    measured: Path | None,
+) -> Ranking:
     if not evaluation.possible.any():
         raise DseError(f"{description.path}: launch: {_why(evaluation, gpu)}")
     order = np.argsort(evaluation.forecasts[models[0]].seconds[0], kind="stable")

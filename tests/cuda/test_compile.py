@@ -189,7 +189,7 @@ def test_a_cubin_is_taken_as_it_is(write, tmp_path: Path):
         load(path, arch=90)
     with pytest.raises(DseError, match="kernel: found no sub, expected one of add"):
         load(path, "sub")
-    with pytest.raises(DseError, match=r"suffix: found '.cu', expected .cubin or .ptx"):
+    with pytest.raises(DseError, match=r"suffix: found '.cu', expected .cubin, .ptx, .sass"):
         load(write(ADD))
 
 

@@ -175,9 +175,10 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
     first = run(kernel, cache, block=[32, 64, 32], mode=[0, 0, 1])
 
     def refuse(*arguments: object, **options: object) -> None:
-        raise AssertionError("compiled")
+        raise AssertionError("compiled or executed")
 
     monkeypatch.setattr(subject, "compile_source", refuse)
+    monkeypatch.setattr(subject, "disassemble", refuse)
     told: list[int] = []
     again = run(kernel, cache, progress=told.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
     assert again == [first[1], first[0], first[0], first[2]]
@@ -242,7 +243,7 @@ def test_mistakes_in_the_table(read, old: str, new: str, message: str):
 
 def test_kernels_without_a_table():
     with pytest.raises(DseError, match=r"kernel\.toml: source: found none, expected a table with file"):
-        source_of(kernels.load("gemm"))
+        source_of(kernels.load("svm"))
 
 
 def test_a_grid_of_nothing(read):

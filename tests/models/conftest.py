@@ -49,6 +49,7 @@ BLANK = Point(
     bytes_per_access=128.0,
     ilp=1.0,
     mlp=1.0,
+    other_insts=0.0,
     # the launch: one warp
     threads_per_block=32.0,
     warps_per_block=1.0,
@@ -78,9 +79,9 @@ def assemble(point: Point) -> tuple[Any, Any, Any]:
     def per_class(what: str) -> Any:
         return PerClass(**{name: values[f"{what}_{name}"] for name in PIPES})
 
-    limits = Limits(**dict.fromkeys(Limits.__dataclass_fields__, 1))  # no model reads them
+    limits = Limits(**dict.fromkeys(Limits.__dataclass_fields__, 1))  # models read sub_partitions only
     gpu = fields(Gpu, cpi=per_class("cpi"), latency=per_class("latency"), limits=limits)
-    return gpu, fields(Kernel, work=per_class("work")), fields(Launch)
+    return gpu, fields(Kernel, work=per_class("work"), phases=()), fields(Launch)
 
 
 def rows(values: Any) -> Point:

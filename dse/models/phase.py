@@ -1,0 +1,103 @@
+"""Phases: the blocks of a wave start together and, from barrier to barrier, wait or fill a pipe.
+
+Between two barriers a wave takes as long as one warp alone, or as its warps keep the busiest pipe of the SM
+busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. DRAM
+is shared by all SMs and all phases: a launch takes no less than what it moves there. Where two such times
+come close, both are felt: their power mean is taken, which also makes the model smooth enough to be fitted.
+
+Leaves out: blocks that drift apart, so that one computes while another loads; schedulers; how long a queue at
+a full pipe makes single accesses wait. Where a kernel's phases are not known, it is taken to be one.
+Source: our own. A phase is bounded as Volkov bounds a kernel (Lemeire et al., Eqs. L2, L3).
+"""
+
+from functools import reduce
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.memory import safe_divide
+from dse.models.roofline import busy_cycles
+from dse.models.volkov import latency_of_one_warp
+from dse.types import ARITHMETIC, CLASSES, Gpu, Kernel, Launch, Phase, Prediction
+
+MONOTONE = True
+SHARPNESS = 4.0  # exponent of the power mean
+
+IN_PARTITIONS = (*ARITHMETIC, "fma", "issue")  # each sub-partition of the SM has its own
+IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
+PIPES = (*IN_PARTITIONS, *IN_SM)
+
+
+def latency(gpu: Gpu, phase: Phase) -> Array:
+    """Λ of a phase: cycles that a warp alone takes for it."""
+    waits = (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in CLASSES)
+    return reduce(jnp.add, waits, phase.slots)
+
+
+def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
+    """α λ of a phase by pipe: cycles that one warp keeps it busy.
+
+    Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
+    (Nsight Compute's pipe `fma`).
+    """
+    found = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
+    found["l1"] = found["l1"] + gpu.l1_with_shared * found["shared"]
+    return found | {
+        "fma": (phase.work.fp32 + phase.work.imul32) * gpu.cpi.fp32,
+        "issue": phase.insts / gpu.issue_limit,
+        "lsu": phase.memory_insts * gpu.lsu_cycles,
+    }
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch; detail `latency_of_one_warp` is that of one which has the SM for itself.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer.
+    """
+    if kernel.phases:
+        phases = [(phase.passes, latency(gpu, phase), busy(gpu, phase)) for phase in kernel.phases]
+    else:
+        pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
+        phases = [(jnp.ones_like(kernel.insts), latency_of_one_warp(gpu, kernel), pipes)]
+    full = jnp.floor(launch.waves)
+    left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
+    partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
+    sizes = [(full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)]
+    terms = dict.fromkeys(("latency", *PIPES), 0.0 * launch.waves)
+    for passes, alone, pipes in phases:
+        for times, blocks in sizes:
+            warps = blocks * launch.warps_per_block
+            fullest = jnp.ceil(warps / partitions) * partitions
+            loads = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
+            loads |= {name: pipes[name] * warps for name in IN_SM}
+            for name, cycles in _by_cause(alone, loads).items():
+                terms[name] = terms[name] + times * passes * cycles
+    phases_alone = reduce(jnp.add, terms.values())
+    dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
+    cycles = _power_mean(phases_alone, dram)
+    scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
+    terms = {name: scale * value for name, value in terms.items()}
+    terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
+    details = {"latency_of_one_warp": reduce(jnp.add, (passes * alone for passes, alone, _ in phases))}
+    return Prediction.of(gpu.clock, details, **terms)
+
+
+def _by_cause(alone: Array, loads: dict[str, Array]) -> dict[str, Array]:
+    """What a phase takes, all of it under the name of what takes longest."""
+    busiest = reduce(jnp.maximum, loads.values())
+    cycles, longest = _power_mean(alone, busiest), jnp.maximum(alone, busiest)
+    found, taken = {}, jnp.zeros(jnp.shape(cycles), bool)
+    for name, load in {"latency": alone, **loads}.items():
+        binds = (load == longest) & ~taken
+        found[name] = jnp.where(binds, cycles, 0.0)
+        taken = taken | binds
+    return found
+
+
+def _power_mean(a: Array, b: Array) -> Array:
+    """(a^p + b^p)^(1/p): the larger, or more where both are about as large. With a gradient at 0."""
+    larger = jnp.maximum(a, b)
+    unit = jnp.where(larger > 0.0, larger, 1.0)
+    both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS
+    return larger * jnp.where(larger > 0.0, both, 1.0) ** (1.0 / SHARPNESS)

@@ -1,0 +1,150 @@
+"""The phase model, against the same in plain Python."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dse.models.phase import SHARPNESS, predict
+from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass, Phase
+
+ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
+
+
+def power_mean(a, b):
+    return (a**SHARPNESS + b**SHARPNESS) ** (1 / SHARPNESS)
+
+
+def wave(gpu, phases, blocks, warps_per_block):
+    """Cycles of a wave; each phase a dictionary."""
+    total, warps = 0.0, blocks * warps_per_block
+    in_partitions = 4 * math.ceil(warps / 4)
+    for phase in phases:
+        work, cpi = phase["work"], gpu["cpi"]
+        busy = [phase["insts"] / gpu["issue_limit"] * in_partitions]
+        busy += [work[name] * cpi[name] * in_partitions for name in ARITHMETIC]
+        busy += [(work["fp32"] + work["imul32"]) * cpi["fp32"] * in_partitions]
+        busy += [work[name] * cpi[name] * warps for name in ("shared", "l2", "barrier")]
+        busy += [(work["l1"] * cpi["l1"] + gpu["l1_with_shared"] * work["shared"] * cpi["shared"]) * warps]
+        busy += [phase["memory_insts"] * gpu["lsu_cycles"] * warps]
+        alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
+        total += phase["passes"] * power_mean(alone, max(busy))
+    return total
+
+
+def launch_cycles(gpu, phases, dram, blocks, resident, warps_per_block):
+    """Of an SM that gets `blocks`."""
+    full, left = divmod(blocks, resident)
+    cycles = full * wave(gpu, phases, resident, warps_per_block)
+    if left:
+        cycles += wave(gpu, phases, left, warps_per_block)
+    return power_mean(cycles, dram * gpu["cpi"]["dram"] * blocks * warps_per_block)
+
+
+@pytest.fixture(scope="module")
+def cases():
+    """(GPU, phases, what goes to DRAM, blocks, resident blocks, warps of a block), 60 at random."""
+    rng = np.random.default_rng(4)
+
+    def table(low, high):
+        return {name: float(10 ** rng.uniform(low, high)) for name in CLASSES}
+
+    def phase():
+        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0}
+        found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
+        return found | {"work": table(0, 2), "waits": table(-1, 1)}
+
+    def gpu():
+        fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
+        return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
+
+    return [
+        (gpu(), [phase(), phase()], float(rng.uniform(0, 50)), *map(int, rng.integers(1, 20, 3)))
+        for _ in range(60)
+    ]
+
+
+def assembled(cases):
+    def column(values):
+        return np.array([float(value) for value in values])
+
+    def per_class(tables):
+        return PerClass(**{name: column(table[name] for table in tables) for name in CLASSES})
+
+    gpus, phases, dram, blocks, resident, warps = zip(*cases, strict=True)
+    names = ("issue_limit", "lsu_cycles", "l1_with_shared")
+    fields = dict.fromkeys(set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits", *names}, 1.0)
+    gpu = Gpu(
+        **fields,
+        **{name: column(gpu[name] for gpu in gpus) for name in names},
+        cpi=per_class([gpu["cpi"] for gpu in gpus]),
+        latency=per_class([gpu["latency"] for gpu in gpus]),
+        limits=Limits(**(dict.fromkeys(Limits.__dataclass_fields__, 1) | {"sub_partitions": 4})),
+    )
+    nothing = dict.fromkeys(CLASSES, 0.0)
+    kernel = Kernel(
+        work=PerClass(**(nothing | {"dram": column(dram)})),
+        phases=tuple(
+            Phase(
+                **{
+                    name: column(each[n][name] for each in phases)
+                    for name in phases[0][0]
+                    if name[0] not in "w"
+                },
+                work=per_class([each[n]["work"] for each in phases]),
+                waits=per_class([each[n]["waits"] for each in phases]),
+            )
+            for n in range(2)
+        ),
+        **dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0),
+    )
+    given = {"warps_per_block": column(warps), "resident_blocks": column(resident)}
+    given |= {"waves": column(blocks) / column(resident)}
+    launch = Launch(**(dict.fromkeys(Launch.__dataclass_fields__, 1.0) | given))
+    return gpu, kernel, launch
+
+
+def test_equals_plain_python(cases):
+    prediction = predict(*assembled(cases))
+    np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
+    names = list(prediction.terms)
+    assert {names[place] for place in np.asarray(prediction.bottleneck)} >= {"latency", "l1", "l2", "shared"}
+
+
+def test_barriers_part_what_could_overlap(cases):
+    # The same work in one phase takes no longer than in two, one after the other.
+    gpu, kernel, launch = assembled(cases)
+    first, second = kernel.phases
+
+    def both(a, b):
+        return first.passes * a + second.passes * b
+
+    names = [name for name in Phase.__dataclass_fields__ if name not in ("passes", "work", "waits")]
+    merged = Phase(
+        passes=np.ones(len(cases)),
+        **{name: both(getattr(first, name), getattr(second, name)) for name in names},
+        **{
+            part: PerClass(
+                **{
+                    name: both(getattr(getattr(first, part), name), getattr(getattr(second, part), name))
+                    for name in CLASSES
+                }
+            )
+            for part in ("work", "waits")
+        },
+    )
+    import equinox as eqx
+
+    one = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
+    apart, together = predict(gpu, kernel, launch).cycles, predict(gpu, one, launch).cycles
+    assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()
+
+
+def test_without_phases_it_is_volkovs_bound_made_smooth(plain, at):
+    from dse.models import volkov
+
+    p = plain(3, 300)
+    p.waves = np.ones_like(p.waves)  # a whole wave
+    ours, theirs = np.asarray(at(predict, p).cycles), np.asarray(at(volkov.predict, p).cycles)
+    assert (ours >= theirs * (1 - 1e-12)).all()
+    assert (ours <= theirs * 2 ** (2 / SHARPNESS) * (1 + 1e-12)).all()
