@@ -49,21 +49,14 @@ def rank(
     if source or not description.described:
         from dse.sweep.from_source import architecture
 
+        arch = architecture(gpu_file)
         ranking = rank_source(
-            description,
-            gpu_file.gpu,
-            architecture(gpu_file),
-            names,
-            problem,
-            sample,
-            measured,
-            simulation,
-            progress,
+            description, gpu_file.gpu, arch, names, problem, sample, measured, simulation, progress
         )
     else:
-        if sample is not None:
-            raise DseError("--sample: found without --source, expected both")
-        ranking = rank_launches(description, gpu_file.gpu, names, problem, measured, simulation, progress)
+        ranking = rank_launches(
+            description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
+        )
     shown = ranking.rows(top or None)
     title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {names[0]}"

@@ -209,8 +209,8 @@ class _Walker:
             if step.writes:
                 arrived = waited + step.unit
                 deepest = max(deepest, deep + 1)
-            for slot in step.writes:
-                ready[slot], path[slot], depth[slot] = start + step.latency, arrived, deep + 1
+                for slot in step.writes:
+                    ready[slot], path[slot], depth[slot] = start + step.latency, arrived, deep + 1
             if step.loads:
                 flying.update(step.writes)
             free[step.pipe] = start + step.interval, waited
@@ -264,4 +264,4 @@ def _timed_step(step: Step, times: Timing) -> _Timed:
     )
 
 
-_UNITS = dict(zip(PIPES, np.eye(len(PIPES)), strict=True))
+_UNITS: dict[str, np.ndarray] = dict(zip(PIPES, np.eye(len(PIPES)), strict=True))

@@ -18,7 +18,6 @@ from dse.cuda.lanes import Lanes
 from dse.cuda.machine import Machine
 from dse.cuda.program import Step
 
-
 _INDIRECT = ("RET", "BRX", "BRXU", "JMX", "JMXU")
 _DIRECT = ("BRA", "JMP", "CALL", "EXIT")
 

@@ -3,9 +3,9 @@
 It is found in three steps. What the warp executed is a word of basic blocks; a stretch that follows itself
 becomes a loop, again and again, so that loops nest. The blocks are then written out, each loop's body once.
 An instruction needs those that last wrote the registers which it reads, its guard among them, and those which
-it writes, as in `dse.cuda.critical`. Where the first trip of a loop takes a value from before the loop and later
-ones from the trip before, it needs both: the later of the two waits for the earlier, so that this asks for
-nothing more.
+it writes, as in `dse.cuda.critical`. Where the first trip of a loop takes a value from before the loop and
+later ones from the trip before, it needs both: the later of the two waits for the earlier, so that this asks
+for nothing more.
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
 """

@@ -95,7 +95,7 @@ def _phase(phase: Phase, warps: int) -> Numbers:
         "work.l2": touched,
         "work.dram": touched,
     }
-    waits = dict.fromkeys(CLASSES, 0.0)
+    waits: Numbers = dict.fromkeys(CLASSES, 0.0)
     slots = 0.0
     if phase.walk is not None:
         slots = phase.walk.slots
@@ -126,7 +126,8 @@ def to_kernel(warps: Sequence[Numbers]) -> Kernel:
         return np.array([warp.get(name, _IF_UNKNOWN.get(name, 0.0)) for warp in warps])
 
     def per_class(prefix: str) -> PerClass:
-        return PerClass(**{name: column(f"{prefix}.{name}") for name in CLASSES})
+        fields: Any = {name: column(f"{prefix}.{name}") for name in CLASSES}
+        return PerClass(**fields)
 
     def phase(place: int) -> WarpPhase:
         plain: Any = {name: column(f"phases.{place}.{name}") for name in _PHASE_FIELDS if "." not in name}

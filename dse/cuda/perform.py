@@ -15,7 +15,7 @@ from dse.cuda.program import Step
 _U32 = np.uint32
 
 
-def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], int]:
+def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], Taint]:
     """The registers that a store or an atomic takes its data from, in order, and their taint."""
     slots: list[int] = []
     for source, words in zip(step.sources, step.source_words, strict=True):

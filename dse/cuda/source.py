@@ -8,6 +8,7 @@ import pickle
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from dse.cuda.critical import Timing
 from dse.cuda.disassemble import disassemble
 from dse.cuda.elf import Binary
 from dse.cuda.kernel import Numbers, numbers
-from dse.cuda.launch import Dimensions, Launch
+from dse.cuda.launch import Dimensions, Launch, Unknown
 from dse.cuda.listing import Listing
 from dse.cuda.parallel import each, processors
 from dse.describe import ArrayArgument, Build, Description, Number, evaluated_names
@@ -45,6 +46,12 @@ class Array:
     names: tuple[tuple[str, Number], ...]
 
 
+class Unstated(Enum):
+    """A number that is not known."""
+
+    NUMBER = 0
+
+
 @dataclass(frozen=True)
 class Configuration:
     """What a source is compiled and launched with."""
@@ -52,7 +59,8 @@ class Configuration:
     defines: tuple[tuple[str, Number], ...]
     grid: Dimensions
     block: Dimensions
-    arguments: tuple[Number | Array | None, ...]  # None: an array of which nothing is known
+    arguments: tuple[Number | Array | Unstated | None, ...]  # None: an array of which nothing is known
+    shared_bytes: int | None = None  # of a block, that the launch adds; None if it was not stated
 
 
 @dataclass(frozen=True)
@@ -71,7 +79,7 @@ class Found:
 def source_of(description: Description) -> Source:
     """The CUDA file of a kernel. DseError if it has none or cannot be read."""
     path, build = _build(description)
-    return read_source(path, build.kernel)
+    return read_source(path, build.kernel, options=build.options)
 
 
 def configurations(
@@ -97,7 +105,9 @@ def configurations(
                 raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
         return [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
 
-    def argument(given: Expression | ArrayArgument) -> Sequence[Number | Array | None]:
+    def argument(given: Expression | ArrayArgument | None) -> Sequence[Number | Array | Unstated | None]:
+        if given is None:
+            return [Unstated.NUMBER] * count
         if isinstance(given, Expression):
             return column(given)
         if given.values is None:
@@ -112,14 +122,16 @@ def configurations(
     macros = [(name, column(expression)) for name, expression in build.defines]
     blocks, grids = shape("block", build.block), shape("grid", build.grid)
     arguments = [argument(given) for given in build.arguments]
+    added = [None] * count if build.shared_bytes is None else map(int, column(build.shared_bytes))
     return [
         Configuration(
             defines=tuple((name, values[place]) for name, values in macros),
             grid=grids[place],
             block=blocks[place],
             arguments=tuple(values[place] for values in arguments),
+            shared_bytes=shared,
         )
-        for place in range(count)
+        for place, shared in enumerate(added)
     ]
 
 
@@ -191,14 +203,20 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     for name, made in compiled.items():
         if isinstance(made, Failure):
             results[name] = made
+        elif made.adds_shared and job.wanted[name].shared_bytes is None:
+            found = "shared memory whose size only the launch says"
+            message = f"{made.binary.kernel}: shared memory: found {found}, expected its size (--shared)"
+            results[name] = Failure("not executed", message)
         elif made.binary.relocated:
             where = made.binary.kernel
             message = f"{where}: code: found addresses left open for loading, expected none"
             results[name] = Failure("not executed", message)
         else:
             ready[name] = made
-    listings = disassemble([made.binary for made in ready.values()])
-    for (name, made), listing in zip(ready.items(), listings, strict=True):
+    unread = {name: made.binary for name, made in ready.items() if made.listing is None}
+    listings = dict(zip(unread, disassemble(list(unread.values())), strict=True))
+    for name, made in ready.items():
+        listing = made.listing or listings[name]
         try:
             results[name] = _executed(made, listing, job.wanted[name], job.times)
         except DseError as error:
@@ -209,7 +227,7 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
 
 
 def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
-    """Kept apart from what is worked out of it: to compile takes longest, and serves every GPU of its kind."""
+    """Kept apart from what is worked out of it: compiling takes longest, and serves every GPU of a kind."""
     same = ("compiled", job.source.digest, str(job.arch), compiler(), __version__)
     places = {name: key(*same, repr(configuration.defines)) for name, configuration in job.wanted.items()}
     kept = job.cache.get(set(places.values()))
@@ -223,19 +241,24 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
     return found
 
 
-def _executed(made: Compiled, listing: Listing, configuration: Configuration, times: Timing | None) -> Found:
+def launch_of(made: Compiled, configuration: Configuration) -> Launch:
+    """A launch as the interpreter takes it. DseError if the arguments do not fit the kernel."""
     binary = made.binary
-    launch = Launch(
+    return Launch(
         grid=configuration.grid,
         block=configuration.block,
         arguments=_arguments(binary, configuration.arguments),
         offsets=[parameter.offset for parameter in binary.parameters],
         banks=binary.banks,
     )
-    counts = replace(characterise(listing, launch, times), executed={})
+
+
+def _executed(made: Compiled, listing: Listing, configuration: Configuration, times: Timing | None) -> Found:
+    binary = made.binary
+    counts = replace(characterise(listing, launch_of(made, configuration), times), executed={})
     return Found(
         registers=binary.registers,
-        shared_bytes=binary.shared_bytes,
+        shared_bytes=binary.shared_bytes + (configuration.shared_bytes or 0),
         stack_bytes=binary.stack_bytes,
         spill_bytes=made.spill_bytes,
         compiler=made.compiler,
@@ -244,7 +267,7 @@ def _executed(made: Compiled, listing: Listing, configuration: Configuration, ti
     )
 
 
-def _arguments(binary: Binary, given: Sequence[Number | Array | None]) -> list[Any]:
+def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]) -> list[Any]:
     """Numbers get the size that the kernel's parameters have."""
     if len(given) != len(binary.parameters):
         raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
@@ -252,6 +275,8 @@ def _arguments(binary: Binary, given: Sequence[Number | Array | None]) -> list[A
     for place, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
         try:
             match argument:
+                case Unstated.NUMBER:
+                    arguments.append(Unknown(parameter.size))
                 case None | Array() if parameter.size == 8:
                     arguments.append(None if argument is None else _contents(argument))
                 case float() if parameter.size in (4, 8):

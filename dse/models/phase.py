@@ -64,7 +64,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     sizes = [(full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)]
-    terms = dict.fromkeys(("latency", *PIPES), 0.0 * launch.waves)
+    terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * launch.waves)
     for passes, alone, pipes in phases:
         for times, blocks in sizes:
             warps = blocks * launch.warps_per_block

@@ -77,10 +77,10 @@ def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resourc
     """Arrays [L]; a failure has no threads, so that no model takes it for a launch."""
     warps = [each.warp if isinstance(each, Found) else {} for each in found]
     fields: dict[str, Any] = {
-        "threads": [prod(each.counts.block) if isinstance(each, Found) else 0 for each in found],
-        "blocks": [each.counts.blocks if isinstance(each, Found) else 0 for each in found],
-        "registers": [each.registers if isinstance(each, Found) else 0 for each in found],
-        "shared_bytes": [each.shared_bytes if isinstance(each, Found) else 0 for each in found],
+        "threads": np.array([prod(each.counts.block) if isinstance(each, Found) else 0 for each in found]),
+        "blocks": np.array([each.counts.blocks if isinstance(each, Found) else 0 for each in found]),
+        "registers": np.array([each.registers if isinstance(each, Found) else 0 for each in found]),
+        "shared_bytes": np.array([each.shared_bytes if isinstance(each, Found) else 0 for each in found]),
     }
     with jax.enable_x64(True):
-        return to_kernel(warps), Resources(**{name: np.asarray(values) for name, values in fields.items()})
+        return to_kernel(warps), Resources(**fields)

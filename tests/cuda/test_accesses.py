@@ -18,6 +18,8 @@ def warps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
         st.one_of(
             st.just([abs(start + 2000 + stride * lane) for lane in range(32)]),
             st.just([start] * 32),
+            st.just([start + 3 * (lane // 2) for lane in range(32)]),
+            st.just([start + lane % 2 + 5 * (lane // 4) for lane in range(32)]),
             st.lists(st.integers(0, 300), min_size=32, max_size=32),
         )
     )
@@ -46,6 +48,11 @@ def passes(addresses: list[int], size: int) -> int:
 def test_passes_through_the_banks(warp):
     addresses, mask, size = warp
     together = {8: 16, 16: 8}.get(size, 32)  # lanes that are served at a time
+    asks = {lane: int(addresses[0, 0, lane]) for lane in range(32) if mask[0, 0, lane]}
+    if together < 32 and any(
+        all(asks.get(lane ^ apart, address) == address for lane, address in asks.items()) for apart in (1, 2)
+    ):
+        together *= 2
     expected = 0
     for start in range(0, 32, together):
         part = [int(addresses[0, 0, lane]) for lane in range(start, start + together) if mask[0, 0, lane]]

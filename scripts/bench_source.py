@@ -1,0 +1,148 @@
+"""Speed of reading kernels from source: `bench_source.py [--configurations 16] [--json]`.
+
+CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop has
+1,536 trips (`dedispersion`); wall seconds of compiling with 1 process and with all processors, of reading
+4,000 configurations that were worked out before, and of the phase model over a million characterised ones.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse import occupancy
+from dse.cuda.cache import Cache
+from dse.cuda.characterise import characterise
+from dse.cuda.compile import Compiled, compile_source, compiler
+from dse.cuda.critical import timing
+from dse.cuda.disassemble import disassemble
+from dse.cuda.parallel import processors
+from dse.cuda.source import characterise_all, configurations, launch_of, source_of
+from dse.data import gpus, kernels
+from dse.models.phase import predict
+from dse.report.show import show
+from dse.sweep.from_source import as_models_take_it
+from dse.sweep.rank import configurations as valid
+
+GPU = "a100-pcie-40gb"
+ARCH = 80
+MILLION = 1 << 20
+
+
+def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[float, Any]:
+    started = clock()
+    result = work()
+    return clock() - started, result
+
+
+def executed(kernel: str, number: int) -> dict[str, float]:
+    """CPU seconds of one configuration, mean over `number` of them, and of the slowest."""
+    description, gpu = kernels.load(kernel), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    if "use_shmem" in parameters:
+        description = replace(description, space=description.space.with_values({"use_shmem": (1,)}))
+        parameters = valid(description, None, number)
+    source, compiling, executing, found = source_of(description), [], [], 0
+    for wanted in configurations(description, parameters, description.sizes(), gpu):
+        seconds, made = timed(lambda wanted=wanted: compile_source(source, ARCH, dict(wanted.defines)))
+        compiling.append(seconds)
+        if not isinstance(made, Compiled):
+            continue
+        (listing,) = disassemble([made.binary])
+        launch = launch_of(made, wanted)
+        executing.append(timed(lambda: characterise(listing, launch, timing(gpu)))[0])  # noqa: B023
+        found += 1
+    return {
+        "configurations": found,
+        "compile [CPU s]": float(np.mean(compiling)),
+        "execute [CPU s]": float(np.mean(executing)),
+        "slowest [CPU s]": float(np.max(executing)),
+    }
+
+
+def compiling(number: int) -> dict[str, float]:
+    """Wall seconds of compiling the same configurations with one process and with all processors."""
+    description, gpu = kernels.load("convolution"), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    wanted = configurations(description, parameters, description.sizes(), gpu)
+    found = {}
+    for workers in sorted({1, processors()}):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Cache(Path(folder, "cache.sqlite"))
+            work = lambda: characterise_all(source_of(description), ARCH, wanted, None, cache, workers)  # noqa: E731, B023
+            found[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
+    return {"configurations": number, **found}
+
+
+def again() -> dict[str, float]:
+    """Wall seconds of 4,000 configurations from the cache, up to arrays that models take."""
+    description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
+    wanted = []
+    for width in range(256, 256 + 32 * 120, 32):  # some thousand launches of few programs
+        sizes = description.sizes(width=width)
+        wanted += configurations(description, valid(description, {"width": width}), sizes, gpu)
+    wanted, source = wanted[:4_000], source_of(description)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Cache(Path(folder, "cache.sqlite"))
+        characterise_all(source, ARCH, wanted, timing(gpu), cache)
+        seconds, _ = timed(
+            lambda: as_models_take_it(characterise_all(source, ARCH, wanted, timing(gpu), cache)),
+            time.perf_counter,
+        )
+    return {"configurations": len(wanted), "from the cache [s]": seconds}
+
+
+def predicting(number: int) -> dict[str, float]:
+    """Wall seconds of the phase model over a million launches, compilation apart: float32, all cores."""
+    description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    wanted = configurations(description, parameters, description.sizes(), gpu)
+    kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, timing(gpu)))
+    index = np.arange(MILLION) % len(wanted)
+    kernel = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index], jnp.float32), kernel)
+    resources = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), resources)
+
+    @eqx.filter_jit
+    def seconds(gpu, kernel, resources):
+        launch, _ = occupancy.launch(gpu, resources)
+        return predict(gpu, kernel, launch).seconds
+
+    seconds(gpu, kernel, resources).block_until_ready()
+    runs = [
+        timed(lambda: seconds(gpu, kernel, resources).block_until_ready(), time.perf_counter)[0]
+        for _ in range(3)
+    ]
+    return {"configurations": MILLION, "phases": len(kernel.phases), "phase model [s]": min(runs)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    options = parser.parse_args()
+    found: dict[str, Any] = {
+        "convolution": executed("convolution", options.configurations),
+        "dedispersion": executed("dedispersion", max(2, options.configurations // 4)),
+        "compiling": compiling(options.configurations),
+        "again": again(),
+        "phase model": predicting(64),
+    }
+    if options.json:
+        print(json.dumps(found | {"compiler": compiler(), "processors": os.cpu_count()}))
+        return
+    for title, row in found.items():
+        show([row], title=title)
+
+
+if __name__ == "__main__":
+    main()
