@@ -94,9 +94,9 @@ def again() -> dict[str, float]:
     wanted, source = wanted[:4_000], source_of(description)
     with tempfile.TemporaryDirectory() as folder:
         cache = Cache(Path(folder, "cache.sqlite"))
-        characterise_all(source, ARCH, wanted, timing(gpu), cache)
+        characterise_all(source, ARCH, wanted, gpu, cache)
         seconds, _ = timed(
-            lambda: as_models_take_it(characterise_all(source, ARCH, wanted, timing(gpu), cache)),
+            lambda: as_models_take_it(characterise_all(source, ARCH, wanted, gpu, cache)),
             time.perf_counter,
         )
     return {"configurations": len(wanted), "from the cache [s]": seconds}
@@ -107,7 +107,7 @@ def predicting(number: int) -> dict[str, float]:
     description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
     parameters = valid(description, None, number)
     wanted = configurations(description, parameters, description.sizes(), gpu)
-    kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, timing(gpu)))
+    kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, gpu))
     index = np.arange(MILLION) % len(wanted)
     kernel = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index], jnp.float32), kernel)
     resources = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), resources)

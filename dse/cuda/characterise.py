@@ -11,6 +11,7 @@ import numpy as np
 from dse.cuda.accesses import SECTOR
 from dse.cuda.blocks import Sample, representative
 from dse.cuda.critical import Timing, Walk, longest_warp, walk
+from dse.cuda.hits import Traffic
 from dse.cuda.interpret import compiled, run
 from dse.cuda.launch import Dimensions, Launch
 from dse.cuda.listing import Listing
@@ -45,6 +46,7 @@ class Phase:
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, Access]  # by ACCESSES
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
+    traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
 
     @property
@@ -131,8 +133,16 @@ def characterise(
     return summary(run(ready, launch, sample.blocks, step_limit), sample, times)
 
 
-def summary(machine: Machine, sample: Sample, times: Timing | None = None) -> Characterisation:
-    """What was counted in the blocks of a sample. The machine also keeps the addresses, in `streams`."""
+def summary(
+    machine: Machine,
+    sample: Sample,
+    times: Timing | None = None,
+    traffic: Mapping[tuple[int, int], Traffic] | None = None,
+) -> Characterisation:
+    """What was counted in the blocks of a sample. The machine also keeps the addresses, in `streams`.
+
+    `traffic` is what `dse.cuda.hits.misses` says of its phases.
+    """
     launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
     walks: dict[tuple[int, int], Walk] = {}
     if times is not None:
@@ -147,7 +157,8 @@ def summary(machine: Machine, sample: Sample, times: Timing | None = None) -> Ch
             row = np.vstack([found, passing])
             counts[key] = counts[key] + row if key in counts else row
     phases = tuple(
-        _phase(machine, key, found @ weights, walks.get(key), touched) for key, found in counts.items()
+        _phase(machine, key, found @ weights, walks.get(key), touched, (traffic or {}).get(key))
+        for key, found in counts.items()
     )
     whole = np.sum(list(counts.values()), axis=0)
     grid_total = whole @ weights * launch.blocks
@@ -182,6 +193,7 @@ def _phase(
     counts: np.ndarray,
     path: Walk | None,
     touched: Mapping[tuple[tuple[int, int], str], float],
+    traffic: Traffic | None,
 ) -> Phase:
     """`counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.compiled
@@ -224,6 +236,7 @@ def _phase(
         accesses={kind: Access(*(found / passes).tolist()) for kind, found in accesses.items() if found[0]},
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
+        traffic=None if traffic is None else traffic * (1 / passes),
     )
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from dse.cuda.accesses import SECTOR
 from dse.cuda.characterise import Characterisation, Phase
+from dse.cuda.hits import Traffic
 from dse.cuda.opcodes import PIPES
 from dse.errors import DseError
 from dse.types import CLASSES, Kernel, PerClass
@@ -77,7 +78,7 @@ def _phase(phase: Phase, warps: int) -> Numbers:
         if kind in phase.accesses and phase.accesses[kind].sectors * SECTOR > 2 * phase.accesses[kind].bytes
     ]
     found = {f"work.{name}": insts(*pipes) for name, pipes in _WORK.items()}
-    touched = sum(phase.new_sectors.values()) / warps + total("sectors", "local store")
+    traffic = phase.traffic or _without_caches(phase)
     found |= {
         "passes": phase.passes,
         "insts": insts(*PIPES),
@@ -92,8 +93,8 @@ def _phase(phase: Phase, warps: int) -> Numbers:
         "uncoal_sectors": sum(access.sectors for access in scattered) / warps,
         "work.shared": total("passes", *_SHARED) + shuffles,
         "work.l1": total("passes", *_GLOBAL, *_LOCAL),
-        "work.l2": touched,
-        "work.dram": touched,
+        "work.l2": traffic.l2_sectors / warps,
+        "work.dram": traffic.dram_sectors / warps,
     }
     waits: Numbers = dict.fromkeys(CLASSES, 0.0)
     slots = 0.0
@@ -102,17 +103,24 @@ def _phase(phase: Phase, warps: int) -> Numbers:
         waited = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
         for pipe, name in _LATENCY_OF.items():
             waits[name] += waited[pipe]
-        loaded = total("sectors", "global load")
-        past_l1 = min(1.0, _quotient(phase.new_sectors["load"] / warps, loaded, 1.0))
-        past_l2 = past_l1
-        waits["l1"] += waited["global"] * (1.0 - past_l1)
-        waits["l2"] += waited["global"] * (past_l1 - past_l2)
-        waits["dram"] += waited["global"] * past_l2
+        for level, share in zip(("l1", "l2", "dram"), traffic.served, strict=True):
+            waits[level] += waited["global"] * share
     return found | {f"waits.{name}": value for name, value in waits.items()} | {"slots": slots}
 
 
-_PHASE_FIELDS = ("passes", "insts", "memory_insts", "slots") + tuple(
-    f"{part}.{name}" for part in ("work", "waits") for name in CLASSES
+def _without_caches(phase: Phase) -> Traffic:
+    """As if a block found again what it touched before, and nothing else."""
+
+    def asked(kind: str) -> float:
+        return phase.accesses[kind].sectors if kind in phase.accesses else 0.0
+
+    loads, stores = phase.new_sectors["load"], phase.new_sectors["store"] + asked("local store")
+    return Traffic(asked("global load"), loads, loads, stores, stores)
+
+
+_PHASE_FIELDS = (
+    *("passes", "insts", "memory_insts", "slots"),
+    *(f"{part}.{name}" for part in ("work", "waits") for name in CLASSES),
 )
 
 

@@ -10,28 +10,34 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
-from dse import __version__
+from dse import __version__, occupancy
+from dse.cuda.blocks import Sample, representative
 from dse.cuda.cache import Cache, key
-from dse.cuda.characterise import Characterisation, characterise
+from dse.cuda.characterise import Characterisation, prepare, summary
 from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler, read_source
-from dse.cuda.critical import Timing
+from dse.cuda.critical import timing
 from dse.cuda.disassemble import disassemble
 from dse.cuda.elf import Binary
+from dse.cuda.hits import Traffic, caches_of, latency, misses
+from dse.cuda.interpret import run
 from dse.cuda.kernel import Numbers, numbers
 from dse.cuda.launch import Dimensions, Launch, Unknown
 from dse.cuda.listing import Listing
+from dse.cuda.machine import Machine
 from dse.cuda.parallel import each, processors
 from dse.describe import ArrayArgument, Build, Description, Number, evaluated_names
 from dse.errors import DseError
 from dse.space.expression import Expression, parse
-from dse.types import Gpu
+from dse.types import Gpu, Resources
 
-FORMAT = "2"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "3"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
@@ -148,12 +154,14 @@ def characterise_all(
     source: Source,
     arch: int,
     wanted: Sequence[Configuration],
-    times: Timing | None = None,
+    gpu: Gpu | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] = lambda steps: None,
 ) -> list[Found | Failure]:
     """Each configuration, from the cache if it was worked out before. `progress` gets the steps just done.
+
+    With a `gpu`, whose fields are scalars, its caches and latencies are taken into account.
 
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
@@ -161,7 +169,8 @@ def characterise_all(
     **Raises:** DseError for what is wrong with all: as `compile_source` and `disassemble`, and of the cache.
     """
     cache = cache or Cache()
-    same = (source.digest, str(arch), compiler(), __version__, FORMAT, repr(times))
+    gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
+    same = (source.digest, str(arch), compiler(), __version__, FORMAT, repr(jax.tree.leaves(gpu)))
     keys = [key(*same, repr(configuration)) for configuration in wanted]
     kept = cache.get(keys)
     missing = {name: each for name, each in zip(keys, wanted, strict=True) if name not in kept}
@@ -170,7 +179,7 @@ def characterise_all(
     names, done = list(missing), len(wanted) - len(missing)
     progress(done)
     jobs = [
-        _Job(source, arch, times, cache, {name: missing[name] for name in names[first : first + size]})
+        _Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
         for first in range(0, len(names), size)
     ]
 
@@ -191,7 +200,7 @@ class _Job:
 
     source: Source
     arch: int
-    times: Timing | None
+    gpu: Gpu | None
     cache: Cache
     wanted: Mapping[str, Configuration]
 
@@ -218,7 +227,7 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     for name, made in ready.items():
         listing = made.listing or listings[name]
         try:
-            results[name] = _executed(made, listing, job.wanted[name], job.times)
+            results[name] = _executed(made, listing, job.wanted[name], job.gpu)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     found = {name: pickle.dumps(result) for name, result in results.items()}
@@ -253,9 +262,41 @@ def launch_of(made: Compiled, configuration: Configuration) -> Launch:
     )
 
 
-def _executed(made: Compiled, listing: Listing, configuration: Configuration, times: Timing | None) -> Found:
+def resources(made: Compiled, configuration: Configuration) -> Resources:
+    """What a launch asks for."""
+    fields: dict[str, Any] = {
+        "threads": prod(configuration.block),
+        "blocks": prod(configuration.grid),
+        "registers": made.binary.registers,
+        "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
+    }
+    return Resources(**fields)
+
+
+def counted(
+    machine: Machine, sample: Sample, made: Compiled, configuration: Configuration, gpu: Gpu
+) -> Characterisation:
+    """What the blocks of a sample did, on a GPU whose fields are scalars: with caches and latencies."""
+    asked = resources(made, configuration)
+    caches = caches_of(
+        gpu, int(asked.shared_bytes), int(_resident_blocks(gpu, asked)), made.binary.stack_bytes
+    )
+    traffic = misses(machine, sample, caches)
+    times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
+    return summary(machine, sample, times, traffic)
+
+
+@jax.jit
+def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    return occupancy.launch(gpu, asked)[0].resident_blocks
+
+
+def _executed(made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None) -> Found:
     binary = made.binary
-    counts = replace(characterise(listing, launch_of(made, configuration), times), executed={})
+    launch, sample = launch_of(made, configuration), representative(configuration.grid)
+    machine = run(prepare(listing), launch, sample.blocks)
+    counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
+    counts = replace(counts, executed={})
     return Found(
         registers=binary.registers,
         shared_bytes=binary.shared_bytes + (configuration.shared_bytes or 0),

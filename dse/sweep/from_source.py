@@ -10,7 +10,6 @@ import numpy as np
 
 from dse.cuda.cache import Cache
 from dse.cuda.compile import Failure, Source, architectures, compiler
-from dse.cuda.critical import timing
 from dse.cuda.kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.data.gpus import GpuFile
@@ -54,7 +53,7 @@ def count(
     wanted = configurations(description, parameters, sizes, gpu)
     source = source or source_of(description)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
-        found = characterise_all(source, arch, wanted, timing(gpu), cache, workers, advance)
+        found = characterise_all(source, arch, wanted, gpu, cache, workers, advance)
     return Counted(*as_models_take_it(found), tuple(found))
 
 

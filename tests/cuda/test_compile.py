@@ -7,7 +7,17 @@ import pytest
 
 from dse.cuda import compile as subject
 from dse.cuda import elf
-from dse.cuda.compile import Compiled, Failure, compile_source, load, read_source
+from dse.cuda.compile import (
+    Compiled,
+    Declared,
+    Failure,
+    compile_source,
+    kernels_in,
+    load,
+    parameters_of,
+    read_source,
+)
+from dse.cuda.disassemble import _nvdisasm, disassemble
 from dse.errors import DseError
 
 ADD = """
@@ -193,26 +203,93 @@ def test_a_cubin_is_taken_as_it_is(write, tmp_path: Path):
         load(write(ADD))
 
 
-def test_ptx_takes_an_assembler(write, monkeypatch: pytest.MonkeyPatch):
-    result = compile_source(read_source(write(ADD)), 80, {"AMOUNT": 1}, ptx=True)
-    assert isinstance(result, Compiled)
-    assert result.ptx
-    path = write(result.ptx, "k.ptx")
-    monkeypatch.setenv("PATH", "")
-    with pytest.raises(DseError, match="PTX: found no ptxas on the PATH, expected one"):
-        load(path)
+# Of version 7.0, which any assembler reads.
+PTX = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a) { ret; }\n"
+ASSEMBLERS = [
+    "nvjitlink",
+    pytest.param("ptxas", marks=pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")),
+]
 
 
-@pytest.mark.skipif(shutil.which("ptxas") is None, reason="needs ptxas")
-def test_ptx_is_assembled(write):
-    # Of version 7.0, which any ptxas reads.
-    text = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k(.param .u64 a) { ret; }\n"
-    found = load(write(text, "k.ptx"), arch=80)
+@pytest.mark.parametrize("assembler", ASSEMBLERS)
+def test_ptx_is_assembled(write, assembler: str, monkeypatch: pytest.MonkeyPatch):
+    if assembler == "ptxas":
+        monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
+    found = load(write(PTX, "k.ptx"), arch=80)
     assert isinstance(found, Compiled)
     assert (found.binary.kernel, found.binary.arch, len(found.binary.parameters)) == ("k", 80, 1)
-    failure = load(write(text.replace("ret", "nonsense"), "k.ptx"))
+    assert found.spill_bytes == 0
+    failure = load(write(PTX.replace("ret", "nonsense"), "k.ptx"))
     assert isinstance(failure, Failure)
     assert "nonsense" in failure.message
+    assert "\n" not in failure.message
+
+
+def test_ptx_takes_an_assembler(write, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvjitlink", None)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(
+        DseError, match='PTX: found no nvidia-nvjitlink and no ptxas, expected the extra "cuda"'
+    ):
+        load(write(PTX, "k.ptx"))
+
+
+def test_a_listing_is_taken_as_it_is(write):
+    made = compiled(write(ADD), AMOUNT=1)
+    text = _nvdisasm([], made.cubin, "k")
+    found = load(write(text, "k.sass"), arch=86)
+    assert isinstance(found, Compiled)
+    assert found.listing is not None
+    assert [each.opcode for each in found.listing.instructions] == [
+        each.opcode for each in disassemble([made.binary])[0].instructions
+    ]
+    assert (found.binary.kernel, found.binary.registers) == ("add", made.binary.registers)
+    with pytest.raises(DseError, match="architecture: found sm_80, expected sm_90"):
+        load(write(text, "k.sass"), arch=90)
+
+
+def test_shared_memory_that_the_launch_sizes(write):
+    body = "s[threadIdx.x] = a[0]; __syncthreads(); a[1] = s[threadIdx.y];"
+    for declared, adds in (("extern __shared__ float s[]", True), ("__shared__ float s[8]", False)):
+        made = compiled(write(f'extern "C" __global__ void k(float* a) {{ {declared}; {body} }}'))
+        assert made.adds_shared == adds
+        path = write("", "k.cubin")
+        path.write_bytes(made.cubin)
+        found = load(path)
+        assert isinstance(found, Compiled)
+        assert found.adds_shared == adds
+
+
+@pytest.mark.parametrize(
+    ("text", "kernel", "expected"),
+    [
+        ("__global__ void k(const float* x, float y[], int n = 3)", "", "x* y* n"),
+        ("__global__ void __launch_bounds__(128, 2) k(float a, double* /* int b, */ c)", "k", "a. c*"),
+        ("template <int N, class T> __global__ void k(T* a, std::array<int, 3> b)", "k<4, float>", "a* b"),
+        ("__global__ void j(int a); __global__ void k(void)", "_Z1kv", ""),
+        ("// __global__ void j(int a)\n__global__ void k(unsigned long long n)", "", "n"),
+        ("void f(int a)", "", None),
+    ],
+)
+def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | None):
+    found = parameters_of(read_source(write(text + " {}"), kernel))
+    assert (None if found is None else " ".join(map(_short, found))) == expected
+
+
+def _short(declared: Declared) -> str:
+    return declared.name + ("*" if declared.pointer else "." if declared.floating else "")
+
+
+def test_parameters_and_kernels_of_what_is_built(write):
+    source = read_source(write(PTX.replace(".param .u64 a", ".param .u64 a, .param .f32 b"), "k.ptx"))
+    assert kernels_in(source) == ["k"]
+    assert " ".join(map(_short, parameters_of(source) or ())) == "a* b."
+    made = compiled(write(SEVERAL), "negate")
+    path = write("", "k.cubin")
+    path.write_bytes(made.cubin)
+    assert set(kernels_in(read_source(path))) == {"_Z6negatePf", "clear"}
+    assert " ".join(map(_short, parameters_of(read_source(path, "negate")) or ())) == "*"
+    assert kernels_in(read_source(write(SEVERAL))) == ["scale", "negate", "clear"]
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.cuda.listing import Instruction, parse
+from dse.cuda.listing import Instruction, parse, resources
 from dse.errors import DseError
 
 NVDISASM = """
@@ -142,3 +142,36 @@ def test_says_in_one_line_what_it_cannot_read(text: str, message: str):
     with pytest.raises(DseError) as error:
         parse(text, "k.sass")
     assert str(error.value) == message
+
+
+@pytest.mark.parametrize(("arch", "shared_bytes"), [(80, 2224), (90, 1200)])
+def test_resources_by_what_stands_around_the_code(arch: int, shared_bytes: int):
+    code = f"""
+	.target	sm_{arch}
+	//----- nvinfo : EIATTR_REGCOUNT
+	.align		4
+        /*0000*/ 	.byte	0x04, 0x2f
+.L_0:
+        /*0004*/ 	.word	index@(other)
+        /*0008*/ 	.word	0x00000063
+	//----- nvinfo : EIATTR_REGCOUNT
+	.align		4
+        /*000c*/ 	.byte	0x04, 0x2f
+.L_2:
+        /*0010*/ 	.word	index@(k)
+        /*0014*/ 	.word	0x00000018
+	.section	.text.k,"ax",@progbits
+	.sectioninfo	@"SHI_REGISTERS=20"
+        /*0000*/                   IADD3 R7, R12, c[0x0][0x28], RZ ;
+        /*0010*/                   EXIT ;
+	.section	.nv.shared.k,"aw",@nobits
+	.sectionflags	@""
+	.align	4
+.nv.shared.k:
+	.zero		2224
+"""
+    [kernel] = parse(code, "k.sass")
+    assert resources(code, kernel) == (0x18, shared_bytes)
+    without = "\n".join(line for line in code.splitlines() if "index@" not in line and ".zero" not in line)
+    assert resources(without, kernel) == (20, 0)
+    assert resources(without.replace("SHI_", ""), kernel) == (13, 0)

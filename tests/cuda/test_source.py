@@ -136,7 +136,7 @@ def test_without_the_contents_it_says_so(read, tmp_path: Path):
 
 
 def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(subject, "characterise", partial(subject.characterise, step_limit=1000))
+    monkeypatch.setattr(subject, "run", partial(subject.run, step_limit=1000))
     told: list[int] = []
     found = run(read(), tmp_path / "cache", progress=told.append, block=32, mode=np.arange(6))
     assert sum(told) == 6
