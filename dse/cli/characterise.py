@@ -1,10 +1,13 @@
 """`dse characterise`: what a kernel's CUDA source makes a warp do, found by executing its machine code."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from math import prod
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from dse.cli import inputs
@@ -12,121 +15,471 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.source import Found
+    from dse.cuda.blocks import Sample
+    from dse.cuda.characterise import Characterisation
+    from dse.cuda.compile import Failure
+    from dse.cuda.machine import Machine
+    from dse.cuda.source import Configuration, Found
     from dse.data.gpus import GpuFile
+    from dse.describe import Description, Number
     from dse.types import Kernel, Resources
 
 app = typer.Typer(rich_markup_mode="rich")
 
-Row = tuple[str, str, float | None, float | None]  # part, name, by the source, by the description
+Row = dict[str, Any]  # part, name, value by the source, value by the description
 
 _WARP = ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
 _GLOBAL = ("load_insts", "store_insts", "uncoal_insts", "sectors", "l1", "l2", "dram")
 _SHARED = ("shared_insts", "shared")
+_HOTTEST = 20  # lines of the source that a table shows
+_TABLES = (".parquet", ".csv", ".json")
 
 
-@app.command(epilog="Example: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]")
+@app.command(
+    epilog="Examples: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]; "
+    "[bold]dse characterise T1.json -g a100-pcie-40gb --all --out counts.parquet[/bold]; "
+    "[bold]dse characterise saxpy.cu -g a100-pcie-40gb --block 256 --grid 4096 --arg n=1048576 "
+    "--explain[/bold]"
+)
 def characterise(
-    kernel: inputs.KernelArgument,
+    kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
     changed: inputs.SetOption = None,
+    define: inputs.DefineOption = None,
+    function: inputs.FunctionOption = None,
+    block: inputs.BlockOption = None,
+    grid: inputs.GridOption = None,
+    arguments: inputs.ArgumentOption = None,
+    shared: inputs.SharedOption = None,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Every valid configuration, one a row. What is worked out is kept: interrupted, it goes on "
+            "where it stopped when it is started again.",
+        ),
+    ] = False,
+    sample: inputs.SampleOption = None,
+    seed: Annotated[int, typer.Option(help="Of --sample.")] = 0,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Where it spends what: pipes, phases, memory instructions, branches, lines of the source.",
+        ),
+    ] = False,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
 ) -> None:
-    """Count what a kernel's CUDA source does, without a GPU, beside what its description says.
+    """Count what a kernel's CUDA source does, without a GPU.
+
+    KERNEL is one of `dse kernels` or a kernel.toml, whose description is then shown beside; or a T1.json; or
+    a .cu, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg say
+    one launch.
 
     The first valid configuration is taken of those that have the parameters set. Counts are of one average
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
-    description, sizes = inputs.kernel(kernel, inputs.settings(changed))
+    _check(every, sample, explain, csv, out)
+    given = inputs.launch(function, block, grid, arguments, define, shared)
+    description, sizes = inputs.kernel(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
-    arch = _architecture(gpu_file)
-    import jax
+    from dse.sweep.from_source import architecture
 
-    from dse.cuda.characterise import to_kernel
-    from dse.cuda.compile import Failure
-    from dse.cuda.critical import timing
-    from dse.cuda.source import characterise_all, configurations, source_of
-    from dse.describe import describe
-
+    arch = architecture(gpu_file)
+    if every:
+        columns, title = _every(description, sizes, gpu_file, arch, sample, seed)
+        _present_all(columns, title, json=json, csv=csv, out=out)
+        return
     valid = description.space.configurations(sizes)
     if not all(map(len, valid.values())):
         raise DseError(f"{description.name}: constraints: found no valid configuration, expected one")
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
-    wanted = configurations(description, chosen, sizes, gpu_file.gpu)
-    [found] = characterise_all(source_of(description), arch, wanted, timing(gpu_file.gpu))
-    if isinstance(found, Failure):
-        raise DseError(f"{description.name}: {found.reason}: {found.message} (at {at})")
-    with jax.enable_x64(True):
-        described = describe(description, chosen, sizes, gpu_file.gpu, float)
-        rows = [*_resources(found, described[1]), *_whole(to_kernel(found.counts), described[0])]
-    table = [
-        {"part": part, "name": name, "source": source, "description": said}
-        for part, name, source, said in [*rows, *_details(found)]
-    ]
-    title = f"{description.name} on {gpu_file.name} by {found.compiler}: {at}"
+    if explain:
+        from dse.report.explain import show_explanation
+
+        parts, compiler = _explained(description, chosen, sizes, gpu_file, arch)
+        if not json:
+            parts["lines"] = parts["lines"][:_HOTTEST]
+        title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
+        show_explanation(parts, title, json)
+        return
+    table, compiler = _one(description, chosen, sizes, gpu_file, arch)
+    title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     present(table, title=title, section="part", json=json, csv=csv, out=out)
 
 
-def _architecture(gpu: "GpuFile") -> int:
-    """80 for compute capability 8.0. DseError for one that is not known."""
-    from dse.cuda.compile import architectures, compiler
-
-    capability = gpu.header.compute_capability
-    arch = int(capability.replace(".", "")) if capability else 0
-    known = architectures()
-    if arch not in known:
-        found = capability or f"none ({gpu.header.vendor})"
-        lowest, highest = min(known) / 10, max(known) / 10
-        raise DseError(
-            f"{gpu.name}: compute capability: found {found}, expected one from {lowest} to {highest}, which"
-            f" {compiler()} compiles for"
-        )
-    return arch
+def _check(every: bool, sample: int | None, explain: bool, csv: bool, out: Path | None) -> None:
+    """DseError for options that do not go together, before any work is done."""
+    if sample is not None and not every:
+        raise DseError("--sample: found it without --all, expected both")
+    if explain and every:
+        raise DseError("--explain: found it with --all, expected one configuration")
+    if explain and (csv or out is not None):
+        raise DseError(f"{'--csv' if csv else '--out'}: found it with --explain, expected --json")
+    if out is not None and (out.suffix.lower() not in _TABLES or not out.parent.is_dir()):
+        found = f"no folder {out.parent}" if out.suffix.lower() in _TABLES else f"suffix {out.suffix!r}"
+        raise DseError(f"{out}: found {found}, expected a folder that exists and {', '.join(_TABLES)}")
 
 
-def _resources(found: "Found", described: "Resources") -> Iterator[Row]:
-    yield "resources", "threads", prod(found.counts.block), int(described.threads)
-    yield "resources", "blocks", found.counts.blocks, int(described.blocks)
-    yield "resources", "registers", found.registers, int(described.registers)
-    yield "resources", "shared_bytes", found.shared_bytes, int(described.shared_bytes)
-    yield "resources", "stack_bytes", found.stack_bytes, None
-    yield "resources", "spill_bytes", found.spill_bytes, None
+def _failed(description: "Description", failure: "Failure", parameters: Mapping[str, "Number"]) -> DseError:
+    at = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    return DseError(
+        f"{description.name}: {failure.reason}: {failure.message}" + (f" (at {at})" if at else "")
+    )
 
 
-def _whole(ours: "Kernel", theirs: "Kernel") -> Iterator[Row]:
+# One configuration
+
+
+def _one(
+    description: "Description",
+    chosen: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    gpu: "GpuFile",
+    arch: int,
+) -> tuple[list[Row], str]:
+    """Its rows, and the compiler. DseError if it cannot be compiled or executed."""
+    import jax
+
+    from dse.cuda.compile import Failure
+    from dse.cuda.kernel import to_kernel
+    from dse.cuda.source import characterise_all, source_of
+    from dse.describe import describe
+
+    wanted = _wanted(description, chosen, sizes, gpu)
+    [found] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
+    if isinstance(found, Failure):
+        raise _failed(description, found, chosen)
+    with jax.enable_x64(True):
+        kernel, resources = None, None
+        if description.described:
+            kernel, resources = describe(description, chosen, sizes, gpu.gpu, float)
+        rows = [*_resources(found, resources), *_whole(to_kernel([found.warp]), kernel)]
+    rows += _details(found)
+    if not description.described:
+        rows = [{name: value for name, value in row.items() if name != "description"} for row in rows]
+    return rows, found.compiler
+
+
+def _wanted(
+    description: "Description", chosen: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
+) -> "Configuration":
+    """DseError if its blocks are too large for the GPU."""
+    from dse.cuda.source import configurations
+
+    [wanted] = configurations(description, chosen, sizes, gpu.gpu)
+    limit = int(gpu.gpu.limits.threads_per_block)
+    if prod(wanted.block) > limit:
+        threads = prod(wanted.block)
+        raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
+    return wanted
+
+
+def _row(part: str, name: str, source: float | None, description: float | None = None) -> Row:
+    return {"part": part, "name": name, "source": source, "description": description}
+
+
+def _resources(found: "Found", described: "Resources | None") -> Iterator[Row]:
+    ours = {
+        "threads": prod(found.counts.block),
+        "blocks": found.counts.blocks,
+        "registers": found.registers,
+        "shared_bytes": found.shared_bytes,
+    }
+    for name, value in ours.items():
+        yield _row("resources", name, value, None if described is None else int(getattr(described, name)))
+    yield _row("resources", "stack_bytes", found.stack_bytes)
+    yield _row("resources", "spill_bytes", found.spill_bytes)
+
+
+def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
     """The average warp from start to end."""
     from dse.types import CLASSES
+
+    def value(kernel: "Kernel", name: str) -> float:
+        return float(np.ravel(getattr(kernel.work if name in CLASSES else kernel, name))[0])
 
     parts = {"warp": _WARP, "global": _GLOBAL, "shared": _SHARED, "parallelism": ("ilp", "mlp")}
     for part, names in parts.items():
         for name in names:
-            a, b = (getattr(each.work if name in CLASSES else each, name) for each in (ours, theirs))
-            yield part, name, float(a), float(b)
+            yield _row(part, name, value(ours, name), None if theirs is None else value(theirs, name))
 
 
 def _details(found: "Found") -> Iterator[Row]:
     """What only the source tells."""
     counts = found.counts
-    yield "all phases", "instructions", counts.insts() / counts.warps, None
-    yield "all phases", "blocks executed", counts.sampled, None
-    yield "all phases", "largest difference of inner blocks", counts.spread, None
+    yield _row("all phases", "instructions", counts.insts() / counts.warps)
+    yield _row("all phases", "blocks executed", counts.sampled)
+    yield _row("all phases", "largest difference of inner blocks", counts.spread)
     unknown = Counter((each.what, ", ".join(each.depends_on)) for each in counts.unknown)
     for (what, depends_on), number in unknown.items():
-        yield "all phases", f"{what} by data not stated ({depends_on})", number, None
-    for place, phase in enumerate(counts.phases, 1):
-        part = f"phase {place}"
-        yield part, "passes", phase.passes, None
-        yield part, "lanes active", phase.active, None
-        for pipe, number in phase.insts.items():
-            yield part, pipe, number / counts.warps, None
+        yield _row("all phases", f"{what} by data not stated ({depends_on})", number)
+    for place, phase in enumerate(_phases(counts), 1):
+        for name, value in phase.items():
+            yield _row(f"phase {place}", name.replace("_", " "), value)
+
+
+def _phases(counts: "Characterisation") -> list[dict[str, float]]:
+    """One pass of the average warp through each phase."""
+    found = []
+    for phase in counts.phases:
+        row = {"passes": phase.passes, "lanes_active": phase.active}
+        row |= {pipe: number / counts.warps for pipe, number in phase.insts.items()}
         for kind, access in phase.accesses.items():
-            yield part, f"{kind}: requests", access.requests / counts.warps, None
+            row[f"{kind}: requests"] = access.requests / counts.warps
             if not kind.startswith("shared"):
-                yield part, f"{kind}: sectors", access.sectors / counts.warps, None
-            yield part, f"{kind}: passes", access.passes / counts.warps, None
+                row[f"{kind}: sectors"] = access.sectors / counts.warps
+            row[f"{kind}: passes"] = access.passes / counts.warps
         for way, sectors in phase.new_sectors.items():
             if sectors:
-                yield part, f"global {way}: new sectors", sectors / counts.warps, None
+                row[f"global {way}: new sectors"] = sectors / counts.warps
+        if phase.traffic is not None:
+            for name, sectors in asdict(phase.traffic).items():
+                if "past" in name:  # the others stand among the accesses
+                    row[name] = sectors / (phase.passes * counts.warps)
+        found.append(row)
+    return found
+
+
+# Every configuration
+
+
+def _every(
+    description: "Description",
+    sizes: Mapping[str, Any],
+    gpu: "GpuFile",
+    arch: int,
+    sample: int | None,
+    seed: int,
+) -> tuple[dict[str, list[Any]], str]:
+    """Columns of one row a configuration, and a title."""
+    from dse.cuda.compile import Failure
+    from dse.cuda.source import characterise_all, configurations, source_of
+    from dse.report.show import progress
+
+    indices = description.space.indices(sizes)
+    if not len(indices):
+        raise DseError(f"{description.name}: constraints: found no valid configuration, expected one")
+    count = len(indices)
+    if sample is not None and sample < count:
+        indices = np.sort(np.random.default_rng(seed).choice(indices, sample, replace=False))
+    parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
+    wanted = configurations(description, parameters, sizes, gpu.gpu)
+    with progress(f"Reading {description.name}", len(wanted)) as advance:
+        found = characterise_all(source_of(description), arch, wanted, gpu.gpu, progress=advance)
+    rows = []
+    impossible = _cannot_run(found, gpu)
+    for place, each in enumerate(found):
+        row: Row = {name: values[place].item() for name, values in parameters.items()}
+        if isinstance(each, Failure):
+            measured: Row = {"status": each.reason, "message": each.message}
+        else:
+            why = impossible[place]
+            measured = {"status": "cannot run" if why else "ok", "message": why} | _flat(each)
+        # A parameter keeps its name; what is found under the same one is told apart.
+        rows.append(row | {f"found.{name}" if name in row else name: x for name, x in measured.items()})
+    # Parameters first, then what all have, then phase by phase.
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    names.sort(key=_place_of_phase)
+    failed = Counter(row["status"] for row in rows if row["status"] != "ok")
+    title = f"{description.name} on {gpu.name}: {len(rows):,} of {count:,} configurations"
+    if failed:
+        title += " (" + ", ".join(f"{number:,}: {reason}" for reason, number in failed.items()) + ")"
+    return {name: [_value(row, name) for row in rows] for name in names}, title
+
+
+def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]:
+    """Why each could not be launched on the GPU, "" if it can or was not counted."""
+    from dse.occupancy import LIMITERS, possible, resident_blocks
+    from dse.sweep.from_source import as_models_take_it
+
+    code = resident_blocks(gpu.gpu.limits, as_models_take_it(found)[1])[1]
+    codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
+    return ["" if good else LIMITERS[each] for each, good in zip(codes, fine, strict=True)]
+
+
+def _flat(found: "Found") -> Row:
+    """Resources, the average warp, and its phases, by the names of columns."""
+    row: Row = {str(each["name"]): each["source"] for each in _resources(found, None)}
+    row["insts"] = found.counts.insts() / found.counts.warps
+    row |= {name: value for name, value in found.warp.items() if not name.startswith("phases.")}
+    row["spread"] = found.counts.spread
+    row["unknown"] = len(found.counts.unknown)
+    for place, phase in enumerate(_phases(found.counts), 1):
+        for name, value in phase.items():
+            row[f"phase{place}.{name.replace(': ', '.').replace(' ', '_')}"] = value
+    return row
+
+
+def _value(row: Row, name: str) -> Any:
+    """Of a phase that a configuration has, what it does not do is 0; all else that it lacks is None."""
+    place = _place_of_phase(name)
+    return row.get(name, 0.0 if place and f"phase{place}.passes" in row else None)
+
+
+def _place_of_phase(name: str) -> int:
+    """The number of the phase that a column belongs to, 0 for none."""
+    number = name.removeprefix("phase").partition(".")[0]
+    return int(number) if name.startswith("phase") and "." in name and number.isdecimal() else 0
+
+
+def _present_all(
+    columns: Mapping[str, Sequence[Any]], title: str, *, json: bool, csv: bool, out: Path | None
+) -> None:
+    if out is not None:
+        from dse.data.write import write_table
+
+        write_table(out, columns)
+        print(f"{out}: {title}")
+        return
+    if not (json or csv):  # a table for people has room for the main columns
+        columns = {
+            name: values
+            for name, values in columns.items()
+            if "." not in name and (name != "message" or any(values)) and name not in _FOR_FILES
+        }
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    present(rows, title=title, json=json, csv=csv, out=None)
+
+
+_FOR_FILES = (
+    "uncoal_insts",
+    "transactions_per_uncoal",
+    "bytes_per_access",
+    "other_insts",
+    "spread",
+    "unknown",
+)
+
+
+# Where one configuration spends what
+
+
+def _explained(
+    description: "Description",
+    chosen: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    gpu: "GpuFile",
+    arch: int,
+) -> tuple[dict[str, Any], str]:
+    """The parts of an explanation, and the compiler."""
+    from dse.cuda.blocks import representative
+    from dse.cuda.characterise import prepare
+    from dse.cuda.compile import Failure, compile_source
+    from dse.cuda.disassemble import with_lines
+    from dse.cuda.interpret import run
+    from dse.cuda.source import counted, launch_of, source_of
+
+    source = source_of(description)
+    configuration = _wanted(description, chosen, sizes, gpu)
+    made = compile_source(source, arch, dict(configuration.defines))
+    if isinstance(made, Failure):
+        raise _failed(description, made, chosen)
+    if made.adds_shared and configuration.shared_bytes is None:
+        found = "shared memory whose size only the launch says"
+        raise DseError(f"{made.binary.kernel}: shared memory: found {found}, expected its size (--shared)")
+    if made.binary.relocated:
+        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
+    listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
+    ready = prepare(listing)
+    sample = representative(configuration.grid)
+    machine = run(ready, launch_of(made, configuration), sample.blocks)
+    counts = counted(machine, sample, made, configuration, gpu.gpu)
+    parts: dict[str, Any] = {
+        "kernel": made.binary.kernel,
+        "gpu": gpu.name,
+        "compiler": made.compiler,
+        "configuration": dict(chosen),
+        "resources": {
+            "threads": prod(configuration.block),
+            "blocks": prod(configuration.grid),
+            "registers": made.binary.registers,
+            "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
+            "stack_bytes": made.binary.stack_bytes,
+            "spill_bytes": made.spill_bytes,
+        },
+    }
+    text = source.text.splitlines() if Path(source.path).suffix == ".cu" else ()
+    return parts | _where(machine, sample, counts, text), made.compiler
+
+
+def _where(
+    machine: "Machine",
+    sample: "Sample",
+    counts: "Characterisation",
+    text: Sequence[str],
+) -> dict[str, list[Row]]:
+    """Tables of the average warp."""
+    from dse.cuda import explain
+    from dse.cuda.opcodes import PIPES
+
+    warps, insts = counts.warps, counts.insts()
+    mix = [
+        {"pipe": pipe, "insts": counts.insts(pipe) / warps, "share": counts.insts(pipe) / insts}
+        for pipe in PIPES
+        if counts.insts(pipe)
+    ]
+    found = explain.lines(machine, sample)
+    return {
+        "mix": sorted(mix, key=lambda row: -row["insts"]),
+        "phases": [{"phase": place} | phase for place, phase in enumerate(_phases(counts), 1)],
+        "accesses": [
+            {
+                "line": each.line,
+                "address": hex(each.address),
+                "space": each.space,
+                "op": each.op,
+                "bytes": each.bytes,
+                "requests": each.requests / warps,
+                "threads": each.threads,
+                "pieces": each.pieces,
+                "ideal": each.ideal,
+                "degree": each.degree,
+            }
+            for each in explain.accesses(machine, sample)
+        ],
+        "branches": [
+            {
+                "line": each.line,
+                "address": hex(each.address),
+                "instruction": each.instruction,
+                "warps": each.warps / warps,
+                "lanes_active": each.active,
+                "taken": each.taken,
+                "diverged": each.diverged,
+            }
+            for each in explain.branches(machine, sample)
+        ],
+        "lines": [
+            {
+                "line": each.line,
+                "insts": each.insts / warps,
+                "share": each.insts / insts,
+                "lanes_active": each.active,
+                "sectors": each.sectors / warps,
+                "passes": each.passes / warps,
+                "pipes": ", ".join(
+                    f"{pipe} {number / warps:.4g}"
+                    for pipe, number in sorted(each.pipes.items(), key=lambda pair: -pair[1])
+                ),
+                "source": text[each.line - 1].strip()
+                if each.line is not None and 0 < each.line <= len(text)
+                else "",
+            }
+            for each in found
+            if each.line is not None
+        ],
+        "unknown": [
+            {
+                "line": each.line,
+                "address": hex(each.address),
+                "instruction": each.instruction,
+                "what": each.what,
+                "depends_on": ", ".join(each.depends_on),
+            }
+            for each in counts.unknown
+        ],
+    }

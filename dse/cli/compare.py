@@ -48,7 +48,7 @@ def compare(
 
     table = measured_data.load(measured, description)
     if sample is not None:
-        table = take_sample(table, description, sample)
+        table = table.rows(take_sample(table, description, sample))
     if source or not description.described:
         from dse.sweep.from_source import architecture
 

@@ -10,12 +10,20 @@ from dse.errors import DseError
 from dse.models import DEFAULT, MODELS, SIMULATED, check_name
 
 if TYPE_CHECKING:
+    from dse.data.from_source import Given
     from dse.data.gpus import GpuFile
     from dse.describe import Description, Number
     from dse.simulate.pipeline import Settings
 
 KernelArgument = Annotated[
-    str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, or a kernel.toml.")
+    str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.")
+]
+SourceArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KERNEL",
+        help="A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.",
+    ),
 ]
 KernelsArgument = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
@@ -55,6 +63,42 @@ GroupsOption = Annotated[
         help="Of pipeline: simulate so many blocks of one SM from start to end, two rounds at least; "
         "without it, samples are.",
     ),
+]
+FunctionOption = Annotated[
+    str | None,
+    typer.Option("--function", metavar="NAME", help="The kernel, where a file has several: scale, scale<4>."),
+]
+BlockOption = Annotated[
+    str | None,
+    typer.Option("--block", metavar="X[,Y[,Z]]", help="Threads of a block, where the file does not say it."),
+]
+GridOption = Annotated[
+    str | None,
+    typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks, where the file does not say it."),
+]
+DefineOption = Annotated[
+    list[str] | None,
+    typer.Option("--define", "-D", metavar="NAME=VALUE", help="A macro that is no parameter; repeatable."),
+]
+ArgumentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--arg",
+        metavar="[NAME=]VALUE",
+        help="An argument: a number, SIZE[:TYPE[:VALUES]] of an array, or ? if it is not known. VALUES is an "
+        "expression of index and random. By name or in order; repeatable. Those left out are not known.",
+    ),
+]
+SourceOption = Annotated[
+    bool, typer.Option("--source", help="Count what the CUDA source does, not what the description says.")
+]
+SampleOption = Annotated[
+    int | None,
+    typer.Option("--sample", metavar="N", min=1, help="So many configurations only, taken at random."),
+]
+SharedOption = Annotated[
+    int | None,
+    typer.Option("--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."),
 ]
 SetOption = Annotated[
     list[str] | None,
@@ -116,26 +160,68 @@ def settings(texts: Sequence[str] | None) -> dict[str, "Number"]:
     return found
 
 
-def kernel(
-    name: str, changed: Mapping[str, "Number"], space: Path | None = None
-) -> tuple["Description", dict[str, "Number"]]:
-    """A described kernel with `changed` parameters fixed, and its problem sizes.
+def launch(
+    function: str | None = None,
+    block: str | None = None,
+    grid: str | None = None,
+    arguments: Sequence[str] | None = None,
+    defines: Sequence[str] | None = None,
+    shared: int | None = None,
+) -> "Given":
+    """What is said of a kernel besides its file. DseError for sizes and macros of another form."""
+    from dse.data.from_source import Given
 
-    `space` is a T1 file that takes the place of the kernel's own tuning space.
+    return Given(
+        function=function or "",
+        block=_sizes("--block", block),
+        grid=_sizes("--grid", grid),
+        arguments=tuple(arguments or ()),
+        defines=tuple(map(_macro, defines or ())),
+        shared_bytes=shared,
+    )
+
+
+def _sizes(option: str, text: str | None) -> tuple[int, ...]:
+    """`X[,Y[,Z]]`; () for None."""
+    if text is None:
+        return ()
+    sizes = text.split(",")
+    if len(sizes) > 3 or not all(size.strip().isdecimal() and int(size) for size in sizes):
+        raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")
+    return tuple(map(int, sizes))
+
+
+def _macro(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not name.strip().isidentifier():
+        raise DseError(f"--define: found {text!r}, expected NAME=VALUE")
+    return name.strip(), value.strip() if equals else "1"
+
+
+def kernel(
+    name: str,
+    changed: Mapping[str, "Number"],
+    space: Path | None = None,
+    given: "Given | None" = None,
+) -> tuple["Description", dict[str, "Number"]]:
+    """A kernel with `changed` parameters fixed, and its problem sizes.
+
+    `space` is a T1 file that takes the place of the kernel's own tuning space; `given` is what is said of
+    its source.
     DseError for a name in `changed` that is neither parameter nor size.
     """
     from dataclasses import replace
 
-    from dse.data import kernels, t1
+    from dse.data import from_source, kernels, t1
 
-    description = kernels.load(name)
+    description = from_source.load(name, given)
     if space is not None:
         description = kernels.with_space(description, t1.load(space))
     sizes = {key: value for key, value in changed.items() if key in dict(description.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}
     unknown = [key for key in fixed if key not in description.space.names]
     if unknown:
-        allowed = ", ".join([*description.space.names, *dict(description.problem)])
+        allowed = ", ".join([*description.space.names, *dict(description.problem)]) or "none"
         raise DseError(f"--set: {description.name}: found {unknown[0]!r}, expected one of {allowed}")
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
@@ -153,11 +239,11 @@ def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
     """Several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
-    from dse.data import kernels
+    from dse.data import from_source
 
     found, unused = [], set(changed)
     for name in dict.fromkeys(names):
-        description = kernels.load(name)
+        description = from_source.load(name)
         known = {*description.space.names, *dict(description.problem)}
         unused -= known
         found.append(kernel(name, {key: value for key, value in changed.items() if key in known}))

@@ -2,7 +2,8 @@
 
 NVRTC compiles in this process. It takes a hundredth of a second to some seconds, so what comes of it is worth
 keeping (`cache`) and many configurations are worth several processes (`parallel`). A configuration that does
-not compile is a result like any other; only what is wrong with all of them raises.
+not compile is a result like any other; only what is wrong with all of them raises. A file of PTX, a cubin or
+a listing goes the same way, but has no macros.
 """
 
 import importlib.metadata
@@ -10,30 +11,34 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
-from dse.cuda import elf
+from dse.cuda import elf, listing
 from dse.cuda.cache import key
 from dse.cuda.elf import Binary
 from dse.cuda.extra import INSTALL, needs
+from dse.cuda.listing import Listing
 from dse.errors import DseError
+
+Kernel = TypeVar("Kernel")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A CUDA file, and what all its configurations share."""
+    """A CUDA file, a file of PTX, a cubin or a listing, and what all its configurations share."""
 
-    path: str  # for messages
+    path: str  # for messages; its suffix tells what it is
     text: str
     kernel: str  # its name, or a C++ expression for a template: "scale<4>"; "" for the only one
     folders: tuple[str, ...]  # where included files are looked for
     options: tuple[str, ...]  # further ones, of NVRTC
     digest: str  # of all this and of the files that it includes
+    cubin: bytes = b""  # in the place of text
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Compiled:
     log: str  # warnings
     compiler: str  # and its version
     spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
+    adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
+    listing: Listing | None = None  # in the place of code
 
 
 @dataclass(frozen=True)
@@ -56,16 +63,33 @@ class Failure:
     message: str  # the first error
 
 
+@dataclass(frozen=True)
+class Declared:
+    """A parameter of a kernel, as its source has it."""
+
+    name: str  # "" where the source does not tell
+    pointer: bool  # to an array, else a number or a structure
+    floating: bool = False  # a number with a fraction
+
+
 def read_source(
     path: Path | str, kernel: str = "", folders: Sequence[Path | str] = (), options: Sequence[str] = ()
 ) -> Source:
     """Read a CUDA file. Files beside it, in `folders` and among the installed CUDA headers may be included.
+
+    A `.ptx`, a `.cubin` or a `.sass` is read too; options are then passed over.
 
     **Edges:** the digest covers every file that an `#include` names and that is found, whether or not a
     configuration reads it; not one that is named by a macro.
     **Raises:** DseError if the file cannot be read.
     """
     path = Path(path)
+    if path.suffix == ".cubin":
+        cubin = _read_bytes(path)
+        return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
+    if path.suffix in _BUILT:
+        text = _read(path)
+        return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
     text = _read(path)
     searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
     digest = key(kernel, str(len(options)), *options, path.name, text, *_included(text, searched))
@@ -77,11 +101,13 @@ def compile_source(
 ) -> Compiled | Failure:
     """One configuration as machine code for compute capability `arch` / 10, with line information.
 
-    `defines` are macros; True and False become 1 and 0.
+    `defines` are macros; True and False become 1 and 0. A cubin is taken as it is, PTX is assembled.
 
     **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
-    the kernel, or has several and none is asked for.
+    the kernel, or has several and none is asked for; of PTX and a cubin, as `load`.
     """
+    if Path(source.path).suffix in _BUILT:
+        return _loaded(source, arch)
     nvrtc = _nvrtc()
     if arch not in architectures():
         known = ", ".join(map(str, architectures()))
@@ -111,55 +137,208 @@ def compile_source(
                 raise _no_kernel(source.path, source.kernel, _kernels_in(source.text))
             return failure
         cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        assembly = _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program) if ptx else None
+        assembly = _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
         name = source.kernel
         if expression:
             name = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    binary = _chosen(cubin, source.path, name)
+    binary = _chosen(elf.read(cubin, source.path), source.path, name)
     warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
-    return Compiled(binary, cubin, assembly, warnings, compiler(), _spill_bytes(log, binary.kernel))
+    return Compiled(
+        binary,
+        cubin,
+        assembly if ptx else None,
+        warnings,
+        compiler(),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(assembly, binary.kernel),
+    )
 
 
 def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
-    """A ready `.cubin`; or a `.ptx`, which ptxas compiles for `arch` (default: the one that it targets).
+    """A ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
+    `.sass`, the listing of machine code that nvdisasm or cuobjdump printed, which tells less.
 
-    NVRTC cannot read PTX, so that takes ptxas on the PATH.
+    Code for an older GPU of the same major number is taken too.
 
-    **Raises:** DseError if the file is neither or cannot be read, if ptxas is missing, and if there is no
-    such kernel, or several and none is named.
+    NVRTC cannot read PTX: that takes nvJitLink, of the extra, or ptxas on the PATH.
+
+    **Raises:** DseError if the file is none of these or cannot be read, if an assembler is missing, if the
+    code is for other GPUs, and if there is no such kernel, or several and none is named.
     """
     path = Path(path)
-    if path.suffix == ".cubin":
-        try:
-            cubin = path.read_bytes()
-        except OSError as error:
-            raise DseError(f"{path}: cannot read: {error.strerror}") from None
-        binary = _chosen(cubin, str(path), kernel)
-        if arch not in (None, binary.arch):
-            raise DseError(f"{path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
-        return Compiled(binary, cubin, None, "", _assembler(cubin), None)
-    if path.suffix != ".ptx":
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected .cubin or .ptx")
-    text = _read(path)
-    target = re.search(r"^\s*\.target\s+(sm_\w+)", text, re.MULTILINE)
+    if path.suffix not in _BUILT:
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(_BUILT)}")
+    return _loaded(read_source(path, kernel), arch)
+
+
+def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
+    if source.cubin:
+        binary = _fitting(
+            _chosen(elf.read(source.cubin, source.path), source.path, source.kernel), source, arch
+        )
+        # Beside line information there is the PTX, its lines parted by zeros.
+        ptx = source.cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
+        adds_shared = _adds_shared(ptx, binary.kernel)
+        return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
+    if Path(source.path).suffix == ".sass":
+        return _listed(source, arch)
+    target = re.search(r"^\s*\.target\s+sm_(\d+)", source.text, re.MULTILINE)
     if target is None:
-        raise DseError(f"{path}: .target: found none, expected .target sm_..")
+        raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
+    cubin, log = _assembled(source, arch or int(target[1]))
+    if not cubin:
+        return _failure(source.path, log)
+    binary = _chosen(elf.read(cubin, source.path), source.path, source.kernel)
+    return Compiled(
+        binary,
+        cubin,
+        source.text,
+        "",
+        _assembler(cubin),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(source.text, binary.kernel),
+    )
+
+
+def _listed(source: Source, arch: int | None) -> Compiled:
+    """What a listing tells; of the rest nothing is known."""
+    found = {each.kernel: each for each in listing.parse(source.text, source.path)}
+    chosen = _chosen(found, source.path, source.kernel)
+    registers, shared_bytes = listing.resources(source.text, chosen)
+    binary = Binary(
+        kernel=chosen.kernel,
+        arch=chosen.arch,
+        code=b"",
+        relocated=False,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        stack_bytes=None,
+        barriers=0,
+        max_threads=None,
+        parameters=(),
+        banks={},
+        constants=(),
+        pointers={},
+    )
+    return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=chosen)
+
+
+def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
+    """The same, if a GPU of this architecture executes it."""
+    if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
+        raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
+    return binary
+
+
+def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
+    """PTX as a cubin, which is empty if it is refused, and what the assembler says."""
+    try:
+        linker = import_module("cuda.bindings.nvjitlink")
+        linker.version()
+    except (ImportError, RuntimeError):  # the binding is missing, or the library
+        return _assembled_outside(source, arch)
+    options = [f"-arch=sm_{arch}", "-lineinfo", "-verbose"]
+    handle = linker.create(len(options), options)
+
+    def log(size: Callable[[int], int], read: Callable[[int, bytearray], None]) -> str:
+        buffer = bytearray(size(handle))
+        read(handle, buffer)
+        return buffer.decode(errors="replace").strip("\0\n ")
+
+    try:
+        text = source.text.encode() + b"\0"
+        linker.add_data(handle, linker.InputType.PTX, text, len(text), Path(source.path).name)
+        linker.complete(handle)
+        cubin = bytearray(linker.get_linked_cubin_size(handle))
+        linker.get_linked_cubin(handle, cubin)
+        return bytes(cubin), log(linker.get_info_log_size, linker.get_info_log)
+    except linker.nvJitLinkError:
+        return b"", log(linker.get_error_log_size, linker.get_error_log)
+    finally:
+        linker.destroy(handle)
+
+
+def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
+    """The same by ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:
-        raise DseError(f"{path}: PTX: found no ptxas on the PATH, expected one; or give the .cu or a .cubin")
+        raise DseError(f"{source.path}: PTX: found no nvidia-nvjitlink and no ptxas, expected {INSTALL}")
     with tempfile.TemporaryDirectory(prefix="dse-") as folder:
-        made = Path(folder, "code.cubin")
-        name = f"sm_{arch}" if arch else target[1]
-        command = [assembler, "--gpu-name", name, "-v", "-lineinfo", str(path), "-o", str(made)]
+        text, made = Path(folder, Path(source.path).name), Path(folder, "code.cubin")
+        text.write_text(source.text, encoding="utf-8")
+        command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
         ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        log = ended.stderr + ended.stdout
-        if ended.returncode:
-            return _failure(str(path), log)
-        cubin = made.read_bytes()
-    binary = _chosen(cubin, str(path), kernel)
-    return Compiled(binary, cubin, text, "", _assembler(cubin), _spill_bytes(log, binary.kernel))
+        log = (ended.stderr + ended.stdout).replace(str(text), text.name)
+        return (b"" if ended.returncode else made.read_bytes()), log
+
+
+def kernels_in(source: Source) -> list[str]:
+    """The kernels of a file; of a CUDA file those that its text declares, whatever macros leave of them."""
+    if source.cubin:
+        return list(elf.read(source.cubin, source.path))
+    if Path(source.path).suffix == ".sass":
+        return [each.kernel for each in listing.parse(source.text, source.path)]
+    if Path(source.path).suffix == ".ptx":
+        return _ENTRY.findall(source.text)
+    return _kernels_in(_COMMENT.sub(" ", source.text))
+
+
+def parameters_of(source: Source) -> tuple[Declared, ...] | None:
+    """The parameters of its kernel, or of the only one that there is; None if they are not found.
+
+    What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
+
+    **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
+    """
+    if source.cubin:
+        binary = _chosen(elf.read(source.cubin, source.path), source.path, source.kernel)
+        return tuple(Declared("", parameter.size == 8) for parameter in binary.parameters)
+    if Path(source.path).suffix == ".sass":
+        return None
+    built = Path(source.path).suffix == ".ptx"
+    text = _COMMENT.sub(" ", source.text)
+    for match in (_ENTRY if built else _KERNEL).finditer(text):
+        if not source.kernel or _names(source.kernel, match[1]):
+            found = _in_brackets(text, text.find("(", match.end(1)) + 1)
+            break
+    else:
+        return None
+    if built:
+        return tuple(
+            Declared(each.split()[-1], bool(re.search(r"\.[bsu]64\b", each)), ".f" in each) for each in found
+        )
+    declared = []
+    for each in found:
+        words = re.findall(r"\w+", each.split("=")[0].split("[")[0])
+        if words and each.strip() != "void":
+            pointer = "*" in each or "[" in each
+            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
+    return tuple(declared)
+
+
+def _names(wanted: str, kernel: str) -> bool:
+    """Whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
+    plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
+    return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
+
+
+def _in_brackets(text: str, start: int) -> list[str]:
+    """What commas part, up to the bracket that closes the one before `start`."""
+    parts, depth, begun = [], 0, start
+    for place in range(start, len(text)):
+        letter = text[place]
+        if letter in "([{<":
+            depth += 1
+        elif letter in ")]}>" and depth:
+            depth -= 1
+        elif letter == ")" or (letter == "," and not depth):
+            parts.append(text[begun:place])
+            begun = place + 1
+            if letter == ")":
+                break
+    return [part.strip() for part in parts if part.strip()]
 
 
 @cache
@@ -215,13 +394,16 @@ def _macro(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _chosen(cubin: bytes, where: str, kernel: str) -> Binary:
-    binaries = elf.read(cubin, where)
-    if not kernel and len(binaries) == 1:
-        return next(iter(binaries.values()))
-    if kernel in binaries:
-        return binaries[kernel]
-    raise _no_kernel(where, kernel, list(binaries))
+def _chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
+    """By its name, mangled or not; the only one if there is no name."""
+    if not kernel and len(kernels) == 1:
+        return next(iter(kernels.values()))
+    named = [name for name in kernels if name == kernel] or [
+        name for name in kernels if kernel and _names(name, kernel)
+    ]
+    if len(named) == 1:
+        return kernels[named[0]]
+    raise _no_kernel(where, kernel, list(kernels))
 
 
 def _no_kernel(where: str, kernel: str, names: Sequence[str]) -> DseError:
@@ -267,11 +449,26 @@ def _assembler(cubin: bytes) -> str:
     return f"ptxas {match[1].decode()}" if match else "ptxas"
 
 
-def _read(path: Path) -> str:
+def _adds_shared(ptx: str, kernel: str) -> bool:
+    """Whether a kernel, or a function that it may call, names an array whose size the launch gives."""
+    arrays = set(_OPEN_ARRAY.findall(ptx))
+    for body in _FUNCTION.split(ptx)[1:] if arrays else ():
+        name = _WORD.match(body)
+        if (name is None or name[0] == kernel) and arrays & set(_WORD.findall(body)):
+            return True
+    return False
+
+
+def _read_bytes(path: Path) -> bytes:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes()
     except OSError as error:
         raise DseError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return _read_bytes(path).decode("utf-8")
     except UnicodeDecodeError as error:
         raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
 
@@ -301,7 +498,13 @@ def _installed_headers() -> list[Path]:
     return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
 
 
+_BUILT = (".cubin", ".ptx", ".sass")
+_OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
+_FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
+_WORD = re.compile(r"[\w$]+")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")
 _NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')

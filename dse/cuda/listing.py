@@ -78,6 +78,33 @@ def instructions(text: str, where: str) -> Iterator[Instruction]:
             raise _unreadable(line, where, number)
 
 
+def resources(text: str, kernel: Listing) -> tuple[int, int]:
+    """(registers of a thread, declared shared memory of a block in bytes) of a kernel in the text.
+
+    **Edges:** where the text does not tell the registers, they are those up to the highest one that an
+    instruction names; shared memory that it does not tell of is 0.
+    """
+    name = re.escape(kernel.kernel)
+    counted = re.search(_REGISTERS.format(name=name), text)
+    in_section = re.search(_REGISTERS_OF_SECTION.format(name=name), text)
+    shared = re.search(_SHARED.format(name=name), text)
+    if counted is not None:
+        registers = int(counted[1], 0)
+    elif in_section is not None:
+        registers = int(in_section[1])
+    else:
+        named = (
+            int(register)
+            for instruction in kernel.instructions
+            for operand in instruction.operands
+            for register in _REGISTER.findall(operand)
+        )
+        registers = 1 + max(named, default=0)
+    shared_bytes = int(shared[1], 0) if shared is not None else 0
+    # From 9.0 on the section begins with what the system keeps for itself.
+    return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
+
+
 class _Reader:
     """Reads the lines of one kernel. Labels may stand behind their use, so they are put in at the end."""
 
@@ -179,3 +206,11 @@ _INSTRUCTION = re.compile(
 _OPERAND = re.compile(r"(?:[^\s,({]|\((?:[^()]|\([^()]*\))*\)|\{[^}]*\})+")
 _BRANCH = re.compile(r"`\(([^()]+)\)")
 _CODE_ADDRESS = re.compile(r"32@(lo|hi)\(\([^()]+\+ *([.$\w]+)@srel\)\)")
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_REGISTERS = r"EIATTR_REGCOUNT\n(?:(?!//).*\n)*?.*index@\({name}\)\s*\n.*\.word\s+(0x\w+)"
+_REGISTERS_OF_SECTION = r"\.section\s+\.text\.{name},.*\n\s*\.sectioninfo\s+@\"SHI_REGISTERS=(\d+)\""
+_SHARED = (
+    r"\.section\s+\.nv\.shared\.{name},.*\n"
+    r"(?:\s*(?:\.sectionflags|\.align|\.nv\.shared).*\n)*\s*\.zero\s+(\w+)"
+)
+_RESERVED_BYTES = 1024

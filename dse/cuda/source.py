@@ -24,7 +24,7 @@ from dse.cuda.characterise import Characterisation, prepare, summary
 from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler, read_source
 from dse.cuda.critical import timing
 from dse.cuda.disassemble import disassemble
-from dse.cuda.elf import Binary
+from dse.cuda.elf import Binary, Parameter
 from dse.cuda.hits import Traffic, caches_of, latency, misses
 from dse.cuda.interpret import run
 from dse.cuda.kernel import Numbers, numbers
@@ -252,12 +252,15 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
 
 def launch_of(made: Compiled, configuration: Configuration) -> Launch:
     """A launch as the interpreter takes it. DseError if the arguments do not fit the kernel."""
-    binary = made.binary
+    binary, given = made.binary, configuration.arguments
+    if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
+        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
+        binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
     return Launch(
         grid=configuration.grid,
         block=configuration.block,
-        arguments=_arguments(binary, configuration.arguments),
-        offsets=[parameter.offset for parameter in binary.parameters],
+        arguments=_arguments(binary, given),
+        offsets=None if made.listing is not None else [each.offset for each in binary.parameters],
         banks=binary.banks,
     )
 

@@ -26,6 +26,9 @@ class Argument:
     memory: str | None  # Vector or Scalar
     access: str | None  # ReadOnly, WriteOnly or ReadWrite
     size: Any  # elements: a number, or an expression in the file's own language
+    fill: str | None = None  # Constant, Random, ...
+    value: Any = None  # of a constant fill; below which random numbers lie
+    constant: bool = False  # whether it is a `__constant__` variable and not passed
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,10 @@ class T1Problem:
     language: str
     kernel_name: str
     arguments: tuple[Argument, ...]
+    path: Path
+    kernel_file: str | None  # as written there
+    options: tuple[str, ...]  # of the compiler
+    block: tuple[Expression, ...]  # threads of a block along x, y, z
 
 
 class _Parameter(BaseModel):
@@ -70,11 +77,16 @@ class _Argument(BaseModel):
     MemoryType: str | None = None
     AccessType: str | None = None
     Size: Any = None
+    FillType: str | None = None
+    FillValue: Any = None
+    MemType: str | None = None
 
 
 class _KernelSpecification(BaseModel):
     Language: str
     KernelName: str
+    KernelFile: str | None = None
+    CompilerOptions: list[str] | None = None
     LocalSize: _Sizes
     ProblemSize: Any
     GridDivX: list[Any] | None = None
@@ -138,9 +150,22 @@ def load(path: str | Path) -> T1Problem:
         language=kernel.Language,
         kernel_name=kernel.KernelName,
         arguments=tuple(
-            Argument(given.Name, given.Type, given.MemoryType, given.AccessType, given.Size)
+            Argument(
+                name=given.Name,
+                type=given.Type,
+                memory=given.MemoryType,
+                access=given.AccessType,
+                size=given.Size,
+                fill=given.FillType,
+                value=given.FillValue,
+                constant=(given.MemType or "").lower() == "constant",
+            )
             for given in kernel.Arguments
         ),
+        path=Path(path),
+        kernel_file=kernel.KernelFile,
+        options=tuple(kernel.CompilerOptions or ()),
+        block=tuple(block),
     )
 
 

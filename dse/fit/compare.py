@@ -59,14 +59,21 @@ def compare_source(
     return _rows(evaluation, measured)
 
 
-def sample(measured: Measured, description: Description, number: int, seed: int = 1) -> Measured:
-    """So many of the configurations that ran and that the kernel's space has, at random; all if it has fewer."""
-    place = description.space.index(measured.parameters)
-    known = np.flatnonzero(measured.ok & (place >= 0))
-    chosen = np.sort(np.random.default_rng(seed).permutation(known)[:number])
+def sample(measured: Measured, description: Description, number: int, seed: int = 1) -> np.ndarray:
+    """Rows of so many configurations that ran, at random; all if there are fewer.
+
+    Parameters that have one value only in the kernel's space must have it.
+
+    **Raises:** DseError if there is none.
+    """
+    fixed = {name: values[0] for name, values in description.space.values.items() if len(values) == 1}
+    wanted = np.logical_and.reduce(
+        [measured.ok, *(measured.parameters[name] == fixed[name] for name in fixed)]
+    )
+    chosen = np.sort(np.random.default_rng(seed).permutation(np.flatnonzero(wanted))[:number])
     if not len(chosen):
         raise DseError(f"{measured.path}: found no configuration of {description.name} that ran")
-    return measured.rows(chosen)
+    return chosen
 
 
 def _rows(evaluation: Evaluation, measured: Measured) -> Iterator[dict[str, Any]]:

@@ -1,13 +1,21 @@
-"""`dse characterise`: a kernel's source counted beside its description, or one line on why not."""
+"""`dse characterise`: a kernel's source counted in each of its forms, or one line on why not."""
 
 import json
+import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow.csv
+import pyarrow.parquet
 import pytest
 
 from dse.cuda import compile as compiler
+from dse.cuda.compile import Compiled, compile_source, read_source
+from dse.cuda.disassemble import _tool
+from dse.cuda.interpret import run
 
 TABLE = """
 name = "triple"
@@ -52,17 +60,90 @@ extern "C" __global__ void triple(const float* x, float* y, int n)
 """
 
 
+PROBLEM = {
+    "General": {"BenchmarkName": "triple"},
+    "ConfigurationSpace": {
+        "TuningParameters": [
+            {"Name": "BLOCK", "Type": "int", "Values": "[48, 64, 2048]"},
+            {"Name": "ITEMS", "Type": "int", "Values": "[1, 2]"},
+        ],
+        "Conditions": [{"Expression": "BLOCK < 2048 or ITEMS == 2"}],
+    },
+    "KernelSpecification": {
+        "Language": "CUDA",
+        "CompilerOptions": ["-std=c++17"],
+        "KernelName": "triple",
+        "KernelFile": "triple.cu",
+        "LocalSize": {"X": "BLOCK"},
+        "GridDivX": ["BLOCK", "ITEMS"],
+        "ProblemSize": [100_000],
+        "Arguments": [
+            {"Name": "x", "Type": "float", "MemoryType": "Vector", "FillType": "Random", "Size": 100_000},
+            {
+                "Name": "y",
+                "Type": "float",
+                "MemoryType": "Vector",
+                "AccessType": "WriteOnly",
+                "Size": 100_000,
+            },
+            {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillValue": 100_000},
+        ],
+    },
+}
+OTHERS = """
+extern "C" __global__ void sized(float* a)
+{
+    extern __shared__ float s[];
+    s[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+    a[threadIdx.x] = s[threadIdx.x ^ 1];
+}
+extern "C" __global__ void endless(volatile int* a)
+{
+    for (;;) a[1] = a[2];
+}
+__device__ __noinline__ int deeper(int n, int* a)
+{
+    return n < 0 ? a[n] : deeper(n + 1, a) * deeper(n + 2, a);
+}
+extern "C" __global__ void recursive(int* a, int n)
+{
+    a[threadIdx.x] = deeper(n, a);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same kernel in all forms, and a cache that the tests share."""
+    folder = tmp_path_factory.mktemp("triple")
+    (folder / "triple.cu").write_text(CODE)
+    (folder / "kernel.toml").write_text(TABLE)
+    (folder / "T1.json").write_text(json.dumps(PROBLEM))
+    (folder / "others.cu").write_text(OTHERS)
+    made = compile_source(read_source(folder / "triple.cu"), 80, {"BLOCK": 48, "ITEMS": 2}, ptx=True)
+    assert isinstance(made, Compiled)
+    assert made.ptx is not None
+    (folder / "triple.ptx").write_text(made.ptx)
+    (folder / "triple.cubin").write_bytes(made.cubin)
+    command = [_tool(), "-c", str(folder / "triple.cubin")]
+    listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    (folder / "triple.sass").write_text(listed)
+    (folder / "unknown.sass").write_text(listed.replace(" FMUL ", " FROB "))
+    return folder
+
+
 @pytest.fixture
-def triple(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "triple.cu").write_text(CODE)
-    (tmp_path / "kernel.toml").write_text(TABLE)
-    return tmp_path
+def triple(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DSE_CACHE", str(files / "cache"))
+    monkeypatch.setattr("dse.cuda.source.processors", lambda: 1)  # other processes take long to start
+    return files
 
 
 def values(ran) -> dict[tuple[str, str], tuple[float | None, float | None]]:
+    assert ran.code == 0, ran.err
     rows = json.loads(ran.out)
-    return {(row["part"], row["name"]): (row["source"], row["description"]) for row in rows}
+    return {(row["part"], row["name"]): (row["source"], row.get("description")) for row in rows}
 
 
 def test_counts_stand_beside_the_description(run_dse, triple: Path):
@@ -91,35 +172,194 @@ def test_as_a_table_of_the_first_valid_configuration(run_dse, triple: Path):
         assert text in ran.out
 
 
-def test_a_failure_ends_in_one_line(run_dse, triple: Path):
-    (triple / "triple.cu").write_text(CODE.replace("3.0f *", "three *"))
-    ran = run_dse("characterise", str(triple), "-g", "a100-pcie-40gb")
-    assert ran.code == 2
-    assert ran.err.startswith(
-        'dse: triple: compile error: triple.cu(7): error: identifier "three" is undefined'
+LAUNCH = ("--block", "48", "--grid", "1042")
+MACROS = ("-D", "BLOCK=48", "--define", "ITEMS=2")
+
+
+@pytest.mark.parametrize(
+    ("file", "more"),
+    [
+        ("T1.json", ("--set", "ITEMS=2")),
+        ("triple.cu", (*LAUNCH, *MACROS, "--arg", "n=100000")),
+        ("triple.cubin", (*LAUNCH, "--arg", "?", "--arg", "?", "--arg", "100000")),
+        ("triple.ptx", (*LAUNCH, "--arg", "?", "--arg", "100000:float", "--arg", "100000")),
+        ("triple.sass", (*LAUNCH, "--arg", "?", "--arg", "?", "--arg", "100000")),
+    ],
+)
+def test_every_form_of_a_kernel_gives_the_same(run_dse, triple: Path, file: str, more: tuple[str, ...]):
+    gpu = ("-g", "a100-pcie-40gb", "--json")
+    described = values(run_dse("characterise", str(triple), *gpu, "--set", "items=2"))
+    found = values(run_dse("characterise", str(triple / file), *gpu, *more))
+    same = [key for key in described if key[0] == "global" or key in _LAUNCH or "lanes" in key[1]]
+    assert len(same) > 9
+    assert {key: found[key][0] for key in same} == {key: described[key][0] for key in same}
+    assert {said for _, said in found.values()} == {None}
+    if file in ("T1.json", "triple.cu", "triple.cubin"):  # the very same code
+        assert {key: source for key, (source, _) in found.items() if key[1] != "spill_bytes"} == {
+            key: source for key, (source, _) in described.items() if key[1] != "spill_bytes"
+        }
+
+
+_LAUNCH = (("resources", "threads"), ("resources", "blocks"), ("resources", "shared_bytes"))
+
+
+def test_what_is_not_said_is_reported(run_dse, triple: Path):
+    ran = run_dse(
+        "characterise", str(triple / "triple.cu"), "-g", "a100-pcie-40gb", *LAUNCH, *MACROS, "--json"
     )
+    assert any(name.endswith("by data not stated (argument 2)") for _, name in values(ran))
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".json"])
+def test_all_configurations_in_one_file(run_dse, triple: Path, tmp_path: Path, suffix: str):
+    out = tmp_path / f"all{suffix}"
+    ran = run_dse("characterise", str(triple / "T1.json"), "-g", "a100-pcie-40gb", "--all", "--out", str(out))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.startswith(f"{out}: triple on NVIDIA A100-PCIE-40GB: 5 of 5 configurations (1: ")
+    if suffix == ".json":
+        rows = json.loads(out.read_text())
+    elif suffix == ".csv":
+        rows = pyarrow.csv.read_csv(out).to_pylist()
+    else:
+        rows = pyarrow.parquet.read_table(out).to_pylist()
+    assert [(row["BLOCK"], row["ITEMS"]) for row in rows] == [
+        (48, 1), (48, 2), (64, 1), (64, 2), (2048, 2)
+    ]  # fmt: skip
+    *fine, impossible = rows
+    assert {row["status"] for row in fine} == {"ok"}
+    assert (impossible["status"], impossible["message"]) == ("cannot run", "too many threads in a block")
+    for row in fine:
+        assert (row["threads"], row["blocks"]) == (row["BLOCK"], -(-100_000 // (row["BLOCK"] * row["ITEMS"])))
+        assert row["phase1.passes"] == 1
+        assert row["phase1.global_load.requests"] == pytest.approx(row["load_insts"])
+        assert row["work.fp32"] == pytest.approx(row["phase1.fp32"] + row["phase1.fp16"])
+        assert row["phase1.lanes_active"] <= 1
+    names = list(rows[0])
+    assert names[:4] == ["BLOCK", "ITEMS", "status", "message"]
+    assert names.index("registers") < names.index("work.fp32") < names.index("phase1.passes")
+
+
+def test_a_random_part_and_what_was_worked_out_is_kept(
+    run_dse, triple: Path, monkeypatch: pytest.MonkeyPatch
+):
+    command = ("characterise", str(triple), "-g", "a100-pcie-40gb", "--all", "--json")
+    everything = json.loads(run_dse(*command).out)
+    assert len(everything) == 4
+    monkeypatch.setattr("dse.cuda.source.compile_source", None)
+    some = json.loads(run_dse(*command, "--sample", "2", "--seed", "3").out)
+    assert len(some) == 2
+    assert all(row in everything for row in some)
+    table = run_dse(*command[:-1], "--sample", "2").out
+    assert "2 of 4 configurations" in table
+    assert "phase1" not in table
+
+
+def test_where_it_spends_what(run_dse, triple: Path):
+    command = ("characterise", str(triple), "-g", "a100-pcie-40gb", "--set", "items=2", "--explain")
+    found = json.loads(run_dse(*command, "--json").out)
+    blocks = -(-100_000 // 96)
+    warps = (4 * (blocks - 1) + 3) / blocks / 2
+    assert found["resources"]["blocks"] == blocks
+    assert found["configuration"] == {"block": 48, "items": 2}
+    assert sum(row["share"] for row in found["mix"]) == pytest.approx(1)
+    [line] = [row for row in found["lines"] if row["source"].startswith("if (at < n)")]
+    assert line["line"] == 7
+    loads = [row for row in found["accesses"] if row["op"] == "load"]
+    assert sum(row["requests"] for row in loads) == pytest.approx(warps)
+    assert {row["line"] for row in loads} == {7}
+    assert {row["degree"] for row in found["accesses"]} == {1}
+    assert len(found["phases"]) == 1
+    assert found["branches"]
+    assert not found["unknown"]
+    ran = run_dse(*command)
+    assert ran.code == 0
+    for text in ("by pipe", "Phases", "Memory instructions", "Conditional branches", "y[at] = 3.0f * x[at];"):
+        assert text in ran.out
+    ran = run_dse(
+        "characterise", str(triple / "triple.sass"), "-g", "a100-pcie-40gb", *LAUNCH, "--explain", "--json"
+    )
+    assert json.loads(ran.out)["lines"] == []  # nothing tells of them
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        (
+            CODE.replace("3.0f *", "three *"),
+            'dse: triple: compile error: triple.cu(7): error: identifier "three" is undefined',
+        ),
+        (
+            CODE.replace("if (at < n)", 'asm volatile("nonsense;");'),
+            "dse: triple: compile error: triple.cu: ptxas application ptx input",
+        ),
+    ],
+)
+def test_a_failure_ends_in_one_line(run_dse, triple: Path, tmp_path: Path, code: str, message: str):
+    (tmp_path / "triple.cu").write_text(code)
+    (tmp_path / "kernel.toml").write_text(TABLE)
+    ran = run_dse("characterise", str(tmp_path), "-g", "a100-pcie-40gb")
+    assert ran.code == 2
+    assert ran.err.startswith(message)
     assert ran.err.endswith("(at block=48, items=1)\n")
     assert ran.err.count("\n") == 1
+
+
+ONE = ("-g", "t4", "--block", "32", "--grid", "1")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("triple", "-g", "mi250x"), "compute capability: found none (AMD), expected one from 7.5 to "),
-        (("triple", "-g", "v100-pcie"), "compute capability: found 7.0, expected one from 7.5 to "),
-        (("gemm", "-g", "t4"), "kernel.toml: source: found none, expected a table with file"),
+        ((".", "-g", "mi250x"), "compute capability: found none (AMD), expected one from 7.5 to "),
+        ((".", "-g", "v100-pcie"), "compute capability: found 7.0, expected one from 7.5 to "),
         (
-            ("triple", "-g", "t4", "--set", "size=4"),
+            (".", "-g", "t4", "--set", "size=4"),
             "--set: triple: found 'size', expected one of block, items, n",
         ),
+        ((".", *ONE), "--block: found it with"),
+        ((".", "-g", "t4", "--define", "2=3"), "--define: found '2=3', expected NAME=VALUE"),
+        ((".", "-g", "t4", "--sample", "3"), "--sample: found it without --all, expected both"),
+        ((".", "-g", "t4", "--all", "--explain"), "--explain: found it with --all, expected one"),
+        ((".", "-g", "t4", "--all", "--out", "all.xls"), "all.xls: found suffix '.xls', expected a folder"),
+        (("triple.cu", "-g", "t4"), "kernel.toml or "),
+        (("triple.cu", *ONE[:3], "1,2,3,4"), "--block: found '1,2,3,4', expected X[,Y[,Z]], whole numbers"),
+        (("triple.cu", *ONE, "--arg", "m=3"), "--arg: found 'm', expected one of n, x, y"),
+        (("T1.json", "-g", "t4", "--set", "BLOCK=2048"), "block: found 2048 threads, expected at most 1024"),
+        (("others.cu", *ONE), "others.cu: --function: found none, expected one of sized, endless, recursive"),
+        (("others.cu", *ONE, "--function", "sized"), "found shared memory whose size only the launch says"),
+        (("others.cu", *ONE, "--function", "endless"), "still running after 500 basic blocks"),
+        (
+            ("others.cu", *ONE, "--function", "recursive", "--arg", "n=0"),
+            "still running after 500 basic blocks",
+        ),
+        (("triple.cubin", *ONE), "triple.cubin: architecture: found sm_80, expected sm_75"),
+        (
+            ("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH),
+            "opcode: found FROB, expected one that is known",
+        ),
+        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .ptx, .cubin, .sass, .json (T1)"),
     ],
 )
-def test_mistakes_are_told_in_one_line(run_dse, triple: Path, arguments: tuple[str, ...], message: str):
-    kernel = str(triple) if arguments[0] == "triple" else arguments[0]
-    ran = run_dse("characterise", kernel, *arguments[1:])
+def test_mistakes_are_told_in_one_line(
+    run_dse, triple: Path, arguments: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+):
+    (triple / "notes.txt").write_text("")
+    # The limit is far higher, which takes seconds.
+    monkeypatch.setattr("dse.cuda.source.run", lambda ready, launch, blocks: run(ready, launch, blocks, 500))
+    ran = run_dse("characterise", str(triple / arguments[0]), *arguments[1:])
     assert ran.code == 2
     assert message in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_shared_memory_that_the_launch_sizes(run_dse, triple: Path):
+    ran = run_dse(
+        "characterise",
+        str(triple / "others.cu"),
+        *ONE,
+        *("--function", "sized", "--shared", "128", "--json"),
+    )
+    assert values(ran)["resources", "shared_bytes"][0] == 128
 
 
 @pytest.fixture
@@ -141,3 +381,28 @@ def test_without_the_extra_it_says_what_to_install(run_dse, triple: Path):
     assert (
         ran.err == 'dse: cuda-bindings: found none, expected the extra "cuda": pip install "gpu-dse[cuda]"\n'
     )
+
+
+def test_the_page_shows_what_runs(run_dse, tmp_path: Path, triple: Path, monkeypatch: pytest.MonkeyPatch):
+    page = (Path(__file__).parents[2] / "docs" / "source.md").read_text()
+    shown = re.findall(r"```(\w*)\n(.*?)```", page, re.DOTALL)
+    texts = dict(shown)
+    (tmp_path / "saxpy.cu").write_text(texts["cuda"])
+    (tmp_path / "T1.json").write_text(texts["json"])
+    macros = {"BLOCK": 256, "ITEMS": 4, "STRIDED": 1}
+    made = compile_source(read_source(tmp_path / "saxpy.cu"), 80, macros, ptx=True)
+    assert isinstance(made, Compiled)
+    (tmp_path / "saxpy.ptx").write_text(made.ptx or "")
+    (tmp_path / "saxpy.cubin").write_bytes(made.cubin)
+    listed = subprocess.run(
+        [_tool(), str(tmp_path / "saxpy.cubin")], capture_output=True, text=True, check=True
+    )
+    (tmp_path / "saxpy.sass").write_text(listed.stdout)
+    monkeypatch.chdir(tmp_path)
+    commands = [line for kind, text in shown for line in text.splitlines() if not kind and line[:4] == "dse "]
+    assert len(commands) == 9
+    for command in commands:
+        ran = run_dse(*shlex.split(command)[1:])
+        assert (ran.code, ran.err) == (0, ""), command
+    [row] = [line for _, text in shown for line in text.splitlines() if " 0x120 " in line]
+    assert row.split() in [line.split() for line in ran.out.splitlines()]

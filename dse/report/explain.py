@@ -1,0 +1,61 @@
+"""What a kernel does and where, as tables for people or as one JSON object."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dse.report.show import show
+
+Row = Mapping[str, Any]
+
+# Parts of an explanation that are lists of rows: their titles.
+_TITLES = {
+    "mix": "Instructions of the average warp, by pipe",
+    "phases": "Phases, from a barrier to the next: one pass of the average warp",
+    "accesses": "Memory instructions of the average warp; pieces: sectors, or passes through shared memory",
+    "branches": "Conditional branches, of the average warp",
+    "lines": "Lines of the source, of the average warp",
+    "unknown": "Decisions by data that was not stated",
+}
+
+
+def show_explanation(parts: Mapping[str, Any], title: str, as_json: bool) -> None:
+    """Print an explanation to standard output.
+
+    `parts` has mappings of names to values, and lists of rows; what is empty is left out of the tables.
+    """
+    if as_json:
+        print(json.dumps(_finite(parts), indent=2, ensure_ascii=False, allow_nan=False))
+        return
+    print(title)
+    for name, part in parts.items():
+        if name == "phases":
+            part = _turned(part)
+        if isinstance(part, Mapping) and part:
+            show([part], title=name)
+        elif isinstance(part, Sequence) and not isinstance(part, str) and part:
+            show(_without_empty(part), title=_TITLES.get(name, name))
+
+
+def _turned(phases: Sequence[Row]) -> list[Row]:
+    """A row for each number, a column for each phase: there are few phases and many numbers."""
+    names = dict.fromkeys(name for phase in phases for name in phase if name != "phase")
+    return [
+        {"name": name.replace("_", " ")} | {f"phase {each['phase']}": each.get(name) for each in phases}
+        for name in names
+    ]
+
+
+def _without_empty(rows: Sequence[Row]) -> list[Row]:
+    """Rows without the columns that none of them fills."""
+    filled = {name for row in rows for name, value in row.items() if value not in (None, "")}
+    return [{name: value for name, value in row.items() if name in filled} for row in rows]
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, Mapping):
+        return {str(key): _finite(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
