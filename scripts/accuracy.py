@@ -1,8 +1,9 @@
-"""Accuracy of every model on measured spaces: `accuracy.py DIR [--json] [-o docs/accuracy.md]`.
+"""Accuracy of every model on measured spaces: `accuracy.py DIR [--source] [--json] [-o docs/accuracy.md]`.
 
 DIR holds one folder a space, named as in the `spaces` of a kernel.toml, with one (gzip) CSV or Parquet file a
 GPU. Nothing is fitted: the models are used as they come. Prints a table a file, or one JSON object, or writes
-the section between the markers of the page.
+the section between the markers of the page. With --source, counts come from the kernels' CUDA source and not
+from their descriptions, for a random sample of the configurations that ran.
 """
 
 import argparse
@@ -12,11 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dse.cli import inputs
+from dse.cuda.compile import compiler
 from dse.data import gpus, kernels, measured
 from dse.errors import DseError
 from dse.files import replacing
-from dse.fit.compare import compare
+from dse.fit.compare import compare, compare_source, sample
 from dse.models import MODELS
+from dse.report.show import progress
+from dse.sweep.from_source import architecture
 
 COLUMNS = {
     "spearman": "Spearman",
@@ -28,7 +33,7 @@ COLUMNS = {
     "top_5_percent": "top 5 %",
     "top_10_percent": "top 10 %",
 }
-BEGIN, END = "<!-- measured spaces: begin -->", "<!-- measured spaces: end -->"
+MARKERS = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 
 def kernel_of(space: str) -> str | None:
@@ -59,14 +64,35 @@ def tables(folder: Path) -> Iterator[dict[str, Any]]:
         yield {"space": space, "kernel": kernel, "gpu": gpu.name, "rows": rows}
 
 
+def tables_by_source(folder: Path, number: int, changed: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """As `tables`, of the kernels that have a source, on GPUs that the compiler knows."""
+    for space, path in files(folder):
+        kernel, gpu = kernel_of(space), gpus.load(path.name.split(".")[0])
+        if kernel is None or kernels.load(kernel).build is None:
+            continue
+        try:
+            arch = architecture(gpu)
+        except DseError as error:
+            print(f"{path}: {error}: left out", file=sys.stderr)
+            continue
+        names = {*kernels.load(kernel).space.names, *dict(kernels.load(kernel).problem)}
+        fixed = {name: value for name, value in changed.items() if name in names}
+        description, problem = inputs.kernel(kernel, fixed)
+        table = measured.load(path, description)
+        table = table.rows(sample(table, description, number))
+        rows = list(compare_source(description, gpu.gpu, arch, MODELS, table, problem, None, progress))
+        yield {"space": space, "kernel": kernel, "gpu": gpu.name, "compiler": compiler(), "rows": rows}
+
+
 def markdown(table: dict[str, Any]) -> str:
     """One table of the page."""
     first = table["rows"][0]
+    by = f"; {table['compiler']}" if "compiler" in table else ""
     lines = [
         f"### {table['space']} on {table['gpu']}",
         "",
         f"{first['configurations']:,} configurations, {first['failed']:,} of them failed; "
-        f"{first['unpredicted']:,} predicted impossible.",
+        f"{first['unpredicted']:,} predicted impossible{by}.",
         "",
         "| model | " + " | ".join(COLUMNS.values()) + " |",
         "| --- |" + " ---: |" * len(COLUMNS),
@@ -81,11 +107,19 @@ def markdown(table: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--source", action="store_true", help="count what the CUDA source does")
+    parser.add_argument("--sample", type=int, default=300, help="configurations of a file, with --source")
+    parser.add_argument(
+        "--set", action="append", metavar="NAME=VALUE", help="with --source: only rows with it"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
     options = parser.parse_args()
     try:
-        found = list(tables(options.folder))
+        if options.source:
+            found = list(tables_by_source(options.folder, options.sample, inputs.settings(options.set)))
+        else:
+            found = list(tables(options.folder))
         if not found:
             raise DseError(f"{options.folder}: found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
         if options.json:
@@ -96,11 +130,12 @@ def main() -> int:
             print(text)
             return 0
         page = options.out.read_text()
-        if BEGIN not in page or END not in page:
-            raise DseError(f"{options.out}: found no markers, expected {BEGIN} and {END}")
-        head, tail = page.split(BEGIN)[0], page.split(END)[1]
+        begin, end = (each.format("from source" if options.source else "measured spaces") for each in MARKERS)
+        if begin not in page or end not in page:
+            raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
+        head, tail = page.split(begin)[0], page.split(end)[1]
         with replacing(options.out) as half:
-            half.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{tail}")
+            half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}")
     except DseError as error:
         print(f"accuracy.py: {error}", file=sys.stderr)
         return 2

@@ -73,7 +73,8 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
         )
 
     def spearman(predicted: np.ndarray) -> float:
-        return float(spearmanr(predicted[good], times[good])[0])
+        found: Any = spearmanr(predicted[good], times[good])
+        return float(found[0])
 
     compiled = seconds(*as_models_take_it(found))
     begun = time.process_time()

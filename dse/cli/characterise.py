@@ -51,6 +51,7 @@ def characterise(
     grid: inputs.GridOption = None,
     arguments: inputs.ArgumentOption = None,
     shared: inputs.SharedOption = None,
+    tune: inputs.TuneOption = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -82,7 +83,7 @@ def characterise(
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
     _check(every, sample, explain, csv, out)
-    given = inputs.launch(function, block, grid, arguments, define, shared)
+    given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, sizes = inputs.kernel(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
     from dse.sweep.from_source import architecture

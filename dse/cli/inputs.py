@@ -1,5 +1,6 @@
 """What commands take in common: kernels, GPUs, models and `--set`, turned into what the library wants."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -100,6 +101,14 @@ SharedOption = Annotated[
     int | None,
     typer.Option("--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."),
 ]
+TuneOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tune",
+        metavar="NAME=V1,V2,...",
+        help="A macro of a .cu file and its values; --block and --grid may be expressions of it; repeatable.",
+    ),
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter or change a problem size; repeatable."),
@@ -143,20 +152,20 @@ def simulated(asked: Mapping[str, Any]) -> "Settings":
     return Settings(**asked)
 
 
-def settings(texts: Sequence[str] | None) -> dict[str, "Number"]:
+def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:
     """`NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
     found: dict[str, Number] = {}
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise DseError(f"--set: found {text!r}, expected NAME=VALUE")
+            raise DseError(f"{option}: found {text!r}, expected NAME=VALUE")
         try:
             found[name] = int(value)
         except ValueError:
             try:
                 found[name] = float(value)
             except ValueError:
-                raise DseError(f"--set: {name}: found {value!r}, expected a number") from None
+                raise DseError(f"{option}: {name}: found {value!r}, expected a number") from None
     return found
 
 
@@ -167,6 +176,7 @@ def launch(
     arguments: Sequence[str] | None = None,
     defines: Sequence[str] | None = None,
     shared: int | None = None,
+    tune: Sequence[str] | None = None,
 ) -> "Given":
     """What is said of a kernel besides its file. DseError for sizes and macros of another form."""
     from dse.data.from_source import Given
@@ -178,17 +188,28 @@ def launch(
         arguments=tuple(arguments or ()),
         defines=tuple(map(_macro, defines or ())),
         shared_bytes=shared,
+        tuned=tuple(map(_tuned, tune or ())),
     )
 
 
-def _sizes(option: str, text: str | None) -> tuple[int, ...]:
-    """`X[,Y[,Z]]`; () for None."""
+def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
+    """`X[,Y[,Z]]`, numbers or expressions; () for None."""
     if text is None:
         return ()
-    sizes = text.split(",")
-    if len(sizes) > 3 or not all(size.strip().isdecimal() and int(size) for size in sizes):
+    sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
+    named = re.search(r"[A-Za-z_]", text)
+    if len(sizes) > 3 or not (named or all(size.strip().isdecimal() and int(size) for size in sizes)):
         raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")
-    return tuple(map(int, sizes))
+    return tuple(sizes) if named else tuple(map(int, sizes))
+
+
+def _tuned(text: str) -> tuple[str, tuple["Number", ...]]:
+    name, equals, values = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise DseError(f"--tune: found {text!r}, expected NAME=V1,V2,...")
+    return name.strip(), tuple(
+        settings([f"{name}={value}"], "--tune")[name.strip()] for value in values.split(",")
+    )
 
 
 def _macro(text: str) -> tuple[str, str]:

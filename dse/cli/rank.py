@@ -7,20 +7,30 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.models import BY_SOURCE, DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(
-    epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]"
+    epilog="Examples: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
+    "[bold]dse rank blur.cu -g a100-pcie-40gb --tune BLOCK=64,128,256 --tune TILE=1,2,4 --block BLOCK "
+    "--grid 'ceil(16777216 / (BLOCK * TILE))' --arg n=16777216[/bold]"
 )
 def rank(
-    kernel: inputs.KernelArgument,
+    kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
     model: inputs.ModelsOption = None,
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
+    define: inputs.DefineOption = None,
+    function: inputs.FunctionOption = None,
+    block: inputs.BlockOption = None,
+    grid: inputs.GridOption = None,
+    arguments: inputs.ArgumentOption = None,
+    shared: inputs.SharedOption = None,
+    tune: inputs.TuneOption = None,
     scheduler: inputs.SchedulerOption = None,
     order: inputs.OrderOption = None,
     groups: inputs.GroupsOption = None,
@@ -36,17 +46,21 @@ def rank(
 ) -> None:
     """Rank the launch configurations of a kernel on a GPU by predicted time.
 
-    With several models the first one decides the order. Launches that cannot run come last, with the reason.
+    By its description, or by what its CUDA source does: with --source, and for a T1.json or a .cu file, of
+    which --tune, --block, --grid and --arg say what is tried. With several models the first one decides the
+    order. Launches that cannot run come last, with the reason.
     """
-    names = inputs.models(model)
+    given = inputs.launch(function, block, grid, arguments, define, shared, tune)
+    description, problem = inputs.kernel(kernel, inputs.settings(changed), space, given)
+    source = source or not description.described
+    names = inputs.models(model, (BY_SOURCE if source else DEFAULT,))
     simulation = inputs.simulation(names, scheduler, order, groups)
-    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
     from dse.sweep.rank import rank as rank_launches  # imports jax: seconds
     from dse.sweep.rank import rank_source
 
-    if source or not description.described:
+    if source:
         from dse.sweep.from_source import architecture
 
         arch = architecture(gpu_file)

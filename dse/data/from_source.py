@@ -31,11 +31,12 @@ class Given:
     """What is said of a kernel besides its file, in the words of the command line."""
 
     function: str = ""
-    block: tuple[int, ...] = ()  # threads along x, y, z
-    grid: tuple[int, ...] = ()  # blocks
+    block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
+    grid: tuple[int | str, ...] = ()  # blocks
     arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may stand before
     defines: tuple[tuple[str, str], ...] = ()  # macros
     shared_bytes: int | None = None  # of a block, that the launch adds
+    tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried
 
 
 def load(name: str | Path, given: Given | None = None) -> Description:
@@ -55,6 +56,7 @@ def load(name: str | Path, given: Given | None = None) -> Description:
     else:
         description = kernels.load(name)
     launch = (("--block", given.block), ("--grid", given.grid), ("--arg", given.arguments))
+    launch = (*launch, ("--tune", given.tuned))
     for option, found in launch:
         if found:
             raise DseError(f"{option}: found it with {name}, expected none: the file says how it is launched")
@@ -69,7 +71,7 @@ def load(name: str | Path, given: Given | None = None) -> Description:
 
 
 def of_file(path: Path, given: Given) -> Description:
-    """One launch of a kernel in a CUDA file, in PTX, in a cubin, or in a listing.
+    """A kernel in a CUDA file, in PTX, in a cubin, or in a listing: one launch, or those that are tried.
 
     Arguments that are not given are arrays of which nothing is known, and numbers that are not stated.
 
@@ -87,11 +89,12 @@ def of_file(path: Path, given: Given) -> Description:
     for option, sizes in (("--block", given.block), ("--grid", given.grid)):
         if not sizes:
             raise DseError(f"{path}: {option}: found none, expected X[,Y[,Z]]{_or_instead(path)}")
+    names = [name for name, _ in given.tuned]
     build = Build(
         kernel=given.function,
-        defines=(),
-        block=tuple(parse(size, "--block") for size in given.block),
-        grid=tuple(parse(size, "--grid") for size in given.grid),
+        defines=tuple((name, parse(name, "--tune", names)) for name in names),
+        block=tuple(parse(size, "--block", names) for size in given.block),
+        grid=tuple(parse(size, "--grid", names) for size in given.grid),
         arguments=_arguments(given.arguments, parameters_of(source)),
     )
     return Description(
@@ -100,7 +103,7 @@ def of_file(path: Path, given: Given) -> Description:
         path=path,
         source=path,
         variant_of=given.function or path.stem,
-        space=Space({}),
+        space=Space(dict(given.tuned)),
         problem=(),
         let=(),
         launch=(),

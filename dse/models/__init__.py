@@ -32,6 +32,9 @@ DEFAULT = (
 )
 
 
+BY_SOURCE = "phase"  # best where phases are known: of kernels that are read from their source
+
+
 def check_name(name: str) -> None:
     """DseError where there is no model of that name."""
     if name not in MODELS:

@@ -121,6 +121,8 @@ def configurations(
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """All valid ones, or so many of them at random, in order. DseError if there is none."""
+    if not description.space.names:
+        raise DseError(f"{description.path}: parameters: found none, expected some to choose among (--tune)")
     found = description.space.configurations(description.sizes(**(problem or {})))
     if not len(next(iter(found.values()))):
         raise DseError(
