@@ -100,7 +100,7 @@ class Description:
 
     @property
     def described(self) -> bool:
-        """Whether there are expressions of its launch and its warps; if not, it is known by its source only."""
+        """Whether there are expressions of its launch and warps; else it is known by its source only."""
         return bool(self.launch)
 
     def sizes(self, **changed: Number) -> dict[str, Number]:

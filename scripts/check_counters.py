@@ -111,8 +111,8 @@ def main() -> int:
     except DseError as error:
         print(f"check_counters.py: {error}", file=sys.stderr)
         return 2
-    done = [place for place, result in enumerate(counted.results) if isinstance(result, Found)]
-    found = [result for result in counted.results if isinstance(result, Found)]
+    done = [place for place, result in counted.found.items() if isinstance(result, Found)]
+    found = [result for result in counted.found.values() if isinstance(result, Found)]
     chosen = chosen[done]
     registers = columns["registers"].to_numpy()[chosen]
     same = registers == np.array([each.registers for each in found])

@@ -215,6 +215,10 @@ def _details(found: "Found") -> Iterator[Row]:
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
     yield _row("all phases", "largest difference of inner blocks", counts.spread)
+    for address, each in counts.estimated.items():
+        loop = f"loop at 0x{address:x}: "
+        yield _row("all phases", loop + "trips whose sectors and passes are estimated", each.trips)
+        yield _row("all phases", loop + "spread of those of the trips executed", each.spread)
     unknown = Counter((each.what, ", ".join(each.depends_on)) for each in counts.unknown)
     for (what, depends_on), number in unknown.items():
         yield _row("all phases", f"{what} by data not stated ({depends_on})", number)
@@ -308,6 +312,8 @@ def _flat(found: "Found") -> Row:
     row["insts"] = found.counts.insts() / found.counts.warps
     row |= {name: value for name, value in found.warp.items() if not name.startswith("phases.")}
     row["spread"] = found.counts.spread
+    row["estimated_trips"] = sum(each.trips for each in found.counts.estimated.values())
+    row["estimated_spread"] = max((each.spread for each in found.counts.estimated.values()), default=0.0)
     row["unknown"] = len(found.counts.unknown)
     for place, phase in enumerate(_phases(found.counts), 1):
         for name, value in phase.items():
@@ -352,6 +358,8 @@ _FOR_FILES = (
     "bytes_per_access",
     "other_insts",
     "spread",
+    "estimated_trips",
+    "estimated_spread",
     "unknown",
 )
 

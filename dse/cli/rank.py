@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
+import numpy as np
 import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.errors import DseError
 from dse.models import BY_SOURCE, DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -36,6 +38,14 @@ def rank(
     groups: inputs.GroupsOption = None,
     source: inputs.SourceOption = False,
     sample: inputs.SampleOption = None,
+    compiled: Annotated[
+        int | None,
+        typer.Option(
+            "--compile",
+            metavar="N",
+            help="Of a source: compile so many configurations, and estimate the others from them.",
+        ),
+    ] = None,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
@@ -65,9 +75,11 @@ def rank(
 
         arch = architecture(gpu_file)
         ranking = rank_source(
-            description, gpu_file.gpu, arch, names, problem, sample, measured, simulation, progress
+            description, gpu_file.gpu, arch, names, problem, sample, measured, simulation, progress, compiled
         )
     else:
+        if compiled is not None:
+            raise DseError(f"--compile: found {compiled} without --source, expected both")
         ranking = rank_launches(
             description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
         )
@@ -76,4 +88,10 @@ def rank(
     title += f" by {names[0]}"
     if ranking.impossible:
         title += f" ({ranking.impossible:,} cannot run)"
+    if ranking.left_out_error is not None:
+        half, most = np.nanquantile(ranking.left_out_error, (0.5, 0.9))
+        title += (
+            f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
+            f"median error {half:.1%}, 9 in 10 within {most:.1%})"
+        )
     present(shown, title=title, units=ranking.units, json=json, csv=csv, out=out)

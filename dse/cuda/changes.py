@@ -2,22 +2,28 @@
 instructions.
 
 Each rule turns the changes of an instruction's sources into that of its result (sums, multiples), or cuts
-them off (shifts, compares), and says for how many trips more this holds.
+them off (shifts, compares), and says for how many trips more this holds. What has no rule, data that are
+loaded for one, may change anyhow: then the loop's state is not affine, unless the loop is to be estimated. In
+that case such values may be addresses, but no branch, no guard, and nothing that lives on in the next trip
+may depend on them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import gcd, lcm
 
 import numpy as np
 
 from dse.cuda.accesses import LINE
 from dse.cuda.lanes import Lanes
+from dse.cuda.launch import REGION_BITS
 from dse.cuda.machine import Machine
-from dse.cuda.operands import RZ, URZ, Operand, P
+from dse.cuda.opcodes import ATOMICS, STORES
+from dse.cuda.operands import PT, RZ, UPT, URZ, Operand, P
 from dse.cuda.program import Step
 
-_FOR_EVER = 2**40
+FOR_EVER = 2**40
 _BITS_32 = 2**32
+_BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 Change = np.ndarray | None  # int64, of one trip; None: none
 
 
@@ -28,12 +34,20 @@ class Irregular(Exception):
 class Changes:
     """The change of every register from one trip to the next, carried along while a trip is executed."""
 
-    def __init__(self, machine: Machine, header: int, changes: dict[int, np.ndarray]) -> None:
-        self.machine, self.header = machine, header
+    def __init__(
+        self, machine: Machine, header: int, lanes: Lanes, changes: dict[int, np.ndarray], estimate: bool
+    ) -> None:
+        self.machine, self.header, self.lanes, self.estimate = machine, header, lanes, estimate
         self.by_slot = changes  # by slot, int64; what is not there does not change
-        self.trips = _FOR_EVER  # for which all is known to go on like this
+        self.trips = FOR_EVER  # for which all is known to go on like this
         self.period = 1
-        self.strides: dict[int, int] = {}
+        self.strides: dict[int, int | None] = {}  # by memory instruction; None: not by the same everywhere
+        self.erratic: dict[
+            int, tuple[str, np.ndarray]
+        ] = {}  # slots that change anyhow: why, in which threads
+        self.estimated = ""  # why counts are not the same in every trip
+        self.stores = False  # whether something is stored that is loaded again
+        self.inner: list[Changes] = []  # of loops inside this one that are examined now
 
     # What rules use
 
@@ -43,12 +57,12 @@ class Changes:
             return
         value = value.astype(np.int64)
         with np.errstate(all="ignore"):
-            up = np.where(change > 0, (high - 1 - value) // np.maximum(change, 1), _FOR_EVER)
-            down = np.where(change < 0, (value - low) // np.maximum(-change, 1), _FOR_EVER)
+            up = np.where(change > 0, (high - 1 - value) // np.maximum(change, 1), FOR_EVER)
+            down = np.where(change < 0, (value - low) // np.maximum(-change, 1), FOR_EVER)
         self.at_most(np.minimum(up, down), lanes)
 
     def at_most(self, trips: np.ndarray, lanes: Lanes) -> None:
-        least = int(np.where(lanes.mask, trips, _FOR_EVER).min())
+        least = int(np.where(lanes.mask, trips, FOR_EVER).min())
         self.trips = min(self.trips, max(least, 0))
 
     def slot(self, operand: Operand) -> int:
@@ -117,63 +131,188 @@ class Changes:
         self.set(target, low_change, lanes)
         self.set(upper, (change - low_change) >> 32, lanes)
 
+    def lose(self, step: Step, lanes: Lanes, why: str) -> None:
+        """What `step` writes may change anyhow."""
+        why = f"0x{step.address:x} {why}"
+        if not self.estimate:
+            raise Irregular(why)
+        self._lose_again(step, lanes, why)
+
+    def _lose_again(self, step: Step, lanes: Lanes, why: str) -> None:
+        for slot in step.writes:
+            if slot < P:
+                self.set(Operand("register", "", slot), None, lanes)
+            mask = self.erratic[slot][1] | lanes.mask if slot in self.erratic else lanes.mask
+            self.erratic[slot] = why, mask
+
+    def lost(self, slots: Iterable[int], lanes: Lanes) -> str:
+        """Why one of these slots may change anyhow in some of these threads; empty if none does."""
+        for slot in slots:
+            if slot in self.erratic:
+                why, mask = self.erratic[slot]
+                if mask is lanes.mask or (mask & lanes.mask).any():
+                    return why
+        return ""
+
+    def both(self, *operands: Operand) -> bool:
+        """Whether a loop inside this one changes one of these too."""
+        slots = [slot for slot in map(self.slot, operands) if slot >= 0]
+        return any(slot in each.by_slot or slot in each.erratic for each in self.inner for slot in slots)
+
     # Execution
 
     def follow(self, step: Step, lanes: Lanes) -> None:
         """Work out how what `step` writes will change. Before it is executed."""
+        if step.guard in self.erratic and (why := self.lost([step.guard], lanes)):
+            if step.memory or not step.needed or step.opcode in _BARRIER_MOVES:
+                raise Irregular(why)
+            self._lose_again(step, lanes, why)
+            return
         chosen = self.machine.under_guard(step, lanes)
         if chosen is None:
             return
         if step.memory:
             self._address(step, chosen)
-        if not step.needed or step.opcode in ("BSSY", "BREAK", "BMOV"):
+        if step.opcode in _BARRIER_MOVES:
+            self.end(step, chosen)
+        if not step.needed:
             return
+        why = self.lost(step.reads, chosen)
         changing = [slot for slot in step.reads if slot in self.by_slot]
-        if not changing:
-            for slot in step.writes:
-                if slot < P:
-                    self.set(Operand("register", "", slot), None, chosen)
-            return
-        if step.memory and step.pipe != "global":
-            raise Irregular(f"0x{step.address:x} loads from different places")
-        if step.memory:
+        if step.opcode in STORES or step.opcode in ATOMICS or step.opcode == "LDGSTS":
+            self._store(step, chosen, bool(why or changing))
+        elif why:
+            self._lose_again(step, chosen, why)
+        elif not changing:
+            self._clear(step, chosen)
+        elif step.memory:
             self._load(step, chosen)
-            return
+        else:
+            self._through(step, chosen)
+
+    def end(self, step: Step, lanes: Lanes) -> None:
+        """A basic block ends with `step`: where threads go must not change."""
+        slots = [source.slot for source in step.sources if source.slot not in (PT, UPT, RZ, URZ)]
+        if why := self.lost((*slots, step.guard), lanes):
+            raise Irregular(why)
+        if any(slot in self.by_slot for slot in slots):
+            raise Irregular(f"0x{step.address:x} goes to different places")
+
+    def _through(self, step: Step, lanes: Lanes) -> None:
         rule = _RULES.get(step.opcode)
         if rule is None:
-            raise Irregular(f"0x{step.address:x} {step.opcode} of what changes")
+            self.lose(step, lanes, f"{step.opcode} of what changes")
+            return
         try:
-            rule(self, step, chosen)
+            rule(self, step, lanes)
         except (Irregular, KeyError) as reason:
-            raise Irregular(f"0x{step.address:x} {step.opcode}: {reason}") from None
+            self.lose(step, lanes, f"{step.opcode}: {reason}")
+            return
+        for slot in step.writes:
+            self._known(slot, lanes)
 
-    def _address(self, step: Step, lanes: Lanes) -> None:
-        """The addresses of a memory instruction must all move on by the same."""
-        total: Change = None
-        for slot, factor, narrow in step.memory[-1].bases:
-            term = self.by_slot.get(slot)
-            if step.pipe == "global" and not narrow:
-                term = _plus(term, _times(self.by_slot.get(slot + 1), _BITS_32))
-            total = _plus(total, _times(term, factor))
-        stride = 0
-        if total is not None:
-            shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
-            chosen: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
-            stride = int(chosen.max())
-            if (chosen != stride).any():
-                raise Irregular(f"0x{step.address:x} moves on by different distances")
-        grain = LINE if step.pipe == "global" else 4
-        self.strides[step.index] = stride
-        self.period = lcm(self.period, grain // gcd(grain, stride))
-
-    def _load(self, step: Step, lanes: Lanes) -> None:
-        """What is loaded from memory of unknown contents does not change."""
-        machine = self.machine
-        if any(contents is not None for contents in machine.memory.regions.values()):
-            raise Irregular(f"0x{step.address:x} loads from different places")
+    def _clear(self, step: Step, lanes: Lanes) -> None:
+        """What is written is the same in every trip."""
         for slot in step.writes:
             if slot < P:
                 self.set(Operand("register", "", slot), None, lanes)
+            self._known(slot, lanes)
+
+    def _known(self, slot: int, lanes: Lanes) -> None:
+        """Where a slot is written it forgets what it held."""
+        if slot in self.erratic:
+            why, mask = self.erratic[slot]
+            left = mask & ~lanes.mask
+            if left.any():
+                self.erratic[slot] = why, left
+            else:
+                del self.erratic[slot]
+
+    def _address(self, step: Step, lanes: Lanes) -> None:
+        """The addresses of a memory instruction must all move on by the same."""
+        grain = LINE if step.pipe == "global" else 4
+        stride: int | None = 0
+        why = ""
+        for address in step.memory:
+            moved, why = self._stride(step, address, lanes)
+            if moved is None:
+                stride = None
+                break
+            stride = moved
+            self.period = lcm(self.period, grain // gcd(grain, moved))
+        if stride is not None and self.strides.get(step.index, stride) != stride:
+            stride, why = None, f"0x{step.address:x} moves on by different distances"
+        if stride is None:
+            if not self.estimate:
+                raise Irregular(why)
+            self.estimated = self.estimated or why
+        self.strides[step.index] = stride
+
+    def _stride(self, step: Step, address: Operand, lanes: Lanes) -> tuple[int | None, str]:
+        """(bytes that an address moves on by, why it is not known)"""
+        total: Change = None
+        wide = step.pipe == "global" and address is step.memory[-1]
+        for slot, factor, narrow in address.bases:
+            pair = wide and not narrow
+            for each in (slot, slot + 1) if pair else (slot,):
+                if why := self.lost([each], lanes):
+                    return None, why
+            term = self.by_slot.get(slot)
+            if pair:
+                term = _plus(term, _times(self.by_slot.get(slot + 1), _BITS_32))
+            total = _plus(total, _times(term, factor))
+        if total is None:
+            return 0, ""
+        shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
+        chosen: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
+        stride = int(chosen.max())
+        if (chosen != stride).any():
+            return None, f"0x{step.address:x} moves on by different distances"
+        return stride, ""
+
+    def _load(self, step: Step, lanes: Lanes) -> None:
+        """What is loaded from different places. Memory of unknown contents holds the same everywhere."""
+        empty = step.pipe == "shared" and not self.machine.shared.words.any()
+        if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
+            self._clear(step, lanes)
+        else:
+            self.lose(step, lanes, "loads from different places")
+
+    def _same_everywhere(self, step: Step, lanes: Lanes) -> bool:
+        """Whether no contents are known, or none of the arguments that this step stays inside."""
+        regions = self.machine.memory.regions
+        if all(contents is None for contents in regions.values()):
+            return True
+        stride = self.strides.get(step.index)
+        if stride is None:
+            return False
+        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+        shape = np.broadcast_shapes(address.shape, lanes.mask.shape)
+        address = np.broadcast_to(address, shape)
+        numbers = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, shape)]).tolist()
+        if any(regions.get(number) is not None for number in numbers):
+            return False
+        place = address & ((1 << REGION_BITS) - 1)
+        self.limit(place, np.full((1, 1), stride), 0, 1 << REGION_BITS, lanes)
+        return True
+
+    def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
+        """The same is stored in the same places in every trip, or nothing in memory that holds nothing."""
+        shared = self.machine.shared.words
+        if step.opcode in ATOMICS or (step.pipe == "global" and step.opcode != "LDGSTS"):
+            raise Irregular(f"0x{step.address:x} stores what is loaded again")
+        self.stores = True
+        if not changes:
+            return
+        if step.opcode == "LDGSTS" and not self.lost(step.bases, lanes):
+            to = self._stride(step, step.memory[0], lanes)[0]
+            if to == 0 and self._same_everywhere(step, lanes):
+                return
+        values = step.reads[: len(step.reads) - len(step.bases)]
+        same = not self.lost(values, lanes) and not any(slot in self.by_slot for slot in values)
+        zero = not any(self.machine.r[slot].any() for slot in values)
+        if not (step.opcode == "STS" and same and zero and not shared.any()):
+            raise Irregular(f"0x{step.address:x} stores what is loaded again")
 
 
 def _plus(a: Change, b: Change) -> Change:
@@ -242,6 +381,8 @@ def _multiply_add(loop: Changes, step: Step, lanes: Lanes) -> None:
     change_a, change_b = loop.change(a), loop.change(b)
     if change_a is not None and change_b is not None:
         raise Irregular("both factors change")
+    if (change_a is not None and loop.both(b)) or (change_b is not None and loop.both(a)):
+        raise Irregular("the other factor changes in a loop inside")
     value_a, value_b = loop.value(a, signed), loop.value(b, signed)
     product = _plus(_times(change_a, value_b), _times(change_b, value_a))
     if not step.has("WIDE"):
@@ -297,6 +438,8 @@ def _shift(loop: Changes, step: Step, lanes: Lanes) -> None:
     low, by, high = _values(step)[:3]
     if loop.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
+    if not step.has("L") and loop.both(high):
+        raise Irregular("it changes in a loop inside too")
     count = int(by.text, 0)
     if step.has("L") and not step.has("HI"):
         loop.set(step.targets[0], _times(loop.change(low), 2**count), lanes)
@@ -334,6 +477,8 @@ def _minimum(loop: Changes, step: Step, lanes: Lanes) -> None:
     else:
         left, left_change, other = loop.value(values[0], signed), loop.change(values[0]), values[1]
     right, right_change = loop.value(other, signed), loop.change(other)
+    if loop.both(*values):
+        raise Irregular("it changes in a loop inside too")
     _keep_order(loop, "LT", left, left_change, right, right_change, signed, lanes)
     _keep_order(loop, "EQ", left, left_change, right, right_change, signed, lanes)
     (condition,) = [source for source in step.sources if source.kind == "predicate"][:1]
@@ -349,6 +494,8 @@ def _compare(loop: Changes, step: Step, lanes: Lanes) -> None:
     signed = not step.has("U32")
     name = next(name for name in step.modifiers if name in ("LT", "LE", "GT", "GE", "EQ", "NE", "F", "T"))
     names = ("LT", "EQ") if step.has("EX") else (name,)
+    if (names != (name,) or name in ("EQ", "NE")) and loop.both(a, b):
+        raise Irregular("it changes in a loop inside too")
     for test in names:
         _keep_order(
             loop,
@@ -383,13 +530,13 @@ def _keep_order(
     if test in ("EQ", "NE"):
         step = np.where(change == 0, 1, change)
         meets = (change != 0) & (-apart % step == 0) & (-apart // step > 0)
-        trips = np.where(meets, -apart // step - 1, _FOR_EVER)
+        trips = np.where(meets, -apart // step - 1, FOR_EVER)
         trips = np.where((apart == 0) & (change != 0), 0, trips)
         loop.at_most(trips, lanes)
         return
     apart = apart - 1 if test in ("LE", "GT") else apart  # then it is a test for < 0
-    falls = np.where(change < 0, apart // np.maximum(-change, 1), _FOR_EVER)
-    rises = np.where(change > 0, (-apart - 1) // np.maximum(change, 1), _FOR_EVER)
+    falls = np.where(change < 0, apart // np.maximum(-change, 1), FOR_EVER)
+    rises = np.where(change > 0, (-apart - 1) // np.maximum(change, 1), FOR_EVER)
     loop.at_most(np.where(apart < 0, rises, falls), lanes)
 
 

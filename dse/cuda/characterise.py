@@ -15,7 +15,7 @@ from dse.cuda.hits import Traffic
 from dse.cuda.interpret import compiled, run
 from dse.cuda.launch import Dimensions, Launch
 from dse.cuda.listing import Listing
-from dse.cuda.machine import MEMORY_COUNTS, Compiled, Machine, Stream
+from dse.cuda.machine import MEMORY_COUNTS, Compiled, Estimated, Machine, Stream
 from dse.cuda.opcodes import ATOMICS, FP32_OPERATIONS, PIPES, STORES
 from dse.cuda.program import Step, program
 
@@ -79,6 +79,7 @@ class Characterisation:
     spread: float  # largest difference in warp instructions among blocks inside the grid, relative
     unknown: tuple[Unknown, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
+    estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
 
     @property
     def blocks(self) -> int:
@@ -183,6 +184,9 @@ def summary(
         unskipped={
             program_.blocks[header].steps[0].address: why
             for header, why in machine.compiled.irregular.items()
+        },
+        estimated={
+            program_.blocks[header].steps[0].address: each for header, each in machine.estimated.items()
         },
     )
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.cuda.actions import actions
-from dse.cuda.extrapolate import Loops
+from dse.cuda.extrapolate import Endless, Loops
 from dse.cuda.lanes import Lanes
 from dse.cuda.launch import Dimensions, Launch
 from dse.cuda.machine import Compiled, Machine, union
@@ -38,8 +38,12 @@ def run(
     blocks: Sequence[Dimensions],
     step_limit: int = 200_000,
     skip_loops: bool = True,
+    estimate: bool = True,
 ) -> Machine:
     """Run these blocks of a launch to their end; trips of steady loops are counted without running them.
+
+    With `estimate`, loops too whose addresses depend on data, as far as no branch does: from some of their
+    trips. `Machine.estimated` says which, and how far those trips differ.
 
     **Raises:** DseError if a form of an instruction that matters is not supported, if threads wait for others
     that never come, or after `step_limit` basic blocks: an endless loop, or one that hangs on data not
@@ -47,18 +51,19 @@ def run(
     """
     with np.errstate(all="ignore"):
         machine = Machine(ready, launch, blocks)
-        _Scheduler(machine, step_limit, skip_loops).run()
+        _Scheduler(machine, step_limit, skip_loops, estimate).run()
     if machine.missed_stores and not ready.global_stores:
-        return run(compiled(ready.program, global_stores=True), launch, blocks, step_limit, skip_loops)
+        again = compiled(ready.program, global_stores=True)
+        return run(again, launch, blocks, step_limit, skip_loops, estimate)
     return machine
 
 
 class _Scheduler:
     """Which threads go on, and where to."""
 
-    def __init__(self, machine: Machine, step_limit: int, skip_loops: bool) -> None:
+    def __init__(self, machine: Machine, step_limit: int, skip_loops: bool, estimate: bool) -> None:
         self.machine, self.step_limit, self.skip_loops = machine, step_limit, skip_loops
-        self.loops = Loops(machine)
+        self.loops = Loops(machine, estimate)
         self.ready: dict[int, Lanes] = {}  # basic block → threads that are to enter it
         self.held: dict[int, Lanes] = {}  # basic block → threads at the convergence point in its end
         self.arrived: dict[int, Lanes] = {}  # basic block → threads at the barrier in its end
@@ -82,19 +87,19 @@ class _Scheduler:
             lanes = self.ready.pop(index)
             steps += 1
             if steps > self.step_limit:
-                step = program.blocks[index].steps[0]
-                raise DseError(
-                    f"{program.kernel}: still running after {self.step_limit} basic blocks, at"
-                    f" 0x{step.address:x}: expected an end (an endless loop, or one that waits for"
-                    f" memory){self.because()}"
-                )
-            if not self.ready and self.skip_loops:
-                loops.arrive(index, lanes, index <= came_from)
+                raise self.still_running(index)
+            if self.skip_loops:
+                try:
+                    loops.arrive(
+                        index, lanes, index <= came_from, min(self.ready, default=len(program.blocks))
+                    )
+                except Endless:
+                    raise self.still_running(index) from None
             came_from = index
             machine.trace.append((index, lanes))
             machine.counts[2 * index] += lanes.warps
             machine.counts[2 * index + 1] += lanes.threads
-            if loops.examined is not None:
+            if loops.examined:
                 before = None
                 for step, action in actions[index]:
                     if step is not before:
@@ -106,11 +111,22 @@ class _Scheduler:
                     action(machine, lanes)
             last = program.blocks[index].steps[-1]
             end = self.ends.get(last.opcode)
+            if loops.examined and end is not None:
+                loops.end(last, lanes)
             if end is None:
                 self.enter(index + 1, lanes)
             else:
                 end(index, last, lanes)
         machine.close_phase(np.ones(machine.shape[0], bool), -1)
+
+    def still_running(self, index: int) -> DseError:
+        """As found when the limit is reached, or known before."""
+        step = self.machine.program.blocks[index].steps[0]
+        return DseError(
+            f"{self.machine.program.kernel}: still running after {self.step_limit} basic blocks, at"
+            f" 0x{step.address:x}: expected an end (an endless loop, or one that waits for"
+            f" memory){self.because()}"
+        )
 
     def because(self) -> str:
         taint = 0

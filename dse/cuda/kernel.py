@@ -100,7 +100,7 @@ def _phase(phase: Phase, warps: int) -> Numbers:
     slots = 0.0
     if phase.walk is not None:
         slots = phase.walk.slots
-        waited = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
+        waited: Numbers = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
         for pipe, name in _LATENCY_OF.items():
             waits[name] += waited[pipe]
         for level, share in zip(("l1", "l2", "dram"), traffic.served, strict=True):

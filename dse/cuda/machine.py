@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,14 @@ class Stream:
     def repeated(self, times: int, stride: int) -> "Stream":
         """What follows it if the loop that it is in goes on for so many times more."""
         return Stream(self.step, self.phase, self.lanes, self.base, self.offset + stride, times, stride)
+
+
+class Estimated(NamedTuple):
+    """Trips of a loop that were not executed, and whose accesses depend on data."""
+
+    trips: int
+    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    no_address: float  # share of the requests to global memory that are not in `Machine.streams`
 
 
 @dataclass
@@ -117,6 +125,7 @@ class Machine:
         self.streams: list[Stream] = []
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
         self.missed_stores = False
         self.patterns: dict[tuple, tuple] = {}

@@ -47,12 +47,13 @@ def compare_source(
     problem: Mapping[str, Number] | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
+    compiled: int | None = None,
 ) -> Iterator[dict[str, Any]]:
     """As `compare`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10."""
     from dse.sweep.from_source import count
 
     sizes = {**(problem or {}), **measured.problem}
-    counted = count(description, gpu, arch, measured.parameters, sizes, progress)
+    counted = count(description, gpu, arch, measured.parameters, sizes, progress, compiled)
     evaluation = evaluate_counted(
         description.name, models, gpu, counted.kernel, counted.resources, settings, progress
     )

@@ -1,6 +1,6 @@
-"""Configurations of a kernel counted from its CUDA source, as models take them."""
+"""Configurations of a kernel counted from its CUDA source, or estimated from some that are, as models take them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -9,11 +9,12 @@ import jax
 import numpy as np
 
 from dse.cuda.cache import Cache
-from dse.cuda.compile import Failure, Source, architectures, compiler
+from dse.cuda.compile import Failure, architectures, compiler
+from dse.cuda.estimate import FEWEST, Estimate, choose, estimate, known
 from dse.cuda.kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.data.gpus import GpuFile
-from dse.describe import Description, Number
+from dse.describe import Description, Number, evaluated_names
 from dse.errors import DseError
 from dse.sweep.evaluate import Progress, silent
 from dse.types import Gpu, Kernel, Resources
@@ -25,12 +26,19 @@ class Counted:
 
     kernel: Kernel  # [L]
     resources: Resources  # [L]; no threads where it is not known
-    results: tuple[Found | Failure, ...]
+    failures: dict[int, str]  # why, by the number of the configuration
+    found: dict[int, Found | Failure]  # those that were compiled
+    guess: Estimate | None = None  # of the others, if not all were
 
-    @property
-    def failures(self) -> dict[int, Failure]:
-        """By the number of the configuration."""
-        return {place: each for place, each in enumerate(self.results) if isinstance(each, Failure)}
+    def left_out(self) -> tuple[Kernel, Resources, np.ndarray]:
+        """The compiled ones as estimated from one another, and their numbers among the L."""
+        assert self.guess is not None
+        fields: dict[str, Any] = {
+            name: values[self.guess.compiled] for name, values in self.guess.resources.items()
+        }
+        fields["registers"] = self.guess.left_out_registers
+        with jax.enable_x64(True):
+            return to_kernel(self.guess.left_out), Resources(**fields), self.guess.compiled
 
 
 def count(
@@ -40,21 +48,53 @@ def count(
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
-    source: Source | None = None,
+    compiled: int | None = None,
     cache: Cache | None = None,
     workers: int | None = None,
 ) -> Counted:
-    """Compile and execute each configuration for compute capability `arch` / 10.
+    """Compile and execute configurations for compute capability `arch` / 10: all, or `compiled` of them.
+
+    The others are then estimated from these.
 
     **Shapes:** GPU fields scalars, parameters [L].
-    **Raises:** as `dse.cuda.source.characterise_all`.
+    **Raises:** DseError as `dse.cuda.source.characterise_all`; if `compiled` is too few, or all of them fail.
     """
     sizes = description.sizes(**(problem or {}))
     wanted = configurations(description, parameters, sizes, gpu)
-    source = source or source_of(description)
-    with progress(f"Reading {description.name}", len(wanted)) as advance:
-        found = characterise_all(source, arch, wanted, gpu, cache, workers, advance)
-    return Counted(*as_models_take_it(found), tuple(found))
+    source = source_of(description)
+    if compiled is None or compiled >= len(wanted):
+        with progress(f"Reading {description.name}", len(wanted)) as advance:
+            results = characterise_all(source, arch, wanted, gpu, cache, workers, advance)
+        kernel, resources = as_models_take_it(results)
+        found = dict(enumerate(results))
+        return Counted(kernel, resources, _failures(found), found)
+    if compiled < FEWEST:
+        raise DseError(f"--compile: found {compiled}, expected {FEWEST} or more, or all {len(wanted):,}")
+    names = evaluated_names(description, parameters, sizes, gpu)
+    before = known(source, parameters, wanted, {name: names[name] for name, _ in description.let})
+    found = {}
+    with progress(f"Reading {description.name}", compiled) as advance:
+        while batch := choose(before, compiled, found):
+            chosen = [wanted[place] for place in batch]
+            done = characterise_all(source, arch, chosen, gpu, cache, workers, advance)
+            found |= dict(zip(batch, done, strict=True))
+    failures = _failures(found)
+    if len(found) - len(failures) < 2:
+        raise DseError(f"{description.name}: source: {next(iter(_messages(found)))}")
+    guess = estimate(before, found)
+    doubtful = set(np.flatnonzero(guess.fails).tolist()) - set(found)
+    failures |= dict.fromkeys(doubtful, "not likely to compile")
+    fields: dict[str, Any] = dict(guess.resources)
+    with jax.enable_x64(True):
+        return Counted(to_kernel(guess.warps), Resources(**fields), failures, found, guess)
+
+
+def _failures(found: Mapping[int, Found | Failure]) -> dict[int, str]:
+    return {place: each.reason for place, each in found.items() if isinstance(each, Failure)}
+
+
+def _messages(found: Mapping[int, Found | Failure]) -> Iterator[str]:
+    return (each.message for each in found.values() if isinstance(each, Failure))
 
 
 def architecture(gpu: GpuFile) -> int:

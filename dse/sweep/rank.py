@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from dse.cuda.compile import Failure
 from dse.data import measured as measured_data
 from dse.describe import Description, Number
 from dse.errors import DseError
@@ -25,6 +26,8 @@ class Ranking:
     order: np.ndarray
     measured_s: np.ndarray | None  # NaN where not measured
     failures: dict[int, str] = field(default_factory=dict)  # configurations not compiled or executed, and why
+    compiled: int | None = None  # how many were, if counts come from source
+    left_out_error: np.ndarray | None = None  # of the time of each compiled one, if estimated from the others
 
     @property
     def count(self) -> int:
@@ -99,19 +102,29 @@ def rank_source(
     measured: Path | None = None,
     settings: Settings | None = None,
     progress: Progress = silent,
+    compiled: int | None = None,
 ) -> Ranking:
-    """As `rank`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10."""
+    """As `rank`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10.
+
+    `compiled` is how many configurations are compiled, the others being estimated from them; all without it.
+    """
     from dse.sweep.from_source import count
 
     parameters = configurations(description, problem, sample)
-    counted = count(description, gpu, arch, parameters, problem, progress)
-    evaluation = evaluate_counted(
-        description.name, models, gpu, counted.kernel, counted.resources, settings, progress
-    )
-    failures = {place: failure.reason for place, failure in counted.failures.items()}
-    if len(failures) == len(counted.results):
-        raise DseError(f"{description.name}: source: {counted.failures[0].message}")
-    return replace(_ranked(description, gpu, models, parameters, evaluation, measured), failures=failures)
+    counted = count(description, gpu, arch, parameters, problem, progress, compiled)
+    name, kernel, resources = description.name, counted.kernel, counted.resources
+    evaluation = evaluate_counted(name, models, gpu, kernel, resources, settings, progress)
+    if len(counted.failures) == len(parameters[next(iter(parameters))]):
+        first = next(each for each in counted.found.values() if isinstance(each, Failure))
+        raise DseError(f"{description.name}: source: {first.message}")
+    error = None
+    if counted.guess is not None:
+        kernel, resources, places = counted.left_out()
+        left_out = evaluate_counted(name, models[:1], gpu, kernel, resources, settings)
+        times = [each.forecasts[models[0]].seconds[0] for each in (left_out, evaluation)]
+        error = np.abs(times[0] / times[1][places] - 1.0)
+    ranking = _ranked(description, gpu, models, parameters, evaluation, measured)
+    return replace(ranking, failures=counted.failures, compiled=len(counted.found), left_out_error=error)
 
 
 def configurations(

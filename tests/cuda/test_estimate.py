@@ -57,7 +57,8 @@ def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
 
 @pytest.fixture(scope="module")
 def before() -> Known:
-    columns = dict(zip(("X", "Y", "TILE", "FLAG"), np.array(SPACE).T, strict=True))
+    names = ["X", "Y", "TILE", "FLAG"]
+    columns = dict(zip(names, np.array(SPACE).T, strict=True))
     wanted = [
         Configuration((("X", x), ("Y", y), ("TILE", tile), ("FLAG", flag)), (64 // tile, 3, 1), (x, y, 1), ())
         for x, y, tile, flag in SPACE

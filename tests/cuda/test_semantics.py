@@ -251,6 +251,21 @@ def test_conversions(word, value):
     assert run("F2I.U32.TRUNC.NTZ R9, R0", {0: bits_of(value)}) == [min(max(int(value), 0), 2**32 - 1)]
 
 
+EDGES = [0.0, -0.5, 0.5, 2.5, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, np.inf, -np.inf]
+
+
+@few
+@given(value=st.one_of(st.floats(width=32), st.sampled_from(EDGES)))
+@pytest.mark.parametrize("kind", ["S32", "U32", "S64", "U64"])
+def test_conversion_to_integers_saturates(kind, value):
+    bits = int(kind[1:])
+    low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if kind[0] == "S" else (0, 2**bits - 1)
+    nearest = 0 if np.isnan(value) else round(min(max(value, -(2.0**70)), 2.0**70))
+    expected = min(max(nearest, low), high) % 2**64
+    words = run(f"F2I.{kind}.NTZ R8, R0", {0: bits_of(value)})
+    assert words == [expected % 2**32, expected >> 32][: len(words)]
+
+
 def _rounded_up(word: int) -> np.float32:
     value = np.float32(word)
     return value if int(value) >= word else np.nextafter(value, np.float32(np.inf))

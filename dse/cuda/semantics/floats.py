@@ -150,12 +150,13 @@ def integer_to_float(b: Binder) -> Evaluate:
     name = next((name for name in step.modifiers if name in _INTEGERS), "S32")
     kind = _INTEGERS[name]
     source = b.wide(0) if name in ("S64", "U64") else b.word(0)
+    exact = np.longdouble if name in ("S64", "U64") else F64  # 64 and 53 bits of mantissa
     to_double = step.modifiers[:1] == ("F64",)
     if step.has("F16"):
         raise Unsupported("half precision")
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
-        value = source(r).astype(kind).astype(np.longdouble)  # 64 bits of mantissa: exact
+        value = source(r).astype(kind).astype(exact)
         return halves(value.astype(F64)) if to_double else (_rounded(value, step),)
 
     return evaluate
@@ -176,14 +177,16 @@ def float_to_integer(b: Binder) -> Evaluate:
         else np.rint
     )
     long = name in ("S64", "U64")
+    low, above = F64(limits.min), F64(limits.max + 1)  # both exact, and so is every step below
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
-        value = np.nan_to_num(
-            whole(source(r).astype(np.longdouble)), nan=0.0, posinf=2.0**70, neginf=-(2.0**70)
-        )
-        value = np.clip(value, np.longdouble(limits.min), np.longdouble(limits.max))
-        integer = value.astype(U64) if name == "U64" else value.astype(I64).view(U64)
-        return halves(integer) if long else (integer.astype(U32),)
+        value = whole(source(r)).astype(F64)
+        value = np.where(np.isnan(value), F64(0), np.maximum(value, low))
+        if not long:
+            return (np.minimum(value, above - 1).astype(I64).astype(U32),)
+        fits = value < above
+        integer = np.where(fits, value, F64(0)).astype(U64 if name == "U64" else I64).view(U64)
+        return halves(np.where(fits, integer, U64(limits.max)))
 
     return evaluate
 
