@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -17,7 +17,7 @@ from dse.errors import DseError
 if TYPE_CHECKING:
     from dse.cuda.blocks import Sample
     from dse.cuda.characterise import Characterisation
-    from dse.cuda.compile import Failure
+    from dse.cuda.compile import Compiled, Failure, Source
     from dse.cuda.machine import Machine
     from dse.cuda.source import Configuration, Found
     from dse.data.gpus import GpuFile
@@ -69,6 +69,13 @@ def characterise(
             help="Where it spends what: pipes, phases, memory instructions, branches, lines of the source.",
         ),
     ] = False,
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.toml",
+            help="Write the instructions of one warp, loops rolled, as a graph for `dse simulate FILE.toml`.",
+        ),
+    ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -82,7 +89,7 @@ def characterise(
     The first valid configuration is taken of those that have the parameters set. Counts are of one average
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
-    _check(every, sample, explain, csv, out)
+    _check(every, sample, "--graph" if graph else "--explain" if explain else "", csv, out)
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, sizes = inputs.kernel(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
@@ -98,6 +105,9 @@ def characterise(
         raise DseError(f"{description.name}: constraints: found no valid configuration, expected one")
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
+    if graph is not None:
+        _write_graph(graph, _executed(description, chosen, sizes, gpu_file, arch), gpu_file)
+        return
     if explain:
         from dse.report.explain import show_explanation
 
@@ -112,14 +122,14 @@ def characterise(
     present(table, title=title, section="part", json=json, csv=csv, out=out)
 
 
-def _check(every: bool, sample: int | None, explain: bool, csv: bool, out: Path | None) -> None:
-    """DseError for options that do not go together, before any work is done."""
+def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:
+    """DseError for options that do not go together, before any work is done. `alone`: has its own output."""
     if sample is not None and not every:
         raise DseError("--sample: found it without --all, expected both")
-    if explain and every:
-        raise DseError("--explain: found it with --all, expected one configuration")
-    if explain and (csv or out is not None):
-        raise DseError(f"{'--csv' if csv else '--out'}: found it with --explain, expected --json")
+    if alone and every:
+        raise DseError(f"{alone}: found it with --all, expected one configuration")
+    if alone and (csv or out is not None):
+        raise DseError(f"{'--csv' if csv else '--out'}: found it with {alone}, expected one of them")
     if out is not None and (out.suffix.lower() not in _TABLES or not out.parent.is_dir()):
         found = f"no folder {out.parent}" if out.suffix.lower() in _TABLES else f"suffix {out.suffix!r}"
         raise DseError(f"{out}: found {found}, expected a folder that exists and {', '.join(_TABLES)}")
@@ -367,6 +377,65 @@ _FOR_FILES = (
 # Where one configuration spends what
 
 
+class _Executed(NamedTuple):
+    """One configuration that was compiled with source lines, and run."""
+
+    source: "Source"
+    configuration: "Configuration"
+    made: "Compiled"
+    sample: "Sample"
+    machine: "Machine"
+
+
+def _executed(
+    description: "Description",
+    chosen: Mapping[str, Any],
+    sizes: Mapping[str, Any],
+    gpu: "GpuFile",
+    arch: int,
+) -> _Executed:
+    """DseError if it cannot be compiled or executed."""
+    from dse.cuda.blocks import representative
+    from dse.cuda.characterise import prepare
+    from dse.cuda.compile import Failure, compile_source
+    from dse.cuda.disassemble import with_lines
+    from dse.cuda.interpret import run
+    from dse.cuda.source import launch_of, source_of
+
+    source = source_of(description)
+    configuration = _wanted(description, chosen, sizes, gpu)
+    made = compile_source(source, arch, dict(configuration.defines))
+    if isinstance(made, Failure):
+        raise _failed(description, made, chosen)
+    if made.binary.relocated:
+        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
+    listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
+    sample = representative(configuration.grid)
+    machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
+    return _Executed(source, configuration, made, sample, machine)
+
+
+def _write_graph(path: Path, ran: _Executed, gpu: "GpuFile") -> None:
+    """The graph of the longest warp of the block that stands for most, on the GPU as it is."""
+    import jax
+
+    from dse.cuda.critical import longest_warp
+    from dse.cuda.graph import dependence_graph
+    from dse.cuda.kernel import numbers, to_kernel
+    from dse.cuda.source import counted, resources
+    from dse.data.graph_text import Hits, of_source, write_graph
+    from dse.occupancy import launch
+
+    block = int(np.argmax(ran.sample.weights))
+    found = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
+    counts = counted(ran.machine, ran.sample, ran.made, ran.configuration, gpu.gpu)
+    kernel = jax.tree.map(lambda x: x[0], to_kernel([numbers(counts)]))
+    resident = int(launch(gpu.gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
+    graph = of_source(found, gpu.gpu, Hits.of(kernel), warps=counts.warps, slots=resident)
+    write_graph(path, graph, summary=f"{found.kernel} on {gpu.name}, its longest warp")
+    print(f"{path}: {len(found.instructions):,} instructions, {len(found.loops)} loops")
+
+
 def _explained(
     description: "Description",
     chosen: Mapping[str, Any],
@@ -375,27 +444,9 @@ def _explained(
     arch: int,
 ) -> tuple[dict[str, Any], str]:
     """The parts of an explanation, and the compiler."""
-    from dse.cuda.blocks import representative
-    from dse.cuda.characterise import prepare
-    from dse.cuda.compile import Failure, compile_source
-    from dse.cuda.disassemble import with_lines
-    from dse.cuda.interpret import run
-    from dse.cuda.source import counted, launch_of, source_of
+    from dse.cuda.source import counted
 
-    source = source_of(description)
-    configuration = _wanted(description, chosen, sizes, gpu)
-    made = compile_source(source, arch, dict(configuration.defines))
-    if isinstance(made, Failure):
-        raise _failed(description, made, chosen)
-    if made.adds_shared and configuration.shared_bytes is None:
-        found = "shared memory whose size only the launch says"
-        raise DseError(f"{made.binary.kernel}: shared memory: found {found}, expected its size (--shared)")
-    if made.binary.relocated:
-        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
-    listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
-    ready = prepare(listing)
-    sample = representative(configuration.grid)
-    machine = run(ready, launch_of(made, configuration), sample.blocks)
+    source, configuration, made, sample, machine = _executed(description, chosen, sizes, gpu, arch)
     counts = counted(machine, sample, made, configuration, gpu.gpu)
     parts: dict[str, Any] = {
         "kernel": made.binary.kernel,
