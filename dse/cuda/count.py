@@ -57,12 +57,15 @@ def _count_global(
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[3] = lanes.warps, lanes.threads
         if base.shape[1] == 1:  # all threads ask for the same
-            counts[1] = counts[2] = lanes.warps
+            counts[1], counts[2] = lanes.warps, lanes.warps * max(1, step.bytes // 8)
         else:
             addresses, mask = _by_warp(base, lanes)
             values, first = accesses.sectors(addresses + phase, mask, step.bytes)
             counts[1] = np.count_nonzero(first, axis=(1, 2))
-            counts[2] = accesses.lines(values, first).sum(-1)
+            passes = accesses.lines(values, first)
+            if step.bytes > 4:  # the data of several registers may take longer than its lines
+                passes = np.maximum(passes, accesses.wavefronts(addresses + phase, mask, step.bytes))
+            counts[2] = passes.sum(-1)
         _remember(machine, "global", step, base, lanes, phase, counts)
     else:
         counts = same[0]

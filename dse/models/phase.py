@@ -1,12 +1,15 @@
 """Phases: the blocks of a wave start together and, from barrier to barrier, wait or fill a pipe.
 
 Between two barriers a wave takes as long as one warp alone, or as its warps keep the busiest pipe of the SM
-busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. DRAM
-is shared by all SMs and all phases: a launch takes no less than what it moves there. Where two such times
-come close, both are felt: their power mean is taken, which also makes the model smooth enough to be fitted.
+busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. In
+phases that are gone through again and again the blocks of an SM drift apart: one loads while another
+computes. Such a loop takes as long as one block alone, or as all blocks keep the pipe that is busiest over
+its phases together. DRAM is shared by all SMs and all phases: a launch takes no less than what it moves
+there. Where two such times come close, both are felt: their power mean is taken, which also makes the model
+smooth.
 
-Leaves out: blocks that drift apart, so that one computes while another loads; schedulers; how long a queue at
-a full pipe makes single accesses wait. Where a kernel's phases are not known, it is taken to be one.
+Leaves out: schedulers; how long a queue at a full pipe makes single accesses wait; waves that drift apart.
+Where a kernel's phases are not known, it is taken to be one.
 Source: our own. A phase is bounded as Volkov bounds a kernel (Lemeire et al., Eqs. L2, L3).
 """
 
@@ -26,6 +29,8 @@ SHARPNESS = 4.0  # exponent of the power mean
 IN_PARTITIONS = (*ARITHMETIC, "fma", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+
+_Phase = tuple[Array, Array, dict[str, Array]]  # passes, Λ, busy cycles of a warp by pipe
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
@@ -53,7 +58,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """Cycles of a launch; detail `latency_of_one_warp` is that of one which has the SM for itself.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
-    A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer.
+    A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer; a
+    loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
     """
     if kernel.phases:
         phases = [(phase.passes, latency(gpu, phase), busy(gpu, phase)) for phase in kernel.phases]
@@ -62,17 +68,10 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         phases = [(jnp.ones_like(kernel.insts), latency_of_one_warp(gpu, kernel), pipes)]
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
-    sizes = [(full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)]
     terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * launch.waves)
-    for passes, alone, pipes in phases:
-        for times, blocks in sizes:
-            warps = blocks * launch.warps_per_block
-            fullest = jnp.ceil(warps / partitions) * partitions
-            loads = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
-            loads |= {name: pipes[name] * warps for name in IN_SM}
-            for name, cycles in _by_cause(alone, loads).items():
-                terms[name] = terms[name] + times * passes * cycles
+    for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
+        for name, cycles in _wave(gpu, launch.warps_per_block, phases, blocks).items():
+            terms[name] = terms[name] + times * cycles
     phases_alone = reduce(jnp.add, terms.values())
     dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
     cycles = _power_mean(phases_alone, dram)
@@ -83,13 +82,46 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     return Prediction.of(gpu.clock, details, **terms)
 
 
+def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array) -> dict[str, Array]:
+    """Cycles of a wave of so many blocks on an SM, by what takes them."""
+    terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * blocks)
+    own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
+    together = dict.fromkeys(PIPES, 0.0 * blocks)
+    for passes, alone, pipes in phases:
+        once = jnp.where(passes > 1.0, 0.0, passes)
+        for name, cycles in _by_cause(alone, _loads(gpu, pipes, blocks * warps_per_block)).items():
+            terms[name] = terms[name] + once * cycles
+        again = passes - once
+        own = own + again * _power_mean(
+            alone, reduce(jnp.maximum, _loads(gpu, pipes, warps_per_block).values())
+        )
+        for name, cycles in _loads(gpu, pipes, blocks * warps_per_block).items():
+            together[name] = together[name] + again * cycles
+    busiest = reduce(jnp.maximum, together.values())
+    for name, cycles in _split(jnp.maximum(own, busiest), {"latency": own, **together}).items():
+        terms[name] = terms[name] + cycles
+    return terms
+
+
+def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
+    """Cycles that so many warps keep each pipe busy; a sub-partition those that it has at most."""
+    partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
+    fullest = jnp.ceil(warps / partitions) * partitions
+    found = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
+    return found | {name: pipes[name] * warps for name in IN_SM}
+
+
 def _by_cause(alone: Array, loads: dict[str, Array]) -> dict[str, Array]:
     """What a phase takes, all of it under the name of what takes longest."""
-    busiest = reduce(jnp.maximum, loads.values())
-    cycles, longest = _power_mean(alone, busiest), jnp.maximum(alone, busiest)
-    found, taken = {}, jnp.zeros(jnp.shape(cycles), bool)
-    for name, load in {"latency": alone, **loads}.items():
-        binds = (load == longest) & ~taken
+    return _split(_power_mean(alone, reduce(jnp.maximum, loads.values())), {"latency": alone, **loads})
+
+
+def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
+    """All of `cycles` under the name of the largest cause, the first of equals."""
+    largest = reduce(jnp.maximum, causes.values())
+    found, taken = {}, jnp.zeros(jnp.shape(largest), bool)
+    for name, value in causes.items():
+        binds = (value == largest) & ~taken
         found[name] = jnp.where(binds, cycles, 0.0)
         taken = taken | binds
     return found
