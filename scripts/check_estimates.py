@@ -17,7 +17,8 @@ import jax
 import numpy as np
 from scipy.stats import spearmanr
 
-from dse.cuda.estimate import Estimate, choose, estimate, known
+from dse.cuda.choose import choose, known
+from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.data import gpus, kernels, measured

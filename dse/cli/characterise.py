@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from dse.cli import inputs
@@ -15,13 +13,10 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.blocks import Sample
-    from dse.cuda.characterise import Characterisation
-    from dse.cuda.compile import Compiled, Failure, Source
-    from dse.cuda.machine import Machine
-    from dse.cuda.source import Configuration, Found
+    from dse.cuda.compile import Failure
+    from dse.cuda.source import Found
     from dse.data.gpus import GpuFile
-    from dse.describe import Description, Number
+    from dse.describe import Description
     from dse.types import Kernel, Resources
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -106,15 +101,19 @@ def characterise(
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if graph is not None:
-        _write_graph(graph, _executed(description, chosen, sizes, gpu_file, arch), gpu_file)
+        from dse.sweep.explained import execute, write_graph
+
+        found = write_graph(graph, execute(description, chosen, sizes, gpu_file))
+        print(f"{graph}: {len(found.instructions):,} instructions, {len(found.loops)} loops")
         return
     if explain:
         from dse.report.explain import show_explanation
+        from dse.sweep.explained import execute, explained
 
-        parts, compiler = _explained(description, chosen, sizes, gpu_file, arch)
+        parts = explained(execute(description, chosen, sizes, gpu_file))
         if not json:
             parts["lines"] = parts["lines"][:_HOTTEST]
-        title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
+        title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
         show_explanation(parts, title, json)
         return
     table, compiler = _one(description, chosen, sizes, gpu_file, arch)
@@ -135,13 +134,6 @@ def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | N
         raise DseError(f"{out}: found {found}, expected a folder that exists and {', '.join(_TABLES)}")
 
 
-def _failed(description: "Description", failure: "Failure", parameters: Mapping[str, "Number"]) -> DseError:
-    at = ", ".join(f"{name}={value}" for name, value in parameters.items())
-    return DseError(
-        f"{description.name}: {failure.reason}: {failure.message}" + (f" (at {at})" if at else "")
-    )
-
-
 # One configuration
 
 
@@ -159,11 +151,12 @@ def _one(
     from dse.cuda.kernel import to_kernel
     from dse.cuda.source import characterise_all, source_of
     from dse.describe import describe
+    from dse.sweep.explained import configured, failed
 
-    wanted = _wanted(description, chosen, sizes, gpu)
+    wanted = configured(description, chosen, sizes, gpu)
     [found] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
     if isinstance(found, Failure):
-        raise _failed(description, found, chosen)
+        raise failed(description, found, chosen)
     with jax.enable_x64(True):
         kernel, resources = None, None
         if description.described:
@@ -173,20 +166,6 @@ def _one(
     if not description.described:
         rows = [{name: value for name, value in row.items() if name != "description"} for row in rows]
     return rows, found.compiler
-
-
-def _wanted(
-    description: "Description", chosen: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
-) -> "Configuration":
-    """DseError if its blocks are too large for the GPU."""
-    from dse.cuda.source import configurations
-
-    [wanted] = configurations(description, chosen, sizes, gpu.gpu)
-    limit = int(gpu.gpu.limits.threads_per_block)
-    if prod(wanted.block) > limit:
-        threads = prod(wanted.block)
-        raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
-    return wanted
 
 
 def _row(part: str, name: str, source: float | None, description: float | None = None) -> Row:
@@ -208,6 +187,8 @@ def _resources(found: "Found", described: "Resources | None") -> Iterator[Row]:
 
 def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
     """The average warp from start to end."""
+    import numpy as np
+
     from dse.types import CLASSES
 
     def value(kernel: "Kernel", name: str) -> float:
@@ -221,6 +202,8 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
 
 def _details(found: "Found") -> Iterator[Row]:
     """What only the source tells."""
+    from dse.sweep.explained import phases
+
     counts = found.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
@@ -232,31 +215,9 @@ def _details(found: "Found") -> Iterator[Row]:
     unknown = Counter((each.what, ", ".join(each.depends_on)) for each in counts.unknown)
     for (what, depends_on), number in unknown.items():
         yield _row("all phases", f"{what} by data not stated ({depends_on})", number)
-    for place, phase in enumerate(_phases(counts), 1):
+    for place, phase in enumerate(phases(counts), 1):
         for name, value in phase.items():
             yield _row(f"phase {place}", name.replace("_", " "), value)
-
-
-def _phases(counts: "Characterisation") -> list[dict[str, float]]:
-    """One pass of the average warp through each phase."""
-    found = []
-    for phase in counts.phases:
-        row = {"passes": phase.passes, "lanes_active": phase.active}
-        row |= {pipe: number / counts.warps for pipe, number in phase.insts.items()}
-        for kind, access in phase.accesses.items():
-            row[f"{kind}: requests"] = access.requests / counts.warps
-            if not kind.startswith("shared"):
-                row[f"{kind}: sectors"] = access.sectors / counts.warps
-            row[f"{kind}: passes"] = access.passes / counts.warps
-        for way, sectors in phase.new_sectors.items():
-            if sectors:
-                row[f"global {way}: new sectors"] = sectors / counts.warps
-        if phase.traffic is not None:
-            for name, sectors in asdict(phase.traffic).items():
-                if "past" in name:  # the others stand among the accesses
-                    row[name] = sectors / (phase.passes * counts.warps)
-        found.append(row)
-    return found
 
 
 # Every configuration
@@ -271,6 +232,8 @@ def _every(
     seed: int,
 ) -> tuple[dict[str, list[Any]], str]:
     """Columns of one row a configuration, and a title."""
+    import numpy as np
+
     from dse.cuda.compile import Failure
     from dse.cuda.source import characterise_all, configurations, source_of
     from dse.report.show import progress
@@ -308,6 +271,8 @@ def _every(
 
 def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]:
     """Why each could not be launched on the GPU, "" if it can or was not counted."""
+    import numpy as np
+
     from dse.occupancy import LIMITERS, possible, resident_blocks
     from dse.sweep.from_source import as_models_take_it
 
@@ -318,6 +283,8 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
 
 def _flat(found: "Found") -> Row:
     """Resources, the average warp, and its phases, by the names of columns."""
+    from dse.sweep.explained import phases
+
     row: Row = {str(each["name"]): each["source"] for each in _resources(found, None)}
     row["insts"] = found.counts.insts() / found.counts.warps
     row |= {name: value for name, value in found.warp.items() if not name.startswith("phases.")}
@@ -325,7 +292,7 @@ def _flat(found: "Found") -> Row:
     row["estimated_trips"] = sum(each.trips for each in found.counts.estimated.values())
     row["estimated_spread"] = max((each.spread for each in found.counts.estimated.values()), default=0.0)
     row["unknown"] = len(found.counts.unknown)
-    for place, phase in enumerate(_phases(found.counts), 1):
+    for place, phase in enumerate(phases(found.counts), 1):
         for name, value in phase.items():
             row[f"phase{place}.{name.replace(': ', '.').replace(' ', '_')}"] = value
     return row
@@ -372,174 +339,3 @@ _FOR_FILES = (
     "estimated_spread",
     "unknown",
 )
-
-
-# Where one configuration spends what
-
-
-class _Executed(NamedTuple):
-    """One configuration that was compiled with source lines, and run."""
-
-    source: "Source"
-    configuration: "Configuration"
-    made: "Compiled"
-    sample: "Sample"
-    machine: "Machine"
-
-
-def _executed(
-    description: "Description",
-    chosen: Mapping[str, Any],
-    sizes: Mapping[str, Any],
-    gpu: "GpuFile",
-    arch: int,
-) -> _Executed:
-    """DseError if it cannot be compiled or executed."""
-    from dse.cuda.blocks import representative
-    from dse.cuda.characterise import prepare
-    from dse.cuda.compile import Failure, compile_source
-    from dse.cuda.disassemble import with_lines
-    from dse.cuda.interpret import run
-    from dse.cuda.source import launch_of, source_of
-
-    source = source_of(description)
-    configuration = _wanted(description, chosen, sizes, gpu)
-    made = compile_source(source, arch, dict(configuration.defines))
-    if isinstance(made, Failure):
-        raise _failed(description, made, chosen)
-    if made.binary.relocated:
-        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
-    listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
-    sample = representative(configuration.grid)
-    machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
-    return _Executed(source, configuration, made, sample, machine)
-
-
-def _write_graph(path: Path, ran: _Executed, gpu: "GpuFile") -> None:
-    """The graph of the longest warp of the block that stands for most, on the GPU as it is."""
-    import jax
-
-    from dse.cuda.critical import longest_warp
-    from dse.cuda.graph import dependence_graph
-    from dse.cuda.kernel import numbers, to_kernel
-    from dse.cuda.source import counted, resources
-    from dse.data.graph_text import Hits, of_source, write_graph
-    from dse.occupancy import launch
-
-    block = int(np.argmax(ran.sample.weights))
-    found = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
-    counts = counted(ran.machine, ran.sample, ran.made, ran.configuration, gpu.gpu)
-    kernel = jax.tree.map(lambda x: x[0], to_kernel([numbers(counts)]))
-    resident = int(launch(gpu.gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
-    graph = of_source(found, gpu.gpu, Hits.of(kernel), warps=counts.warps, slots=resident)
-    write_graph(path, graph, summary=f"{found.kernel} on {gpu.name}, its longest warp")
-    print(f"{path}: {len(found.instructions):,} instructions, {len(found.loops)} loops")
-
-
-def _explained(
-    description: "Description",
-    chosen: Mapping[str, Any],
-    sizes: Mapping[str, Any],
-    gpu: "GpuFile",
-    arch: int,
-) -> tuple[dict[str, Any], str]:
-    """The parts of an explanation, and the compiler."""
-    from dse.cuda.source import counted
-
-    source, configuration, made, sample, machine = _executed(description, chosen, sizes, gpu, arch)
-    counts = counted(machine, sample, made, configuration, gpu.gpu)
-    parts: dict[str, Any] = {
-        "kernel": made.binary.kernel,
-        "gpu": gpu.name,
-        "compiler": made.compiler,
-        "configuration": dict(chosen),
-        "resources": {
-            "threads": prod(configuration.block),
-            "blocks": prod(configuration.grid),
-            "registers": made.binary.registers,
-            "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
-            "stack_bytes": made.binary.stack_bytes,
-            "spill_bytes": made.spill_bytes,
-        },
-    }
-    text = source.text.splitlines() if Path(source.path).suffix == ".cu" else ()
-    return parts | _where(machine, sample, counts, text), made.compiler
-
-
-def _where(
-    machine: "Machine",
-    sample: "Sample",
-    counts: "Characterisation",
-    text: Sequence[str],
-) -> dict[str, list[Row]]:
-    """Tables of the average warp."""
-    from dse.cuda import explain
-    from dse.cuda.opcodes import PIPES
-
-    warps, insts = counts.warps, counts.insts()
-    mix = [
-        {"pipe": pipe, "insts": counts.insts(pipe) / warps, "share": counts.insts(pipe) / insts}
-        for pipe in PIPES
-        if counts.insts(pipe)
-    ]
-    found = explain.lines(machine, sample)
-    return {
-        "mix": sorted(mix, key=lambda row: -row["insts"]),
-        "phases": [{"phase": place} | phase for place, phase in enumerate(_phases(counts), 1)],
-        "accesses": [
-            {
-                "line": each.line,
-                "address": hex(each.address),
-                "space": each.space,
-                "op": each.op,
-                "bytes": each.bytes,
-                "requests": each.requests / warps,
-                "threads": each.threads,
-                "pieces": each.pieces,
-                "ideal": each.ideal,
-                "degree": each.degree,
-            }
-            for each in explain.accesses(machine, sample)
-        ],
-        "branches": [
-            {
-                "line": each.line,
-                "address": hex(each.address),
-                "instruction": each.instruction,
-                "warps": each.warps / warps,
-                "lanes_active": each.active,
-                "taken": each.taken,
-                "diverged": each.diverged,
-            }
-            for each in explain.branches(machine, sample)
-        ],
-        "lines": [
-            {
-                "line": each.line,
-                "insts": each.insts / warps,
-                "share": each.insts / insts,
-                "lanes_active": each.active,
-                "sectors": each.sectors / warps,
-                "passes": each.passes / warps,
-                "pipes": ", ".join(
-                    f"{pipe} {number / warps:.4g}"
-                    for pipe, number in sorted(each.pipes.items(), key=lambda pair: -pair[1])
-                ),
-                "source": text[each.line - 1].strip()
-                if each.line is not None and 0 < each.line <= len(text)
-                else "",
-            }
-            for each in found
-            if each.line is not None
-        ],
-        "unknown": [
-            {
-                "line": each.line,
-                "address": hex(each.address),
-                "instruction": each.instruction,
-                "what": each.what,
-                "depends_on": ", ".join(each.depends_on),
-            }
-            for each in counts.unknown
-        ],
-    }

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import numpy as np
 import typer
 
 from dse.cli import inputs
@@ -89,6 +88,8 @@ def rank(
     if ranking.impossible:
         title += f" ({ranking.impossible:,} cannot run)"
     if ranking.left_out_error is not None:
+        import numpy as np
+
         half, most = np.nanquantile(ranking.left_out_error, (0.5, 0.9))
         title += (
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "

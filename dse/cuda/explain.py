@@ -1,6 +1,6 @@
-"""Where in the code a launch spends its instructions, its memory accesses and its lanes.
+"""Where in the code a launch spends its instructions and its memory accesses.
 
-Numbers are of the average block of the launch, from start to end.
+Numbers are of the average block of the launch, from start to end. Where its lanes part: `dse.cuda.flow`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ import numpy as np
 
 from dse.cuda.accesses import LINE, SECTOR
 from dse.cuda.blocks import Sample
-from dse.cuda.lanes import WARP, Lanes
+from dse.cuda.lanes import WARP
 from dse.cuda.machine import MEMORY_COUNTS, Machine
 from dse.cuda.opcodes import ATOMICS, STORES
 from dse.cuda.program import Step
@@ -36,19 +36,6 @@ class Access:
     def degree(self) -> float:
         """How many times the ideal it takes: of shared memory the conflict degree. 1 where threads share."""
         return max(1.0, self.pieces / self.ideal)
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A conditional branch, or a conditional end of some threads."""
-
-    address: int
-    line: int | None
-    instruction: str
-    warps: float  # that execute it
-    active: float  # share of their lanes that do
-    taken: float  # share of these that jump, or end
-    diverged: float  # share of the warps whose lanes part here
 
 
 @dataclass(frozen=True)
@@ -120,73 +107,10 @@ def lines(machine: Machine, sample: Sample) -> list[Line]:
     return sorted(found, key=lambda each: -each.insts)
 
 
-def branches(machine: Machine, sample: Sample) -> list[Branch]:
-    """Conditional branches that were executed, in the order of the code.
-
-    Where threads go is seen by the basic block that they enter next. **Edges:** of the trips of a loop that
-    were counted without being run, each counts as the one like it that was.
-    """
-    program = machine.program
-    weights = _weights(machine, sample)
-    conditional = {
-        block.index
-        for block in program.blocks
-        if len(block.successors) > 1 and block.steps[-1].opcode in ("BRA", "JMP")
-    }
-    conditional |= {
-        block.index
-        for block in program.blocks
-        if block.steps[-1].opcode == "EXIT" and block.steps[-1].conditional
-    }
-    following = np.full(machine.shape, -1)  # the basic block that each thread enters next
-    totals = {index: np.zeros(4) for index in conditional}  # warps, lanes, lanes taken, warps that part
-    for index, lanes, times in _backwards(machine):
-        mask = np.broadcast_to(lanes.mask, machine.shape)
-        if index in conditional:
-            taken = mask & (following != index + 1)
-            jump = program.blocks[index].steps[-1].jump
-            if jump == index + 1:
-                taken = np.zeros_like(mask)
-            some = taken.reshape(machine.shape[0], -1, WARP).any(-1)
-            rest = (mask & ~taken).reshape(machine.shape[0], -1, WARP).any(-1)
-            counted = (
-                lanes.warps,
-                lanes.threads,
-                np.count_nonzero(taken, axis=1),
-                np.count_nonzero(some & rest, axis=1),
-            )
-            totals[index] += [times * float(each @ weights) for each in counted]
-        following = np.where(mask, index, following)
-    found = []
-    for index in sorted(totals):
-        warps, threads, taken, parted = totals[index].tolist()
-        if not warps:
-            continue
-        step = program.blocks[index].steps[-1]
-        text = f"{step.instruction.predicate} {step.text}".strip()
-        found.append(
-            Branch(
-                address=step.address,
-                line=step.line,
-                instruction=text,
-                warps=warps,
-                active=threads / (WARP * warps),
-                taken=taken / threads,
-                diverged=parted / warps,
-            )
-        )
-    return found
-
-
-def _weights(machine: Machine, sample: Sample) -> np.ndarray:
-    """The share of the grid's blocks that each block that was run stands for."""
-    return np.array(sample.weights) / machine.launch.blocks
-
-
 def _counts(machine: Machine, sample: Sample) -> np.ndarray:
     """The counters of the average block, over all phases."""
     found: Sequence[np.ndarray] = [each for each in machine.phase_counts if each is not None]
-    return np.sum(found, axis=0) @ _weights(machine, sample)
+    return np.sum(found, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
 
 
 def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
@@ -212,13 +136,3 @@ def _operation(step: Step, space: str) -> str:
         return "atomic"
     stores = step.opcode in STORES or (step.opcode == "LDGSTS" and space == "shared")
     return "store" if stores else "load"
-
-
-def _backwards(machine: Machine) -> Iterator[tuple[int, Lanes, float]]:
-    """(basic block, threads, how often) in the opposite order of execution."""
-    times = np.ones(len(machine.trace))
-    for start, end, more in machine.repeats:
-        times[start:end] += more
-    for place in range(len(machine.trace) - 1, -1, -1):
-        index, lanes = machine.trace[place]
-        yield index, lanes, float(times[place])

@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.cuda.critical import entries
 from dse.cuda.graph import WAITED_FOR, Asked, kind_of
-from dse.cuda.lanes import Lanes
+from dse.cuda.lanes import WARP, Lanes
 from dse.cuda.machine import Machine
 from dse.cuda.program import Step
 
@@ -36,6 +36,8 @@ class Branch:
     target: int  # block that it goes to; -1 for EXIT
     meets: int  # first block that all ways gone from here led to; -1: the end of the kernel
     visits: float  # of an average warp
+    active: float  # share of a visiting warp's lanes that come, mean
+    jumping: float  # share of these lanes that take it
     taken: float  # share of the visits in which a lane or more takes it
     passed: float  # ... goes on behind it
     diverged: float  # ... both: the warp splits
@@ -155,7 +157,7 @@ class _Flow:
     def __init__(self, machine: Machine, weights: Sequence[float] | None) -> None:
         self.machine, self.blocks = machine, machine.program.blocks
         given = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
-        self.weights = given / (given.sum() * (machine.shape[1] // 32))  # to the average warp
+        self.weights = given / (given.sum() * (machine.shape[1] // WARP))  # to the average warp
         self.asked = Asked(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # blocks, -1: the end → warps, lanes
         self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
@@ -246,9 +248,11 @@ class _Flow:
             may_pass = index + 1 in self.blocks[index].successors
             if last.opcode not in _DIRECT or last.jump == index + 1 or not may_pass:
                 continue
-            visits = float(self.asked.counts[2 * index])
-            taken, passed = (
-                float(self.edges.get((index, target), np.zeros(2))[0]) for target in (last.jump, index + 1)
+            visits, threads = self.asked.counts[2 * index : 2 * index + 2].tolist()
+            if not visits:  # only blocks came here that weigh nothing
+                continue
+            (taken, jumping), (passed, _) = (
+                self.edges.get((index, target), np.zeros(2)).tolist() for target in (last.jump, index + 1)
             )
             split, lanes_taken, lanes_passed = np.broadcast_to(self.splits.get(index, 0.0), 3).tolist()
             meets = max(behind.get(index, {index}) - {index}, key=lambda x: len(behind[x]), default=-1)
@@ -261,6 +265,8 @@ class _Flow:
                     target=last.jump,
                     meets=meets,
                     visits=visits,
+                    active=threads / (WARP * visits),
+                    jumping=jumping / threads,
                     taken=taken / visits,
                     passed=passed / visits,
                     diverged=split / visits,

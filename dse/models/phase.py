@@ -86,7 +86,7 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array)
     """Cycles of a wave of so many blocks on an SM, by what takes them."""
     terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * blocks)
     own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
-    together = dict.fromkeys(PIPES, 0.0 * blocks)
+    together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
     for passes, alone, pipes in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
         for name, cycles in _by_cause(alone, _loads(gpu, pipes, blocks * warps_per_block)).items():

@@ -1,4 +1,4 @@
-"""Configurations of a kernel counted from its CUDA source, or estimated from some that are, as models take them."""
+"""Configurations of a kernel as models take them: counted from its source or estimated from some that are."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ import jax
 import numpy as np
 
 from dse.cuda.cache import Cache
+from dse.cuda.choose import FEWEST, choose, known
 from dse.cuda.compile import Failure, architectures, compiler
-from dse.cuda.estimate import FEWEST, Estimate, choose, estimate, known
+from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.data.gpus import GpuFile

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from dse.cuda.characterise import Access, Characterisation, Phase
+from dse.cuda.choose import Known, choose, known
 from dse.cuda.compile import Failure, Source
 from dse.cuda.conflicts import conflicts, passes_per_request
-from dse.cuda.estimate import Estimate, Known, choose, estimate, known
+from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.regression import fitted
 from dse.cuda.source import Configuration, Found
 
@@ -40,7 +41,7 @@ def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
     )  # fmt: skip
     counts = Characterisation(
         kernel="k", arch=80, grid=(64 // tile, 3, 1), block=(x, y, 1), sampled=1, phases=(phase,),
-        executed={}, spread=0.0, unknown=(), unskipped={},
+        executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
     )  # fmt: skip
     warp = {
         "phases.0.passes": 2.0,

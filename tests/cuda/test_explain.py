@@ -7,6 +7,7 @@ from dse.cuda.blocks import Sample, representative
 from dse.cuda.characterise import prepare, summary
 from dse.cuda.compile import Compiled, compile_source, read_source
 from dse.cuda.disassemble import with_lines
+from dse.cuda.flow import branches
 from dse.cuda.interpret import run
 from dse.cuda.launch import Launch
 from dse.cuda.machine import Machine
@@ -56,21 +57,22 @@ def test_memory_instructions(machine: Machine):
 
 
 def test_branches_where_lanes_part(machine: Machine):
-    branches = explain.branches(machine, _sample())
-    [parting] = [each for each in branches if each.line == 7]
+    found = branches(machine, _sample().weights)
+    [parting] = [each for each in found if each.line == 7]
     # Of blocks 0 to 3, those of 1 to 3 part; 0, 8, 16 and 24 of 32 lanes go on to the loop.
-    assert (parting.warps, parting.active, parting.diverged) == (2, 1, 0.75)
-    assert min(parting.taken, 1 - parting.taken) == pytest.approx((0 + 8 + 16 + 24) / 128)
-    [ending] = [each for each in branches if each.line == 11]
-    assert (ending.line, ending.taken, ending.diverged) == (11, 0.5, 0)
+    assert (parting.visits, parting.active, parting.diverged) == (1, 1, 0.75)
+    assert min(parting.jumping, 1 - parting.jumping) == pytest.approx((0 + 8 + 16 + 24) / 128)
+    [ending] = [each for each in found if each.line == 11]
+    assert (ending.line, ending.jumping, ending.diverged) == (11, 0.5, 0)
 
 
 def test_a_loop_goes_back_but_once(machine: Machine):
-    loops = {each.line: each for each in explain.branches(machine, _sample()) if each.warps > 100}
+    loops = {each.line: each for each in branches(machine, _sample().weights) if each.visits > 50}
     loop = loops[9]
-    assert loop.warps == TRIPS * 2 * 3 / 4  # two warps, in three of four blocks
-    assert loops[13].taken == pytest.approx((TRIPS - 1) / TRIPS)
-    assert loop.taken == pytest.approx((TRIPS - 1) / TRIPS)
+    assert loop.visits == TRIPS * 3 / 4  # in three of four blocks
+    assert loops[13].visits == TRIPS / 2  # one of two warps
+    assert loops[13].jumping == pytest.approx((TRIPS - 1) / TRIPS)
+    assert loop.jumping == pytest.approx((TRIPS - 1) / TRIPS)
     assert loop.active == pytest.approx((8 + 16 + 24) / (3 * 32))
 
 

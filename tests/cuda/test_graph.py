@@ -227,9 +227,11 @@ def test_arcs_are_the_ways_that_threads_went(machines, name):
     visits = {node.block: node.weight for node in graph.nodes}
     for branch in graph.branches:
         if branch.target >= 0:
-            taken, passed = (
-                went.get((branch.block, to), start * 0)[0] for to in (branch.target, branch.block + 1)
+            (taken, jumping), (passed, going_on) = (
+                went.get((branch.block, to), start * 0) for to in (branch.target, branch.block + 1)
             )
+            assert 32 * branch.active * branch.visits == pytest.approx(jumping + going_on)
+            assert branch.jumping * (jumping + going_on) == pytest.approx(jumping)
             assert branch.visits == pytest.approx(visits[branch.block])
             assert branch.taken * branch.visits == pytest.approx(taken)
             assert branch.diverged * branch.visits == pytest.approx(taken + passed - branch.visits)

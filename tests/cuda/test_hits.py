@@ -1,151 +1,59 @@
-"""What goes past the caches, against sectors counted one by one, and a cache that is played through."""
+"""What goes past the L1, against sectors counted one by one, and a cache that is played through."""
 
 import random
 from functools import cache
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.cuda.blocks import Sample, representative
-from dse.cuda.characterise import prepare
-from dse.cuda.hits import (
-    Caches,
-    Traffic,
-    caches_of,
-    fill_rate,
-    kept_at_random,
-    latency,
-    misses,
-    with_neighbours,
-)
+from dse.cuda.blocks import representative
+from dse.cuda.hits import Caches, Traffic, caches_of, fill_rate, kept_at_random, latency, misses
 from dse.cuda.interpret import run
-from dse.cuda.launch import Launch
-from dse.cuda.listing import parse
-from dse.cuda.machine import Compiled, Machine
 from dse.data.gpus import load
 from dse.types import Gpu
 
-LISTINGS = Path(__file__).parent / "listings"
 LARGE = Caches(l1_bytes=1e9, l2_bytes=1e12, sm_count=100, resident_blocks=4)
 NO_L1 = Caches(l1_bytes=0, l2_bytes=1e12, sm_count=10**6, resident_blocks=4)
-CASES = {
-    # kernel: arguments, grid, block
-    "vector_add": ((None, None, None, 10**6), (40, 1, 1), (256, 1, 1)),
-    "strided_copy": ((None, None, 10**6, 3), (40, 1, 1), (128, 1, 1)),
-    "transpose_padded": ((None, None, 256), (8, 8, 1), (32, 8, 1)),
-    "grid_stride": ((None, None, 50_000), (8, 1, 1), (128, 1, 1)),
-    "walk": ((None, None, 1000), (3, 1, 1), (32, 4, 1)),
-    "nbody": ((None, None, 2048), (8, 1, 1), (256, 1, 1)),
-    "local_array": ((None, None, 4), (8, 1, 1), (64, 1, 1)),
-}
 
 
-@cache
-def kernel_of(name: str) -> Compiled:
-    path = LISTINGS / "sm_80.sass"
-    (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
-    return prepare(listing)
-
-
-@cache
-def case(name: str, every: bool = False) -> tuple[Machine, Sample]:
-    arguments, grid, block = CASES[name]
-    sample = representative(grid, inside=max(grid) if every else 1)
-    return run(kernel_of(name), Launch(grid, block, arguments), sample.blocks), sample
-
-
-def total(name: str, caches: Caches, every: bool = False) -> Traffic:
-    return sum(misses(*case(name, every), caches).values(), Traffic())
-
-
-def touched(machine: Machine, place: int, way: str) -> set[int]:
-    """Sectors of global memory, one thread at a time."""
-    found = set()
-    for stream in machine.streams:
-        step = machine.program.steps[stream.step]
-        if step.opcode.startswith("ST") == (way == "store"):
-            base = np.broadcast_to(stream.base, machine.shape)[place]
-            mask = np.broadcast_to(stream.lanes.mask, machine.shape)[place]
-            for address in base[mask].tolist():
-                for trip in range(stream.repeats):
-                    start = address + stream.offset + trip * stream.stride
-                    found.update(range(start // 32, (start + step.bytes - 1) // 32 + 1))
-    return found
-
-
-def of_the_grid(name: str, way: str) -> int:
-    machine, sample = case(name, every=True)
-    return len(set().union(*(touched(machine, place, way) for place in range(len(sample.blocks)))))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_dram_moves_each_sector_of_the_grid_once_if_all_fits(name):
-    found, blocks = total(name, LARGE), int(np.prod(CASES[name][1]))
-    # In the last trips of grid_stride some blocks have nothing to do; where local_array stores, depends
-    # on the thread.
-    close = 2e-3 if name in ("grid_stride", "local_array") else 1e-9
-    assert blocks * found.loads_past_l2 == pytest.approx(of_the_grid(name, "load"), rel=close)
-    assert blocks * found.stores_past_l2 == pytest.approx(of_the_grid(name, "store"), rel=close)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_between_the_union_of_a_block_and_its_requests(name):
-    machine, sample = case(name)
+def test_between_the_union_of_a_block_and_its_requests(launched, kernel: str):
+    machine, sample = launched(kernel)
     block = int(np.argmax(sample.weights))
-    union = len(touched(machine, block, "load"))
+    union = len(launched.touched(machine, block, "load"))
     for l1_bytes in (0, 2**10, 2**14, 2**20):
         # on a GPU with more SMs than blocks none finds what another left in its L1
         caches = Caches(l1_bytes, 2**22, sm_count=1000, resident_blocks=2, stack_bytes=0)
-        found = total(name, caches)
+        found = launched.traffic(kernel, caches)
         assert 0.997 * union <= found.loads_past_l1 <= found.loads  # the average block does a little less
         assert 0 <= found.loads_past_l2 <= found.loads_past_l1
         assert sum(found.served) == pytest.approx(1)
 
 
-def test_streaming_misses_all():
-    found = total("vector_add", LARGE)
+def test_streaming_misses_all(launched):
+    found = launched.traffic("vector_add", LARGE)
     assert found.loads == found.loads_past_l1 == found.loads_past_l2 == 2 * 256 * 4 / 32
     assert found.stores == found.stores_past_l2 == found.stores == 256 * 4 / 32
     assert found.served == (0, 0, 1)
 
 
-def test_what_was_just_loaded_is_found():
+def test_what_was_just_loaded_is_found(launched):
     """All lanes of a warp walk down a list, 4 bytes at a time: 8 loads in a row find one sector."""
-    machine, sample = case("walk")
-    union = len(touched(machine, int(np.argmax(sample.weights)), "load"))
-    found = total("walk", Caches(2**13, 2**22, 80, 1))  # the lists take twice as much
+    machine, sample = launched("walk")
+    union = len(launched.touched(machine, int(np.argmax(sample.weights)), "load"))
+    found = launched.traffic("walk", Caches(2**13, 2**22, 80, 1))  # the lists take twice as much
     assert union <= found.loads_past_l1 <= 1.1 * union
     assert union < found.loads / 8
     # Each warp has a list of its own, and all read another one at the same time.
-    assert total("walk", NO_L1).loads_past_l1 == 1000 * (4 + 1)
+    assert launched.traffic("walk", NO_L1).loads_past_l1 == 1000 * (4 + 1)
 
 
-def test_blocks_share_the_l1_of_their_sm_by_chance():
-    """All blocks of nbody load the same: on few SMs that is mostly there."""
-    alone, few = (total("nbody", Caches(2**17, 2**24, sms, 1)) for sms in (8, 2))
-    assert alone.loads_past_l1 == 2048 * 16 / 32  # its own points are among those that it goes through
-    assert few.loads_past_l1 < 0.7 * few.loads
-    assert alone.loads_past_l2 == few.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 8)
-
-
-def test_waves_load_again_what_the_l2_does_not_hold():
-    """Each wave of nbody's blocks reads the array: 32 KiB, twice what the L2 has.
-
-    Blocks at both ends of the grid have fewer beside them, and some sectors are asked for twice: hence 30 %.
-    """
-    found = total("nbody", Caches(2**10, 2**14, sm_count=2, resident_blocks=1))
-    assert found.loads_past_l2 == pytest.approx(2048 * 16 / 32 / 2, rel=0.3)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_larger_caches_never_miss_more(name):
+def test_larger_caches_never_miss_more(launched, kernel: str):
     sizes = [2**power for power in range(8, 24, 2)]
-    by_l1 = [total(name, Caches(size, 2**20, 4, 3, 64)) for size in sizes]
-    by_l2 = [total(name, Caches(2**12, size, 4, 3, 64)) for size in sizes]
+    by_l1 = [launched.traffic(kernel, Caches(size, 2**20, 4, 3, 64)) for size in sizes]
+    by_l2 = [launched.traffic(kernel, Caches(2**12, size, 4, 3, 64)) for size in sizes]
     for smaller, larger in pairwise(by_l1):
         assert larger.loads_past_l1 <= smaller.loads_past_l1 + 1e-6
     for smaller, larger in pairwise(by_l2):
@@ -153,8 +61,8 @@ def test_larger_caches_never_miss_more(name):
         assert larger.l2_sectors == smaller.l2_sectors
 
 
-def test_order_of_independent_streams_does_not_matter():
-    machine, sample = case("vector_add")
+def test_order_of_independent_streams_does_not_matter(launched):
+    machine, sample = launched("vector_add")
     caches = Caches(2**12, 2**20, 4, 3)
     before = misses(machine, sample, caches)
     streams = list(machine.streams)
@@ -163,41 +71,6 @@ def test_order_of_independent_streams_does_not_matter():
         assert misses(machine, sample, caches) == before
     finally:
         machine.streams[:] = streams
-
-
-def test_sampled_blocks_stand_for_all():
-    caches = Caches(2**14, 2**17, 4, 2)
-    for name in CASES:
-        sampled, every = total(name, caches), total(name, caches, every=True)
-        # The sample has one place in the middle for those of few or of many blocks before.
-        assert sampled.loads_past_l1 == pytest.approx(every.loads_past_l1, rel=0.08)
-        assert sampled.dram_sectors == pytest.approx(every.dram_sectors, rel=0.08)
-
-
-def test_blocks_that_end_inside_a_sector():
-    """80 bytes a block: of each two blocks' 6 sectors one is the same."""
-    launch = Launch((1000, 1, 1), (20, 1, 1), (None, None, None, 20_000))
-    for count in (1000, 1001):  # the block in the middle lies differently in its sectors
-        sample = representative((count, 1, 1))
-        launch = Launch((count, 1, 1), (20, 1, 1), (None, None, None, 20 * count))
-        found = misses(run(kernel_of("vector_add"), launch, sample.blocks), sample, LARGE)
-        (traffic,) = found.values()
-        assert traffic.stores_past_l2 == pytest.approx(2.5, rel=0.01)
-        assert traffic.loads_past_l2 == pytest.approx(5, rel=0.01)
-
-
-def test_gathered_sectors_are_shared_by_chance():
-    rng = np.random.default_rng(5)
-    rows = np.arange(0, 8 * 4096 + 1, 8, dtype=np.int32)
-    columns = rng.integers(0, 4096, rows[-1]).astype(np.int32)
-    launch = Launch(
-        (16, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 4096], banks={2: (8).to_bytes(8, "little")}
-    )
-    sample = representative((16, 1, 1))
-    found = misses(run(kernel_of("spmv"), launch, sample.blocks), sample, LARGE)
-    # bounds of rows, columns and values, and x: 512 sectors, of which each block touches nearly all
-    expected = 4096 * 4 / 32 + 2 * 8 * 4096 * 4 / 32 + 4096 * 4 / 32
-    assert 16 * sum(found.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)
 
 
 @settings(max_examples=10, deadline=None)
@@ -272,22 +145,14 @@ def test_latency_by_where_sectors_come_from():
     assert latency(Traffic(), gpu("a100")) == l1
 
 
-def test_neighbours_weigh_nothing():
-    sample = with_neighbours(representative((9, 9, 1)), (9, 9, 1))
-    assert set(sample.blocks) >= {(4, 4, 0), (5, 4, 0), (4, 5, 0)}
-    assert sum(sample.weights) == 81
-    assert len(sample.blocks) == len(sample.weights) == len(set(sample.blocks))
-    assert with_neighbours(representative((1, 1, 1)), (1, 1, 1)) == representative((1, 1, 1))
-
-
 @pytest.mark.parametrize("name", ["walk", "grid_stride"])
-def test_skipped_trips_are_followed_in_their_order(name):
-    arguments, grid, block = CASES[name]
-    sample = representative(grid)
-    every = run(kernel_of(name), Launch(grid, block, arguments), sample.blocks, skip_loops=False)
-    assert len(every.streams) > len(case(name)[0].streams)
+def test_skipped_trips_are_followed_in_their_order(launched, name: str):
+    launch = launched.launches[name]
+    sample = representative(launch.grid)
+    every = run(launched.compiled(name), launch, sample.blocks, skip_loops=False)
+    assert len(every.streams) > len(launched(name)[0].streams)
     for l1_bytes in (2**9, 2**11, 2**13):
         caches = Caches(l1_bytes, 2**14, 2, 2)
         full = sum(misses(every, sample, caches).values(), Traffic())
-        assert total(name, caches).loads_past_l1 == pytest.approx(full.loads_past_l1, rel=1e-9)
-        assert total(name, caches).dram_sectors == pytest.approx(full.dram_sectors, rel=1e-9)
+        assert launched.traffic(name, caches).loads_past_l1 == pytest.approx(full.loads_past_l1, rel=1e-9)
+        assert launched.traffic(name, caches).dram_sectors == pytest.approx(full.dram_sectors, rel=1e-9)

@@ -1,0 +1,77 @@
+"""Small launches of listed kernels, of which several files look at what goes past the caches."""
+
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.cuda.blocks import Sample, representative
+from dse.cuda.characterise import prepare
+from dse.cuda.hits import Caches, Traffic, misses
+from dse.cuda.interpret import run
+from dse.cuda.launch import Launch
+from dse.cuda.listing import parse
+from dse.cuda.machine import Compiled, Machine
+
+LISTING = Path(__file__).parent / "listings" / "sm_80.sass"
+LAUNCHES = {
+    "vector_add": Launch((40, 1, 1), (256, 1, 1), (None, None, None, 10**6)),
+    "strided_copy": Launch((40, 1, 1), (128, 1, 1), (None, None, 10**6, 3)),
+    "transpose_padded": Launch((8, 8, 1), (32, 8, 1), (None, None, 256)),
+    "grid_stride": Launch((8, 1, 1), (128, 1, 1), (None, None, 50_000)),
+    "walk": Launch((3, 1, 1), (32, 4, 1), (None, None, 1000)),
+    "nbody": Launch((8, 1, 1), (256, 1, 1), (None, None, 2048)),
+    "local_array": Launch((8, 1, 1), (64, 1, 1), (None, None, 4)),
+}
+
+
+@cache
+def _compiled(kernel: str) -> Compiled:
+    (listing,) = [each for each in parse(LISTING.read_text(), LISTING.name) if each.kernel == kernel]
+    return prepare(listing)
+
+
+@cache
+def _run(kernel: str, every: bool) -> tuple[Machine, Sample]:
+    launch = LAUNCHES[kernel]
+    sample = representative(launch.grid, inside=max(launch.grid) if every else 1)
+    return run(_compiled(kernel), launch, sample.blocks), sample
+
+
+class Launched:
+    """Kernels by name, each run once."""
+
+    launches = LAUNCHES
+    compiled = staticmethod(_compiled)
+
+    def __call__(self, kernel: str, every: bool = False) -> tuple[Machine, Sample]:
+        """`every` block of the grid, or those that stand for all."""
+        return _run(kernel, every)
+
+    def traffic(self, kernel: str, caches: Caches, every: bool = False) -> Traffic:
+        return sum(misses(*self(kernel, every), caches).values(), Traffic())
+
+    def touched(self, machine: Machine, place: int, way: str) -> set[int]:
+        """Sectors of global memory, one thread at a time."""
+        found = set()
+        for stream in machine.streams:
+            step = machine.program.steps[stream.step]
+            if step.opcode.startswith("ST") == (way == "store"):
+                base = np.broadcast_to(stream.base, machine.shape)[place]
+                mask = np.broadcast_to(stream.lanes.mask, machine.shape)[place]
+                for address in base[mask].tolist():
+                    for trip in range(stream.repeats):
+                        start = address + stream.offset + trip * stream.stride
+                        found.update(range(start // 32, (start + step.bytes - 1) // 32 + 1))
+        return found
+
+
+@pytest.fixture(scope="session")
+def launched() -> Launched:
+    return Launched()
+
+
+@pytest.fixture(params=LAUNCHES)
+def kernel(request: pytest.FixtureRequest) -> str:
+    return request.param
