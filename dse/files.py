@@ -1,7 +1,8 @@
-"""Files written whole or not at all."""
+"""Files written whole or not at all, and where those go that can be made again."""
 
 import os
 import secrets
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,3 +39,14 @@ def replacing(path: Path | str) -> Iterator[Path]:
         raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def cache_folder() -> Path:
+    """Where caches go: $DSE_CACHE, else the platform's place for such files."""
+    if given := os.environ.get("DSE_CACHE"):
+        return Path(given)
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dse"
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "dse"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse"

@@ -83,6 +83,7 @@ def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
         "bytes_per_access": 128.0 * np.minimum(v, c),
         "ilp": np.minimum(c, 1 + k % 4),
         "mlp": np.minimum(loads, 1 + k % 3),
+        "other_insts": 0 * loads,
     }
     kernel = {name: np.asarray(values, dtype) for name, values in kernel.items()}
     classes: dict[str, Any] = {name: np.asarray(values, dtype) for name, values in work.items()}

@@ -39,7 +39,8 @@ def _fields(description: Description, parameters: dict[str, jax.Array], gpu: Gpu
     sums = {name: getattr(kernel, name) for name in ("comp_insts", "mem_insts", "insts")}
     block_warps = -(-resources.threads // gpu.limits.warp_size)
     grid_warps = jnp.asarray(block_warps, float) * jnp.asarray(resources.blocks, float)
-    fields = vars(kernel) | vars(kernel.work) | vars(resources) | sums | {"grid_warps": grid_warps}
+    counts = {name: value for name, value in vars(kernel).items() if name != "phases"}
+    fields = counts | vars(kernel.work) | vars(resources) | sums | {"grid_warps": grid_warps}
     return {name: value for name, value in fields.items() if name != "work"}
 
 

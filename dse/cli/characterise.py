@@ -31,7 +31,7 @@ _TABLES = (".parquet", ".csv", ".json")
 
 
 @app.command(
-    epilog="Examples: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]; "
+    epilog="Example: [bold]dse characterise transpose --gpu a100-pcie-40gb --set tile=64[/bold]; "
     "[bold]dse characterise T1.json -g a100-pcie-40gb --all --out counts.parquet[/bold]; "
     "[bold]dse characterise saxpy.cu -g a100-pcie-40gb --block 256 --grid 4096 --arg n=1048576 "
     "--explain[/bold]"

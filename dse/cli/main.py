@@ -1,7 +1,11 @@
 """`dse`: mounts the commands and turns a user's mistake into one line."""
 
+import hashlib
+import os
+import platform
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -19,6 +23,7 @@ from dse.cli import (
     sweep,
 )
 from dse.errors import DseError
+from dse.files import cache_folder
 
 app = typer.Typer(
     name="dse",
@@ -54,6 +59,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
     Exit codes: 0 done; 2 the user's mistake, told in one line; 130 interrupted.
     """
+    _keep_what_jax_compiles()
     try:
         app(arguments)
     except DseError as error:
@@ -63,3 +69,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if end.code == 130:  # what typer makes of KeyboardInterrupt
             print("dse: interrupted", file=sys.stderr)
         raise
+
+
+def _keep_what_jax_compiles() -> None:
+    """Compiled code is kept from one command to the next, for processors that can do the same."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        features = next(line for line in lines if line.startswith(("flags", "Features")))
+    except (OSError, StopIteration):
+        features = platform.processor()
+    digest = hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:16]
+    folder = cache_folder() / f"jax-{digest}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return
+    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

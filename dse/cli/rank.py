@@ -14,7 +14,7 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(
-    epilog="Examples: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
+    epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
     "[bold]dse rank blur.cu -g a100-pcie-40gb --tune BLOCK=64,128,256 --tune TILE=1,2,4 --block BLOCK "
     "--grid 'ceil(16777216 / (BLOCK * TILE))' --arg n=16777216[/bold]"
 )

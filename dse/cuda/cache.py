@@ -6,15 +6,14 @@ can be handed to other processes.
 """
 
 import hashlib
-import os
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from dse.errors import DseError
+from dse.files import cache_folder
 
 
 def key(*parts: str) -> str:
@@ -26,17 +25,6 @@ def key(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def folder() -> Path:
-    """Where caches go: $DSE_CACHE, else the platform's place for such files."""
-    if given := os.environ.get("DSE_CACHE"):
-        return Path(given)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dse"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dse"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse"
-
-
 @dataclass(frozen=True)
 class Cache:
     """Bytes by key, in one file, which the first `put` makes.
@@ -44,7 +32,7 @@ class Cache:
     **Raises:** DseError, in every call, if the file or its folder cannot be used.
     """
 
-    path: Path = field(default_factory=lambda: folder() / "kernels.sqlite")
+    path: Path = field(default_factory=lambda: cache_folder() / "kernels.sqlite")
 
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Those of the entries that there are."""

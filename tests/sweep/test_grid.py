@@ -18,6 +18,7 @@ from dse.types import CLASSES, Kernel, PerClass, Resources
 NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
 REGISTERS = (16, 40, 77, 128, 255)
+COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
 
 
 def along(axis, values, dtype=float):
@@ -41,7 +42,7 @@ def made(dtype=np.float64, order=AXES, registers=REGISTERS):
     c = along("C", [1, 2, 4])
     amount = c * along("K", [1, 0.2, 1, 0.2, 1])
     work = {name: per_kernel(1, 60) * amount for name in CLASSES}
-    fields = {name: per_kernel(1, 20) * amount for name in Kernel.__dataclass_fields__ if name != "work"}
+    fields = {name: per_kernel(1, 20) * amount for name in COUNTS}
     fields |= {"ilp": per_kernel(1, 4), "mlp": per_kernel(1, 3)}
     fields["uncoal_insts"] = 0.5 * fields["load_insts"]
     memory = ("l1", "l2", "dram", "load_insts", "store_insts", "uncoal_insts", "sectors")
