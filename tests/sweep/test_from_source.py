@@ -16,8 +16,9 @@ A100 = gpus.load("a100-pcie-40gb")
 
 @pytest.fixture(scope="module")
 def transpose():
-    """36 configurations of little code."""
-    return kernels.load("transpose")
+    """Some configurations of little code."""
+    described = kernels.load("transpose")
+    return replace(described, space=described.space.with_values({"tile": (16, 32)}))
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +53,7 @@ def test_those_not_compiled_are_estimated(transpose, every):
 
 
 def test_too_few_tell_nothing(transpose, every):
-    with pytest.raises(DseError, match="--compile: found 3, expected 8 or more, or all 36"):
+    with pytest.raises(DseError, match=r"--compile: found 3, expected 8 or more, or all \d+"):
         count(transpose, A100.gpu, 80, configurations(transpose), None, compiled=3, cache=every[0])
 
 
@@ -67,7 +68,9 @@ def test_what_does_not_compile_comes_last(transpose, tmp_path, monkeypatch):
     source = tmp_path / "kernel.cu"
     assert transpose.source is not None
     source.write_text(transpose.source.read_text() + "\n#if TILE == 32\n#error no such tile\n#endif\n")
-    few = replace(transpose, source=source, space=transpose.space.with_values({"tile": (16, 32)}))
+    few = replace(
+        transpose, source=source, space=transpose.space.with_values({"tile": (16, 32), "rows": (1,)})
+    )
     ranking = rank_source(few, A100.gpu, 80, ["phase"])
     last = ranking.rows()[-1]
     assert (last["tile"], last["limited by"], last["time"]) == (32, "compile error", float("inf"))
