@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,11 @@ import numpy as np
 
 from dse import occupancy
 from dse.cuda.cache import Cache
-from dse.cuda.characterise import characterise
 from dse.cuda.compile import Compiled, compile_source, compiler
-from dse.cuda.critical import timing
 from dse.cuda.disassemble import disassemble
 from dse.cuda.parallel import processors
-from dse.cuda.source import characterise_all, configurations, launch_of, source_of
+from dse.cuda.source import characterise_all, configurations, source_of
+from dse.cuda.source import executed as execute
 from dse.data import gpus, kernels
 from dse.models.phase import predict
 from dse.report.show import show
@@ -54,13 +54,12 @@ def executed(kernel: str, number: int) -> dict[str, float]:
         parameters = valid(description, None, number)
     source, compiling, executing, found = source_of(description), [], [], 0
     for wanted in configurations(description, parameters, description.sizes(), gpu):
-        seconds, made = timed(lambda wanted=wanted: compile_source(source, ARCH, dict(wanted.defines)))
+        seconds, made = timed(partial(compile_source, source, ARCH, dict(wanted.defines)))
         compiling.append(seconds)
         if not isinstance(made, Compiled):
             continue
         (listing,) = disassemble([made.binary])
-        launch = launch_of(made, wanted)
-        executing.append(timed(lambda: characterise(listing, launch, timing(gpu)))[0])  # noqa: B023
+        executing.append(timed(partial(execute, made, listing, wanted, gpu))[0])
         found += 1
     return {
         "configurations": found,
@@ -79,7 +78,7 @@ def compiling(number: int) -> dict[str, float]:
     for workers in sorted({1, processors()}):
         with tempfile.TemporaryDirectory() as folder:
             cache = Cache(Path(folder, "cache.sqlite"))
-            work = lambda: characterise_all(source_of(description), ARCH, wanted, None, cache, workers)  # noqa: E731, B023
+            work = partial(characterise_all, source_of(description), ARCH, wanted, None, cache, workers)
             found[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
     return {"configurations": number, **found}
 

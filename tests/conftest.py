@@ -9,14 +9,16 @@ from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
-# Before JAX is imported: test files, and processes that run some of them, share what they compile.
-COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "jax"
-os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(COMPILED))
-os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+import jax
+import pytest
+from hypothesis import settings
 
-import jax  # noqa: E402
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+# Test files, and processes that run some of them, share what they compile.
+COMPILED = str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+jax.config.update("jax_compilation_cache_dir", COMPILED)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)  # these tests compile more than they run

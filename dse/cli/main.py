@@ -73,9 +73,11 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 def _keep_what_jax_compiles() -> None:
     """Compiled code is kept from one command to the next, for processors that can do the same."""
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
+        return
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        features = next(line for line in lines if line.startswith(("flags", "Features")))
+        with Path("/proc/cpuinfo").open() as lines:  # of the first processor; there may be hundreds
+            features = next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):
         features = platform.processor()
     digest = hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:16]
@@ -84,5 +86,5 @@ def _keep_what_jax_compiles() -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return
-    os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

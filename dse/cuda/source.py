@@ -227,7 +227,7 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     for name, made in ready.items():
         listing = made.listing or listings[name]
         try:
-            results[name] = _executed(made, listing, job.wanted[name], job.gpu)
+            results[name] = executed(made, listing, job.wanted[name], job.gpu)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     found = {name: pickle.dumps(result) for name, result in results.items()}
@@ -294,7 +294,8 @@ def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
     return occupancy.launch(gpu, asked)[0].resident_blocks
 
 
-def _executed(made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None) -> Found:
+def executed(made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None) -> Found:
+    """One configuration, of its machine code. DseError if it cannot be executed."""
     binary = made.binary
     launch, sample = launch_of(made, configuration), representative(configuration.grid)
     machine = run(prepare(listing), launch, sample.blocks)

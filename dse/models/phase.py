@@ -89,13 +89,14 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array)
     together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
     for passes, alone, pipes in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
-        for name, cycles in _by_cause(alone, _loads(gpu, pipes, blocks * warps_per_block)).items():
+        loads = _loads(gpu, pipes, blocks * warps_per_block)
+        for name, cycles in _by_cause(alone, loads).items():
             terms[name] = terms[name] + once * cycles
         again = passes - once
         own = own + again * _power_mean(
             alone, reduce(jnp.maximum, _loads(gpu, pipes, warps_per_block).values())
         )
-        for name, cycles in _loads(gpu, pipes, blocks * warps_per_block).items():
+        for name, cycles in loads.items():
             together[name] = together[name] + again * cycles
     busiest = reduce(jnp.maximum, together.values())
     for name, cycles in _split(jnp.maximum(own, busiest), {"latency": own, **together}).items():
