@@ -1,4 +1,4 @@
-"""`dse simulate`: one configuration, instruction by instruction, and what binds it."""
+"""`dse simulate`: one configuration, a graph or a trace, instruction by instruction, and what binds it."""
 
 import json as json_module
 from collections.abc import Mapping, Sequence
@@ -16,20 +16,27 @@ if TYPE_CHECKING:
     from dse.data.graphs import Graph
     from dse.describe import Number
     from dse.simulate import Case
+    from dse.simulate.trace import Trace
+
+TEG_CAPABILITY = "1.3"  # compute capability of the GPU that TEG models
+TRACES = (".sass", ".txt")
+CHANGES = ("issue_limit", "warps", "slots", "groups", "scheduler", "order")  # of a graph or trace
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(
     epilog="Examples: [bold]dse simulate convolution --gpu a100 --what-if conflicts=off[/bold], "
-    "[bold]dse simulate graph.toml --warps 4 --profile profile.svg[/bold]"
+    "[bold]dse simulate graph.toml --warps 4 --profile profile.svg[/bold], "
+    "[bold]dse simulate matmul_abt --teg --what-if conflicts=off[/bold]"
 )
 def simulate(
     kernel: Annotated[
         str,
         typer.Argument(
-            metavar="KERNEL|GRAPH.toml",
-            help="A kernel of `dse kernels`, a kernel.toml, or a file with an instruction dependence graph.",
+            metavar="KERNEL|GRAPH.toml|TRACE.sass",
+            help="A kernel of `dse kernels`, a kernel.toml, or a file with an instruction dependence graph, "
+            "or a .sass or .txt file with an instruction trace.",
         ),
     ],
     gpu: Annotated[
@@ -74,9 +81,17 @@ def simulate(
         typer.Option(
             metavar="NAME=VALUE",
             help="Simulate this change too: sfu.lambda=1, dram.Lambda=0.5x, issue_limit=4, conflicts=off, "
-            "barriers=off, uncoalesced=off, dram=off, blocks=2, scheduler=gto, order=dataflow; repeatable.",
+            "barriers=off, uncoalesced=off, dram=off, blocks=2, scheduler=gto, order=dataflow; of a trace "
+            "also issue, same_warp, held, dependence, divergence, in_flight, channels=off; repeatable.",
         ),
     ] = None,
+    teg: Annotated[
+        bool,
+        typer.Option(
+            help="Simulate a kernel as TEG does, on a GT200: its trace, or one made from its description. "
+            "A trace always is."
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Simulate one configuration on one SM: cycles, IPC, how busy each pipe is, and what binds.
@@ -94,8 +109,11 @@ def simulate(
     changes = list(what_if or ())
     asked = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
     asked = {name: value for name, value in asked.items() if value is not None}
-    path = _graph_file(kernel, gpu)
-    if path is None:
+    trace = _trace(kernel, gpu, inputs.settings(changed), teg)
+    path = None if trace else _graph_file(kernel, gpu)
+    if trace is not None:
+        found = _of_trace(trace, asked, changes)
+    elif path is None:
         found = _of_kernel(kernel, gpu, inputs.settings(changed), asked, changes)
     else:
         if gpu is not None or changed:
@@ -192,6 +210,64 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
             return beside
         raise DseError("--gpu: found none, expected a GPU of `dse gpus` or a GPU file")
     return None
+
+
+def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: bool) -> "Trace | None":
+    """A trace from its file, that of a kernel, or one made from its description; None if none is meant."""
+    path = Path(name).expanduser()
+    is_trace = path.suffix in TRACES and path.is_file()
+    if not (teg or is_trace):
+        return None
+    from dse.data import gpus, kernels, trace_text
+
+    file = gpus.load(gpu or "gtx-280")
+    if file.header.compute_capability != TEG_CAPABILITY:
+        expected = f"gtx-280 or another GPU of compute capability {TEG_CAPABILITY}"
+        raise DseError(f"--gpu: found {file.name} with TEG, expected {expected}")
+    if not is_trace and path.is_file() and path.name != kernels.FILE:
+        raise DseError(f"{path}: found --teg with a graph, expected a trace or a kernel")
+    path = path if is_trace else kernels.find(name).with_name(trace_text.FILE)
+    if path.is_file():
+        if changed:
+            raise DseError(f"{path}: found --set with a trace, expected none")
+        return trace_text.load(path)
+    from dse.data.kernel_trace import listing
+    from dse.sweep.curve import fastest, laid_out
+
+    description, problem = inputs.kernel(name, changed)
+    kernel, launch = laid_out(description, file.gpu, fastest(description, file.gpu, problem), problem)
+    return trace_text.parse(listing(description.name, file.gpu, kernel, int(launch.warps_per_block)))
+
+
+def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
+    """Warps of a trace on an SM of a GT200, a block if not said, and the same with one change each."""
+    from dse.data.graphs import Graph
+    from dse.simulate.teg import GT200, NAMES, SUBSYSTEMS, Effects, case
+    from dse.space.expression import one_of
+    from dse.sweep.whatif import of_graph, split
+
+    inputs.simulated({name: value for name, value in asked.items() if name != "warps"})
+    if asked.get("order", "program") != "program":
+        raise DseError(f"--order: found {asked['order']!r} with TEG, expected program")
+
+    def made(effects: Effects | None = None) -> "Case":
+        scheduler, groups = asked.get("scheduler", "rr"), asked.get("groups")
+        return case(trace, asked.get("warps", trace.block or 1), GT200, effects, scheduler, groups)
+
+    simulated, variants = made(), []
+    for text in changes:
+        name, value = split(text)
+        if name in NAMES and value != "off":
+            raise DseError(f"--what-if: {text}: found {value!r}, expected off")
+        if name not in NAMES and "." not in name and name not in CHANGES:
+            raise DseError(f"--what-if: {text}: found {name!r}, {one_of(name, (*NAMES, *CHANGES))}")
+        off = name in NAMES
+        variants.append(made(Effects.without(name)) if off else of_graph(simulated, SUBSYSTEMS, text))
+    graph = Graph(trace.name, simulated, SUBSYSTEMS, (tuple(each.text for each in trace.instructions),))
+    facts = {"warps": simulated.warps, "slots": simulated.slots, "groups": simulated.groups}
+    title = f"{trace.name} on a GT200: " + ", ".join(f"{name}={value}" for name, value in facts.items())
+    facts = {"name": trace.name} | facts
+    return _Found(graph, variants, simulated.entries, title, facts)
 
 
 def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
