@@ -20,6 +20,13 @@ import jax.numpy as jnp
 jax.config.update("jax_enable_x64", True)
 
 from dse.models import (  # noqa: E402  the precision has to be set first
+    gpumech,
+    gpumech_gto,
+    gpumech_rr,
+    gpumech_rr_corrected,
+    kothapalli,
+    kothapalli_max,
+    kothapalli_sum,
     mwp_cwp,
     mwp_cwp_corrected,
     mwp_cwp_pipeline,
@@ -28,68 +35,16 @@ from dse.models import (  # noqa: E402  the precision has to be set first
     transit,
     volkov,
     wfg_corrected,
+    wfg_graph,
     wfg_pipeline,
 )
 from dse.models.notation import TwoPipes  # noqa: E402
-from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass  # noqa: E402
+from dse.reproduce.examples import gpu, kernel, launch, per_class  # noqa: E402
+from dse.types import Gpu, Kernel, Launch  # noqa: E402
+from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad  # noqa: E402
 
 ALLOWED = 1e-9
 Case = Mapping[str, Any]
-
-
-def per_class(**values: Any) -> PerClass:
-    fields = dict[str, Any](dict.fromkeys(CLASSES, 0.0))
-    return PerClass(**(fields | values))
-
-
-def gpu(**values: Any) -> Gpu:
-    """A GPU of which only `values` matter."""
-    fields: dict[str, Any] = {
-        "sm_count": 1.0,
-        "clock": 1.0,
-        "dram_bandwidth": jnp.inf,
-        "l1_bytes": 0.0,
-        "l2_bytes": 0.0,
-        "issue_limit": jnp.inf,
-        "cpi": per_class(),
-        "latency": per_class(),
-        "lsu_cycles": 0.0,
-        "l1_with_shared": 0.0,
-        "issue_cycles": 1.0,
-        "departure_delay_coal_cycles": 1.0,
-        "departure_delay_uncoal_cycles": 1.0,
-        "limits": Limits(**dict[str, Any](dict.fromkeys(Limits.__dataclass_fields__, 1))),
-    }
-    return Gpu(**(fields | values))
-
-
-def kernel(**values: Any) -> Kernel:
-    """A kernel of which only `values` matter; each access is one sector that comes from DRAM."""
-    fields: dict[str, Any] = {
-        "work": per_class(),
-        "shared_insts": 0.0,
-        "load_insts": 0.0,
-        "store_insts": 0.0,
-        "uncoal_insts": 0.0,
-        "transactions_per_uncoal": 1.0,
-        "sectors": 0.0,
-        "bytes_per_access": 128.0,
-        "ilp": 1.0,
-        "mlp": 1.0,
-    }
-    return Kernel(**(fields | values))
-
-
-def launch(warps: float, **values: Any) -> Launch:
-    fields: dict[str, Any] = {
-        "threads_per_block": 32.0 * warps,
-        "warps_per_block": warps,
-        "blocks": 1.0,
-        "resident_blocks": 1.0,
-        "active_sms": 1.0,
-        "waves": 1.0,
-    }
-    return Launch(**(fields | values))
 
 
 def two_subsystems(case: Case) -> tuple[Gpu, Kernel, Launch]:
@@ -101,12 +56,8 @@ def two_subsystems(case: Case) -> tuple[Gpu, Kernel, Launch]:
         latency=per_class(fp32=case.get("L_comp", 0.0), dram=case.get("L_mem", 0.0)),
         issue_limit=case.get("issue_limit") or jnp.inf,
     )
-    program = kernel(
-        work=per_class(fp32=case["a_comp"], l2=case["a_mem"], dram=case["a_mem"]),
-        load_insts=case["a_mem"],
-        sectors=case["a_mem"],
-        ilp=case["a_comp"] / dependent if dependent else jnp.inf,
-    )
+    ilp = case["a_comp"] / dependent if dependent else jnp.inf
+    program = kernel(case["a_mem"], case["a_comp"], ilp=ilp)
     return machine, program, launch(case.get("omega", 1))
 
 
@@ -141,11 +92,11 @@ def check_hong_kim(model: Any) -> Callable[[Case], Case]:
         )
         mem_insts = case["uncoal_mem_insts"] + case["coal_mem_insts"]
         program = kernel(
+            mem_insts,
+            case["comp_insts"],
             work=per_class(
                 fp32=case["comp_insts"], barrier=case["synch_insts"], l2=mem_insts, dram=mem_insts
             ),
-            load_insts=mem_insts,
-            sectors=mem_insts,
             uncoal_insts=case["uncoal_mem_insts"],
             transactions_per_uncoal=case["uncoal_per_mw"],
             bytes_per_access=case["load_bytes_per_warp"],
@@ -198,7 +149,7 @@ def check_mwp_cwp_corrected(case: Case) -> Case:
     return {"cpr": cycles, "wpc": case["omega"] / cycles, "case": reached}
 
 
-def graph(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.Block], float]:
+def blocks_of(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.Block], float]:
     """Blocks and number of barriers of nodes ["C", insts, ilp], ["M"] and ["B"].
 
     A block ends with its load, or where the next computation begins; a barrier does not end it.
@@ -228,7 +179,7 @@ def graph(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.Block], float]:
 
 def check_wfg(model: Any, issue: Callable[[Case], float]) -> Callable[[Case], Case]:
     def check(case: Case) -> Case:
-        blocks, barriers = graph(case["nodes"])
+        blocks, barriers = blocks_of(case["nodes"])
         counts = {
             "a_comp": sum(float(block.comp_insts) for block in blocks),
             "a_mem": sum(float(block.mem_insts) for block in blocks),
@@ -253,6 +204,89 @@ def check_wfg(model: Any, issue: Callable[[Case], float]) -> Callable[[Case], Ca
     return check
 
 
+def node(found: Case) -> Node:
+    """A node of a work flow graph from its JSON form."""
+    fields: dict[str, Any] = {"uses": tuple(found.get("uses", ()))}
+    match found["op"]:
+        case "C":
+            return Compute(insts=found["n"], ilp=found["ilp"], **fields)
+        case "M":
+            return Memory(bytes=found["bytes"], name=found["name"], **fields)
+        case "S":
+            return Scratchpad(cycles=found["cycles"], **fields)
+        case "B":
+            return Barrier(**fields)
+        case "LOOP":
+            return Loop(trips=found["trip"], body=nodes(found["body"]))
+        case "BRANCH":
+            then, otherwise = nodes(found["then"]), nodes(found["else"])
+            return Branch(taken=found["rho_t"], passed=found["rho_f"], then=then, otherwise=otherwise)
+    raise ValueError(f"op: found {found['op']!r}")
+
+
+def nodes(found: list[Case]) -> Graph:
+    return tuple(map(node, found))
+
+
+def check_wfg_graph(case: Case) -> Case:
+    hardware = case["hardware"]
+    fields: dict[str, Any] = {
+        "issue_cycles": hardware["simd_work"] / hardware["simd_engine"],
+        "pipeline_latency": hardware["pipeline_latency"],
+        "bytes_per_cycle": hardware["bytes_per_cycle"],
+        "mem_latency": hardware["latency_mem"],
+    }
+    warps = jnp.float64(hardware["wlp"])
+    found = wfg_graph.average_warp(nodes(case["graph"]), wfg_graph.Hardware(**fields), warps)
+    return {
+        "cyc_compute": found.comp_cycles,
+        "num_mem": found.mem_insts,
+        "num_bytes": found.bytes,
+        "num_sync": found.barriers,
+        "cyc_mem": found.mem_cycles,
+        "latency_bw": found.bandwidth_latency,
+        "nbc": found.between_waits,
+        "latency_exposed": found.exposed_latency,
+        "warp_latency": found.warp_latency,
+    }
+
+
+def check_gpumech(model: Any) -> Callable[[Case], Case]:
+    def check(case: Case) -> Case:
+        insts, stalls = (jnp.array([float(row[k]) for row in case["intervals"]]) for k in (0, 1))
+        intervals = gpumech.Intervals(insts=insts, stalls=stalls, repeats=jnp.ones_like(insts))
+        warps, rate = jnp.float64(case["warps"]), jnp.float64(case.get("issue_rate", 1.0))
+        parts, details = gpumech.run(intervals, warps, rate, model.nonoverlapped)
+        cycles = sum(parts.values())
+        return {
+            "nonoverlapped": details["nonoverlapped_insts"],
+            "cpr": cycles,
+            "ipc": details["ipc"],
+            "wpc": warps / cycles,
+        }
+
+    return check
+
+
+def check_kothapalli(model: Any) -> Callable[[Case], Case]:
+    def check(case: Case) -> Case:
+        """A thread of N_comp computations and N_mem accesses of a cycle each, then all threads of an SM."""
+        machine = gpu(clock=case["clock_hz"], cpi=per_class(fp32=1.0), latency=per_class(dram=1.0))
+        program = kernel(case["n_mem"], case["n_comp"], uncoal_insts=case["n_mem"])
+        of_thread = model.predict(machine, program, launch(1)).cycles
+        cycles = kothapalli.kernel_cycles(
+            of_thread,
+            case["blocks_per_sm"],
+            case["warps_per_block"],
+            case["threads_per_warp"],
+            case["cores_per_sm"],
+            case["pipeline_depth"],
+        )
+        return {"cycles": cycles, "seconds": cycles / case["clock_hz"]}
+
+    return check
+
+
 CHECKS: dict[str, Callable[[Case], Case]] = {
     "roofline": check_roofline,
     "volkov": check_volkov,
@@ -263,6 +297,12 @@ CHECKS: dict[str, Callable[[Case], Case]] = {
     "mwp_cwp_corrected": check_mwp_cwp_corrected,
     "wfg_pipeline": check_wfg(wfg_pipeline, lambda case: case["l_instr"]),
     "wfg_corrected": check_wfg(wfg_corrected, lambda case: 0.0),
+    "wfg_graph": check_wfg_graph,
+    "gpumech_rr": check_gpumech(gpumech_rr),
+    "gpumech_rr_corrected": check_gpumech(gpumech_rr_corrected),
+    "gpumech_gto": check_gpumech(gpumech_gto),
+    "kothapalli_max": check_kothapalli(kothapalli_max),
+    "kothapalli_sum": check_kothapalli(kothapalli_sum),
 }
 
 

@@ -42,6 +42,29 @@ TABLE_2 = {
     "cpi": 38428.1875 / 660,
 }
 EXAMPLE = {"omega": 8, "a_comp": 4, "a_mem": 2, "l_comp": 1, "L_comp": 4, "l_mem": 2, "L_mem": 6}
+INTERVALS = {"intervals": [[3, 6]], "warps": 4, "issue_rate": 1.0}
+THREAD = {
+    "n_comp": 100,
+    "n_mem": 200,
+    "blocks_per_sm": 1.5,
+    "warps_per_block": 8,
+    "threads_per_warp": 32,
+    "cores_per_sm": 8,
+    "pipeline_depth": 4,
+    "clock_hz": 1e9,
+}
+FIG_1 = [
+    {
+        "op": "LOOP",
+        "trip": 2,
+        "body": [
+            {"op": "C", "n": 2, "ilp": 1.0},
+            {"op": "M", "name": "A", "bytes": 128},
+            {"op": "S", "cycles": 0},
+            {"op": "C", "n": 1, "ilp": 1.0, "uses": ["A"]},
+        ],
+    }
+]
 VECTORS = {
     "roofline": [{"in": EXAMPLE | {"omega": 1}, "out": {"wpc": 0.25}}],
     "volkov": [{"in": EXAMPLE | {"independent_comp": 1}, "out": {"lambda_app": 25.0, "wpc": 0.25}}],
@@ -63,6 +86,31 @@ VECTORS = {
             "out": {"cyc_comp": 8.0, "nbc": 8 / 3, "cpw": 11.0, "cpr": 22.0},
         }
     ],
+    "wfg_graph": [
+        {
+            "in": {  # Baghsorkhi et al., Fig. 1, twice over on one side of a branch, then a barrier
+                "graph": [
+                    {"op": "BRANCH", "rho_t": 1.0, "rho_f": 0.0, "else": [], "then": FIG_1},
+                    {"op": "B"},
+                ],
+                "hardware": {
+                    "simd_work": 32,
+                    "simd_engine": 8,
+                    "pipeline_latency": 24,
+                    "wlp": 16,
+                    "bytes_per_cycle": 4.0,
+                    "latency_mem": 250,
+                },
+            },
+            # C 8 + 4 + 4 in each of two trips, 4 for the barrier; NBC 36/4; 64 bytes too many a cycle
+            "out": {"cyc_compute": 36.0, "latency_bw": 18.0, "latency_exposed": 115.0, "warp_latency": 258.0},
+        }
+    ],
+    "gpumech_rr": [{"in": INTERVALS, "out": {"nonoverlapped": 2.0, "cpr": 11.0, "ipc": 12 / 11}}],
+    "gpumech_rr_corrected": [{"in": INTERVALS, "out": {"nonoverlapped": 6.0, "cpr": 15.0, "wpc": 4 / 15}}],
+    "gpumech_gto": [{"in": INTERVALS, "out": {"nonoverlapped": 3.0, "cpr": 12.0, "ipc": 1.0}}],
+    "kothapalli_max": [{"in": THREAD, "out": {"cycles": 2400.0, "seconds": 2.4e-6}}],
+    "kothapalli_sum": [{"in": THREAD, "out": {"cycles": 3600.0, "seconds": 3.6e-6}}],
     "no_such_model": [{"in": {}, "out": {}}],
 }
 

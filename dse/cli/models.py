@@ -1,11 +1,14 @@
-"""`dse models`: which models there are, and what each leaves out."""
+"""`dse models`: which models there are, and what each takes into account and leaves out."""
 
 from inspect import getdoc
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+
+if TYPE_CHECKING:
+    from dse.about import About
 
 app = typer.Typer(name="models", cls=Group, rich_markup_mode="rich")
 
@@ -29,12 +32,58 @@ def show(
     csv: CsvOption = False,
     out: OutOption = None,
 ) -> None:
-    """Tell what a model takes into account, what it leaves out, and where it comes from."""
-    description = _docstring(name)
+    """Tell what a model reads, its equations, what it leaves out, when to use it, and where it comes from."""
+    description, about = _docstring(name), _about(name)
+    row = {
+        "name": name,
+        "description": description,
+        "source": about.source,
+        "inputs": list(about.inputs),
+        "equations": [f"{number}: {formula}" for number, formula in about.equations.items()],
+        "leaves_out": list(about.ignores),
+        "use_when": about.use_when,
+        "aspects": [aspect for aspect in _aspects() if aspect in about.aspects],
+    }
     if json or csv or out:
-        present([{"name": name, "description": description}], json=json, csv=csv, out=out)
-    else:
-        print(f"{name}\n\n{description}")
+        present([row], json=json, csv=csv, out=out)
+        return
+    print(f"{name}\n\n{description}")
+    _list("Reads", row["inputs"])
+    _list("Equations", row["equations"])
+    _list("Leaves out", row["leaves_out"])
+    _list("Takes into account", row["aspects"])
+    for aspect, why in about.differs.items():
+        print(f"  not as Table 7 of Lemeire et al. has it: {aspect}: {why}")
+    _list("Use it", [about.use_when])
+    _list("Source", [about.source])
+
+
+@app.command(epilog="Example: [bold]dse models aspects[/bold]")
+def aspects(json: JsonOption = False, csv: CsvOption = False, out: OutOption = None) -> None:
+    """Which aspects of performance each model takes into account, as in Table 7 of Lemeire et al."""
+    from dse.models import MODELS
+
+    declared = {name: _about(name).aspects for name in MODELS}
+    rows = [{"model": name} | {each: each in declared[name] for each in _aspects()} for name in MODELS]
+    present(rows, title="Aspects", json=json, csv=csv, out=out)
+
+
+def _list(title: str, lines: Any) -> None:
+    print(f"\n{title}")
+    for line in lines:
+        print(f"  {line}")
+
+
+def _aspects() -> tuple[str, ...]:
+    from dse.about import ASPECTS
+
+    return ASPECTS
+
+
+def _about(model: str) -> "About":
+    from dse.models import module
+
+    return module(model).ABOUT
 
 
 def _docstring(model: str) -> str:

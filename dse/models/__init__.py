@@ -22,17 +22,18 @@ CLOSED_FORMS = (
     "mwp-cwp-corrected",
     "wfg-pipeline",
     "wfg-corrected",
+    "gpumech-rr",
+    "gpumech-rr-corrected",
+    "gpumech-gto",
+    "kothapalli-max",
+    "kothapalli-sum",
+    "gpuperf",
     "phase",
 )
 SIMULATED = ("pipeline",)
 MODELS = (*CLOSED_FORMS, *SIMULATED)
 
-DEFAULT = (
-    "mwp-cwp-corrected"  # Volkov with fill and drain: best of those that need no tuning, docs/accuracy.md
-)
-
-
-BY_SOURCE = "phase"  # best where phases are known: of kernels that are read from their source
+DEFAULT = "phase"  # best of those that need no tuning, docs/accuracy.md
 
 
 def check_name(name: str) -> None:

@@ -3,22 +3,57 @@
 How many warps can wait on memory at a time (MWP) and how many can compute meanwhile (CWP) decides which of
 three cases a launch is in.
 
-Leaves out: caches, bank conflicts, instruction-level parallelism, latency of computation; both sides of a
-branch are counted. On a GPU with caches, Mem_LD is the mean latency over the levels that serve an access,
-and only the bytes that come from DRAM count against its bandwidth; on the paper's GPUs that is the same.
+Both sides of a branch are counted. On a GPU with caches, Mem_LD is the mean latency over the levels that
+serve an access, and only the bytes that come from DRAM count against its bandwidth; on the paper's GPUs that
+is the same.
 Known errors: Eq. 1 has c_p · MWP where Eq. 23 has c_p · (MWP − 1); Eq. 23's printed condition sends
 compute-bound kernels to the memory case (`mwp-cwp-printed` keeps it). It can get slower with more bandwidth.
-Source: Hong & Kim, ISCA 2009. Equation numbers are that paper's.
+Equation numbers are those of Hong & Kim, ISCA 2009.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from dse.about import About
 from dse.memory import access_latency, safe_divide, served
 from dse.models.notation import first_case
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
+EQUATIONS = {
+    "HK5": "MWP = min(Mem_L / Departure_delay, MWP_peak_BW, N)",
+    "HK6": "MWP_peak_BW = Mem_Bandwidth / (BW_per_warp #ActiveSM)",
+    "HK9": "CWP = min((Mem_cycles + Comp_cycles) / Comp_cycles, N)",
+    "HK15": "Departure_delay = d_u k_u w_u + d_c w_c",
+    "HK18": "Mem_cycles = Mem_L_Uncoal n_u + Mem_L_Coal n_c",
+    "HK19": "Comp_cycles = #Issue_cycles #total_insts",
+    "HK22": "MWP = CWP = N: (Mem_cycles + Comp_cycles + Comp_p (MWP − 1)) #Rep",
+    "HK23": "CWP ≥ MWP: (Mem_cycles N / MWP + Comp_p (MWP − 1)) #Rep",
+    "HK24": "MWP > CWP: (Mem_L + Comp_cycles N) #Rep",
+    "HK26": "Synch_cost = Departure_delay (MWP − 1) #synch_insts #Active_blocks_per_SM #Rep",
+}
+INPUTS = (
+    "clock, DRAM bandwidth, memory latency, issue cycles and departure delays",
+    "counts of computation, coalesced and uncoalesced accesses, barriers",
+    "bytes of an access",
+    "resident blocks and warps, active SMs",
+)
+IGNORES = (
+    "bank conflicts",
+    "instruction-level parallelism and latency of computation",
+    "pipes other than issue and DRAM",
+    "work groups, divergent warps, schedulers",
+)
+ASPECTS = frozenset({"Λ_mem", "barriers", "issue limit"})
+ABOUT = About(
+    source="Hong & Kim, ISCA 2009",
+    equations=EQUATIONS,
+    inputs=INPUTS,
+    ignores=IGNORES,
+    use_when="For GPUs whose departure delays are known (the paper's own), or as the published baseline.",
+    aspects=ASPECTS,
+    column="mwp_cwp",
+)
 CASES = ("no-memory", "few-warps", "memory", "compute")
 
 

@@ -1,18 +1,17 @@
 """MWP-CWP corrected: Volkov's latency of one warp, and the largest of the three cases.
 
-Leaves out: barriers that hold a block together, schedulers, more than two subsystems beyond what the
-lumped λ carry. Adds to Volkov the time to fill and drain.
+Adds to Volkov the time to fill and drain.
 The two-subsystem notation has no place for barriers and for what computation and memory share (issue slots,
 load/store units, an L1 that is shared memory too), so Volkov's bounds for these are kept beside the three
 cases: it is never faster than `volkov`.
 Known error, mended: taken literally, Eq. L26 charges MWP computation periods where fewer warps exist;
 min(MWP, ω) is used, as Hong & Kim's Eq. 5 does.
-Source: Lemeire et al., Sec. 2.3.2 (MWP-CWP*).
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
 from dse.models.mwp_cwp_pipeline import mwp_and_cwp
 from dse.models.notation import TwoPipes, two_pipes
 from dse.models.roofline import busy_cycles
@@ -21,6 +20,31 @@ from dse.types import Gpu, Kernel, Launch, Prediction
 
 APART = ("l1", "lsu", "barrier", "issue")  # no part of either subsystem alone
 MONOTONE = False  # not shown: in Eq. L26 the fill time grows with MWP = Λ_mem / λ_mem
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.3.2 (MWP-CWP*)",
+    equations={
+        "L2": "Λ_app = Σ Λ_i (waited for) + Σ λ_j (overlapping within the warp)",
+        "L26": "memory: CPR = α_mem λ_mem ω + CI λ_comp min(MWP, ω)",
+        "L27": "computation: CPR = α_comp λ_comp ω + Λ_mem",
+        "L28": "latency: CPR = Λ_app + CI λ_comp (ω − 1)",
+        "L3": "CPR ≥ ω α_s λ_s of what is no part of either subsystem alone",
+        "Sec. 2.3.2": "the largest of these",
+    },
+    inputs=(
+        "λ and Λ of each pipe; lumped for computation and for memory",
+        "work of a warp for each pipe",
+        "instruction-level and memory-level parallelism",
+        "issue limit",
+        "resident warps",
+    ),
+    ignores=(
+        "barriers that hold a block together",
+        "more than two subsystems, beyond what the lumped λ carry",
+        "work groups, divergent warps, schedulers",
+    ),
+    use_when="For kernels known by their counts, beside `phase`: Volkov with the time to fill and drain.",
+    aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "issue limit"}),
+)
 
 
 def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Array]:

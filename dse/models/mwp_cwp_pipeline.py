@@ -1,20 +1,42 @@
 """MWP-CWP in the Pipeline paper's notation: α_mem equal periods of CI computations and one load.
 
-Leaves out: what MWP-CWP leaves out, and uncoalesced accesses as a case of their own, barriers, DRAM
-bandwidth apart from λ_mem. Cycles can drop at a case boundary where a warp is added.
+Cycles can drop at a case boundary where a warp is added.
 Gap closed: ω > MWP = CWP belongs to no case of Eqs. L26-L28; it counts as memory bound, as Eq. 23 of
 Hong & Kim decides.
-Source: Lemeire et al., Sec. 2.3, Eqs. L15 to L28.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
 from dse.memory import safe_divide
 from dse.models.notation import TwoPipes, first_case, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.3",
+    equations={
+        "L15": "MWP = Λ_mem / λ_mem",
+        "L16": "CWP = Λ_mem / (CI λ_comp) + 1",
+        "L26": "memory: CPR = α_mem λ_mem ω + CI λ_comp MWP",
+        "L27": "computation: CPR = α_comp λ_comp ω + Λ_mem",
+        "L28": "few warps: CPR = α_mem Λ_mem + α_comp λ_comp + CI λ_comp (ω − 1)",
+    },
+    inputs=("λ of computation, λ and Λ of memory, lumped", "counts of both", "resident warps"),
+    ignores=(
+        "latency of computation and instruction-level parallelism",
+        "uncoalesced accesses as a case of their own, and DRAM bandwidth apart from λ_mem",
+        "barriers, work groups, divergent warps, schedulers",
+    ),
+    use_when="To compare MWP-CWP with the other models in one notation.",
+    aspects=frozenset({"Λ_mem"}),
+    column="mwp_cwp",
+    differs={
+        "barriers": "the notation has no place for them",
+        "issue limit": "only that of computation, within λ_comp",
+    },
+)
 CASES = ("no-memory", "few-warps", "memory", "compute")
 
 

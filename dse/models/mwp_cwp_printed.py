@@ -2,14 +2,23 @@
 
 The same as `mwp-cwp` but for launches whose computation takes longer than their memory accesses: they are
 sent to the memory case, which holds almost none of their computation. Kept for comparison with the paper.
-Leaves out: what `mwp-cwp` leaves out.
-Source: Hong & Kim, ISCA 2009, Eq. 23.
 """
 
+from dse.about import About
 from dse.models import mwp_cwp
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
+ABOUT = About(
+    source=mwp_cwp.ABOUT.source,
+    equations=mwp_cwp.EQUATIONS
+    | {"HK23": "CWP ≥ MWP or Comp_cycles > Mem_cycles: (Mem_cycles N / MWP + Comp_p (MWP − 1)) #Rep"},
+    inputs=mwp_cwp.INPUTS,
+    ignores=mwp_cwp.IGNORES,
+    use_when="For comparison with the paper's text only.",
+    aspects=mwp_cwp.ASPECTS,
+    column="mwp_cwp",
+)
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:

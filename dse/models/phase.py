@@ -8,9 +8,7 @@ its phases together. DRAM is shared by all SMs and all phases: a launch takes no
 there. Where two such times come close, both are felt: their power mean is taken, which also makes the model
 smooth.
 
-Leaves out: schedulers; how long a queue at a full pipe makes single accesses wait; waves that drift apart.
 Where a kernel's phases are not known, it is taken to be one.
-Source: our own. A phase is bounded as Volkov bounds a kernel (Lemeire et al., Eqs. L2, L3).
 """
 
 from functools import reduce
@@ -18,12 +16,36 @@ from functools import reduce
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
 from dse.memory import safe_divide
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
 from dse.types import ARITHMETIC, CLASSES, Gpu, Kernel, Launch, Phase, Prediction
 
 MONOTONE = True
+ABOUT = About(
+    source="our own; a phase is bounded as Volkov bounds a kernel (Lemeire et al., Sec. 2.2)",
+    equations={
+        "L2": "Λ of a phase = Σ waits Λ + slots",
+        "L3": "a wave's phase takes the power mean of Λ and the busiest pipe's Σ α λ",
+    },
+    inputs=(
+        "λ and Λ of each pipe, issue limit, sub-partitions",
+        "phases of a warp: work, results waited for, slots",
+        "blocks of a wave, waves, and the blocks of the last one",
+    ),
+    ignores=(
+        "schedulers",
+        "how long a queue at a full pipe makes single accesses wait",
+        "waves that drift apart",
+        "warps that differ",
+    ),
+    use_when="By default: best of those that need no tuning, above all where phases are known, as of kernels "
+    "that are read from their source.",
+    aspects=frozenset(
+        {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
+    ),
+)
 SHARPNESS = 4.0  # exponent of the power mean
 
 IN_PARTITIONS = (*ARITHMETIC, "fma", "issue")  # each sub-partition of the SM has its own

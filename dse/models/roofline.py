@@ -1,14 +1,24 @@
 """Roofline: the busiest pipe sets the pace.
 
-Leaves out: latency, occupancy, barriers, issue limits. A launch takes as long as its busiest pipe.
-Source: Lemeire et al., Sec. 2.1, Eq. L1 (Williams et al. 2009), over all pipes of an SM.
+A launch takes as long as its busiest pipe, of all pipes of an SM.
 """
 
 from jaxtyping import Array
 
+from dse.about import About
 from dse.types import CLASSES, Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True  # a faster pipe never makes it slower
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.1 (Williams et al. 2009)",
+    equations={"L1": "IPC = min(IPC_comp, BW CI), that is WPC = 1 / max_s (α_s λ_s)"},
+    inputs=("λ of each pipe", "work of a warp for each pipe", "warps of an SM"),
+    ignores=("latency", "occupancy", "instruction-level parallelism", "barriers", "issue limit"),
+    use_when="For a bound that no launch can beat, and which pipe sets it.",
+    aspects=frozenset({"more than 2 subsystems"}),
+    column="roofline",
+    differs={"ILP": "the bound holds for any ILP: nothing of it is read"},
+)
 
 
 def busy_cycles(gpu: Gpu, kernel: Kernel) -> dict[str, Array]:

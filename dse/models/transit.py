@@ -1,18 +1,35 @@
 """Transit: warps pass between computation and memory until supply meets demand.
 
-Leaves out: instruction-level parallelism, more than two subsystems, the issue limit of all instructions
-together, barriers. The cache-aware curves of the 2015 paper were not available.
-Source: Lemeire et al., Sec. 2.2.1, Eqs. L4 to L14 (Li et al. 2015). Their Eqs. L9 and L10 are misprinted;
-the solution L11 and what follows from it are right.
+The cache-aware curves of the 2015 paper were not available.
+Known errors: Eqs. L9 and L10 are misprinted; the solution L11 and what follows from it are right.
 """
 
 from jaxtyping import Array
 
+from dse.about import About
 from dse.memory import safe_divide
 from dse.models.notation import TwoPipes, comp_latency, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.2.1 (Li et al. 2015)",
+    equations={
+        "L4 to L7": "f(k) = min(1 / λ_mem, k / Λ_mem) / α_mem, g(x) = min(1 / λ_comp, x / Λ_comp) / α_comp",
+        "L8": "f(k) = g(ω − k)",
+        "L11": "k = ω / (1 + CI Λ_comp / Λ_mem)",
+        "L14": "WPC = ω / (α_mem Λ_mem + α_comp Λ_comp), away from both roofs",
+    },
+    inputs=("λ and Λ of computation and of memory, lumped", "counts of both", "resident warps"),
+    ignores=(
+        "instruction-level parallelism",
+        "more than two subsystems",
+        "issue limit of all instructions together",
+        "barriers, work groups, divergent warps, schedulers",
+    ),
+    use_when="To picture how warps divide between computation and memory; else `volkov` says more.",
+    aspects=frozenset({"Λ_comp", "Λ_mem"}),
+)
 
 
 def warps_in_memory(warps: Array, pipes: TwoPipes, latency: Array) -> Array:

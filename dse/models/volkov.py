@@ -1,8 +1,7 @@
 """Volkov: either a pipe is full, or too few warps hide the latency of one.
 
-Leaves out: how the two regimes blend (the ridge is a sharp corner: Volkov's contention function was not
-available), fill and drain, barriers that hold a block together, schedulers.
-Source: Lemeire et al., Sec. 2.2, Eqs. L2 and L3 (Volkov 2016), with the issue limit.
+The ridge is a sharp corner: Volkov's contention function, which rounds it, was not available. Barriers cost
+their latency and hold no block together.
 """
 
 from functools import reduce
@@ -10,12 +9,36 @@ from functools import reduce
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
 from dse.memory import access_cpi, access_latency
 from dse.models.notation import comp_latencies, waits
 from dse.models.roofline import busy_cycles
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.2 (Volkov 2016), with the issue limit",
+    equations={
+        "L2": "Λ_app = Σ Λ_i (waited for) + Σ λ_j (overlapping within the warp)",
+        "L3": "WPC = min(1 / max_s (α_s λ_s), IL / Σ α_s, ω / Λ_app)",
+    },
+    inputs=(
+        "λ and Λ of each pipe",
+        "work of a warp for each pipe",
+        "instruction-level and memory-level parallelism",
+        "issue limit",
+        "resident warps",
+    ),
+    ignores=(
+        "how the two regimes blend at the ridge",
+        "time to fill and drain the pipes",
+        "barriers that hold a block together",
+        "work groups, divergent warps, schedulers",
+    ),
+    use_when="To see whether more occupancy helps: the ridge says how many warps are enough.",
+    aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "more than 2 subsystems", "issue limit"}),
+    column="volkov",
+)
 
 
 def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:

@@ -1,20 +1,31 @@
 """WFG corrected: exposed latency is paid once, and cycles hide either computation or memory.
 
-Leaves out: branches, work groups that do not fill the SM evenly, scratch-pad nodes, schedulers.
 Known error: Eq. L42 takes the mean over all blocks for what lies before each load. Where blocks are unequal
 a load behind a short one is credited with cycles that do not exist, and cycles can fall as warps are added.
 A described kernel has equal blocks; for other graphs compare with Volkov's Λ_app.
-Source: Lemeire et al., Sec. 2.4.2, Eq. L42 (WFG*, with λ_mem^instr = 0).
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
+from dse.models import wfg_pipeline
 from dse.models.notation import comp_latency, two_pipes
 from dse.models.wfg_pipeline import Block, graph, terms
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.4.2 (WFG*, with λ_mem^instr = 0)",
+    equations=wfg_pipeline.ABOUT.equations
+    | {"L36": "replaced by L42: Λ_exp = (Λ_mem − max(0, (ω − 1) NBC − α^i Λ_comp / ILP^i)) / ω"},
+    inputs=wfg_pipeline.INPUTS,
+    ignores=wfg_pipeline.IGNORES,
+    use_when="For kernels of equal blocks: what successive warps cannot hide behind the first one.",
+    aspects=wfg_pipeline.ASPECTS,
+    column="wfg",
+    differs=wfg_pipeline.DIFFERS,
+)
 
 
 def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: Block) -> Array:

@@ -1,10 +1,8 @@
 """WFG in the Pipeline paper's notation: blocks of computation between the loads of a warp.
 
-Leaves out: branches, work groups that do not fill the SM evenly, scratch-pad nodes of their own (bank
-conflicts are in Λ_comp), schedulers.
+Bank conflicts are in Λ_comp: there are no scratch-pad nodes.
 Known errors: Eq. L31 multiplies Eq. L30 by α^i twice (once is meant); the exposed latency is paid by every
 warp, and cycles that already hide computation hide memory as well (`wfg-corrected` mends both).
-Source: Lemeire et al., Sec. 2.4, Eqs. L30 to L40 (Baghsorkhi et al. 2010).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +10,46 @@ from collections.abc import Callable, Sequence
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.about import About
 from dse.memory import safe_divide
 from dse.models.notation import TwoPipes, comp_latency, two_pipes, waits
 from dse.types import Gpu, Kernel, Launch, Prediction, Quantity, _Quantities, quantity
 
 MONOTONE = False
+INPUTS = (
+    "λ and Λ of computation and of memory, lumped",
+    "blocks of computation between the loads that are waited for; barriers",
+    "instruction-level and memory-level parallelism",
+    "resident warps",
+)
+IGNORES = (
+    "branches",
+    "work groups that do not fill the SM evenly",
+    "scratch-pad nodes of their own",
+    "more than two subsystems, issue limit of all instructions together, schedulers",
+)
+ASPECTS = frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"})
+DIFFERS = {
+    "workgroups": "Sec. 2.4 takes all resident warps for one group",
+    "divergent warps": "Sec. 2.4 has no branches",
+}
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.4 (Baghsorkhi et al. 2010)",
+    equations={
+        "L30": "block i: α^i max(λ_comp, Λ_comp / (ILP^i ω))",
+        "L32": "CYC_comp = Σ (L30) + λ_mem^instr (α_mem + α_sync)",
+        "L34": "load: λ_mem^instr + max(0, (α_mem λ_mem − CYC_comp) / α_mem)",
+        "L35": "NBC = CYC_comp / (α_mem + α_sync + 1)",
+        "L36": "Λ_exp = Λ_mem − (ω − 1) NBC",
+        "L37, L39": "CPR = ω CPW; a load costs the larger of L34 and L36",
+    },
+    inputs=INPUTS,
+    ignores=IGNORES,
+    use_when="For comparison with the published model: it overrates latency by far.",
+    aspects=ASPECTS,
+    column="wfg",
+    differs=DIFFERS,
+)
 
 
 class Block(_Quantities):

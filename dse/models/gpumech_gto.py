@@ -1,0 +1,49 @@
+"""GPUMech for a greedy-then-oldest scheduler: other warps run into a stall until it is full.
+
+With an issue probability of 1 in every interval and equal stalls it is Volkov's model without latency of
+computation.
+Known errors: Eqs. G15 and G16 are printed with min and max exchanged (mended here). Where p s_i is below 1
+the probability throws instructions away, so that IPC can exceed 1: a kernel that never stalls takes as long
+as one warp. With unequal stalls it is below Volkov around the ridge: each interval is filled on its own.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.about import About
+from dse.memory import safe_divide
+from dse.models import gpumech
+from dse.models.gpumech import Intervals
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = False
+ABOUT = About(
+    source=gpumech.SOURCE,
+    equations={
+        "G9": "p = Σ n_i / Σ (n_i / r + s_i)",
+        "G15": "p_i = min(1, p s_i)",
+        "G12, G14": "instructions issued in a stall: p_i (W − 1) mean(n)",
+        "G16": "o_i = max(0, p_i (W − 1) mean(n) − r s_i)",
+        "G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)",
+    },
+    inputs=gpumech.INPUTS,
+    ignores=gpumech.IGNORES,
+    use_when="For a greedy scheduler, of kernels that wait for memory and do not fill it (it knows no "
+    "bandwidth); not of kernels that hardly stall.",
+    aspects=frozenset({"Λ_mem", "scheduler"}),
+    column="gpumech",
+    differs=gpumech.DIFFERS,
+)
+
+
+def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
+    """o_i (Eqs. G12, G14 to G16)."""
+    in_stall = jnp.minimum(1.0, probability * intervals.stalls)
+    number = jnp.sum(intervals.repeats, -1, keepdims=True)
+    mean = safe_divide(jnp.sum(intervals.repeats * intervals.insts, -1, keepdims=True), number)
+    return jnp.maximum(0.0, in_stall * (warps - 1.0) * mean - rate * intervals.stalls)
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch: `gpumech.predict` with Eqs. G12 and G14 to G16."""
+    return gpumech.predict(gpu, kernel, launch, nonoverlapped)

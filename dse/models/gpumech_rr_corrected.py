@@ -1,0 +1,40 @@
+"""GPUMech for a round-robin scheduler, corrected: one instruction of each other warp overlaps with a stall.
+
+After an instruction of the representative warp each other warp issues one, so the probability is 1; and no
+more overlap than there are stall cycles.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.about import About
+from dse.models import gpumech
+from dse.models.gpumech import Intervals
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = True
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.5.1 (GPUMech(RR)*); Huang et al., MICRO 2014, second hand",
+    equations={
+        "Sec. 2.5.1": "o_i = (W − 1) n_i − min(s_i, W − 1), in place of G11",
+        "G7": "IPC = W Σ n_i / (Σ (n_i / r + s_i) + Σ o_i / r)",
+    },
+    inputs=gpumech.INPUTS,
+    ignores=gpumech.IGNORES,
+    use_when="Where warps take turns, of kernels bound by latency or by issue slots (it knows no bandwidth). "
+    "It lets one instruction of each other warp overlap with a stall: too slow where warps drift apart.",
+    aspects=frozenset({"Λ_mem", "scheduler"}),
+    column="gpumech",
+    differs=gpumech.DIFFERS,
+)
+
+
+def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
+    """o_i (Sec. 2.5.1); an interval of less than one instruction has none left over rather than fewer."""
+    overlapped = jnp.minimum(intervals.stalls, warps - 1.0)
+    return jnp.maximum((warps - 1.0) * intervals.insts - overlapped, 0.0)
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch: `gpumech.predict` with Sec. 2.5.1."""
+    return gpumech.predict(gpu, kernel, launch, nonoverlapped)

@@ -1,0 +1,103 @@
+"""Kothapalli et al.: the cycles of one thread, times the threads that an SM runs one after another.
+
+A program is a sequence of kernels (BSP), a thread computes and accesses memory (PRAM), and accesses queue at
+a bank or share a transaction (QRQW). Computation and memory of a thread either overlap wholly (MAX) or not at
+all (SUM). The functions take the paper's constants, those of a GeForce GTX 280, where nothing else is given.
+
+Source: Kothapalli et al., HiPC 2009. Numbers K count its equations.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import reduce
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.memory import access_latency
+from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
+
+# Cycles of one thread
+INT_ADD, INT_MULTIPLY, INT_MODULUS = 4.0, 16.0, 48.0
+GLOBAL_ACCESS = 500.0  # the mean of 400 to 600
+SHARED_ACCESS = 4.0
+SERVED = 16.0  # threads of one transaction where accesses coalesce: half a warp
+
+CORES = 8.0  # N_C, of an SM
+DEPTH = 4.0  # D, stages of a core's pipeline
+
+SOURCE = "Kothapalli et al., HiPC 2009"
+EQUATIONS = {
+    "K1": "T(P) = Σ T(K_k)",
+    "K3": "C(K) = N_B N_w N_t C_T / (N_C D)",
+    "K4": "T(K) = C(K) / R",
+}
+INPUTS = (
+    "λ of each arithmetic pipe and of a pass through shared memory, as cycles of a thread",
+    "latency of memory, by the share that each level serves",
+    "counts of instructions; global accesses, and how many of them do not coalesce",
+    "blocks of an SM and warps of a block",
+    "sub-partitions of an SM: each runs a warp at a time, as an SM of the paper does (N_C D = 32)",
+)
+IGNORES = (
+    "latency of computation, instruction-level and memory-level parallelism",
+    "occupancy: all warps of an SM run one after another, resident or not",
+    "throughput of memory",
+    "barriers (4 cycles each: the paper leaves them out)",
+    "issue limit and schedulers",
+)
+
+
+def coalesced_access(threads: Array | float = SERVED, access: Array | float = GLOBAL_ACCESS) -> Array | float:
+    """Cycles of one thread's access to global memory where one transaction serves so many: (500 + k) / k.
+    One that serves nobody else takes `access`."""
+    return (access + threads) / threads
+
+
+def bank_conflict(threads: Array | float = 1.0, access: Array | float = SHARED_ACCESS) -> Array | float:
+    """Cycles of one thread's access to shared memory where so many queue at its bank: 4 k."""
+    return access * threads
+
+
+def kernel_cycles(
+    of_thread: Array | float,
+    blocks: Array | float,
+    warps: Array | float,
+    threads: Array | float = 32.0,
+    cores: Array | float = CORES,
+    depth: Array | float = DEPTH,
+) -> Array | float:
+    """C(K), cycles of an SM that runs so many blocks of so many warps (Eq. K3). `of_thread` is C_T, the most
+    cycles that one of the kernel's threads takes (Eq. K2)."""
+    return blocks * warps * threads * of_thread / (cores * depth)
+
+
+def program(
+    gpu: Gpu, kernels: Sequence[tuple[Kernel, Launch]], model: Callable[..., Prediction]
+) -> Prediction:
+    """A program of several kernels, one after another (Eq. K1). `model` is the `predict` of a variant."""
+    each = [model(gpu, kernel, launch) for kernel, launch in kernels]
+    names = dict.fromkeys(name for one in each for name in one.terms)
+    terms = {name: reduce(jnp.add, (one.terms[name] for one in each)) for name in names}
+    return Prediction.of(gpu.clock, **terms)
+
+
+def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
+    """N_comp and N_mem, cycles of one thread on computation and on memory.
+
+    The paper's costs are λ of its GPU. An SM that has several sub-partitions runs as many warps at a time,
+    and each of them takes so much longer for an instruction. A transaction serves one thread a cycle: on that
+    GPU, a quarter of what a warp takes in the load/store units.
+    """
+    partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
+    busy = [getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in ARITHMETIC]
+    comp = reduce(jnp.add, busy, kernel.other_insts / gpu.issue_limit)
+    latency = access_latency(gpu, kernel)
+    turn = gpu.lsu_cycles * partitions / DEPTH
+    coal = (kernel.mem_insts - kernel.uncoal_insts) * (latency / SERVED + turn)
+    mem = coal + kernel.uncoal_insts * latency + partitions * kernel.work.shared * gpu.cpi.shared
+    return partitions * comp, mem
+
+
+def times(gpu: Gpu, launch: Launch) -> Array:
+    """N_B N_w N_t / (N_C D): how many threads run one after another, of each lane and stage."""
+    return launch.warps_per_sm * launch.waves / gpu.limits.sub_partitions.astype(gpu.clock.dtype)

@@ -1,0 +1,27 @@
+"""Kothapalli et al., MAX: computation and memory of a thread overlap wholly.
+
+Known error: the paper's predicted time of matrix multiplication does not follow from its formula.
+"""
+
+from dse.about import About
+from dse.models import kothapalli
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = True
+ABOUT = About(
+    source=kothapalli.SOURCE,
+    equations={"K2 (MAX)": "C_T = max(N_comp, N_mem)"} | kothapalli.EQUATIONS,
+    inputs=kothapalli.INPUTS,
+    ignores=kothapalli.IGNORES,
+    use_when="For pencil-and-paper estimates of programs on GPUs of that time; it does not know occupancy.",
+    aspects=frozenset({"Λ_mem"}),
+)
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. K2 (MAX) to K4.
+    """
+    comp, mem = kothapalli.of_thread(gpu, kernel)
+    return Prediction.largest(gpu.clock, kothapalli.times(gpu, launch), compute=comp, memory=mem)

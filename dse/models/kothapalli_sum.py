@@ -1,0 +1,25 @@
+"""Kothapalli et al., SUM: computation and memory of a thread do not overlap."""
+
+from dse.about import About
+from dse.models import kothapalli
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = True
+ABOUT = About(
+    source=kothapalli.SOURCE,
+    equations={"K2 (SUM)": "C_T = N_comp + N_mem"} | kothapalli.EQUATIONS,
+    inputs=kothapalli.INPUTS,
+    ignores=kothapalli.IGNORES,
+    use_when="As `kothapalli-max`, where threads cannot hide what they wait for.",
+    aspects=frozenset({"Λ_mem"}),
+)
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. K2 (SUM) to K4.
+    """
+    comp, mem = kothapalli.of_thread(gpu, kernel)
+    times = kothapalli.times(gpu, launch)
+    return Prediction.of(gpu.clock, compute=comp * times, memory=mem * times)

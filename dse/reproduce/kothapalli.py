@@ -1,0 +1,68 @@
+"""Kothapalli et al., HiPC 2009. No figure but those of its text can be read; its histogram has none there."""
+
+import math
+
+from dse.models.kothapalli import (
+    GLOBAL_ACCESS,
+    INT_ADD,
+    INT_MULTIPLY,
+    coalesced_access,
+    kernel_cycles,
+)
+from dse.reproduce.papers import Row, text
+
+TITLE = "Kothapalli et al. 2009"
+
+
+def costs() -> list[Row]:
+    """Sec. 3: what instructions cost."""
+    printed = text("kothapalli")
+    return [
+        Row(
+            "Sec. 3.2.1",
+            "two additions and two multiplications, cycles",
+            printed["worked_sum"],
+            2 * INT_ADD + 2 * INT_MULTIPLY,
+            "2·4 + 2·16 is 40",
+        ),
+        Row(
+            "Sec. 3.2.2",
+            "gain of coalescing, at most",
+            printed["coalescing_gain"],
+            float(GLOBAL_ACCESS / coalesced_access()),
+            "half a warp is 16 threads; by (500 + k) / k each of them also takes a cycle",
+        ),
+    ]
+
+
+def matrix_multiplication() -> list[Row]:
+    """Sec. 5.1, MAX."""
+    printed = text("kothapalli")
+    case = printed["matrix_multiplication"]
+    n = case["n"]
+    of_thread = max(case["comp"], case["mem"]) * n / 16
+    blocks = n**2 / (case["block"] * printed["sms"])
+    cycles = float(kernel_cycles(of_thread, blocks, case["warps"]))
+    why = "its formula gives a hundredth of that; 11 ms belong to no size on the plot (512: 5.1, 1024: 40.9)"
+    milliseconds = cycles / printed["clock_hz"] * 1e3
+    return [Row("Sec. 5.1", f"matrix multiplication, N = {n}, ms", case["milliseconds"], milliseconds, why)]
+
+
+def list_ranking() -> list[Row]:
+    """Sec. 5.2: three uncoalesced accesses in each of 4 log N steps."""
+    printed = text("kothapalli")
+    case = printed["list_ranking"]
+    steps = 4 * math.log2(case["n"])
+    of_thread = steps * case["accesses"] * GLOBAL_ACCESS
+    rows = []
+    for what, rounded in (("", math.ceil), (", with a fraction of a block", float)):
+        blocks = rounded(case["n"] / (case["block"] * math.log2(case["n"]) * printed["sms"]))
+        milliseconds = float(kernel_cycles(of_thread, blocks, case["warps"])) / printed["clock_hz"] * 1e3
+        why = "said to be about that; blocks are rounded up or not"
+        rows.append(
+            Row("Sec. 5.2", f"list ranking, N = 2^22{what}, ms", case["milliseconds"], milliseconds, why)
+        )
+    return rows
+
+
+TABLES = (costs, matrix_multiplication, list_ranking)

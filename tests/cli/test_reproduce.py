@@ -1,0 +1,26 @@
+"""`dse reproduce`."""
+
+import json
+
+
+def test_a_paper_beside_ours(run_dse):
+    ran = run_dse("reproduce", "kothapalli", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    rows = json.loads(ran.out)
+    assert {row["paper"] for row in rows} == {"kothapalli"}
+    assert rows[0]["printed"] == "72"
+    assert rows[0]["ours"] == 40
+    assert rows[0]["why"]
+
+
+def test_only_what_differs(run_dse):
+    rows = json.loads(run_dse("reproduce", "baghsorkhi", "kothapalli", "--differing", "--json").out)
+    assert {row["paper"] for row in rows} == {"kothapalli"}
+    assert not any(row["agrees"] for row in rows)
+    assert "2·4 + 2·16 is 40" in run_dse("reproduce", "kothapalli").out
+
+
+def test_says_what_it_does_not_know(run_dse):
+    ran = run_dse("reproduce", "volkov")
+    assert ran.code == 2
+    assert ran.err.startswith("dse: paper: found 'volkov', expected one of hong-kim, ")
