@@ -97,6 +97,14 @@ SampleOption = Annotated[
     int | None,
     typer.Option("--sample", metavar="N", min=1, help="So many configurations only, taken at random."),
 ]
+CompileOption = Annotated[
+    int | None,
+    typer.Option(
+        "--compile",
+        metavar="N",
+        help="Of a source: compile so many configurations, and estimate the others from them.",
+    ),
+]
 SharedOption = Annotated[
     int | None,
     typer.Option("--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."),

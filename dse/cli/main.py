@@ -13,14 +13,19 @@ import typer
 from dse.cli import (
     characterise,
     compare,
+    fit,
     gpus,
     kernels,
+    measure,
     models,
     occupancy_curve,
+    prune,
     rank,
+    reproduce,
     search,
     simulate,
     sweep,
+    tune,
 )
 from dse.errors import DseError
 from dse.files import cache_folder
@@ -32,7 +37,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-for command in (rank, sweep, compare, search, simulate, characterise, occupancy_curve, gpus, kernels, models):
+for command in (
+    rank,
+    sweep,
+    compare,
+    fit,
+    prune,
+    tune,
+    search,
+    simulate,
+    characterise,
+    occupancy_curve,
+    reproduce,
+    gpus,
+    kernels,
+    models,
+    measure,
+):
     app.add_typer(command.app)
 
 

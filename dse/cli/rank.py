@@ -8,7 +8,6 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
-from dse.models import BY_SOURCE, DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -37,14 +36,7 @@ def rank(
     groups: inputs.GroupsOption = None,
     source: inputs.SourceOption = False,
     sample: inputs.SampleOption = None,
-    compiled: Annotated[
-        int | None,
-        typer.Option(
-            "--compile",
-            metavar="N",
-            help="Of a source: compile so many configurations, and estimate the others from them.",
-        ),
-    ] = None,
+    compiled: inputs.CompileOption = None,
     measured: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
@@ -62,7 +54,7 @@ def rank(
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, problem = inputs.kernel(kernel, inputs.settings(changed), space, given)
     source = source or not description.described
-    names = inputs.models(model, (BY_SOURCE if source else DEFAULT,))
+    names = inputs.models(model)
     simulation = inputs.simulation(names, scheduler, order, groups)
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress

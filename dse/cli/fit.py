@@ -1,0 +1,89 @@
+"""`dse fit`: GPU parameters from measured times."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, present
+from dse.errors import DseError
+from dse.models import DEFAULT, SIMULATED
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(
+    epilog="Example: [bold]dse fit convolution dedispersion --gpu a100-pcie-40gb --measured conv.csv "
+    "--measured dedispersion.csv -o my-a100.toml[/bold]"
+)
+def fit(
+    kernel: inputs.KernelsArgument,
+    gpu: inputs.GpusOption,
+    measured: Annotated[
+        list[Path],
+        typer.Option(
+            metavar="FILE", help="Measured times, one file a kernel, in the same order; repeatable."
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="FILE.toml", help="The GPU file to write; a folder for several."),
+    ] = None,
+    model: inputs.ModelOption = DEFAULT,
+    free: Annotated[
+        list[str] | None,
+        typer.Option(metavar="FIELD", help="A GPU field to fit, as cpi.shared; all without it; repeatable."),
+    ] = None,
+    shared: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD", help="Of several GPUs: off the catalogue by one factor on all; repeatable."
+        ),
+    ] = None,
+    method: Annotated[str, typer.Option(help="lm (Levenberg-Marquardt) or bfgs.")] = "lm",
+    starts: Annotated[int, typer.Option(min=1, help="Points to start from, the catalogue's first.")] = 4,
+    sample: inputs.SampleOption = None,
+    changed: inputs.SetOption = None,
+    seed: Annotated[int, typer.Option(help="Of starts, samples, and what is held out.")] = 0,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Fit a GPU's λ, Λ and clock to measured times, by gradient; with the spread of each, and errors held out.
+
+    Each value starts from the catalogue's, which counts as much as its provenance says. With several GPUs,
+    name one for each file. The model's times are compared before and after, on the data fitted and on a fifth
+    held out; with several kernels also on each one, fitted to the others.
+    """
+    inputs.models([model])
+    if model in SIMULATED:
+        raise DseError(f"--model: found {model}, expected a closed form")
+    if len(measured) != len(kernel):
+        raise DseError(
+            f"--measured: found {len(measured)} files, expected {len(kernel)}, one for each kernel"
+        )
+    if len(gpu) not in (1, len(kernel)):
+        raise DseError(f"--gpu: found {len(gpu)}, expected one, or {len(kernel)}, one for each file")
+    files = {file.name: file for file in inputs.gpus(gpu)}
+    names = [file.name for each in gpu for file in inputs.gpus([each])] * (
+        len(kernel) if len(gpu) == 1 else 1
+    )
+    from dse.fit import calibrate
+
+    values = inputs.settings(changed)
+    spaces = [
+        calibrate.Space(*inputs.several([name], values)[0], path, list(files).index(at))
+        for name, path, at in zip(kernel, measured, names, strict=True)
+    ]
+    found = calibrate.calibrate(
+        spaces, list(files.values()), model, free, shared or (), method, starts, sample, seed
+    )
+    if out is not None:
+        calibrate.write(found, out)
+    present(found.fields(), title=f"Fitted by {model}", units={}, json=json, csv=csv, out=None)
+    if json or csv:
+        return
+    present(found.errors(), title="Errors", units={}, json=False, csv=False, out=None)
+    for name, untold in found.untold().items():
+        if untold:
+            print(f"{name}: these data cannot tell {', '.join(untold)}; they stay near the catalogue's value")

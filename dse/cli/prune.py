@@ -1,0 +1,99 @@
+"""`dse prune`: the configurations worth measuring, with a stated risk."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.tune import choices
+from dse.errors import DseError
+
+app = typer.Typer(rich_markup_mode="rich")
+
+FORMATS = {"table": "table", "t1": "t1", "kernel-tuner": "kernel_tuner", "triton": "triton"}
+
+
+@app.command(
+    epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 --within 0.05 -o kept.parquet[/bold]; "
+    "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
+)
+def prune(
+    kernel: inputs.SourceArgument,
+    gpu: inputs.GpuOption,
+    risk: Annotated[float, typer.Option(help="That no configuration kept is nearly the fastest.")] = 0.05,
+    within: Annotated[float, typer.Option(help="Nearly: slower than the fastest by this share.")] = 0.05,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
+    ] = None,
+    changed: inputs.SetOption = None,
+    space: inputs.SpaceOption = None,
+    source: inputs.SourceOption = False,
+    compiled: inputs.CompileOption = None,
+    top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Write those kept.",
+        ),
+    ] = None,
+    form: Annotated[
+        str,
+        typer.Option(
+            "--format",
+            help="Of the file: table (.parquet, .csv, .json), t1, kernel-tuner (.py, .json) or triton (.py).",
+        ),
+    ] = "table",
+) -> None:
+    """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
+
+    Without measurements by the model's ranking and how well it has ranked spaces that were measured; with some,
+    by what they leave possible. What the model holds for impossible is left out.
+    """
+    if form not in FORMATS:
+        raise DseError(f"--format: found {form!r}, expected one of {', '.join(FORMATS)}")
+    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
+    [file] = inputs.gpus([gpu])
+    import numpy as np
+
+    from dse.data import measured as measured_data
+    from dse.prune import export
+    from dse.prune.keep import keep
+
+    candidates, _ = choices(description, problem, file, model, source, compiled, None)
+    told = {}
+    if measured is not None:
+        table = measured_data.load(measured, description)
+        places = candidates.places(table.parameters)
+        told = {
+            place: seconds if ran else np.inf
+            for place, seconds, ran in zip(places, table.time_s.tolist(), table.ok, strict=True)
+            if place >= 0
+        }
+        if not told:
+            raise DseError(f"{measured}: found no configuration of {description.name}'s space")
+    kept = keep(candidates, risk, within, told)
+    parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
+    title = (
+        f"{description.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept "
+        f"({kept.share:.1%}), risk {risk:g} of none within {within:.0%} of the fastest"
+    )
+    if out is not None:
+        getattr(export, FORMATS[form])(parameters, out)
+    shown = {name: values[: top or None].tolist() for name, values in parameters.items()}
+    rows = [
+        {"rank": i} | dict(zip(shown, values, strict=True))
+        for i, values in enumerate(zip(*shown.values(), strict=True), 1)
+    ]
+    if out is None or not (json or csv):
+        present(rows, title=title, units={}, json=json, csv=csv, out=None)

@@ -1,0 +1,128 @@
+"""`dse tune`: the fastest configuration with few measurements."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.errors import DseError
+from dse.models import DEFAULT, SIMULATED
+
+if TYPE_CHECKING:
+    from dse.data.gpus import GpuFile
+    from dse.data.measured import Measured
+    from dse.describe import Description, Number
+    from dse.tune.candidates import Candidates
+
+app = typer.Typer(rich_markup_mode="rich")
+
+UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+
+
+@app.command(
+    epilog="Example: [bold]dse tune convolution --gpu a4000 --budget 20 --replay A4000.csv.gz[/bold]; "
+    "[bold]dse tune reduction -g a100 --command 'python bench.py {block} {items}' --unit ms "
+    "--journal reduction.jsonl[/bold]"
+)
+def tune(
+    kernel: inputs.SourceArgument,
+    gpu: inputs.GpuOption,
+    budget: Annotated[int, typer.Option(min=1, help="Configurations to measure, failed ones included.")] = 20,
+    replay: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Take times from a file of measurements instead of measuring."),
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
+    ] = None,
+    unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
+    pays: Annotated[
+        float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
+    ] = 0.0,
+    journal: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
+    ] = None,
+    changed: inputs.SetOption = None,
+    space: inputs.SpaceOption = None,
+    source: inputs.SourceOption = False,
+    compiled: inputs.CompileOption = None,
+    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 0,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+) -> None:
+    """Find the fastest configuration with few measurements.
+
+    The model ranks the configurations before the first measurement. Each measurement refits the GPU's
+    parameters and what the model misses, and the next configuration is the one that is expected to gain most.
+    Failures count as measurements.
+    """
+    if (replay is None) == (command is None):
+        found = "both" if replay else "neither"
+        raise DseError(f"--replay, --command: found {found}, expected one of them")
+    if unit not in UNITS:
+        raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
+    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
+    [file] = inputs.gpus([gpu])
+    from dse.report.show import progress
+    from dse.tune import session
+    from dse.tune.tuner import Tuner
+
+    if command is not None:
+        session.check_command(command, dict.fromkeys(description.space.names))
+    candidates, table = choices(description, problem, file, model, source, compiled, replay)
+    if table is not None:
+        measure = session.replayed(candidates, table.time_s)
+    else:
+        assert command is not None
+        measure = session.commanded(command, UNITS[unit])
+    with progress(f"Tuning {description.name}", budget) as advance:
+        run = session.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
+    title = (
+        f"{description.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
+    )
+    units = {"time": "s", "fastest": "s"}
+    present(run.rows(), title=title, units=units, json=json, csv=csv, out=out)
+
+
+def choices(
+    description: "Description",
+    problem: "dict[str, Number]",
+    file: "GpuFile",
+    model: str | None,
+    source: bool,
+    compiled: int | None,
+    measured: Path | None,
+) -> "tuple[Candidates, Measured | None]":
+    """The configurations there are, those of a measured file if one is given, and that file."""
+    from dse.data import measured as measured_data
+    from dse.report.show import progress
+    from dse.sweep.rank import configurations
+    from dse.tune import candidates
+
+    source = source or not description.described
+    name = model or DEFAULT
+    inputs.models([name])
+    if name in SIMULATED:
+        raise DseError(f"--model: found {name}, expected a closed form")
+    if compiled is not None and not source:
+        raise DseError(f"--compile: found {compiled} without --source, expected both")
+    table = measured_data.load(measured, description) if measured else None
+    sizes: dict[str, Any] = {**problem, **(table.problem if table else {})}
+    parameters = table.parameters if table else configurations(description, sizes)
+    if source:
+        from dse.sweep.from_source import architecture
+
+        arch = architecture(file)
+        found = candidates.from_source(description, file, arch, name, parameters, sizes, compiled, progress)
+    else:
+        found = candidates.described(description, file, name, parameters, sizes)
+    return (found, table) if table else (found.most(candidates.MOST), None)
