@@ -18,6 +18,8 @@ from dse.errors import DseError
 from dse.memory import safe_divide
 from dse.space.expression import Expression, one_of
 from dse.space.space import Space
+from dse.symbolic.average import average_access
+from dse.symbolic.subscript import Subscript
 from dse.types import ARITHMETIC, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
@@ -26,6 +28,7 @@ Number = int | float
 GPU_NAMES = ("warp_size", "l1_bytes", "l2_bytes", "sm_count")  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
+SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
 WARP_FIELDS = (*ARITHMETIC, "barrier", "ilp", "mlp")
 WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
 
@@ -44,6 +47,8 @@ class Access:
     space: str  # "global" or "shared"
     op: str  # "load" or "store"
     fields: Expressions  # those that were given: count, bytes, sectors, passes, ...
+    subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
+    loops: tuple[str, ...] = ()  # indices in it that run
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,7 @@ class Description:
     accesses: tuple[Access, ...]
     spaces: tuple[Alias, ...]
     build: Build | None = None
+    shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
 
     @property
     def described(self) -> bool:
@@ -134,7 +140,7 @@ def describe(
     names = _names(description, parameters, problem, gpu, jnp)
     counts: dict[str, Any] = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS}
     counts |= {name: expression(names) for name, expression in description.warp}
-    counts |= _accesses(description.accesses, names) | {"other_insts": 0}
+    counts |= _accesses(description, names) | {"other_insts": 0}
     counts = {name: jnp.asarray(value, dtype) for name, value in counts.items()}
     work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
     resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
@@ -208,7 +214,7 @@ def _expect_described(description: Description) -> None:
         )
 
 
-def _accesses(accesses: tuple[Access, ...], names: Mapping[str, Any]) -> dict[str, Any]:
+def _accesses(description: Description, names: Mapping[str, Any]) -> dict[str, Any]:
     """What all accesses of a warp add up to."""
     total: dict[str, Any] = dict.fromkeys(_SUMS, jnp.asarray(0, float))
 
@@ -216,8 +222,10 @@ def _accesses(accesses: tuple[Access, ...], names: Mapping[str, Any]) -> dict[st
         for name, amount in amounts.items():
             total[name] = total[name] + amount
 
-    for access in accesses:
+    for access in description.accesses:
         given = {name: jnp.asarray(expression(names), float) for name, expression in access.fields}
+        if access.subscript is not None:
+            given = _looked_at(access, access.subscript, _shape(description, names), names) | given
         count = given["count"]
         asked = jnp.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
         if access.space == "shared":
@@ -237,6 +245,26 @@ def _accesses(accesses: tuple[Access, ...], names: Mapping[str, Any]) -> dict[st
     total["bytes_per_access"] = safe_divide(total.pop("bytes"), insts)
     total["transactions_per_uncoal"] = safe_divide(total.pop("uncoal_sectors"), total["uncoal_insts"], 1.0)
     return total
+
+
+def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Threads of a block along x, y and z: what is not given, x has where alone, else z."""
+    given = {name: _rounded_up(expression(names), jnp) for name, expression in description.shape}
+    threads, one = names["threads"], jnp.asarray(1, int)
+    x = given.get("threads_x", threads)
+    y = given.get("threads_y", one)
+    return x, y, given.get("threads_z", jnp.maximum(threads // (x * y), 1))
+
+
+def _looked_at(
+    access: Access, subscript: Subscript, shape: tuple[Any, Any, Any], names: Mapping[str, Any]
+) -> dict[str, Array]:
+    """`passes` and, of global accesses, `sectors`, lane by lane."""
+    size = dict(access.fields).get("bytes")
+    width = 4 if size is None else int(size(names, np)) if not size.names else size(names)
+    return average_access(
+        subscript.index, access.loops, names, shape, names["warp_size"], width, access.space == "shared"
+    )
 
 
 def _rounded_up(value: Any, xp: ModuleType) -> Any:

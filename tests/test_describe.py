@@ -13,6 +13,7 @@ from dse.describe import Access, Description, check, describe
 from dse.errors import DseError
 from dse.space.expression import parse
 from dse.space.space import Space
+from dse.symbolic.subscript import parse_subscript
 from dse.types import Gpu, Limits, PerClass
 
 VALUES = {"bx": [16, 32, 48], "by": [1, 2, 4], "tile": [1, 2, 3], "staged": [0, 1]}
@@ -292,3 +293,36 @@ def test_check_of_a_space_without_valid_configurations():
     with pytest.raises(DseError, match="no valid configuration"):
         check(make(space=space), gpu())
     check(make(space=space), gpu(), width=20)
+
+
+def test_sectors_and_passes_follow_from_subscripts():
+    # Rows of a block lie 1000 elements apart, that is, 0, 2, 4, ... elements from a sector's start.
+    def access(name, space, fields, subscript, loops=()):
+        return Access(name, space, "load", expressions(fields), parse_subscript(subscript, "test"), loops)
+
+    in_global = access(
+        "image", "global", {"count": "tile"}, "A[(by * nty + ty) * width + tx + i * width]", ("i",)
+    )
+    in_shared = access("tile", "shared", {"count": 3, "bytes": "4 * tile"}, "t[ty * ntx + tx]")
+    kernel = make(
+        accesses=(in_global, in_shared),
+        shape=expressions({"threads_x": "bx"}),
+        launch=(*make().launch[1:], *expressions({"threads": "bx * 4"})),
+    )
+    shaped = dataclasses.replace(kernel, shape=expressions({"threads_x": "bx", "threads_y": 4}))
+    names = {"bx": jnp.array([[16, 32]]), "by": jnp.array([[4, 4]]), "tile": jnp.array([[1, 4]])}
+    names |= {"staged": jnp.array([[0, 0]])}
+    for description, rows in ((kernel, 1), (shaped, 4)):
+        found, _ = described(description, names, {}, gpu(), np.float64)
+        for (row, column), sectors in np.ndenumerate(np.asarray(found.sectors)):
+            bx, tile = (16, 32)[column], (1, 4)[column]
+            warp = (32, 64)[row]
+            warps = 4 * bx // warp
+            touched = 0
+            for number in range(8):
+                thread = [number % warps * warp + lane for lane in range(warp)]
+                first = 3 * number % 8 * rows + 7 * number % 8  # row of the block, and trip
+                places = [(first + t // bx % rows) * 1000 + t % bx for t in thread]
+                touched += len({place // 8 for place in places})
+            assert sectors == pytest.approx(tile * touched / 8)
+        np.testing.assert_allclose(found.work.shared, [[3, 12], [6, 24]])  # of 4 and 16 bytes, side by side

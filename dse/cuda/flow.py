@@ -171,7 +171,7 @@ class _Flow:
         for source, target in sorted(self.edges):
             self.after[source].append(target)
             self.before[target].append(source)
-        self.dominators = _dominators(self.there, self.after, 0)
+        self.dominators = dominators(self.there, self.after, 0)
         self.nodes: list[Node] = []
         self.node_of: dict[int, int] = {}  # step → node
         for index in self.there:
@@ -241,7 +241,7 @@ class _Flow:
 
     @cached_property
     def branches(self) -> tuple[Branch, ...]:
-        behind = _dominators([-1, *self.there], self.before, -1)
+        behind = dominators([-1, *self.there], self.before, -1)
         found = []
         for index in self.there:
             last = self.blocks[index].steps[-1]
@@ -391,7 +391,7 @@ def _chain(steps: Sequence[Step]) -> int:
     return longest
 
 
-def _dominators(
+def dominators(
     nodes: Sequence[int], after: Mapping[int, Sequence[int]], start: int
 ) -> dict[int, frozenset[int]]:
     """For each node those that lie on all ways to it from the start, itself among them."""

@@ -31,6 +31,7 @@ from dse.errors import DseError
 if TYPE_CHECKING:
     from dse.data.t1 import T1Problem
     from dse.describe import Alias, ArrayArgument, Build, Description
+    from dse.symbolic.subscript import Subscript
 
 FILE = "kernel.toml"
 
@@ -210,6 +211,9 @@ class _Launch(_Table):
     blocks: _Text
     registers: _Text
     shared_bytes: _Text = 0
+    threads_x: _Text = None
+    threads_y: _Text = None
+    threads_z: _Text = None
 
 
 class _Warp(_Table):
@@ -228,6 +232,8 @@ class _Access(_Table):
     space: Literal["global", "shared"]
     op: Literal["load", "store"]
     count: _Text
+    access: StrictStr | None = None
+    loops: list[StrictStr] = []
     bytes: _Text = None
     sectors: _Text = None
     passes: _Text = None
@@ -325,7 +331,7 @@ def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
 
 def _description(path: Path, file: _File) -> Description:
     """Parse the expressions, each with the names that it may use."""
-    from dse.describe import GPU_NAMES, LAUNCH_NAMES, Access, Description
+    from dse.describe import GPU_NAMES, LAUNCH_NAMES, SHAPE_FIELDS, Access, Description
     from dse.space.expression import FUNCTIONS, Expression, parse
     from dse.space.space import Space, values_of
 
@@ -358,11 +364,13 @@ def _description(path: Path, file: _File) -> Description:
     accesses = []
     for access in file.access:
         where = f"access.{access.name}"
-        fields = access.model_dump(exclude={"name", "space", "op"})
+        fields = access.model_dump(exclude={"name", "space", "op", "access", "loops"})
         for field in _ONLY_GLOBAL:
             if access.space == "shared" and fields[field] is not None:
                 raise DseError(f"{path}: {where}.{field}: found in a shared access, expected in global ones")
-        accesses += [Access(access.name, access.space, access.op, expressions(where, fields, in_warp))]
+        parsed = expressions(where, fields, in_warp)
+        subscript = _subscript(path, access, in_warp)
+        accesses += [Access(access.name, access.space, access.op, parsed, subscript, tuple(access.loops))]
 
     constraints = dict(enumerate(file.constraints, start=1))
     source = None
@@ -382,12 +390,36 @@ def _description(path: Path, file: _File) -> Description:
         ),
         problem=tuple(file.problem.items()),
         let=tuple(let),
-        launch=expressions("launch", file.launch.model_dump(), known),
+        launch=expressions("launch", file.launch.model_dump(exclude=set(SHAPE_FIELDS)), known),
         warp=expressions("warp", file.warp.model_dump(), in_warp),
         accesses=tuple(accesses),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
         build=_build(path, file, in_warp),
+        shape=expressions("launch", file.launch.model_dump(include=set(SHAPE_FIELDS)), known),
     )
+
+
+def _subscript(path: Path, access: _Access, allowed: Collection[str]) -> Subscript | None:
+    """The element that a thread asks for, from which sectors and passes follow."""
+    from dse.symbolic.subscript import INDEX_NAMES, parse_subscript
+
+    where = f"{path}: access.{access.name}"
+    if access.access is None:
+        if access.loops:
+            raise DseError(f"{where}.loops: found without access, expected them to run in its subscript")
+        return None
+    counted = "sectors" if access.space == "global" else "passes"
+    if getattr(access, counted) is not None:
+        raise DseError(f"{where}.{counted}: found beside access, expected one of the two")
+    for name in access.loops:
+        if name in allowed or not name.isidentifier():
+            raise DseError(f"{where}.loops: found {name!r}, expected a name that nothing else has")
+    for name in INDEX_NAMES:
+        if name in allowed:
+            raise DseError(
+                f"{where}.access: found a parameter, size or let {name!r}, which it has for threads"
+            )
+    return parse_subscript(access.access, f"{where}.access", {*allowed, *access.loops})
 
 
 def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:

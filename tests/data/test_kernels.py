@@ -192,6 +192,48 @@ def test_a_mistake_gets_one_line(write, old, new, message):
     assert "\n" not in str(error.value)
 
 
+COUNTED = 'sectors = "4 if block_x >= 32 else 8"'
+FOUND = 'access = "A[bx * ntx + tx + i * width]"\nloops = ["i"]'
+
+
+def test_reads_a_subscript(write):
+    kernel = kernels.load(write(COUNTED, FOUND))
+    image, tile = kernel.accesses
+    assert image.subscript is not None
+    assert (image.subscript.array, image.subscript.index.text) == ("A", "bx * ntx + tx + i * width")
+    assert (image.loops, [name for name, _ in image.fields]) == (("i",), ["count"])
+    assert (tile.subscript, tile.loops, kernel.shape) == (None, (), ())
+    shaped = kernels.load(write("registers = 32\n", 'registers = 32\nthreads_x = "block_x"\n'))
+    assert [(name, each.text) for name, each in shaped.shape] == [("threads_x", "block_x")]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            COUNTED,
+            f"{COUNTED}\n{FOUND}",
+            "access.image.sectors: found beside access, expected one of the two",
+        ),
+        (COUNTED, 'loops = ["i"]', "access.image.loops: found without access, expected"),
+        (COUNTED, FOUND.replace('["i"]', '["tile"]'), "access.image.loops: found 'tile', expected a name"),
+        (COUNTED, FOUND.replace('["i"]', '["j"]'), "access.image.access: unknown name 'i' in"),
+        (COUNTED, FOUND.replace(']"', '"'), "access.image.access: found 'A.*expected an element of an array"),
+        ("passes = 2\n", 'passes = 2\naccess = "t[tx]"\n', "access.tile.passes: found beside access"),
+    ],
+)
+def test_a_mistake_in_a_subscript(write, old, new, message):
+    with pytest.raises(DseError, match=f"kernel.toml: {message}"):
+        kernels.load(write(old, new))
+
+
+def test_names_of_threads_are_taken_where_there_are_subscripts(write):
+    path = write(COUNTED, FOUND)
+    path.write_text(path.read_text().replace("columns", "tx"))
+    with pytest.raises(DseError, match=r"access\.image\.access: found a parameter, size or let 'tx'"):
+        kernels.load(path)
+
+
 def test_a_single_table_of_access(write):
     path = write()
     text = path.read_text()

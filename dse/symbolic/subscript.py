@@ -1,0 +1,33 @@
+"""A subscript as a kernel's source has it, `A[(by * 16 + ty) * n + k * 16 + tx]`, or an expression alone."""
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from dse.errors import DseError
+from dse.space.expression import Expression, parse
+
+THREAD_NAMES = ("tx", "ty", "tz")
+BLOCK_NAMES = ("bx", "by", "bz")
+SIZE_NAMES = ("ntx", "nty", "ntz")  # threads of a block, along x, y, z
+INDEX_NAMES = (*THREAD_NAMES, *BLOCK_NAMES, *SIZE_NAMES)
+
+
+@dataclass(frozen=True)
+class Subscript:
+    """An element of an array, by thread and block."""
+
+    array: str
+    index: Expression
+
+
+def parse_subscript(text: str, where: str, allowed: Collection[str] | None = None) -> Subscript:
+    """Read `array[index]`; the index may use INDEX_NAMES and `allowed` (None: any name).
+
+    **Errors:** DseError, as of `parse`.
+    """
+    found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*\[(.*)\]\s*", str(text), re.DOTALL)
+    if not found:
+        raise DseError(f"{where}: found {text!r}, expected an element of an array, as in 'A[bx * ntx + tx]'")
+    names = None if allowed is None else {*allowed, *INDEX_NAMES}
+    return Subscript(found[1], parse(found[2], where, names))

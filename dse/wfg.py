@@ -1,0 +1,111 @@
+"""The work flow graph (WFG): what an average warp does, as blocks of computation, accesses and barriers, with
+loops and branches, and which loads are waited for where.
+
+A graph is a tuple of nodes, nested where there are loops and branches. It is a pytree: its shape and the
+names of its loads are static and hashable, its weights are arrays of any shape that broadcast, so a jitted
+function is compiled once for each structure. A node that lists a load under `uses` waits for it (a
+data-dependence arc); all others follow one another (transition arcs).
+
+Source: Baghsorkhi et al., PPoPP 2010, Sec. 2.1.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+
+from dse.types import _as_float, _Quantities, quantity, several
+
+Weight = Any  # a float array, made of a number or of any array
+
+
+def _optional(unit: str) -> Any:
+    return eqx.field(
+        converter=lambda x: None if x is None else _as_float(x), metadata={"unit": unit}, default=None
+    )
+
+
+def _names() -> Any:
+    return eqx.field(static=True, default=())
+
+
+class Compute(_Quantities):
+    """C_n, instructions that follow one another; `cpi` and `latency` where they are not the GPU's own, as of
+    special functions; `warps` where not all that are resident come here."""
+
+    insts: Weight = quantity("1")
+    ilp: Weight = quantity("1", default=1.0)
+    cpi: Weight = _optional("cycles")
+    latency: Weight = _optional("cycles")
+    warps: Weight = _optional("warps")
+    uses: tuple[str, ...] = _names()
+
+
+class Memory(_Quantities):
+    """M, one access to global memory; a load that is waited for has a name of its own in the graph."""
+
+    bytes: Weight = quantity("B")  # moved for one warp
+    warps: Weight = _optional("warps")
+    name: str = eqx.field(static=True, default="")
+    uses: tuple[str, ...] = _names()
+
+
+class Scratchpad(_Quantities):
+    """S, accesses to shared memory; the cycles hold what banks make them wait for one another."""
+
+    cycles: Weight = quantity("cycles")
+    uses: tuple[str, ...] = _names()
+
+
+class Barrier(_Quantities):
+    """B, one barrier."""
+
+    uses: tuple[str, ...] = _names()
+
+
+class Loop(_Quantities):
+    """`body`, `trips` times."""
+
+    trips: Weight = quantity("1")
+    body: "tuple[Node, ...]" = several("1", default=())
+
+
+class Branch(_Quantities):
+    """`then` or `otherwise`, or both one after the other in a warp that splits.
+
+    `taken` and `passed` are the shares of the warps with a lane in either (ρ_T, ρ_F), more than 1 together
+    where warps split.
+    """
+
+    taken: Weight = quantity("1")
+    passed: Weight = quantity("1")
+    then: "tuple[Node, ...]" = several("1", default=())
+    otherwise: "tuple[Node, ...]" = several("1", default=())
+
+
+Leaf = Compute | Memory | Scratchpad | Barrier
+Node = Leaf | Loop | Branch
+Graph = tuple[Node, ...]
+
+
+def leaves(graph: Graph) -> Iterator[Leaf]:
+    """All nodes but loops and branches, in the order of the program."""
+    for node in graph:
+        match node:
+            case Loop():
+                yield from leaves(node.body)
+            case Branch():
+                yield from leaves(node.then)
+                yield from leaves(node.otherwise)
+            case _:
+                yield node
+
+
+def loads(graph: Graph) -> frozenset[str]:
+    """Names of its loads."""
+    return frozenset(node.name for node in leaves(graph) if isinstance(node, Memory) and node.name)
+
+
+def uses(graph: Graph) -> frozenset[str]:
+    """Names of the loads that it waits for."""
+    return frozenset(name for node in leaves(graph) for name in node.uses)
