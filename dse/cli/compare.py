@@ -1,13 +1,18 @@
 """`dse compare`: how well the models rank and time a measured space."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.errors import DseError
 from dse.models import MODELS
+
+if TYPE_CHECKING:
+    from dse.data.gpus import GpuFile
+    from dse.describe import Description
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -17,8 +22,12 @@ def compare(
     kernel: inputs.KernelArgument,
     gpu: inputs.GpuOption,
     measured: Annotated[
-        Path, typer.Option(metavar="FILE", help="Measured times of the space: CSV, .csv.gz or Parquet.")
-    ],
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Measured times of the space. Without it those that lie with the kernel, in measured/.",
+        ),
+    ] = None,
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
     scheduler: inputs.SchedulerOption = None,
@@ -46,7 +55,7 @@ def compare(
     from dse.fit.compare import sample as take_sample
     from dse.report.show import progress
 
-    table = measured_data.load(measured, description)
+    table = measured_data.load(measured or _beside(description, gpu_file), description)
     if sample is not None:
         table = table.rows(take_sample(table, description, sample))
     if source or not description.described:
@@ -62,3 +71,15 @@ def compare(
         f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
     )
     present(rows, title=title, json=json, csv=csv, out=out)
+
+
+def _beside(description: "Description", gpu: "GpuFile") -> Path:
+    """What `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
+    folder = description.path.parent / "measured"
+    # A GPU that was measured has a file of its own beside the one of its data sheet: it is the same card.
+    path = folder / f"{gpu.path.stem.removesuffix('_measured')}.parquet"
+    if path.is_file():
+        return path
+    known = [each.stem for each in sorted(folder.glob("*.parquet")) if not each.stem.endswith("_occupancy")]
+    there = f"; measured are {', '.join(known)}" if known else ""
+    raise DseError(f"--measured: found none, and no {path}, expected FILE{there}")

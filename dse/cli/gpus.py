@@ -8,7 +8,8 @@ from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
 app = typer.Typer(name="gpus", cls=Group, rich_markup_mode="rich")
 
-PROVENANCE = ("stated", "measured", "derived", "fitted")  # from what a vendor says to what fits best
+# From what a vendor says to what fits best.
+PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse gpus[/bold]")

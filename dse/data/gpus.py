@@ -58,10 +58,11 @@ class _Entry(BaseModel):
     value: int | float = Field(description="a number")
     unit: str = Field(description="a unit")
     source: str = Field(min_length=1, description="a text that says where the value is from")
-    provenance: Literal["stated", "measured", "fitted", "derived"] = Field(
-        description="stated, measured, fitted or derived"
+    provenance: Literal["stated", "measured", "measured here", "fitted", "derived"] = Field(
+        description="stated, measured, measured here, fitted or derived"
     )
     rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was worked out")
+    spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Record:
     source: str
     provenance: str
     rule: str | None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)

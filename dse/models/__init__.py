@@ -22,6 +22,7 @@ CLOSED_FORMS = (
     "mwp-cwp-corrected",
     "wfg-pipeline",
     "wfg-corrected",
+    "wfg",
     "gpumech-rr",
     "gpumech-rr-corrected",
     "gpumech-gto",

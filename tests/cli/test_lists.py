@@ -57,14 +57,6 @@ def test_a_kernel_shows_its_description(run_dse, toy_kernel):
     assert next(row["value"] for row in shown if row["part"] == "constraint") == "block * items <= 2048"
 
 
-def test_a_model_shows_what_it_leaves_out(run_dse):
-    text = run_dse("models", "show", "mwp-cwp").out
-    assert text.startswith("mwp-cwp\n\nMWP-CWP")
-    assert "Leaves out" in text
-    [row] = rows(run_dse("models", "show", "mwp-cwp", "--json"))
-    assert row["description"] in text
-
-
 @pytest.mark.parametrize("command", ["gpus", "kernels", "models"])
 def test_show_says_what_it_does_not_know(run_dse, command):
     ran = run_dse(command, "show", "nothing-of-that-name")

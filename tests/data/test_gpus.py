@@ -487,7 +487,7 @@ def test_wrong_source(edited, lines, expected):
 @pytest.mark.parametrize(
     ("field", "expected"),
     [
-        ("clock", "clock: found 1410, expected a table of value, unit, source, provenance, rule"),
+        ("clock", "clock: found 1410, expected a table of value, unit, source, provenance, rule, spread"),
         ("cpi", "cpi: found 1410, expected a table for each of its fields"),
     ],
 )

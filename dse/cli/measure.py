@@ -1,0 +1,369 @@
+"""`dse measure`: what only a GPU tells, by microbenchmarks and by timing our kernels on it."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.cuda.compile import Compiled, Failure
+    from dse.measure.benchmarks import Build
+    from dse.measure.records import Recording
+    from dse.measure.space import Plan
+    from dse.types import Gpu
+
+app = typer.Typer(name="measure", cls=Group, rich_markup_mode="rich", no_args_is_help=True)
+
+ARCHITECTURES = (80, 90)  # that a dry run compiles for, unless told
+
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Compile everything and list what would run; needs no GPU.")
+]
+ArchOption = Annotated[
+    list[int] | None,
+    typer.Option(
+        "--arch",
+        metavar="N",
+        help="Of --dry-run: compute capability, 90 for 9.0; repeatable. Default: 80, 90.",
+    ),
+]
+BudgetOption = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", min=0.0, help="Stop after so long; what was measured is kept."),
+]
+DeviceOption = Annotated[int, typer.Option("--device", metavar="N", min=0, help="Which GPU, of several.")]
+
+
+@app.callback()
+def measure() -> None:
+    """Measure a GPU, and kernels on it. Takes the extra `cuda` and NVIDIA's driver; no nvcc."""
+    # Where JAX could use the GPU, it would take most of its memory.
+    os.environ["JAX_PLATFORMS"] = "cpu"
+
+
+@app.command(
+    epilog="Example: [bold]dse measure gpu -o mine.toml --records mine.parquet --report mine.html[/bold]; "
+    "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] works out the file again; "
+    "[bold]dse measure gpu --dry-run --arch 90[/bold]"
+)
+def gpu(
+    recorded: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RECORDS]", help="What --records wrote: nothing is measured, no GPU is needed."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="The GPU file to write.")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Keep what was measured, from which all else follows."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Draw the curves: .html, .svg or .png.")
+    ] = None,
+    budget: BudgetOption = None,
+    device: DeviceOption = 0,
+    dry_run: DryRunOption = False,
+    arch: ArchOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Measure λ and Λ of each class of instructions, memory, clock and limits: a GPU file for `--gpu`.
+
+    Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
+    instructions share a pipe. Measurements are repeated until they lie within 1 %, or said not to.
+    """
+    if report is not None:
+        from dse.report.save import suffix_of
+
+        suffix_of(report)
+    for path in (out, records, report):
+        if path is not None and not path.parent.is_dir():
+            raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
+    if dry_run:
+        present(_dry_run_gpu(arch or ARCHITECTURES), title="Microbenchmarks", json=json, csv=csv, out=None)
+        return
+    from dse.measure.records import load
+
+    recording = load(recorded) if recorded is not None else _measure_gpu(device, budget, records)
+    from dse.measure import derive
+    from dse.measure.gpu_file import write
+
+    if report is not None:
+        _draw(recording, report)
+    found = derive.values(recording)
+    if out is not None:
+        write(recording, out)
+    rows = [
+        {"name": name, "value": each.value, "unit": each.unit, "spread": each.spread}
+        for name, each in found.items()
+    ]
+    rows += derive.extras(recording)
+    rows += [
+        {
+            "name": f"{pair.first} and {pair.second}",
+            "value": "one pipe" if pair.one else "two pipes",
+            "unit": "",
+            "spread": min(pair.error_one, pair.error_two),
+        }
+        for pair in derive.shared_pipes(recording)
+    ]
+    present(rows, title=recording.device["name"], json=json, csv=csv, out=None)
+    for line in derive.warnings(recording, found):
+        typer.echo(f"warning: {line}", err=True)
+
+
+def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
+    """A row for each kernel and architecture. DseError if one does not measure what it should."""
+    from dse.measure.benchmarks import check
+
+    rows, problems = [], []
+    for arch in architectures:
+        made = _compiled(arch)
+        for each in check(list(made), list(made.values())):
+            loop = ", ".join(f"{count} {opcode}" for opcode, count in each.found.items())
+            row = {"arch": arch, "kernel": each.build.name, "registers": each.registers, "loop": loop}
+            rows.append({**row, "problem": each.problem})
+            if each.problem:
+                problems.append(f"sm_{arch}: {each.build.name}: {each.problem}")
+    if problems:
+        raise DseError(problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
+    return rows
+
+
+def _compiled(arch: int) -> "dict[Build, Compiled | Failure]":
+    from dse.cuda.parallel import each
+    from dse.measure import benchmarks
+    from dse.report.show import progress
+
+    builds = benchmarks.builds()
+    done = 0
+    with progress(f"Compiling for sm_{arch}", len(builds)) as advance:
+
+        def now(count: int) -> None:
+            nonlocal done
+            advance(count - done)
+            done = count
+
+        found = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+    return dict(zip(builds, found, strict=True))
+
+
+def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
+    """What was measured, which is kept in `path` whatever happens."""
+    from dse.cuda.compile import Compiled
+    from dse.measure import gpu
+    from dse.measure.device import Device
+    from dse.measure.records import Recording, save
+    from dse.report.show import progress
+
+    with Device(ordinal) as found:
+        arch, name = found.arch, found.name
+        recording = Recording(gpu.described(found))
+    made = {}
+    for build, each in _compiled(arch).items():
+        if not isinstance(each, Compiled):
+            raise DseError(f"sm_{arch}: {build.name}: {each.message}")
+        made[build] = each
+    try:
+        with Device(ordinal) as found, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
+            problems = gpu.measure(found, made, recording, budget, advance)
+    finally:
+        if path is not None and recording.records:
+            save(recording, path)
+    for problem in problems:
+        typer.echo(f"warning: {problem}", err=True)
+    return recording
+
+
+def _draw(recording: "Recording", path: Path) -> None:
+    from dse.measure import derive
+    from dse.report.measured import curves
+    from dse.report.save import save_chart
+
+    device = recording.device
+    title = f"{device['name']}: {device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
+    points = [vars(point) for point in derive.curves(recording)]
+    save_chart(curves(points, derive.CHARTS, title=title), path)
+
+
+@app.command(
+    epilog="Example: [bold]dse measure space reduction -o reduction.parquet[/bold]; "
+    "[bold]dse measure space gemm convolution --sample 500 --budget 300 -o spaces.parquet[/bold]; "
+    "[bold]dse measure space nbody --sample 10 --occupancy-sweep -o sweep.parquet[/bold]"
+)
+def space(
+    names: Annotated[
+        list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` that have CUDA source.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.parquet", help="The table to write.")
+    ] = None,
+    sample: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="So many configurations of each, at random.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order, and so of --sample.")] = 0,
+    occupancy_sweep: Annotated[
+        bool,
+        typer.Option(
+            "--occupancy-sweep",
+            help="Time each with all blocks that an SM holds, one fewer, and so on down to one: dynamic "
+            "shared memory takes the room of the others.",
+        ),
+    ] = False,
+    budget: BudgetOption = None,
+    repeats: Annotated[
+        int, typer.Option(metavar="N", min=1, help="Timings of a configuration, at most.")
+    ] = 7,
+    changed: inputs.SetOption = None,
+    device: DeviceOption = 0,
+    dry_run: DryRunOption = False,
+    arch: ArchOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Time configurations of kernels on this GPU, each checked against NumPy: a table for `dse compare`.
+
+    Started again with the same FILE it goes on where it stopped, whatever stopped it. With several kernels,
+    the table has the rows of all; `dse measure store` parts them.
+    """
+    if dry_run:
+        rows = [
+            row
+            for each in arch or ARCHITECTURES
+            for plan in _plans(names, changed, sample, seed, _like("", each))
+            for row in [_dry_run_space(plan, each)]
+        ]
+        present(rows, title="Spaces", json=json, csv=csv, out=None)
+        return
+    if out is None:
+        raise DseError("--out: found none, expected FILE.parquet")
+    from datetime import UTC, datetime
+
+    from dse.cuda.compile import compiler
+    from dse.measure.device import Device
+    from dse.measure.journal import Journal
+    from dse.measure.space import measure as measure_plans
+    from dse.measure.timing import Settings
+    from dse.report.show import progress
+
+    with Device(device) as found:
+        name, architecture, driver = found.name, found.arch, found.driver_version
+    plans = _plans(names, changed, sample, seed, _like(name, architecture))
+    about = {
+        "gpu": name,
+        "sweep": occupancy_sweep,
+        "driver": driver,
+        "compiler": compiler(),
+        "date": datetime.now(UTC).date().isoformat(),
+        "kernels": {plan.name: {"digest": plan.source.digest, "sizes": plan.sizes} for plan in plans},
+    }
+    journal, done = Journal(out, about), False
+    before = len(journal.rows)
+    settings = Settings(repeats=repeats, sweep=occupancy_sweep)
+    total = sum(len(plan.parameters) for plan in plans)
+    try:
+        with progress(f"Timing on {name}", total) as advance:
+            done = measure_plans(plans, architecture, journal, settings, budget, advance, ordinal=device)
+    finally:
+        journal.close(done=done)
+    present(_summary(plans, journal.rows), title=f"{name}, {out}", json=json, csv=csv, out=None)
+    added = len(journal.rows) - before
+    end = "all done" if done else "time is up; the same command goes on"
+    typer.echo(f"{out}: {added:,} rows more, {len(journal.rows):,} in all; {end}", err=True)
+
+
+def _plans(
+    names: Sequence[str], changed: inputs.SetOption, sample: int | None, seed: int, gpu: "Gpu"
+) -> "list[Plan]":
+    from dse.measure.space import plan
+
+    kernels = inputs.several(names, inputs.settings(changed))
+    return [plan(description, sizes, gpu, sample, seed) for description, sizes in kernels]
+
+
+def _like(name: str, arch: int) -> "Gpu":
+    """What expressions of a kernel may ask of the GPU."""
+    from dse.measure.gpu_file import like
+
+    return like(name or f"sm_{arch}", f"{arch // 10}.{arch % 10}").gpu
+
+
+def _dry_run_space(plan: "Plan", arch: int) -> dict[str, Any]:
+    from collections import Counter
+
+    from dse.cuda.compile import Failure
+    from dse.measure.space import compile_all
+    from dse.report.show import progress
+
+    with progress(f"Compiling {plan.name} for sm_{arch}", len(plan.parameters)) as advance:
+        made = compile_all(plan, arch, advance)
+    reasons = Counter(each.reason for each in made if isinstance(each, Failure))
+    return {
+        "arch": arch,
+        "kernel": plan.name,
+        "configurations": plan.valid,
+        "taken": len(made),
+        "compiled": len(made) - reasons.total(),
+        "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
+    }
+
+
+def _summary(plans: "Sequence[Plan]", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What there is of each kernel by now."""
+    from collections import Counter
+
+    found = []
+    for plan in plans:
+        own = [row for row in rows if row["kernel"] == plan.name]
+        times = [row["time_ms"] for row in own if row["status"] == "ok"]
+        failed = Counter(row["status"] for row in own if row["status"] != "ok")
+        found.append(
+            {
+                "kernel": plan.name,
+                "configurations": plan.valid,
+                "rows": len(own),
+                "timed": len(times),
+                "failed": ", ".join(f"{count} {status}" for status, count in failed.items()),
+                "best_ms": min(times, default=None),
+            }
+        )
+    return found
+
+
+@app.command(epilog="Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")
+def store(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="What `dse measure` wrote: .toml and .parquet.")
+    ],
+    out: OutOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
+    import shutil
+
+    from dse.data import catalogue, gpus
+    from dse.measure import journal
+    from dse.measure.gpu_file import MEASURED, slug_of
+    from dse.measure.space import store as store_rows
+
+    rows = []
+    for path in files:
+        if path.suffix == ".toml":
+            name = gpus.load(path).name.removesuffix(", measured")
+            target = catalogue.folder("gpus") / f"{slug_of(name)}{MEASURED}.toml"
+            shutil.copyfile(path, target)
+            rows.append({"file": str(target), "rows": None})
+        else:
+            stored = store_rows(path, slug_of(journal.read(path)[0]["gpu"]))
+            rows += [{"file": name, "rows": count} for name, count in stored.items()]
+    present(rows, title="Stored", json=json, csv=csv, out=out)

@@ -1,0 +1,60 @@
+"""Configurations compiled by other processes while earlier ones are used, and kept on disk.
+
+Apart from the rest, so that these processes need not load it: they start anew for every few configurations.
+"""
+
+import pickle
+import zlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from dse import __version__
+from dse.cuda.cache import Cache, key
+from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler
+from dse.cuda.parallel import each, processors
+
+Defines = tuple[tuple[str, Any], ...]
+
+_AHEAD = 4  # configurations for each process
+
+
+@dataclass(frozen=True)
+class _Code:
+    """What is to be compiled, or was before."""
+
+    source: Source
+    arch: int
+    defines: Defines
+    cache: Cache
+
+
+def _made(wanted: _Code) -> Compiled | Failure:
+    same = wanted.source.digest, str(wanted.arch), compiler(), __version__, repr(wanted.defines)
+    place = key("measured", *same)
+    kept = wanted.cache.get([place]).get(place)
+    if kept is None:
+        made = compile_source(wanted.source, wanted.arch, dict(wanted.defines))
+        wanted.cache.put({place: zlib.compress(pickle.dumps(made), 1)})
+        return made
+    return pickle.loads(zlib.decompress(kept))
+
+
+def compiled(
+    source: Source, arch: int, wanted: Sequence[Defines], workers: int | None = None
+) -> Iterator[Compiled | Failure]:
+    """Each configuration by its macros, in order."""
+    workers, cache = workers or processors(), Cache()
+    codes = [_Code(source, arch, each, cache) for each in wanted]
+    size = _AHEAD * workers
+    parts = [codes[first : first + size] for first in range(0, len(codes), size)]
+    background = ThreadPoolExecutor(1)
+    try:
+        coming = background.submit(each, _made, parts[0], workers) if parts else None
+        for following in [*parts[1:], None]:
+            found = coming.result() if coming else []
+            coming = background.submit(each, _made, following, workers) if following else None
+            yield from found
+    finally:
+        background.shutdown(wait=False, cancel_futures=True)  # what is under way is kept, and not waited for

@@ -1,0 +1,220 @@
+"""One GPU through the CUDA driver: memory, code, launches, times.
+
+Every call of the driver is checked, and an error names the call. After some errors (an illegal address, say)
+no further call of this process works: `DeviceError.lost` tells, and a new process has to go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from dse.cuda.extra import needs
+from dse.errors import DseError
+
+Dimensions = tuple[int, int, int]
+Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
+
+_REFUSED = frozenset(  # errors of one call, after which others work; any other error ends the context
+    f"CUDA_ERROR_{name}"
+    for name in (
+        "INVALID_VALUE",
+        "INVALID_IMAGE",
+        "INVALID_SOURCE",
+        "LAUNCH_OUT_OF_RESOURCES",
+        "NOT_FOUND",
+        "NOT_SUPPORTED",
+        "NO_BINARY_FOR_GPU",
+        "OUT_OF_MEMORY",
+        "UNSUPPORTED_PTX_VERSION",
+    )
+)
+
+
+class DeviceError(Exception):
+    """A call of the driver that failed."""
+
+    def __init__(self, call: str, code: str) -> None:
+        super().__init__(f"{call}: {code}")
+        self.call, self.code = call, code
+        self.lost = code not in _REFUSED  # no call of this process will work any more
+
+
+@dataclass(frozen=True)
+class Code:
+    """A kernel as it is loaded."""
+
+    module: Any
+    function: Any
+    name: str
+
+
+class Device:
+    """The GPU `ordinal`, as a context manager; what was allocated and loaded is freed at its end.
+
+    **Raises:** DseError at its start if there is no GPU or no driver, or cuda-bindings is missing;
+    DeviceError from every call that the driver refuses.
+    """
+
+    def __init__(self, ordinal: int = 0, driver: Any = None) -> None:
+        self.ordinal = ordinal
+        self.driver = driver
+        self.buffers: list[int] = []
+
+    def __enter__(self) -> Device:
+        if self.driver is None:
+            with needs("cuda-bindings"):
+                self.driver = import_module("cuda.bindings.driver")
+        driver = self.driver
+        try:
+            self._call("cuInit", 0)
+            count = self._call("cuDeviceGetCount")
+        except RuntimeError:  # the binding is there, the driver is not
+            raise no_gpu("no NVIDIA driver") from None
+        except DeviceError as error:
+            raise no_gpu(error.code) from None
+        if self.ordinal >= count:
+            raise no_gpu(f"{count} of them" if count else "none")
+        self.handle = self._call("cuDeviceGet", self.ordinal)
+        self._call("cuCtxSetCurrent", self._call("cuDevicePrimaryCtxRetain", self.handle))
+        self.name = self._call("cuDeviceGetName", 256, self.handle).split(b"\0")[0].decode()
+        number = self._call("cuDriverGetVersion")
+        self.driver_version = f"{number // 1000}.{number % 1000 // 10}"
+        self.capability = (
+            self.attribute("COMPUTE_CAPABILITY_MAJOR"),
+            self.attribute("COMPUTE_CAPABILITY_MINOR"),
+        )
+        self.arch = 10 * self.capability[0] + self.capability[1]
+        self.sm_count = self.attribute("MULTIPROCESSOR_COUNT")
+        self._events = [self._call("cuEventCreate", 0) for _ in range(2)]
+        self._dynamic = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for address in list(self.buffers):
+            self.driver.cuMemFree(address)  # an error here would hide the one that brought us here
+        for event in self._events:
+            self.driver.cuEventDestroy(event)
+        self.driver.cuDevicePrimaryCtxRelease(self.handle)
+
+    def _call(self, name: str, *arguments: Any) -> Any:
+        """What a call of the driver gives besides its status."""
+        status, *values = getattr(self.driver, name)(*arguments)
+        if status.value:
+            raise DeviceError(name, status.name)
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def attribute(self, name: str) -> int:
+        """Of the GPU, as the driver names it: "MULTIPROCESSOR_COUNT". 0 where the driver does not know it."""
+        key = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
+        if key is None:
+            return 0
+        try:
+            return int(self._call("cuDeviceGetAttribute", key, self.handle))
+        except DeviceError as error:
+            if error.lost:
+                raise
+            return 0
+
+    def memory(self) -> int:
+        """Bytes that are free."""
+        return int(self._call("cuMemGetInfo")[0])
+
+    # Memory
+
+    def allocate(self, size: int) -> int:
+        """The address of so many bytes."""
+        address = int(self._call("cuMemAlloc", max(size, 16)))
+        self.buffers.append(address)
+        return address
+
+    def free(self, address: int) -> None:
+        self.buffers.remove(address)
+        self._call("cuMemFree", address)
+
+    def upload(self, address: int, values: np.ndarray) -> None:
+        values = np.ascontiguousarray(values)
+        self._call("cuMemcpyHtoD", address, values.ctypes.data, values.nbytes)
+
+    def download(self, address: int, values: np.ndarray) -> np.ndarray:
+        """Fills `values`, which must be contiguous, and gives them back."""
+        self._call("cuMemcpyDtoH", values.ctypes.data, address, values.nbytes)
+        return values
+
+    def zero(self, address: int, size: int) -> None:
+        self._call("cuMemsetD8", address, 0, size)
+
+    def copy(self, target: int, source: int, size: int) -> None:
+        self._call("cuMemcpyDtoDAsync", target, source, size, 0)
+
+    # Code
+
+    def load(self, cubin: bytes, kernel: str) -> Code:
+        """A kernel of a cubin, by its mangled name."""
+        module = self._call("cuModuleLoadData", cubin)
+        return Code(module, self._call("cuModuleGetFunction", module, kernel.encode()), kernel)
+
+    def unload(self, code: Code) -> None:
+        self._call("cuModuleUnload", code.module)
+
+    def constant(self, code: Code, name: str) -> tuple[int, int]:
+        """Address and bytes of a `__constant__` variable."""
+        address, size = self._call("cuModuleGetGlobal", code.module, name.encode())
+        return int(address), int(size)
+
+    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+        """Beyond 48 KiB a launch may add shared memory only if this was said before."""
+        self._call("cuFuncSetAttribute", code.function, self._dynamic, size)
+
+    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+        """Blocks that one SM holds at a time, by the driver's reckoning."""
+        return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function, threads, dynamic))
+
+    # Launches
+
+    def launch(
+        self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
+    ) -> None:
+        """Does not wait for its end."""
+        held = [packed(argument) for argument in arguments]
+        places = np.array([each.ctypes.data for each in held], np.uint64)
+        self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, places.ctypes.data, 0)
+
+    def synchronize(self) -> None:
+        self._call("cuCtxSynchronize")
+
+    def milliseconds(self, work: Callable[[], None]) -> float:
+        """How long the GPU takes for what `work` starts, by its own clock."""
+        start, stop = self._events
+        self._call("cuEventRecord", start, 0)
+        work()
+        self._call("cuEventRecord", stop, 0)
+        self._call("cuEventSynchronize", stop)
+        return float(self._call("cuEventElapsedTime", start, stop))
+
+
+def packed(argument: Argument) -> np.ndarray:
+    """The bytes of a kernel's argument: of an address, a number, or a structure given as bytes."""
+    if isinstance(argument, int) and not isinstance(argument, bool):
+        return np.array([argument], np.uint64)
+    if isinstance(argument, np.ndarray):
+        return np.ascontiguousarray(argument)
+    return np.array([argument])
+
+
+def no_gpu(found: str) -> DseError:
+    return DseError(f"GPU: found {found}, expected one with NVIDIA's driver; --dry-run needs none")
+
+
+def driver_takes(driver: str, compiler: str) -> None:
+    """DseError where a driver is older than what the compiler writes for: "12.4", "NVRTC 13.0.48"."""
+    found, wanted = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
+    if found < wanted:
+        raise DseError(f"driver: found one for CUDA {driver}, expected {wanted}.0 or newer, for {compiler}")

@@ -1,0 +1,112 @@
+"""Rows as they are measured: each is on disk before the next one is begun.
+
+Beside the table that is wanted lies a file of JSON lines, the first of which says what was measured; in the
+end, or when time is up, the table is made of it. A run that was cut off goes on from either.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from dse.errors import DseError
+from dse.files import replacing
+
+Row = dict[str, Any]
+METADATA = b"dse.measured"
+SUFFIX = ".partial.jsonl"
+
+
+class Journal:
+    """What was measured so far for the table `path`, in a run that `about` describes.
+
+    `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same where a run goes on; the rest
+    (driver, compiler, date) may differ.
+
+    **Raises:** DseError if the table's folder is not there, or if what lies there is of another run.
+    """
+
+    def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
+        self.path, self.about = path, dict(about)
+        self.lines = path.with_name(path.name + SUFFIX)
+        if path.suffix != ".parquet":
+            raise DseError(f"{path}: suffix: found {path.suffix!r}, expected .parquet")
+        if not path.parent.is_dir():
+            raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
+        self.rows = self._earlier()
+        text = "".join(json.dumps(each) + "\n" for each in (self.about, *self.rows))
+        with replacing(self.lines) as temporary:
+            temporary.write_text(text)
+
+    def _earlier(self) -> list[Row]:
+        if self.lines.is_file():
+            about, rows = _read_lines(self.lines)
+            where = self.lines
+        elif self.path.is_file():
+            about, rows = read(self.path)
+            where = self.path
+        else:
+            return []
+        ours, theirs = json.loads(json.dumps(self.about)), about.get("kernels", {})
+        for name in ("gpu", "sweep"):
+            _same(where, name, about.get(name), ours[name])
+        for kernel in ours["kernels"].keys() & theirs.keys():
+            for name, expected in ours["kernels"][kernel].items():
+                _same(where, f"{kernel}: {name}", theirs[kernel].get(name), expected)
+        self.about["kernels"] = theirs | self.about["kernels"]
+        return rows
+
+    def add(self, row: Row) -> None:
+        """On disk when this ends."""
+        self.rows.append(row)
+        with self.lines.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+    def close(self, *, done: bool) -> None:
+        """Write the table; where all is `done`, nothing is left to go on from."""
+        if self.rows:
+            write(self.path, self.about, self.rows)
+        if done or not self.rows:
+            self.lines.unlink(missing_ok=True)
+
+
+def _same(where: Path, name: str, found: Any, expected: Any) -> None:
+    if found != expected:
+        raise DseError(f"{where}: {name}: found {found}, expected {expected}; delete it to begin anew")
+
+
+def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
+    """The last line may have been cut off."""
+    found = []
+    for line in path.read_text().splitlines():
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            break
+    return (found[0], found[1:]) if found else ({}, [])
+
+
+def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Rows as Parquet; a row may lack columns that others have."""
+    columns = dict.fromkeys(name for row in rows for name in row)
+    table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
+    with replacing(path) as temporary:
+        table = table.replace_schema_metadata({METADATA: json.dumps(dict(about))})
+        pyarrow.parquet.write_table(table, temporary, compression="zstd")
+
+
+def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
+    """What `write` wrote. DseError for anything else."""
+    if not path.is_file():
+        raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
+    try:
+        table = pyarrow.parquet.ParquetFile(path).read()
+        about = json.loads((table.schema.metadata or {})[METADATA])
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or "another file"
+        raise DseError(f"{path}: found {reason}, expected what `dse measure space` wrote") from None
+    rows = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    return about, rows

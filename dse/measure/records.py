@@ -1,0 +1,87 @@
+"""Raw results of the microbenchmarks, as they are kept: everything else can be worked out of them again."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from dse.errors import DseError
+from dse.files import replacing
+from dse.measure.statistics import Repeats
+
+Parameter = int | float | str
+_METADATA = b"dse.device"
+
+
+@dataclass(frozen=True)
+class Record:
+    """One thing measured, some times over."""
+
+    benchmark: str
+    parameters: Mapping[str, Parameter]
+    unit: str  # of the values
+    repeats: Repeats
+
+    @property
+    def value(self) -> float:
+        return self.repeats.middle
+
+
+@dataclass(frozen=True)
+class Recording:
+    """All that was measured on one GPU."""
+
+    device: Mapping[str, Any]  # name, capability, driver, compiler, date, attributes
+    records: list[Record] = field(default_factory=list)
+
+    def of(self, benchmark: str, **parameters: Parameter) -> list[Record]:
+        """Those of a benchmark that have these parameters, in order."""
+        wanted = parameters.items()
+        return [
+            each
+            for each in self.records
+            if each.benchmark == benchmark and all(each.parameters.get(key) == value for key, value in wanted)
+        ]
+
+
+def save(recording: Recording, path: Path) -> None:
+    """As Parquet: one row a record, its parameters as JSON. DseError where it cannot be written."""
+    rows = recording.records
+    table = pa.table(
+        {
+            "benchmark": [each.benchmark for each in rows],
+            "parameters": [json.dumps(dict(each.parameters)) for each in rows],
+            "unit": [each.unit for each in rows],
+            "values": pa.array([list(each.repeats.values) for each in rows], pa.list_(pa.float64())),
+            "settled": [each.repeats.settled for each in rows],
+        }
+    ).replace_schema_metadata({_METADATA: json.dumps(recording.device)})
+    with replacing(path) as temporary:
+        pyarrow.parquet.write_table(table, temporary, compression="zstd")
+
+
+def load(path: Path) -> Recording:
+    """What `save` wrote. DseError for anything else."""
+    if not path.is_file():
+        raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
+    try:
+        table = pyarrow.parquet.ParquetFile(path).read()
+        device = json.loads((table.schema.metadata or {})[_METADATA])
+        rows = table.to_pylist()
+        records = [
+            Record(
+                row["benchmark"],
+                json.loads(row["parameters"]),
+                row["unit"],
+                Repeats(tuple(row["values"]), row["settled"]),
+            )
+            for row in rows
+        ]
+    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or "no recording"
+        raise DseError(f"{path}: found {reason}, expected what `dse measure gpu` recorded") from None
+    return Recording(device, records)

@@ -1,0 +1,206 @@
+"""What our kernels must compute, in NumPy, element by element of the output.
+
+A launch is held against these at some places of its output: all of a small one, else runs of neighbours
+spread over it by a seeded generator, with the first and the last. In double precision, but where the kernel's
+rounding decides which data it takes (dedispersion).
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+RUNS, LENGTH = 48, 64  # of neighbouring elements that are looked at
+WHOLE = 4096  # elements up to which all are
+
+Names = Mapping[str, Any]  # parameters and problem sizes
+
+
+@dataclass(frozen=True)
+class Case:
+    """One launch: what it was given, and where to look."""
+
+    names: Names
+    arrays: Mapping[int, np.ndarray]  # by the argument's place, flat, as they were before
+    constants: Mapping[str, np.ndarray]  # `__constant__` variables
+    at: np.ndarray  # places in the output
+
+    def size(self, name: str) -> int:
+        return int(self.names[name])
+
+
+@dataclass(frozen=True)
+class Reference:
+    """How to check a kernel."""
+
+    output: int  # place of the argument
+    size: Callable[[Names], int]  # elements of the output
+    expected: Callable[[Case], np.ndarray]  # at the places of a case
+    depends: tuple[str, ...] = ()  # parameters that the result hangs on
+    tolerance: float = 1e-4  # relative to an element and to the mean of all; 0: equal
+    types: Mapping[int, str] = field(default_factory=dict)  # of arrays, where not as the [source] table says
+    constants: Mapping[str, Callable[[Names], int]] = field(default_factory=dict)  # elements of each
+    adds: bool = False  # to what the output holds, which then is random and not 0
+
+
+def places(size: int, seed: int = 0) -> np.ndarray:
+    """Where to look in an output of so many elements, ascending, each once."""
+    if size <= WHOLE:
+        return np.arange(size)
+    starts = np.random.default_rng(seed).integers(0, size - LENGTH, RUNS)
+    starts = np.concatenate([[0, size - LENGTH], starts])
+    return np.unique(starts[:, None] + np.arange(LENGTH))
+
+
+def wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
+    """The first place where what was found is not what was expected."""
+    if tolerance == 0:
+        bad = found != expected
+    else:
+        magnitude = np.abs(expected) + np.mean(np.abs(expected))
+        bad = ~(np.abs(found.astype(float) - expected) <= tolerance * magnitude)  # NaN is wrong
+    return int(np.argmax(bad)) if bad.any() else None
+
+
+def _convolution(case: Case) -> np.ndarray:
+    width, height = case.size("filter_width"), case.size("filter_height")
+    pitch = case.size("image_width") + width - 1
+    y, x = np.divmod(case.at, case.size("image_width"))
+    image, taps = case.arrays[1], case.constants["filter"].astype(float)
+    sums = np.zeros(len(case.at))
+    for row in range(height):
+        for column in range(width):
+            sums += taps[row * width + column] * image[(y + row) * pitch + x + column]
+    return sums
+
+
+def _dedispersion(case: Case) -> np.ndarray:
+    samples, channels = case.size("samples"), case.size("channels")
+    pitch = samples + case.size("longest_delay")
+    y, x = np.divmod(case.at, samples)
+    measure = np.float32(0.02) * y.astype(np.float32)
+    delays = (measure[:, None] * case.arrays[2].astype(np.float32)).astype(np.int64)
+    rows = pitch * np.arange(channels)
+    return case.arrays[0][rows + x[:, None] + delays].sum(axis=1, dtype=np.int64).astype(np.float32)
+
+
+def _gemm(case: Case) -> np.ndarray:
+    m, n, k = case.size("m"), case.size("n"), case.size("k")
+    of_b, of_a = np.divmod(case.at, m)
+    a, b = case.arrays[0].reshape(k, m), case.arrays[1].reshape(k, n)
+    return _dots(a.T, of_a, b.T, of_b) + case.arrays[2][case.at]
+
+
+def _matmul(case: Case) -> np.ndarray:
+    m, n, k = case.size("m"), case.size("n"), case.size("k")
+    row, column = np.divmod(case.at, n)
+    return _dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
+
+
+def _dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """Of some rows of one matrix with some of the other."""
+    found = np.empty(len(rows))
+    for first in range(0, len(rows), 256):
+        part = slice(first, first + 256)
+        found[part] = np.einsum(
+            "ij,ij->i", left[rows[part]].astype(float), right[columns[part]].astype(float)
+        )
+    return found
+
+
+def _histogram(case: Case) -> np.ndarray:
+    return np.bincount(case.arrays[0], minlength=case.size("bins"))[case.at]
+
+
+def _nbody(case: Case) -> np.ndarray:
+    bodies = case.arrays[0].reshape(-1, 4).astype(float)
+    places, masses = bodies[:, :3], bodies[:, 3]
+    body, axis = np.divmod(case.at, 4)
+    wanted, which = np.unique(body, return_inverse=True)
+    found = np.zeros((len(wanted), 4))
+    for place, one in enumerate(wanted):
+        apart = places - places[one]
+        pull = masses / (np.einsum("ij,ij->i", apart, apart) + SOFTENING) ** 1.5
+        found[place, :3] = pull @ apart
+    return found[which, axis]
+
+
+SOFTENING = 0.01  # as the kernel.toml of nbody has it
+
+
+def _sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
+    """Of some stretches."""
+    return np.array([values[start:end].sum(dtype=float) for start, end in zip(starts, ends, strict=True)])
+
+
+def _prefix_sum(case: Case) -> np.ndarray:
+    part = case.size("block") * case.size("items")
+    return _sums(case.arrays[0], case.at // part * part, case.at + 1)
+
+
+def _reduction(case: Case) -> np.ndarray:
+    part = case.size("block") * case.size("items")
+    return _sums(case.arrays[0], case.at * part, np.minimum((case.at + 1) * part, case.size("count")))
+
+
+def _spmv_csr(case: Case) -> np.ndarray:
+    values, columns, starts, x = (case.arrays[place] for place in range(4))
+    found = np.zeros(len(case.at))
+    for place, row in enumerate(case.at):
+        inside = slice(starts[row], starts[row + 1])
+        found[place] = values[inside].astype(float) @ x[columns[inside]]
+    return found
+
+
+def _stencil2d(case: Case) -> np.ndarray:
+    width, radius = case.size("width"), case.size("radius")
+    pitch = width + 2 * radius
+    y, x = np.divmod(case.at, width)
+    grid, weights = case.arrays[0].astype(float), case.constants["weights"].astype(float)
+    center = (y + radius) * pitch + x + radius
+    sums = weights[0] * grid[center]
+    for d in range(1, radius + 1):
+        around = grid[center - d] + grid[center + d] + grid[center - d * pitch] + grid[center + d * pitch]
+        sums += weights[d] * around
+    return sums
+
+
+def _transpose(case: Case) -> np.ndarray:
+    row, column = np.divmod(case.at, case.size("height"))
+    return case.arrays[0][column * case.size("width") + row]
+
+
+def _product(*names: str) -> Callable[[Names], int]:
+    return lambda known: int(np.prod([int(known[name]) for name in names]))
+
+
+def _parts(known: Names) -> int:
+    """Blocks of a reduction."""
+    return -(-int(known["count"]) // (int(known["block"]) * int(known["items"])))
+
+
+REFERENCES = {
+    "convolution": Reference(
+        0,
+        _product("image_width", "image_height"),
+        _convolution,
+        constants={"filter": _product("filter_width", "filter_height")},
+    ),
+    "dedispersion": Reference(1, _product("samples", "dms"), _dedispersion, tolerance=0, types={0: "uint8"}),
+    "gemm": Reference(2, _product("m", "n"), _gemm, adds=True),
+    "histogram": Reference(1, _product("bins"), _histogram, tolerance=0, types={1: "uint32"}),
+    "matmul_naive": Reference(2, _product("m", "n"), _matmul),
+    "matmul_tiled": Reference(2, _product("m", "n"), _matmul),
+    "nbody": Reference(1, lambda known: 4 * int(known["count"]), _nbody, tolerance=1e-3),
+    "prefix_sum": Reference(1, _product("count"), _prefix_sum, depends=("block", "items")),
+    "reduction": Reference(1, _parts, _reduction, depends=("block", "items")),
+    "spmv_csr": Reference(4, _product("rows"), _spmv_csr),
+    "stencil2d": Reference(
+        1,
+        _product("width", "height"),
+        _stencil2d,
+        constants={"weights": lambda known: int(known["radius"]) + 1},
+    ),
+    "transpose": Reference(1, _product("width", "height"), _transpose, tolerance=0),
+}

@@ -1,0 +1,300 @@
+"""Configurations of our kernels, compiled, launched and timed on a GPU, each a row of a table.
+
+The GPU is used by a process of its own. Where a launch breaks it (an illegal address) or does not end, that
+process is ended, the configuration noted as failed, and a new one goes on with the next. Other processes
+compile ahead of it.
+"""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.cuda.compile import Compiled, Failure, Source, compiler
+from dse.cuda.source import Array, Configuration, configurations, source_of
+from dse.data import kernels
+from dse.describe import ArrayArgument, Description, evaluated_names
+from dse.errors import DseError
+from dse.measure.compiling import compiled
+from dse.measure.device import Device, DeviceError, driver_takes
+from dse.measure.journal import Journal, Row
+from dse.measure.reference import REFERENCES
+from dse.measure.timing import Bench, Job, Settings
+from dse.types import Gpu
+
+PATIENCE = 60.0  # seconds for one configuration, of a sweep for all its steps
+_FIRST = 240.0  # for the first one of a process: it makes the arrays
+_GRACE = 10.0  # seconds beyond the budget for what was begun in time
+
+Number = int | float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Some configurations of one kernel, in the order in which they are timed."""
+
+    description: Description
+    source: Source
+    sizes: dict[str, Number]
+    parameters: list[dict[str, Number]]
+    configurations: list[Configuration]  # every array with its size
+    valid: int  # in all
+
+    @property
+    def name(self) -> str:
+        return self.description.name
+
+
+def plan(
+    description: Description, sizes: Mapping[str, Number], gpu: Gpu, sample: int | None, seed: int
+) -> Plan:
+    """`sample` configurations at random (all without it). A larger sample begins with a smaller one.
+
+    **Raises:** DseError if the kernel has no source of ours, or no reference to check it against.
+    """
+    name = description.name
+    if name not in REFERENCES:
+        raise DseError(f"kernel: found {name}, expected one that can be checked: {', '.join(REFERENCES)}")
+    source = source_of(description)
+    valid = description.space.configurations(sizes)
+    count = len(next(iter(valid.values())))
+    order = np.random.default_rng(seed).permutation(count)[:sample]
+    columns = {key: values[order] for key, values in valid.items()}
+    wanted = _with_sizes(description, columns, sizes, gpu)
+    rows = [
+        dict(zip(columns, row, strict=True))
+        for row in zip(*map(np.ndarray.tolist, columns.values()), strict=True)
+    ]
+    clash = _COLUMNS & {*columns, *sizes}
+    if clash:
+        raise DseError(f"{name}: parameters: found {min(clash)}, expected a name that no column of ours has")
+    return Plan(description, source, dict(sizes), rows, wanted, count)
+
+
+_COLUMNS = {
+    *("kernel", "status", "message", "time_ms", "min_ms", "cv", "repeats", "settled", "registers"),
+    *("spill_bytes", "local_bytes", "shared_bytes", "dynamic_shared_bytes", "threads", "blocks"),
+    *("resident_blocks", "occupancy", "sm_clock_before_mhz", "sm_clock_after_mhz"),
+}
+
+
+def _with_sizes(
+    description: Description, columns: Mapping[str, np.ndarray], sizes: Mapping[str, Number], gpu: Gpu
+) -> list[Configuration]:
+    """Configurations whose arrays have sizes also where nothing is said of what they hold."""
+    assert description.build is not None
+    found = configurations(description, columns, sizes, gpu)
+    known = evaluated_names(description, columns, sizes, gpu)
+    lengths = {
+        place: np.broadcast_to(given.size(known, np), (len(found),)).tolist()
+        for place, given in enumerate(description.build.arguments)
+        if isinstance(given, ArrayArgument) and given.values is None
+    }
+    types = {place: given.type for place, given in enumerate(description.build.arguments) if place in lengths}  # type: ignore[union-attr]
+    return [
+        replace(
+            one,
+            arguments=tuple(
+                Array(int(lengths[place][row]), types[place], "", ()) if place in lengths else argument
+                for place, argument in enumerate(one.arguments)
+            ),
+        )
+        for row, one in enumerate(found)
+    ]
+
+
+def compile_all(plan: Plan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
+    """All of a plan, for a look at what would run."""
+    found = []
+    for made in compiled(plan.source, arch, [one.defines for one in plan.configurations]):
+        found.append(made)
+        advance(1)
+    return found
+
+
+def measure(
+    plans: Sequence[Plan],
+    arch: int,
+    journal: Journal,
+    settings: Settings,
+    budget: float | None = None,
+    advance: Callable[[int], None] = lambda done: None,
+    worker: Callable[[Connection, Settings, int], None] | None = None,
+    ordinal: int = 0,
+    patience: float = PATIENCE,
+) -> bool:
+    """Time every configuration that the journal has not, in as many seconds as `budget` allows.
+
+    Each kernel gets an equal share of what is left. Gives whether all are done.
+
+    **Raises:** DseError if there is no GPU, or it cannot be used at all.
+    """
+    begun, complete = time.monotonic(), True
+    hand = _Hand(worker or work, settings, ordinal, patience)
+    try:
+        hand.start()  # it takes a while, in which the first configurations are compiled
+        for place, plan in enumerate(plans):
+            share = None
+            if budget is not None:
+                now = time.monotonic()
+                share = now + max(0.0, (begun + budget - now) / (len(plans) - place))
+            complete &= _measure_one(plan, arch, journal, hand, share, advance)
+    finally:
+        hand.drop()
+    return complete
+
+
+def _measure_one(
+    plan: Plan,
+    arch: int,
+    journal: Journal,
+    hand: "_Hand",
+    until: float | None,
+    advance: Callable[[int], None],
+) -> bool:
+    names = plan.description.space.names
+    done = {tuple(row[name] for name in names) for row in journal.rows if row["kernel"] == plan.name}
+    left = [place for place, row in enumerate(plan.parameters) if tuple(row.values()) not in done]
+    advance(len(plan.parameters) - len(left))
+    ready = compiled(plan.source, arch, [plan.configurations[place].defines for place in left])
+    for place, made in zip(left, ready, strict=True):
+        if until is not None and time.monotonic() > until:
+            return False
+        parameters = plan.parameters[place]
+        job = Job(plan.name, parameters, plan.sizes, plan.configurations[place], made)
+        rows = hand.rows(job, until)
+        if rows is None:
+            return False
+        for row in rows:
+            journal.add({"kernel": plan.name, **parameters, **plan.sizes, **row})
+        advance(1)
+    return True
+
+
+class _Hand:
+    """Holds the process that uses the GPU, and replaces it where it breaks or hangs."""
+
+    def __init__(
+        self,
+        worker: Callable[[Connection, Settings, int], None],
+        settings: Settings,
+        ordinal: int,
+        patience: float,
+    ) -> None:
+        self.worker, self.settings, self.ordinal, self.patience = worker, settings, ordinal, patience
+        self.process: Any = None
+        self.kernel = ""
+        self.broken = 0  # processes that ended before they answered anything
+
+    def rows(self, job: Job, until: float | None = None) -> list[Row] | None:
+        """What came of a configuration; None if there was no answer when time was up.
+
+        **Raises:** DseError if no process can use the GPU.
+        """
+        if self.process is None:
+            self.start()
+        first, self.kernel = self.kernel != job.kernel, job.kernel
+        try:
+            self.connection.send(job)
+            patience = max(_FIRST, self.patience) if first else self.patience
+            left = patience if until is None else max(0.0, until - time.monotonic()) + _GRACE
+            if self.connection.poll(min(patience, left)):
+                answer = self.connection.recv()
+                self.broken = 0
+                if answer["lost"]:
+                    self.drop()
+                if answer["error"]:
+                    raise DseError(answer["error"])
+                return answer["rows"]
+            if left < patience:
+                self.drop()
+                return None
+            status, message = "timeout", f"no answer in {patience:g} s"
+        except (EOFError, OSError):
+            status, message = "runtime", "the process that used the GPU ended"
+            self.broken += 1
+        self.drop()
+        if self.broken > 3:
+            raise DseError(f"GPU: found {self.broken} processes that ended in a row, expected one that works")
+        return [{"status": status, "message": message}]
+
+    def start(self) -> None:
+        context = get_context("spawn")
+        self.connection, other = context.Pipe()
+        self.process = context.Process(
+            target=self.worker, args=(other, self.settings, self.ordinal), daemon=True
+        )
+        self.process.start()
+        other.close()
+        self.kernel = ""
+
+    def drop(self) -> None:
+        if self.process is None:
+            return
+        self.connection.close()
+        self.process.join(timeout=2)
+        if self.process.is_alive():
+            self.process.kill()
+            self.process.join()
+        self.process = None
+
+
+def work(connection: Connection, settings: Settings, ordinal: int) -> None:
+    """The process that uses the GPU: configurations come in, rows go out."""
+    with suppress(EOFError, OSError, KeyboardInterrupt):
+        try:
+            with Device(ordinal) as device:
+                driver_takes(device.driver_version, compiler())
+                bench = Bench(device, settings)
+                while True:
+                    job: Job = connection.recv()
+                    rows: list[Row] = []
+                    lost, problem = False, ""
+                    try:
+                        rows.extend(bench.rows(job))
+                    except DeviceError as error:
+                        lost = True
+                        rows.append({"status": "runtime", "message": str(error)})
+                    except DseError as error:
+                        problem = str(error)
+                    connection.send({"rows": rows, "lost": lost, "error": problem})
+                    if lost:
+                        return
+        except (DseError, DeviceError) as error:  # no GPU, or it cannot be used
+            connection.recv()
+            connection.send({"rows": [], "lost": True, "error": str(error)})
+
+
+# Where measurements are kept
+
+
+def store(path: Path, slug: str) -> dict[str, int]:
+    """Put each kernel's rows of a table into its folder, as measured/<gpu>.parquet; rows by file.
+
+    A sweep over the occupancy goes to measured/<gpu>_occupancy.parquet.
+
+    **Raises:** DseError if the table cannot be read, or a kernel is none of the catalogue.
+    """
+    from dse.measure import journal
+
+    about, rows = journal.read(path)
+    end = "_occupancy" if about["sweep"] else ""
+    stored = {}
+    for name in dict.fromkeys(row["kernel"] for row in rows):
+        folder = kernels.find(name).parent / "measured"
+        folder.mkdir(exist_ok=True)
+        own = [
+            {key: value for key, value in row.items() if key != "kernel"}
+            for row in rows
+            if row["kernel"] == name
+        ]
+        target = folder / f"{slug}{end}.parquet"
+        journal.write(target, {**about, "kernels": {name: about["kernels"][name]}}, own)
+        stored[str(target)] = len(own)
+    return stored

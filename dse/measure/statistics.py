@@ -1,0 +1,60 @@
+"""Repeated measurements: their middle, how far they lie apart, and when there are enough of them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """What was measured, in order, and whether it settled: the spread fell to the tolerance in time."""
+
+    values: tuple[float, ...]
+    settled: bool
+
+    @property
+    def middle(self) -> float:
+        return float(np.median(self.values))
+
+    @property
+    def spread(self) -> float:
+        return spread(self.values)
+
+
+def spread(values: Sequence[float]) -> float:
+    """Median distance from the median, over the median; 0 of a single value.
+
+    One stray value in five does not move it.
+    """
+    middle = float(np.median(values))
+    return float(np.median(np.abs(np.subtract(values, middle)))) / abs(middle) if middle else 0.0
+
+
+def variation(values: Sequence[float]) -> float:
+    """Standard deviation over the mean, which stray values do move."""
+    mean = float(np.mean(values))
+    return float(np.std(values)) / abs(mean) if mean else 0.0
+
+
+def repeat(
+    measure: Callable[[], float],
+    *,
+    tolerance: float = 0.01,
+    least: int = 5,
+    most: int = 11,
+    seconds: float = 5.0,
+    now: Callable[[], float] = monotonic,
+) -> Repeats:
+    """Measure until the spread is at most `tolerance`, `least` times or more; `most` times or for `seconds`.
+
+    What takes longer than `seconds` is measured once.
+    """
+    begun, values = now(), []
+    while True:
+        values.append(float(measure()))
+        if len(values) >= least and spread(values) <= tolerance:
+            return Repeats(tuple(values), True)
+        if len(values) >= most or now() - begun > seconds:
+            return Repeats(tuple(values), False)

@@ -1,0 +1,43 @@
+#!/bin/sh
+# Measures the GPU at hand: microbenchmarks, then a sample of the tuning space of each kernel of ours.
+#
+#   scripts/measure_all.sh FOLDER [SECONDS]
+#
+# Ends within SECONDS (default 520) and a little; a part that fails does not keep the next from being tried.
+# FOLDER gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet. Run again with what is there by
+# then, it goes on. Takes an installed gpu-dse with the extra cuda; $PYTHON is its Python (default python3).
+# Afterwards, where the results are to be kept: dse measure store FOLDER/gpu.toml FOLDER/spaces.parquet \
+#   FOLDER/occupancy.parquet
+set -eu
+
+folder=${1:?"usage: scripts/measure_all.sh FOLDER [SECONDS]"}
+seconds=${2:-520}
+begun=$(date +%s)
+mkdir -p "$folder"
+
+left() { echo $((seconds - ($(date +%s) - begun) - 25)); } # 25: for the part in hand to end
+sweep=45                                                    # seconds for the last part
+dse() {
+    "${PYTHON:-python3}" -c 'from dse.cli.main import run
+if __name__ == "__main__":
+    run()' "$@" || echo "measure_all: failed: dse $*" >&2
+}
+
+if [ ! -s "$folder/gpu.toml" ]; then
+    dse measure gpu -o "$folder/gpu.toml" --records "$folder/records.parquet" --budget 150
+fi
+
+# Small spaces are measured whole; of the three large ones the first so many in a random order.
+if [ "$(left)" -gt $((sweep + 20)) ]; then
+    dse measure space reduction prefix_sum histogram transpose stencil2d spmv_csr matmul_naive matmul_tiled \
+        nbody gemm convolution dedispersion --sample 900 --repeats 5 \
+        --budget $(($(left) - sweep)) \
+        -o "$folder/spaces.parquet"
+fi
+if [ "$(left)" -gt 20 ]; then
+    dse measure space nbody matmul_tiled reduction stencil2d --sample 8 --occupancy-sweep --repeats 5 \
+        --budget "$(left)" -o "$folder/occupancy.parquet"
+fi
+rm -f "$folder"/*.partial.jsonl # the tables are enough to go on from
+ls -l "$folder"
+[ -s "$folder/records.parquet" ] || exit 2

@@ -1,0 +1,114 @@
+"""`dse measure` without a GPU: what it says, what it can do nevertheless."""
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from dse.data import catalogue, gpus, kernels
+from dse.measure import journal
+
+
+def has_no_gpu() -> bool:
+    from dse.errors import DseError
+    from dse.measure.device import Device
+
+    try:
+        with Device():
+            return False
+    except DseError:
+        return True
+
+
+@pytest.mark.skipif(not has_no_gpu(), reason="there is a GPU")
+@pytest.mark.parametrize("command", [["gpu"], ["space", "reduction", "-o", "table.parquet"]])
+def test_one_line_without_a_gpu(run_dse, command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    ran = run_dse("measure", *command)
+    assert ran.code == 2
+    assert ran.err.startswith("dse: GPU: found ")
+    assert ran.err.endswith("--dry-run needs none\n")
+    assert ran.err.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_would_run(run_dse, tmp_path, monkeypatch):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    ran = run_dse("measure", "space", "transpose", "--sample", "1", "--dry-run", "--arch", "90", "--csv")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.splitlines()[1:] == ["90,transpose,36,1,1,"]
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["space", "reduction"], "--out: found none, expected FILE.parquet"),
+        (["space", "svm", "--dry-run"], "kernel: found svm, expected one that can be checked"),
+        (["space", "reduction", "--set", "x=1", "--dry-run"], "--set: found 'x', expected a parameter"),
+        (["gpu", "none.parquet"], "none.parquet: found no file, expected what `dse measure"),
+        (["gpu", "--report", "x.pdf"], "x.pdf: suffix: found '.pdf'"),
+        (["gpu", "-o", "none/x.toml"], "none/x.toml: found no folder none"),
+        (["store", "none.parquet"], "none.parquet: found no file, expected what `dse measure"),
+    ],
+)
+def test_mistakes(run_dse, command, message):
+    ran = run_dse("measure", *command)
+    assert ran.code == 2
+    assert ran.err.startswith(f"dse: {message}")
+    assert ran.err.count("\n") == 1
+
+
+def test_measurements_are_found(run_dse, tmp_path):
+    """Those beside a kernel are taken for its GPU, and for the file of that GPU as measured."""
+    folder = tmp_path / "reduction"
+    shutil.copytree(kernels.find("reduction").parent, folder, ignore=shutil.ignore_patterns("measured"))
+    (folder / "measured").mkdir()
+    rows = [
+        {"block": block, "items": items, "shuffle": 1, "count": 67108864, "status": "ok", "time_ms": time}
+        for block, items, time in [(64, 1, 0.9), (128, 2, 0.5), (256, 4, 0.2), (512, 8, 0.25)]
+    ]
+    ran = run_dse("compare", str(folder), "--gpu", "h100-sxm", "--model", "roofline")
+    assert ran.code == 2
+    assert "--measured: found none, and no" in ran.err
+    journal.write(folder / "measured" / "h100_sxm.parquet", {}, rows)
+    mine = tmp_path / "h100_sxm_measured.toml"
+    shutil.copyfile(gpus.find("h100-sxm"), mine)
+    ran = run_dse("compare", str(folder), "--gpu", str(mine), "--model", "roofline")
+    assert (ran.code, ran.err) == (0, "")
+    assert "4 configurations, 4 of them measured" in ran.out
+    ran = run_dse("compare", str(folder), "--gpu", "a100", "--model", "roofline")
+    assert "measured are h100_sxm" in ran.err
+
+
+def test_measurements_are_stored(run_dse, tmp_path, monkeypatch):
+    for name in ("gpus", "kernels"):
+        (tmp_path / name).mkdir()
+    shutil.copy(gpus.find("h100-sxm"), tmp_path / "gpus")
+    shutil.copytree(kernels.find("reduction").parent, tmp_path / "kernels" / "reduction")
+    mine, table = tmp_path / "gpu.toml", tmp_path / "spaces.parquet"
+    name = "NVIDIA H100 80GB HBM3"
+    mine.write_text(gpus.find("h100-sxm").read_text().replace(f'"{name}"', f'"{name}, measured"'))
+    about = {"gpu": name, "sweep": False, "kernels": {"reduction": {}}}
+    journal.write(table, about, [{"kernel": "reduction", "block": 64, "status": "ok", "time_ms": 1.0}])
+    monkeypatch.setattr(catalogue, "folder", lambda name: tmp_path / name)
+    ran = run_dse("measure", "store", str(mine), str(table), "--csv")
+    assert (ran.code, ran.err) == (0, "")
+    stored = [line.split(",") for line in ran.out.splitlines()[1:]]
+    assert stored == [
+        [str(tmp_path / "gpus" / "h100_sxm_measured.toml"), ""],
+        [str(tmp_path / "kernels" / "reduction" / "measured" / "h100_sxm.parquet"), "1"],
+    ]
+    assert gpus.load("h100-sxm").name == name
+    assert gpus.load("h100_sxm_measured").name == f"{name}, measured"
+
+
+def test_the_page_shows_options_that_there_are(run_dse):
+    page = (Path(__file__).parents[2] / "docs" / "measuring.md").read_text()
+    shown = re.findall(r"^dse ((?:measure )?\w+)(.*)$", page, re.MULTILINE)
+    assert len(shown) > 4
+    for command, rest in shown:
+        ran = run_dse(*command.split(), "--help")
+        assert ran.code == 0
+        for option in re.findall(r"--[\w-]+", rest):
+            assert option in ran.out, (command, option)

@@ -1,0 +1,134 @@
+"""Calls of the driver: each is checked, and what an error means."""
+
+import enum
+import re
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.measure import device as subject
+from dse.measure.device import Device, DeviceError, driver_takes, packed
+
+
+class Result(enum.Enum):
+    CUDA_SUCCESS = 0
+    CUDA_ERROR_INVALID_VALUE = 1
+    CUDA_ERROR_NO_DEVICE = 100
+    CUDA_ERROR_ILLEGAL_ADDRESS = 700
+
+
+class Driver:
+    """The driver's calls, of which some fail; arguments of launches are read back from where they lie."""
+
+    CUdevice_attribute = SimpleNamespace(
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR="major",
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR="minor",
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT="count",
+    )
+    CUfunction_attribute = SimpleNamespace(CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8)
+    values: ClassVar[dict[str, Any]] = {
+        "cuDeviceGetCount": 1,
+        "cuDeviceGet": 0,
+        "cuDevicePrimaryCtxRetain": 5,
+        "cuDeviceGetName": b"NVIDIA Something\0\0\0",
+        "cuDriverGetVersion": 12040,
+        "cuEventCreate": 1,
+        "cuMemAlloc": 4096,
+        "cuDeviceGetAttribute": 9,
+        "cuModuleLoadData": "module",
+        "cuModuleGetFunction": "function",
+        "cuMemGetInfo": (10, 20),
+    }
+
+    def __init__(self, **errors: Result) -> None:
+        self.errors, self.calls = errors, []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*arguments: Any) -> tuple[Any, ...]:
+            self.calls.append((name, arguments))
+            values = self.values.get(name, ())
+            values = values if isinstance(values, tuple) else (values,)
+            return (self.errors.get(name, Result.CUDA_SUCCESS), *values)
+
+        return call
+
+
+def test_what_it_tells_of_itself():
+    with Device(driver=Driver()) as device:
+        assert (device.name, device.driver_version, device.arch) == ("NVIDIA Something", "12.4", 99)
+        assert device.attribute("OF_A_LATER_DRIVER") == 0
+        assert device.memory() == 10
+
+
+def test_what_was_allocated_is_freed():
+    driver = Driver()
+    with Device(driver=driver) as device:
+        device.allocate(100)
+    assert ("cuMemFree", (4096,)) in driver.calls
+    assert ("cuMemAlloc", (100,)) in driver.calls
+
+
+@pytest.mark.parametrize(
+    ("error", "lost"), [(Result.CUDA_ERROR_INVALID_VALUE, False), (Result.CUDA_ERROR_ILLEGAL_ADDRESS, True)]
+)
+def test_an_error_names_the_call(error: Result, lost: bool):
+    with Device(driver=Driver(cuLaunchKernel=error)) as device:
+        code = device.load(b"", "k")
+        with pytest.raises(DeviceError, match=f"^cuLaunchKernel: {error.name}$") as found:
+            device.launch(code, (1, 1, 1), (32, 1, 1), [])
+    assert found.value.lost == lost
+
+
+def test_no_gpu():
+    for driver in (Driver(cuInit=Result.CUDA_ERROR_NO_DEVICE), Driver()):
+        driver.values = {**Driver.values, "cuDeviceGetCount": 0}
+        with (
+            pytest.raises(DseError, match=r"^GPU: found .*, expected one with NVIDIA's driver"),
+            Device(driver=driver),
+        ):
+            pass
+
+
+def test_arguments_lie_where_a_launch_is_told():
+    import ctypes
+
+    found: list[bytes] = []
+
+    class Reads(Driver):
+        def cuLaunchKernel(self, *arguments: Any) -> tuple[Result]:
+            assert arguments[:9] == ("function", 1, 2, 3, 32, 4, 1, 99, 0)
+            places = (ctypes.c_uint64 * 3).from_address(int(arguments[9]))
+            found.extend(ctypes.string_at(place, size) for place, size in zip(places, (8, 4, 3), strict=True))
+            return (Result.CUDA_SUCCESS,)
+
+    with Device(driver=Reads()) as device:
+        code = device.load(b"", "k")
+        three = np.arange(3, dtype=np.uint8)
+        device.launch(code, (1, 2, 3), (32, 4, 1), [2**40, np.float32(1.5), three], shared=99)
+    assert found == [(2**40).to_bytes(8, "little"), np.float32(1.5).tobytes(), b"\0\1\2"]
+    assert packed(7).dtype == np.uint64
+
+
+def test_the_driver_has_all_that_is_called():
+    driver = import_module("cuda.bindings.driver")
+    text = Path(subject.__file__).read_text()
+    called = set(re.findall(r"\bcu[A-Z]\w+", text))
+    assert len(called) > 20
+    assert [name for name in called if not hasattr(driver, name)] == []
+    codes = {error.name for error in driver.CUresult}
+    assert codes >= subject._REFUSED
+    from dse.measure.gpu import ATTRIBUTES
+
+    for name in ATTRIBUTES:
+        assert hasattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")
+
+
+def test_an_old_driver():
+    driver_takes("13.0", "NVRTC 13.5.37")
+    with pytest.raises(DseError, match=r"^driver: found one for CUDA 12\.4, expected 13\.0 or newer"):
+        driver_takes("12.4", "NVRTC 13.5.37")

@@ -1,0 +1,103 @@
+"""A run that was cut off goes on, whatever is left of it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dse.errors import DseError
+from dse.measure.journal import SUFFIX, Journal, read
+
+ABOUT: dict[str, Any] = {
+    "gpu": "NVIDIA Something",
+    "sweep": False,
+    "driver": "13.0",
+    "kernels": {"sum": {"digest": "abc", "sizes": {"n": 5}}},
+}
+ROWS = [
+    {"kernel": "sum", "block": 32, "status": "ok", "time_ms": 0.5},
+    {"kernel": "sum", "block": 64, "status": "compile", "message": "no"},
+]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "table.parquet"
+
+
+def test_each_row_is_on_disk_at_once(path: Path):
+    journal = Journal(path, ABOUT)
+    for row in ROWS:
+        journal.add(row)
+        assert Journal(path, ABOUT).rows[-1] == row  # as after a kill
+    assert not path.exists()
+
+
+def test_a_line_that_was_cut_off_is_left_out(path: Path):
+    journal = Journal(path, ABOUT)
+    for row in ROWS:
+        journal.add(row)
+    lines = path.with_name(path.name + SUFFIX)
+    lines.write_text(lines.read_text()[:-9])
+    again = Journal(path, ABOUT)
+    assert again.rows == ROWS[:1]
+    again.add(ROWS[1])
+    assert Journal(path, ABOUT).rows == ROWS
+
+
+def test_the_table_is_enough_to_go_on(path: Path):
+    journal = Journal(path, ABOUT)
+    for row in ROWS:
+        journal.add(row)
+    journal.close(done=True)
+    assert [each.name for each in path.parent.iterdir()] == [path.name]
+    about, rows = read(path)
+    assert (about, rows) == (ABOUT, ROWS)
+    assert Journal(path, {**ABOUT, "driver": "13.1"}).rows == ROWS
+
+
+def test_when_time_is_up_both_are_left(path: Path):
+    journal = Journal(path, ABOUT)
+    journal.add(ROWS[0])
+    journal.close(done=False)
+    assert read(path)[1] == ROWS[:1]
+    assert Journal(path, ABOUT).rows == ROWS[:1]
+
+
+def test_nothing_measured_leaves_nothing(path: Path):
+    Journal(path, ABOUT).close(done=False)
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gpu": "another"}, "gpu: found NVIDIA Something, expected another; delete it"),
+        ({"sweep": True}, "sweep: found False, expected True"),
+        ({"kernels": {"sum": {"digest": "new", "sizes": {"n": 5}}}}, "sum: digest: found abc, expected new"),
+        ({"kernels": {"sum": {"digest": "abc", "sizes": {"n": 6}}}}, "sum: sizes: found"),
+    ],
+)
+def test_another_run_is_not_gone_on_with(path: Path, change: dict[str, Any], message: str):
+    journal = Journal(path, ABOUT)
+    journal.add(ROWS[0])
+    with pytest.raises(DseError, match=message):
+        Journal(path, {**ABOUT, **change})
+
+
+def test_other_kernels_may_come_to_it(path: Path):
+    Journal(path, ABOUT).add(ROWS[0])
+    more = {"other": {"digest": "x", "sizes": {}}}
+    journal = Journal(path, {**ABOUT, "kernels": more})
+    assert journal.about["kernels"] == ABOUT["kernels"] | more
+    assert journal.rows == ROWS[:1]
+
+
+def test_where_no_table_can_be(tmp_path: Path):
+    with pytest.raises(DseError, match=r"suffix: found '\.csv', expected \.parquet"):
+        Journal(tmp_path / "table.csv", ABOUT)
+    with pytest.raises(DseError, match="found no folder"):
+        Journal(tmp_path / "none" / "table.parquet", ABOUT)
+    (tmp_path / "bad.parquet").write_text("no")
+    with pytest.raises(DseError, match=r"bad\.parquet: found another file"):
+        Journal(tmp_path / "bad.parquet", ABOUT)

@@ -1,0 +1,181 @@
+"""One configuration from loading to a row, on a GPU made of NumPy that transposes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.cuda.compile import Compiled, Failure
+from dse.cuda.elf import Binary, Parameter
+from dse.cuda.source import Array, Configuration
+from dse.measure import timing
+from dse.measure.device import Code, Device, DeviceError, packed
+from dse.measure.timing import Bench, Job, Row, Settings, contents, number
+
+WIDTH, HEIGHT = 64, 96
+COUNT = WIDTH * HEIGHT
+LIMITS = {
+    "MAX_THREADS_PER_MULTIPROCESSOR": 2048,
+    "MAX_SHARED_MEMORY_PER_MULTIPROCESSOR": 102400,
+    "RESERVED_SHARED_MEMORY_PER_BLOCK": 1024,
+    "MAX_SHARED_MEMORY_PER_BLOCK_OPTIN": 101376,
+}
+
+
+class Transposes(Device):
+    """Memory is an array; a launch takes 2 ms."""
+
+    def __init__(self) -> None:
+        self.arch = 80
+        self.memory_bytes = np.full(10**6, 0xCD, np.uint8)
+        self.used, self.launches, self.loaded = 64, 0, 0
+        self.spoil: Callable[[np.ndarray], Any] = lambda output: None
+        self.refuse: DeviceError | None = None
+
+    def attribute(self, name: str) -> int:
+        return LIMITS[name]
+
+    def allocate(self, size: int) -> int:
+        self.used += size + 64
+        return self.used - size
+
+    def free(self, address: int) -> None:
+        pass
+
+    def upload(self, address: int, values: np.ndarray) -> None:
+        self.memory_bytes[address : address + values.nbytes] = np.ravel(values).view(np.uint8)
+
+    def download(self, address: int, values: np.ndarray) -> np.ndarray:
+        values.view(np.uint8)[:] = self.memory_bytes[address : address + values.nbytes]
+        return values
+
+    def zero(self, address: int, size: int) -> None:
+        self.memory_bytes[address : address + size] = 0
+
+    def load(self, cubin: bytes, kernel: str) -> Code:
+        self.loaded += 1
+        return Code(None, None, kernel)
+
+    def unload(self, code: Code) -> None:
+        self.loaded -= 1
+
+    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+        pass
+
+    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+        return min(2048 // threads, 102400 // (dynamic + 4224 + 1024))
+
+    def synchronize(self) -> None:
+        pass
+
+    def milliseconds(self, work: Callable[[], None]) -> float:
+        before = self.launches
+        work()
+        return 2.0 * (self.launches - before)
+
+    def launch(self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0) -> None:
+        if code.name == "tick":
+            self.upload(int(arguments[0]), np.array([1000, 301000, 0, 200000]))
+            return
+        if self.refuse:
+            raise self.refuse
+        self.launches += 1
+        assert (grid, block) == ((2, 3, 1), (32, 8, 1))
+        source, target, width, height = (
+            int.from_bytes(packed(each).tobytes(), "little") for each in arguments
+        )
+        matrix = self.download(source, np.empty(COUNT, np.float32)).reshape(height, width)
+        output = matrix.T.copy()
+        self.spoil(output)
+        self.upload(target, output)
+
+
+@pytest.fixture
+def device() -> Transposes:
+    return Transposes()
+
+
+@pytest.fixture
+def rows(device: Transposes, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Row]]:
+    parameters = (Parameter(0, 8), Parameter(8, 8), Parameter(16, 4), Parameter(20, 4))
+    binary = Binary("transpose", 80, b"", False, 24, 4224, 0, 1, None, parameters, {}, (), {})
+    made = Compiled(binary, b"", None, "", "NVRTC 13.0", 0)
+    tick = Compiled(Binary("tick", 80, b"", False, 24, 0, 0, 1, None, (), {}, (), {}), b"", None, "", "", 0)
+    monkeypatch.setattr(timing.benchmarks, "compiled", lambda job: tick)
+    arrays = tuple(Array(COUNT, "float32", "", ()) for _ in range(2))
+    configuration = Configuration((), (2, 3, 1), (32, 8, 1), (*arrays, WIDTH, HEIGHT))
+    sizes = {"width": WIDTH, "height": HEIGHT}
+
+    def rows(made: Compiled | Failure = made, **settings: Any) -> list[Row]:
+        job = Job("transpose", {"tile": 32}, sizes, configuration, made)
+        return list(Bench(device, Settings(**settings)).rows(job))
+
+    return rows
+
+
+def test_a_good_one(device: Transposes, rows: Callable[..., list[Row]]):
+    [row] = rows()
+    assert row["status"] == "ok"
+    assert (row["time_ms"], row["min_ms"], row["cv"], row["repeats"]) == (2.0, 2.0, 0.0, 5)
+    assert (row["registers"], row["shared_bytes"], row["threads"], row["blocks"]) == (24, 4224, 256, 6)
+    assert (row["resident_blocks"], row["occupancy"], row["dynamic_shared_bytes"]) == (8, 1.0, 0)
+    assert row["sm_clock_before_mhz"] == row["sm_clock_after_mhz"] == 1500
+    assert device.loaded == 1  # the clock
+
+
+def test_a_wrong_result(device: Transposes, rows: Callable[..., list[Row]]):
+    device.spoil = lambda output: output.__setitem__((0, 5), 7.0)
+    [row] = rows()
+    assert row["status"] == "correctness"
+    assert row["message"].startswith("element 5: found 7, expected 0.")
+    assert "time_ms" not in row
+
+
+def test_a_result_of_before_does_not_count(device: Transposes, rows: Callable[..., list[Row]]):
+    rows()
+    device.upload = lambda address, values: None  # type: ignore[method-assign]  # launches write nothing now
+    [row] = rows()
+    assert row["status"] == "correctness"
+
+
+def test_what_is_refused_and_what_breaks(device: Transposes, rows: Callable[..., list[Row]]):
+    [row] = rows(Failure("too much shared memory", "much"))
+    assert row == {"status": "resources", "message": "much"}
+    device.refuse = DeviceError("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES")
+    [row] = rows()
+    assert (row["status"], row["message"]) == (
+        "resources",
+        "cuLaunchKernel: CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+    )
+    device.refuse = DeviceError("cuCtxSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS")
+    with pytest.raises(DeviceError):
+        rows()
+
+
+def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
+    found = rows(sweep=True)
+    assert [row["resident_blocks"] for row in found] == [8, 7, 6, 5, 4, 3, 2, 1]
+    assert [row["occupancy"] for row in found] == [blocks / 8 for blocks in range(8, 0, -1)]
+    dynamic = [row["dynamic_shared_bytes"] for row in found]
+    assert dynamic == sorted(dynamic)
+    assert dynamic[0] == 0
+
+
+def test_numbers_as_the_kernel_takes_them():
+    assert packed(number(-2, 4)).tobytes() == b"\xfe\xff\xff\xff"
+    assert packed(number(0, 8)).tobytes() == bytes(8)
+    assert packed(number(0.5, 4)).tobytes() == np.float32(0.5).tobytes()
+    assert packed(number(0.5, 8)).tobytes() == np.float64(0.5).tobytes()
+
+
+def test_what_arrays_hold():
+    from dse.measure.reference import REFERENCES
+
+    checks = REFERENCES["dedispersion"]
+    data = contents(Array(1000, "float32", "", ()), 0, checks)
+    assert (data.dtype, len(data)) == (np.uint8, 1000)
+    assert len(np.unique(data)) > 200
+    assert not contents(Array(10, "float32", "", ()), 1, checks).any()
+    given = contents(Array(5, "float32", "2 * index + first", (("first", 3),)), 2, checks)
+    assert given.tolist() == [3, 5, 7, 9, 11]
