@@ -8,10 +8,32 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
+import jaxtyping
 import pytest
 from hypothesis import settings
+
+# Types are checked at the functions of a module. One inside another function would be wrapped anew at every
+# call of that one, which took a third of the time of all tests.
+_checked = jaxtyping.jaxtyped
+
+
+def _checked_at_the_top(*arguments: Any, **options: Any) -> Any:
+    decorate = _checked(*arguments, **options)
+    if arguments:
+        return decorate
+    return lambda it: it if "<locals>" in getattr(it, "__qualname__", "") else decorate(it)
+
+
+jaxtyping.jaxtyped = _checked_at_the_top
+
+# These tests compile more than they run. XLA takes half as long without its newer way to emit fused loops;
+# and compiling parts of a function side by side is of no use to as many processes as there are cores.
+QUICK = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
+os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
 # Test files, and processes that run some of them, share what they compile.
 COMPILED = str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
@@ -21,7 +43,7 @@ jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 jax.config.update("jax_enable_x64", True)
-jax.config.update("jax_disable_most_optimizations", True)  # these tests compile more than they run
+jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

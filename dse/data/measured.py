@@ -1,29 +1,32 @@
 """Read measured times of a tuning space: one row a configuration, its parameters and its time.
 
-CSV (gzipped or not) and Parquet. Columns: the parameters, `time_ms` (or `_us`, `_ns`, `_s`), and where there
-are such: `status` (`ok` where the configuration ran), `min_ms` (fastest repetition), an occupancy.
+CSV and Parquet with the columns of `dse.data.table`, Kernel Tuner's caches, T4 results, KTT's results, and
+what Nsight Compute prints as CSV, each gzipped or not. Which one a file is, its content says.
 """
 
 from __future__ import annotations
 
 import gzip
+import json
+import re
 import zlib
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from dse.data import kernel_tuner, ktt, nsight, t4
+from dse.data.table import SECONDS, Table
 from dse.describe import Alias, Description
 from dse.errors import DseError
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet")
-SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 OCCUPANCY = {"occupancy": 1.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 1e-2}  # to 0..1
-_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+JSON = {"cache": kernel_tuner.read, "Results": ktt.read, "results": t4.read}  # by a key at the top
+_GZIP, _PARQUET, _UTF16 = b"\x1f\x8b", b"PAR1", (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -32,13 +35,17 @@ class Measured:
 
     path: Path
     space: str  # under whose names the file has the parameters: one of the kernel's spaces, or its own name
-    parameters: dict[str, np.ndarray]  # by our names, in the order of the kernel's space, constants too
+    parameters: dict[str, np.ndarray]  # by our names, in the order of the kernel's space, constants too;
+    # numbers, of a space without a description also words
     problem: dict[str, int | float]  # the problem sizes that the file or its space states
     time_s: np.ndarray  # the tuner's result, for scoring; NaN where the configuration failed
     min_s: np.ndarray | None  # the fastest repetition, for fitting; NaN likewise
     ok: np.ndarray
     status: np.ndarray  # "ok", "compile", "runtime", ... as the file words it
     occupancy: np.ndarray | None  # measured, 0..1; NaN where unknown
+    counters: dict[str, np.ndarray] = field(
+        default_factory=dict
+    )  # other numbers, by the file's names; or NaN
 
     @property
     def fastest_s(self) -> np.ndarray:
@@ -52,6 +59,7 @@ class Measured:
         return replace(
             self,
             parameters={name: values[chosen] for name, values in self.parameters.items()},
+            counters={name: values[chosen] for name, values in self.counters.items()},
             **{name: None if values is None else values[chosen] for name, values in arrays.items()},
         )
 
@@ -63,12 +71,20 @@ def load(path: str | Path, description: Description) -> Measured:
     most from the file. Without a `status` column a configuration ran if it has a time. Rows in messages
     are counted from 1, the header left out.
 
-    **Units:** seconds, by the suffix of the time column.
+    **Units:** seconds, by the suffix of the time column or what the format states.
     **Raises:** DseError, one line that names the file and the column, and the row of a bad cell.
     """
-    path = Path(path)
-    table = _Table(path, _read(path))
-    alias = _fitting(table, description)
+    table = _read(Path(path))
+    alias, missing = _fitting(table, description)
+    if missing and nsight.KERNEL in table.names:
+        table = nsight.with_parameters(table, description)
+        alias, missing = _fitting(table, description)
+    if missing:
+        table.fail(
+            "columns",
+            f"found no {', '.join(missing)}, expected the parameters of {description.name}"
+            + (f" as in {alias.name}" if alias.name != description.name else ""),
+        )
     columns = _columns(alias, description)
     fixed = dict(alias.set)
 
@@ -78,8 +94,8 @@ def load(path: str | Path, description: Description) -> Measured:
             parameters[name] = np.full(table.rows, fixed[name])
         else:
             values = table.complete(columns[name])
-            whole = all(isinstance(each, int) for each in allowed) and np.all(values == np.floor(values))
-            parameters[name] = values.astype(np.int64) if whole else values.astype(np.float64)
+            whole = all(isinstance(each, int) for each in allowed)
+            parameters[name] = _whole(values) if whole else values.astype(np.float64)
 
     problem = {}
     for name, _ in description.problem:
@@ -87,25 +103,70 @@ def load(path: str | Path, description: Description) -> Measured:
             problem[name] = fixed[name]
         elif columns[name] in table.names:
             problem[name] = table.constant(columns[name])
+    return _measured(table, alias.name, parameters, problem, set(columns.values()))
 
+
+def load_space(path: str | Path, names: Sequence[str]) -> Measured:
+    """Read one file of a space that is known by the names of its parameters only, as a T1 file has them.
+
+    A parameter that is not a number everywhere is kept as words. `space` is the name of the file.
+
+    **Raises:** DseError, as `load`.
+    """
+    table = _read(Path(path))
+    missing = [name for name in names if name not in table.names]
+    if missing:
+        table.fail("columns", f"found no {', '.join(missing)}, expected {', '.join(names)}")
+    parameters = {name: _numbers_or_words(table, name) for name in names}
+    return _measured(table, table.path.name.partition(".")[0], parameters, {}, set(names))
+
+
+def _measured(
+    table: Table,
+    space: str,
+    parameters: dict[str, np.ndarray],
+    problem: dict[str, int | float],
+    used: set[str],
+) -> Measured:
+    """The times and all else that was measured, beside the parameters that were read from `used`."""
     time_s, status = _times(table)
     ok = np.isfinite(time_s)
-    found = next((name for name in OCCUPANCY if name in table.names), None)
-    minimum = table.seconds("min") if table.seconds("time") else None
+    occupancy = next((name for name in OCCUPANCY if name in table.names), None)
+    min_s = None
+    if table.seconds("time") and (minimum := table.seconds("min")):
+        min_s = np.where(ok & np.isfinite(minimum[1]), minimum[1], time_s)
+    timed = {f"{kind}_{unit}" for kind in ("time", "min") for unit in SECONDS}
+    others = [name for name in table.names if name not in used | timed and not table.is_text(name)]
     return Measured(
-        path=path,
-        space=alias.name,
+        path=table.path,
+        space=space,
         parameters=parameters,
         problem=problem,
         time_s=time_s,
-        min_s=np.where(ok, minimum[1], np.nan) if minimum else None,
+        min_s=min_s,
         ok=ok,
         status=status,
-        occupancy=table.numbers(found) * OCCUPANCY[found] if found else None,
+        occupancy=table.numbers(occupancy) * OCCUPANCY[occupancy] if occupancy else None,
+        counters={name: table.numbers(name).astype(np.float64) for name in others},
     )
 
 
-def _times(table: _Table) -> tuple[np.ndarray, np.ndarray]:
+def _whole(values: np.ndarray) -> np.ndarray:
+    return values.astype(np.int64 if np.all(values == np.floor(values)) else np.float64)
+
+
+def _numbers_or_words(table: Table, name: str) -> np.ndarray:
+    try:
+        return _whole(table.complete(name))
+    except DseError:
+        words = table.texts(name)
+        if not np.all(words != ""):
+            row = np.argmax(words == "") + 1
+            table.fail(f"{name}, row {row}", "found an empty cell, expected a value")
+        return words
+
+
+def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Times in seconds, NaN where a configuration failed, and each one's status."""
     timed = table.seconds("time") or table.seconds("min")
     if timed is None:
@@ -134,8 +195,8 @@ def _columns(alias: Alias, description: Description) -> dict[str, str]:
     return {name: column for name, column in columns.items() if name not in dict(alias.set)}
 
 
-def _fitting(table: _Table, description: Description) -> Alias:
-    """The space whose columns the file has."""
+def _fitting(table: Table, description: Description) -> tuple[Alias, list[str]]:
+    """The space whose columns the file has, or lacks fewest of; and those that it lacks."""
 
     def missing(alias: Alias) -> list[str]:
         columns = _columns(alias, description)
@@ -154,106 +215,54 @@ def _fitting(table: _Table, description: Description) -> Alias:
         aliases,
         key=lambda alias: (len(missing(alias)), alias.name != folder, -taken(alias)),
     )
-    if missing(best):
-        table.fail(
-            "columns",
-            f"found no {', '.join(missing(best))}, expected the parameters of {description.name}"
-            + (f" as in {best.name}" if best.name != description.name else ""),
-        )
-    return best
+    return best, missing(best)
 
 
-def _read(path: Path) -> pa.Table:
-    """The table, whatever the suffix says of its compression."""
-    if not path.name.lower().endswith(SUFFIXES):
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(SUFFIXES)}")
+def _read(path: Path) -> Table:
+    """The table of a file, whatever its suffix says."""
     try:
-        with path.open("rb") as file:
-            magic = file.read(4)
-        if magic == _PARQUET:
-            return pyarrow.parquet.ParquetFile(path).read()
+        content = path.read_bytes()
+        if content.startswith(_GZIP):
+            content = gzip.decompress(content)
+        if content.startswith(_PARQUET):
+            return Table(path, pyarrow.parquet.ParquetFile(pa.BufferReader(content)).read())
         if path.suffix.lower() == ".parquet":
             raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
-        with gzip.open(path) if magic.startswith(_GZIP) else path.open("rb") as file:
-            return pyarrow.csv.read_csv(file)
+        text = content.decode("utf-16" if content.startswith(_UTF16) else "utf-8-sig")
+        if text.lstrip().startswith("{"):
+            return _json(path, text)
+        start = nsight.header(text)
+        if start is not None:
+            return nsight.read(path, text[start:])
+        return _csv(path, text)
     except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise DseError(f"{path}: cannot read: {reason}") from None
 
 
-@dataclass(frozen=True)
-class _Table:
-    """An Arrow table that answers with NumPy arrays, or with an error that names file, column and row."""
+def _json(path: Path, text: str) -> Table:
+    try:
+        content = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        content = kernel_tuner.closed(text)
+        if content is None:
+            raise DseError(f"{path}: cannot read: {error}") from None
+    for key, reader in JSON.items():
+        if key in content:
+            return reader(path, content)
+    found = ", ".join(content) or "nothing"
+    expected = "'cache' (Kernel Tuner), 'Results' (KTT) or 'results' (T4)"
+    raise DseError(f"{path}: top level: found {found}, expected {expected}")
 
-    path: Path
-    table: pa.Table
 
-    def __post_init__(self) -> None:
-        if not self.table.num_rows:
-            self.fail("rows", "found none, expected at least one")
-        twice = [name for name in self.names if self.names.count(name) > 1]
-        if twice:
-            self.fail("columns", f"found {twice[0]} twice, expected each name once")
-
-    @property
-    def names(self) -> list[str]:
-        return self.table.column_names
-
-    @property
-    def rows(self) -> int:
-        return self.table.num_rows
-
-    def fail(self, field: str, message: str) -> NoReturn:
-        raise DseError(f"{self.path}: {field}: {message}")
-
-    def numbers(self, name: str) -> np.ndarray:
-        """A column as integers, or as floats with NaN where a cell is empty."""
-        column = self.table.column(name)
-        kind = column.type
-        if pa.types.is_null(kind):
-            return np.full(self.rows, np.nan)
-        if pa.types.is_integer(kind):
-            return column.to_numpy()
-        if pa.types.is_boolean(kind):
-            return column.cast(pa.int8()).to_numpy()
-        if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-            return column.cast(pa.float64()).to_numpy()
-        cells = enumerate(column.to_pylist(), start=1)
-        return np.array([self._number(name, row, cell) for row, cell in cells])
-
-    def _number(self, name: str, row: int, cell: Any) -> float:
-        try:
-            return float(cell) if cell not in (None, "") else np.nan
-        except (TypeError, ValueError):
-            self.fail(f"{name}, row {row}", f"found {str(cell)!r}, expected a number")
-
-    def complete(self, name: str) -> np.ndarray:
-        """A column of numbers with no cell empty."""
-        values = self.numbers(name)
-        wrong = ~np.isfinite(values)
-        if wrong.any():
-            cell = self.table.column(name)[int(np.argmax(wrong))].as_py()
-            found = "an empty cell" if cell in (None, "") else repr(cell)
-            self.fail(f"{name}, row {np.argmax(wrong) + 1}", f"found {found}, expected a number")
-        return values
-
-    def constant(self, name: str) -> int | float:
-        """The one value of a column."""
-        values = self.complete(name)
-        other = values != values[0]
-        if other.any():
-            row, expected = np.argmax(other) + 1, f"the problem size {values[0]} of row 1"
-            self.fail(f"{name}, row {row}", f"found {values[row - 1]}, expected {expected}")
-        return int(values[0]) if values[0] == np.floor(values[0]) else float(values[0])
-
-    def texts(self, name: str) -> np.ndarray:
-        """A column as strings, empty where a cell is."""
-        cells = self.table.column(name).to_pylist()
-        return np.array(["" if cell is None else str(cell).strip() for cell in cells])
-
-    def seconds(self, kind: str) -> tuple[str, np.ndarray] | None:
-        """`time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
-        for unit, scale in SECONDS.items():
-            if f"{kind}_{unit}" in self.names:
-                return f"{kind}_{unit}", self.numbers(f"{kind}_{unit}") * scale
-        return None
+def _csv(path: Path, text: str) -> Table:
+    """A table separated by commas, tabs or semicolons; with the last, decimal commas if there are any."""
+    header = text.lstrip().partition("\n")[0]
+    delimiter = max(",;\t", key=header.count)
+    decimal = "," if delimiter == ";" and re.search(r"\d,\d", text) else "."
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(text.encode()),
+        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+        convert_options=pyarrow.csv.ConvertOptions(decimal_point=decimal),
+    )
+    return Table(path, table, decimal)

@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from dse.data.measured import load
+from dse.data import kernels
+from dse.data.measured import load, load_space
 from dse.describe import Alias, Description
 from dse.errors import DseError
 from dse.space.space import Space
@@ -210,6 +211,7 @@ def test_files_that_cannot_be_read(tmp_path):
         "bad.parquet": b"PAR1 and then nothing",
         "not.parquet": CSV.encode(),
         "latin.csv": HEAD.encode() + b"16,\xe9,0,1,2,ok\n",
+        "broken.json": b'{"results": [',
     }
     for name, content in cases.items():
         (tmp_path / name).write_bytes(content)
@@ -218,5 +220,66 @@ def test_files_that_cannot_be_read(tmp_path):
         assert "\n" not in str(error.value)
     with pytest.raises(DseError, match=r"none\.csv: cannot read: No such file"):
         load(tmp_path / "none.csv", KERNEL)
-    with pytest.raises(DseError, match=r"a\.json: suffix: found '\.json', expected \.csv"):
-        load(tmp_path / "a.json", KERNEL)
+
+
+@pytest.mark.parametrize(("content", "found"), [("{}", "nothing"), ('{"General": 1, "x": 2}', "General, x")])
+def test_json_that_has_no_times(tmp_path, content, found):
+    with pytest.raises(
+        DseError, match=rf"a\.csv: top level: found {found}, expected 'cache' \(Kernel Tuner\)"
+    ):
+        load(write(tmp_path / "a.csv", content), KERNEL)
+
+
+SEMICOLONS = CSV.replace(",", ";").replace(".", ",")
+
+
+@pytest.mark.parametrize(
+    "text", [CSV, SEMICOLONS, CSV.replace(",", ";"), CSV.replace(",", "\t"), "\ufeff" + CSV]
+)
+def test_separators_and_decimal_signs(tmp_path, text):
+    measured = load(write(tmp_path / "a.csv", text), KERNEL)
+    np.testing.assert_allclose(measured.time_s, [2.5e-3, np.nan, 1.5e-3])
+    assert measured.parameters["share"].tolist() == [0.5, 1.0, 0.5]
+
+
+@pytest.mark.parametrize("time", ["1.500", "1.234,5"])
+def test_points_beside_decimal_commas(tmp_path, time):
+    text = SEMICOLONS.replace(";2,5;", f";{time};")
+    with pytest.raises(
+        DseError, match=rf"time_ms, row 1: found '{time}', expected a number with a decimal comma"
+    ):
+        load(write(tmp_path / "a.csv", text), KERNEL)
+
+
+def test_other_numbers_are_counters(tmp_path):
+    text = "bx,by,staged,share,time_ms,sectors,note\n16,1,0,1,3,7,x\n32,1,0,1,3,,y\n"
+    measured = load(write(tmp_path / "a.csv", text), KERNEL)
+    assert list(measured.counters) == ["sectors"]
+    np.testing.assert_array_equal(measured.counters["sectors"], [7, np.nan])
+
+
+def test_a_space_of_which_only_the_names_are_known(tmp_path):
+    text = "bx,layout,share,time_us,status\n16,row,0.5,3,ok\n32,column,1,,runtime\n"
+    path = write(tmp_path / "wide.csv.gz", text)
+    measured = load_space(path, ["share", "layout", "bx"])
+    assert (measured.space, measured.problem) == ("wide", {})
+    assert {name: values.tolist() for name, values in measured.parameters.items()} == {
+        "share": [0.5, 1.0],
+        "layout": ["row", "column"],
+        "bx": [16, 32],
+    }
+    assert measured.parameters["bx"].dtype == np.int64
+    np.testing.assert_array_equal(measured.time_s, [3e-6, np.nan])
+    assert measured.status.tolist() == ["ok", "runtime"]
+    with pytest.raises(DseError, match=r"wide\.csv\.gz: columns: found no by, expected bx, by"):
+        load_space(path, ["bx", "by"])
+    with pytest.raises(DseError, match=r"a\.csv: bx, row 2: found an empty cell, expected a value"):
+        load_space(write(tmp_path / "a.csv", "bx,time_ms\n1,2\n,2\n"), ["bx"])
+
+
+def test_the_example_of_the_page(tmp_path):
+    page = (Path(__file__).parents[2] / "docs" / "measured.md").read_text()
+    text = page.partition("```json\n")[2].partition("\n```")[0]
+    measured = load(write(tmp_path / "a.json", text), kernels.load("convolution"))
+    assert measured.status.tolist() == ["ok", "compile"]
+    np.testing.assert_allclose(measured.fastest_s, [1.45e-3, np.nan])

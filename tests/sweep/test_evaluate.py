@@ -32,6 +32,7 @@ def test_equals_one_at_a_time(toy_kernel):
     files = [gpus.load(name, np.float64) for name in NAMES]
     parameters = description.space.configurations(description.sizes())
     found = evaluate(description, CLOSED_FORMS, gpus.stack([file.gpu for file in files]), parameters)
+    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float64)}
     impossible = 0
     for g, file in enumerate(files):
         for i in (0, 9, len(parameters["block"]) - 1):
@@ -77,12 +78,12 @@ def test_compiles_once_for_new_values_and_sizes(toy_kernel):
 
 
 def test_precision_follows_the_gpu(toy_kernel):
+    # that of float64 is checked where such is evaluated anyway
     description = kernels.load(toy_kernel)
     parameters = {"block": np.array([128, 256]), "items": np.array([1, 1])}
-    for dtype in (np.float32, np.float64):
-        gpu = gpus.stack([gpus.load("a100", dtype).gpu])
-        found = evaluate(description, MODELS, gpu, parameters)
-        assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(dtype)}
+    gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
+    found = evaluate(description, MODELS, gpu, parameters)
+    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize("settings", [None, Settings("gto", groups=1)])
@@ -97,6 +98,7 @@ def test_what_is_simulated_is_the_same_outside(toy_kernel, settings):
     )  # fmt: skip
     assert sum(steps) == 1
     forecast = found.forecasts["pipeline"]
+    assert forecast.seconds.dtype == np.float64
     ran, fields = [], []
     for g, file in enumerate(files):
         gpu = file.gpu
