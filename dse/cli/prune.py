@@ -16,7 +16,7 @@ FORMATS = {"table": "table", "t1": "t1", "kernel-tuner": "kernel_tuner", "triton
 
 
 @app.command(
-    epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 --within 0.05 -o kept.parquet[/bold]; "
+    epilog="Example: [bold]dse prune convolution --gpu a4000 --risk 0.05 -o kept.parquet[/bold]; "
     "[bold]dse prune reduction -g a100 --measured few.csv --format t1 -o kept.json[/bold]"
 )
 def prune(
@@ -57,8 +57,8 @@ def prune(
 ) -> None:
     """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
 
-    Without measurements by the model's ranking and how well it has ranked spaces that were measured; with some,
-    by what they leave possible. What the model holds for impossible is left out.
+    Without measurements by the model's ranking, and how well it has ranked spaces that were measured; with
+    some, by what they leave possible. What the model holds for impossible is left out.
     """
     if form not in FORMATS:
         raise DseError(f"--format: found {form!r}, expected one of {', '.join(FORMATS)}")

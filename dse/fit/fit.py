@@ -4,8 +4,9 @@
 
 is minimised over θ, the logs of GPU fields over their catalogue values; ρ is pseudo-Huber, so that a few
 measurements that no model explains do not decide. τ, what is left unexplained, comes from the residuals.
-The spread is Laplace's: the inverse of the Gauss-Newton Hessian at the minimum. A parameter whose spread is
-nearly what it was before the data is one that these data cannot tell.
+The spread is that of samples of the density about the minimum, set out from Laplace's normal (the inverse of
+the Gauss-Newton Hessian), which alone is too narrow where the model has kinks. A parameter whose spread is nearly
+what it was before the data is one that these data cannot tell.
 
 Several kernels and GPUs are fitted at a time: each GPU has its own parameters, but for those that are shared,
 which move all GPUs from their catalogue values by the same factor.
@@ -27,6 +28,7 @@ from jaxtyping import Array, Bool, Float
 
 from dse.errors import DseError
 from dse.fit.launches import Launches, log_seconds
+from dse.fit.posterior import sampled
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
@@ -35,6 +37,8 @@ UNEXPLAINED = 0.1  # τ to begin with
 LEAST = 1e-3  # τ at least: times have noise
 TOLD = 0.9  # of its width: a parameter that keeps more of its spread than this is not told by the data
 STEPS = 200
+LEAST_WALKERS = 32  # or two a parameter
+WALK = 1_000  # steps of each walker, of which half count
 Predict = Callable[[Launches, tuple[str, ...], Array], Array]
 
 
@@ -101,10 +105,10 @@ class Fit:
 
     parameters: Parameters
     theta: np.ndarray
-    covariance: np.ndarray
+    samples: np.ndarray  # [S, θ], of its density
     unexplained: float  # τ
     loss: float  # the minimum of what is minimised
-    steps: int  # of the solver, of the best start
+    evaluations: int  # of the model with its derivatives, from the best start on
 
     def logs(self, gpu: int = 0) -> np.ndarray:
         """θ of one GPU, in the order of the names."""
@@ -112,7 +116,12 @@ class Fit:
 
     def spreads(self, gpu: int = 0) -> np.ndarray:
         """Standard deviation of each."""
-        return np.sqrt(np.diag(self.covariance))[self.parameters.index[gpu]]
+        return self.samples.std(axis=0)[self.parameters.index[gpu]]
+
+    def intervals(self, share: float = 0.95, gpu: int = 0) -> np.ndarray:
+        """Ends of what holds this share of the density of each, [2, names]."""
+        tail = (1 - share) / 2
+        return np.quantile(self.samples, (tail, 1 - tail), axis=0)[:, self.parameters.index[gpu]]
 
     def untold(self, gpu: int = 0) -> tuple[str, ...]:
         """Names of what the data cannot tell."""
@@ -164,10 +173,10 @@ def fit(
             off = np.asarray(_off(problem, theta, parameters.names, predict))
             off = off[np.concatenate([np.asarray(each.counts) for each in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
-            theta, loss, steps = solved(theta, tau)
-        hessian = _hessian(problem, theta, jnp.asarray(tau), parameters.names, predict)
-        covariance = np.linalg.inv(np.asarray(hessian))
-    return Fit(parameters, np.asarray(theta), covariance, tau, float(loss), int(steps))
+            theta, loss, more = solved(theta, tau)
+            steps += more
+        samples = np.asarray(_samples(problem, theta, jnp.asarray(tau), parameters.names, predict, seed))
+    return Fit(parameters, np.asarray(theta), samples, tau, float(loss), int(steps))
 
 
 class _Problem(eqx.Module):
@@ -216,7 +225,21 @@ def _solved(
 
 
 @eqx.filter_jit
-def _hessian(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], predict: Predict) -> Array:
-    """Gauss-Newton's, of the robust loss."""
+def _samples(
+    problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], predict: Predict, seed: int
+) -> Array:
+    """Of the density of θ: walkers that set out from Laplace's normal about the mode."""
+
+    def log_density(at: Array) -> Array:
+        times = _robust(problem, at, tau, names, predict)
+        return -0.5 * (jnp.sum(times**2) + jnp.sum((at / problem.width) ** 2))
+
     slopes = jax.jacfwd(lambda at: _robust(problem, at, tau, names, predict))(theta)
-    return slopes.T @ slopes + jnp.diag(problem.width**-2.0)
+    hessian = slopes.T @ slopes + jnp.diag(problem.width**-2.0)  # Gauss-Newton's
+    first, second = jax.random.split(jax.random.key(seed))
+    count = 2 * max(LEAST_WALKERS // 2, len(theta))
+    normal = jax.random.normal(first, (count, len(theta)), theta.dtype)
+    walkers = theta + jax.scipy.linalg.solve_triangular(
+        jnp.linalg.cholesky(hessian), normal.T, lower=True, trans="T"
+    ).T  # fmt: skip
+    return sampled(log_density, walkers, WALK, second)

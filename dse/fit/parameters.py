@@ -5,6 +5,7 @@ A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any mea
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -41,7 +42,7 @@ def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
     return np.array([CLOCK_WIDTH if name == "clock" else WIDTHS[provenance[name]] for name in names])
 
 
-def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Array]:
+def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:
     """The fields of those names."""
     return [_field(gpu, name) for name in names]
 
@@ -54,6 +55,6 @@ def moved(gpu: Gpu, names: Sequence[str], logs: Float[Array, " parameters"]) -> 
     return eqx.tree_at(lambda each: values(each, names), gpu, new)
 
 
-def _field(gpu: Gpu, name: str) -> Array:
+def _field(gpu: Gpu, name: str) -> Any:
     group, dot, last = name.partition(".")
     return getattr(getattr(gpu, group), last) if dot else getattr(gpu, name)

@@ -24,6 +24,9 @@ from jaxtyping import Array, Bool, Float
 
 FEWEST = 16  # measurements are padded to this, or to a power of two above: few shapes to compile
 OFFSET = 1.0  # prior standard deviation of what all times have in common, as a log
+SLOW = (
+    0.2  # this much, or 3 deviations, slower than the median counts as just so slow: spills tell of no other
+)
 STEPS = 40  # of the fit of the scales, at most
 
 
@@ -100,7 +103,7 @@ class Surrogate(eqx.Module):
     def gpu_parameters(self) -> Float[Array, " gpu"]:
         """Mean of θ, in prior standard deviations."""
         weights = solve_triangular(self.cholesky, self.whitened, lower=True, trans="T")
-        return self.seen.slopes.T @ weights
+        return jnp.asarray(self.seen.slopes).T @ weights
 
 
 def fitted(prior: Prior, start: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> Surrogate:
@@ -122,6 +125,7 @@ def _padded(seen: Points, off: np.ndarray) -> tuple[Points, Array, Array, Array]
     there = np.arange(room) < count
     points = Points(*(jnp.asarray(np.where(there[:, None], np.asarray(x)[filled], 0.0)) for x in seen))
     mean = np.median(off)
+    off = np.minimum(off, mean + max(SLOW, 3 * 1.4826 * np.median(np.abs(off - mean))))
     return (
         points,
         jnp.asarray(np.where(there, off[filled] - mean, 0.0)),
