@@ -12,6 +12,8 @@ from dse.models import DEFAULT, SIMULATED
 
 app = typer.Typer(rich_markup_mode="rich")
 
+SIMULATED_SAMPLE = 50  # configurations of a file, if no number is said: each evaluation takes seconds
+
 
 @app.command(
     epilog="Example: [bold]dse fit convolution dedispersion --gpu a100-pcie-40gb --measured conv.csv "
@@ -28,7 +30,7 @@ def fit(
     ],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE.toml", help="The GPU file to write; a folder for several."),
+        typer.Option("--out", "-o", metavar="FILE.toml", help="The GPU file; a folder for several."),
     ] = None,
     model: inputs.ModelOption = DEFAULT,
     free: Annotated[
@@ -49,15 +51,13 @@ def fit(
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:
-    """Fit a GPU's λ, Λ and clock to measured times, by gradient; with the spread of each, and errors held out.
+    """Fit a GPU's λ, Λ and clock to measured times, by gradient; with spreads, and errors on data held out.
 
     Each value starts from the catalogue's, which counts as much as its provenance says. With several GPUs,
     name one for each file. The model's times are compared before and after, on the data fitted and on a fifth
     held out; with several kernels also on each one, fitted to the others.
     """
     inputs.models([model])
-    if model in SIMULATED:
-        raise DseError(f"--model: found {model}, expected a closed form")
     if len(measured) != len(kernel):
         raise DseError(
             f"--measured: found {len(measured)} files, expected {len(kernel)}, one for each kernel"
@@ -65,11 +65,11 @@ def fit(
     if len(gpu) not in (1, len(kernel)):
         raise DseError(f"--gpu: found {len(gpu)}, expected one, or {len(kernel)}, one for each file")
     files = {file.name: file for file in inputs.gpus(gpu)}
-    names = [file.name for each in gpu for file in inputs.gpus([each])] * (
-        len(kernel) if len(gpu) == 1 else 1
-    )
+    names = [inputs.gpus([each])[0].name for each in gpu] * (len(kernel) // len(gpu))
     from dse.fit import calibrate
 
+    if model in SIMULATED and sample is None:
+        sample = SIMULATED_SAMPLE
     values = inputs.settings(changed)
     spaces = [
         calibrate.Space(*inputs.several([name], values)[0], path, list(files).index(at))

@@ -8,6 +8,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
+from dse.models import SIMULATED
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -41,6 +42,14 @@ def rank(
         Path | None,
         typer.Option(metavar="FILE", help="Measured times (CSV, .csv.gz, Parquet) to show beside."),
     ] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Order by times refitted to the measured ones, with 95 % intervals and the chance of each "
+            "to be the fastest, and to be within 5 % of it.",
+        ),
+    ] = False,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -74,7 +83,16 @@ def rank(
         ranking = rank_launches(
             description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
         )
-    shown = ranking.rows(top or None)
+    if refit:
+        from dse.tune.refit import refitted
+
+        if measured is None or names[0] in SIMULATED:
+            found = f"--model {names[0]}" if measured else "no --measured"
+            raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
+        ranking, beside = refitted(ranking, description, gpu_file, names[0], problem, source, compiled)
+        shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
+    else:
+        shown = ranking.rows(top or None)
     title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {names[0]}"
     if ranking.impossible:
@@ -87,4 +105,5 @@ def rank(
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
-    present(shown, title=title, units=ranking.units, json=json, csv=csv, out=out)
+    units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
+    present(shown, title=title, units=units, json=json, csv=csv, out=out)

@@ -15,8 +15,9 @@ from dse.describe import Description, Number
 from dse.errors import DseError
 from dse.fit import launches
 from dse.fit.accuracy import mape, spearman
-from dse.fit.fit import METHODS, Data, Fit, Method, Parameters, fit, of_model
+from dse.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, of_model
 from dse.fit.parameters import NAMES, check, widths
+from dse.models import SIMULATED
 
 HELD_OUT = 0.2  # of the configurations of each space
 
@@ -92,9 +93,10 @@ def calibrate(
     gpus = [space.gpu for space in spaces]
 
     predict = of_model(model)
+    walk = 0 if model in SIMULATED else WALK
 
     def fitted(some: Sequence[Data], at: Sequence[int], start: int = 1) -> Fit:
-        return fit(some, at, parameters, predict, cast(Method, method), start, seed)
+        return fit(some, at, parameters, predict, cast(Method, method), start, seed, walk)
 
     train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
     held = [each.only(~np.asarray(each.counts)) for each in train]

@@ -5,8 +5,8 @@
 is minimised over θ, the logs of GPU fields over their catalogue values; ρ is pseudo-Huber, so that a few
 measurements that no model explains do not decide. τ, what is left unexplained, comes from the residuals.
 The spread is that of samples of the density about the minimum, set out from Laplace's normal (the inverse of
-the Gauss-Newton Hessian), which alone is too narrow where the model has kinks. A parameter whose spread is nearly
-what it was before the data is one that these data cannot tell.
+the Gauss-Newton Hessian), which alone is too narrow where the model has kinks. A parameter whose spread is
+nearly what it was before the data is one that these data cannot tell.
 
 Several kernels and GPUs are fitted at a time: each GPU has its own parameters, but for those that are shared,
 which move all GPUs from their catalogue values by the same factor.
@@ -29,6 +29,7 @@ from jaxtyping import Array, Bool, Float
 from dse.errors import DseError
 from dse.fit.launches import Launches, log_seconds
 from dse.fit.posterior import sampled
+from dse.models import SIMULATED
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
@@ -38,6 +39,7 @@ LEAST = 1e-3  # τ at least: times have noise
 TOLD = 0.9  # of its width: a parameter that keeps more of its spread than this is not told by the data
 STEPS = 200
 LEAST_WALKERS = 32  # or two a parameter
+DRAWS = 4_096  # of Laplace's normal
 WALK = 1_000  # steps of each walker, of which half count
 Predict = Callable[[Launches, tuple[str, ...], Array], Array]
 
@@ -134,7 +136,11 @@ class Fit:
 
 
 def of_model(model: str) -> Predict:
-    """How a closed form predicts."""
+    """How a model predicts."""
+    if model in SIMULATED:
+        from dse.fit.simulated import predict as simulated  # a second to import, and rarely asked for
+
+        return simulated
 
     def predict(launches: Launches, names: tuple[str, ...], logs: Array) -> Array:
         return log_seconds(launches, model, names, logs)
@@ -150,10 +156,12 @@ def fit(
     method: Method = "lm",
     starts: int = 4,
     seed: int = 0,
+    walk: int = WALK,
 ) -> Fit:
     """The parameters after the data; `gpus` says which GPU each of `data` was measured on.
 
-    `starts` points are tried, the catalogue's and others drawn from before the data; the best counts.
+    `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
+    is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
     """
     if method not in METHODS:
         raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
@@ -175,7 +183,9 @@ def fit(
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
             theta, loss, more = solved(theta, tau)
             steps += more
-        samples = np.asarray(_samples(problem, theta, jnp.asarray(tau), parameters.names, predict, seed))
+        samples = np.asarray(
+            _samples(problem, theta, jnp.asarray(tau), parameters.names, predict, seed, walk)
+        )
     return Fit(parameters, np.asarray(theta), samples, tau, float(loss), int(steps))
 
 
@@ -226,7 +236,13 @@ def _solved(
 
 @eqx.filter_jit
 def _samples(
-    problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], predict: Predict, seed: int
+    problem: _Problem,
+    theta: Array,
+    tau: Array,
+    names: tuple[str, ...],
+    predict: Predict,
+    seed: int,
+    walk: int,
 ) -> Array:
     """Of the density of θ: walkers that set out from Laplace's normal about the mode."""
 
@@ -237,9 +253,9 @@ def _samples(
     slopes = jax.jacfwd(lambda at: _robust(problem, at, tau, names, predict))(theta)
     hessian = slopes.T @ slopes + jnp.diag(problem.width**-2.0)  # Gauss-Newton's
     first, second = jax.random.split(jax.random.key(seed))
-    count = 2 * max(LEAST_WALKERS // 2, len(theta))
+    count = 2 * max(LEAST_WALKERS // 2, len(theta)) if walk else DRAWS
     normal = jax.random.normal(first, (count, len(theta)), theta.dtype)
-    walkers = theta + jax.scipy.linalg.solve_triangular(
+    walkers = theta[None, :] + jax.scipy.linalg.solve_triangular(
         jnp.linalg.cholesky(hessian), normal.T, lower=True, trans="T"
     ).T  # fmt: skip
-    return sampled(log_density, walkers, WALK, second)
+    return sampled(log_density, walkers, walk, second) if walk else walkers

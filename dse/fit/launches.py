@@ -33,9 +33,8 @@ class Launches(eqx.Module):
     def rows(self, chosen: np.ndarray) -> "Launches":
         """Some of them."""
         parts = (self.kernel, self.launch, self.possible)
-        kernel, launch, possible = jax.tree.map(lambda x: np.asarray(x)[chosen], parts)
         with jax.enable_x64(True):
-            return Launches(self.gpu, kernel, launch, jnp.asarray(possible))
+            return Launches(self.gpu, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), parts))
 
 
 def described(

@@ -1,8 +1,8 @@
 """Samples of a density about its mode: what Laplace's normal cannot show where the density has kinks.
 
-A model that takes the larger of two times has a kink where they are equal, and a mode likes to sit there: its
-curvature says nothing of how wide the density is. An ensemble of walkers does; their moves are stretches along
-the lines between them, which no choice of axes or scales can spoil.
+A model that takes the larger of two times has a kink where they are equal, and a mode likes to sit there:
+its curvature says nothing of how wide the density is. An ensemble of walkers does; their moves are stretches
+along the lines between them, which no choice of axes or scales can spoil.
 
 Source: Goodman & Weare 2010, Eqs. 7 and 9 (a = 2), in two halves as Foreman-Mackey et al. 2013 do.
 """

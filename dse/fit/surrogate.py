@@ -94,6 +94,10 @@ class Surrogate(eqx.Module):
         """Mean and standard deviation of log t - log f of other configurations, without noise."""
         return _predict(self, points)
 
+    def joint(self, points: Points) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
+        """Mean and covariance of log t - log f of other configurations, without noise."""
+        return _joint(self, points)
+
     def left_out(self) -> Float[np.ndarray, " measured"]:
         """How many standard deviations each measurement is above what the others say (Eqs. 5.10-5.12)."""
         inverse = cho_solve((self.cholesky, True), jnp.eye(len(self.cholesky)))
@@ -165,14 +169,24 @@ def _predict(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
     return mean, jnp.sqrt(jnp.maximum(variance, 1e-12))
 
 
+@eqx.filter_jit
+def _joint(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
+    across = _covariance(surrogate.scales, surrogate.seen, points)
+    across = jnp.where(surrogate.there[:, None], across, 0.0)
+    explained = solve_triangular(surrogate.cholesky, across, lower=True)
+    mean = surrogate.mean + explained.T @ surrogate.whitened  # Eq. 2.23
+    return mean, _covariance(surrogate.scales, points, points) - explained.T @ explained  # Eq. 2.24
+
+
 def _cholesky(scales: Scales, seen: Points, there: Array) -> Array:
     """Of the covariance of measurements; the padding is independent of all."""
-    covariance = jnp.where(there[:, None] & there, _covariance(scales, seen, seen), 0.0)
+    covariance = jnp.where(there[:, None] & there[None, :], _covariance(scales, seen, seen), 0.0)
     return jnp.linalg.cholesky(covariance + jnp.diag(jnp.where(there, jnp.exp(2 * scales.noise), 1.0)))
 
 
 def _covariance(scales: Scales, a: Points, b: Points) -> Array:
-    squares = ((a.position[:, None, :] - b.position[None, :, :]) / jnp.exp(scales.lengths)) ** 2
+    apart = a.position[:, None, :] - b.position[None, :, :]
+    squares = (apart / jnp.exp(scales.lengths)[None, None, :]) ** 2
     joint = jnp.exp(2 * scales.joint) * _matern(jnp.sum(squares, axis=-1))
     single = jnp.exp(2 * scales.single) * jnp.mean(_matern(squares), axis=-1)
     return OFFSET**2 + joint + single + a.slopes @ b.slopes.T

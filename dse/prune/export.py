@@ -1,4 +1,4 @@
-"""Kept configurations as files: for KTT and others that read T1, for Kernel Tuner, for Triton, and as a table.
+"""Kept configurations as files: as T1 for KTT and others, for Kernel Tuner, for Triton, as a table.
 
 Each writer takes columns, N values of each parameter, and writes the file whole or not at all.
 """
@@ -88,7 +88,7 @@ def kernel_tuner(parameters: Columns, path: str | Path) -> None:
         case ".py":
             arguments = ", ".join(parameters)
             lines = [
-                '"""Configurations worth measuring: tune_kernel(..., tune_params, restrictions=restrictions)."""',
+                '"""Configurations worth measuring: `tune_params` and `restrictions` for tune_kernel."""',
                 "",
                 f"tune_params = {tune_params!r}",
                 "KEPT = {",

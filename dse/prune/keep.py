@@ -59,7 +59,7 @@ def keep(
     """The configurations kept; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
-    model holds for impossible is left out, what failed too; what may fail is kept.
+    model holds for impossible is left out unless it ran, what failed too; what may fail is kept.
 
     **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
     nor FEWEST measurements that ran.
@@ -73,7 +73,8 @@ def keep(
     if not (candidates.modelled or refit):
         raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     out = ~candidates.possible
-    out[[place for place in told if place not in ran]] = True
+    for place in told:  # what ran is possible, whatever the model says
+        out[place] = place not in ran
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     depth = reach(refitted if refit else by_model, risk)

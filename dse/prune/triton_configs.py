@@ -1,6 +1,7 @@
 """Configurations of Triton's autotuner, pruned before it compiles and times them.
 
-    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": dse.prune.triton(kernel, gpu)})
+    prune = dse.prune.triton(kernel, gpu)
+    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
 configurations are predicted at once. Nothing of Triton is imported. Checked with Triton 3.9.0.
@@ -80,8 +81,8 @@ class Pruner:
     def perf_model(self, **arguments: Any) -> float:
         """Predicted seconds of one configuration, infinite where it is impossible.
 
-        Triton asks for each configuration by itself. Those that were pruned just before are looked up; without
-        `early_config_prune` each is a call of the model.
+        Triton asks for each configuration by itself. Those that were pruned just before are looked up;
+        without `early_config_prune` each is a call of the model.
         """
         options = {name: arguments.get(name) for name in OPTIONS}
         own = {name: value for name, value in arguments.items() if name not in OPTIONS}

@@ -8,12 +8,14 @@ simulated; the rest is taken to go on as that ends.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 
 from dse.about import ASPECTS, About
-from dse.simulate.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, Warp, plan
+from dse.simulate.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, Plan, Warp, plan
 from dse.simulate.program import Case, Program
 from dse.simulate.simulation import simulate
 from dse.types import Launch
@@ -129,8 +131,67 @@ def _bounds(warp: Warp, launch: Launch) -> np.ndarray:
     return np.stack([*(x * warps for x in (*busy.values(), warp.issue)), alone], -1)
 
 
+def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) -> tuple[np.ndarray, Warp]:
+    """Cycles of N launches as `predict` has them, and their derivative by each number of the warp.
+
+    A makespan is the sum of terms on its critical path, so how often each is there are its derivatives.
+    **Shapes:** as `predict`; the derivatives by counts of waits and barriers are 0: they give the structure.
+    """
+    settings = settings or Settings()
+    sampled = _sample(warp, launch, settings)
+    found = simulate(sampled.cases, critical=True)
+    assert found.critical is not None
+    none = np.zeros(len(warp.waits))
+    busy: dict[str, Any] = {name: none.copy() for name in PARTS}
+    alone: dict[str, Any] = {name: none.copy() for name in PARTS}
+    issue, cycles = none.copy(), none.copy()
+    made = sampled.made
+    for (n, k), case, critical, makespan in zip(
+        np.argwhere(sampled.weights).tolist(), sampled.cases, found.critical, found.makespan, strict=True
+    ):
+        graph, weight = made.graphs[n], sampled.weights[n, k]
+        cycles[n] += weight * makespan * sampled.tick[n]
+        repeated = len(case.programs[0]) // len(graph)
+        for into, counts in ((busy, critical.lam[0]), (alone, critical.Lam[0])):
+            shares = np.tile(graph.share, repeated) * counts
+            for part, share in zip(np.tile(graph.part, repeated).tolist(), shares.tolist(), strict=True):
+                into[PARTS[part]][n] += weight * share / made.phases[n]
+        issue[n] += weight * critical.valve / made.phases[n] / made.entries[n]
+
+    bounds = _bounds(warp, launch)[:, :-1]
+    binding, bound = np.argmax(bounds, 1), bounds.max(1)
+    bound_binds = bound > cycles
+    warps = np.asarray(launch.warps_per_block * launch.resident_blocks * launch.waves)
+    for part, subsystem in SUBSYSTEM_OF.items():
+        binds = binding == SUBSYSTEMS.index(subsystem)
+        busy[part] = np.where(bound_binds, np.where(binds, warps, 0.0), busy[part])
+        alone[part] = np.where(bound_binds, 0.0, alone[part])
+    issue = np.where(bound_binds, np.where(binding == len(SUBSYSTEMS), warps, 0.0), issue)
+    slopes = eqx.tree_at(
+        lambda x: (x.busy, x.alone, x.waits, x.barriers, x.issue), warp, (busy, alone, none, none, issue)
+    )
+    return np.maximum(cycles, bound), slopes
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What is simulated of N launches: cases in the order of the weights [N, 4] that are not 0."""
+
+    made: Plan
+    cases: list[Case]
+    weights: np.ndarray
+    tick: np.ndarray  # [N], cycles
+
+
 def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
     """Cycles of N launches, each a weighted sum of a few makespans."""
+    sampled = _sample(warp, launch, settings)
+    makespan = np.zeros(sampled.weights.shape)
+    makespan[sampled.weights != 0] = simulate(sampled.cases).makespan
+    return (sampled.weights * makespan).sum(1) * sampled.tick
+
+
+def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
     made = plan(warp, settings.order == "dataflow")
     warps, slots = (np.asarray(x).astype(int) for x in (launch.warps_per_block, launch.resident_blocks))
     blocks = np.rint(launch.resident_blocks * launch.waves).astype(int)
@@ -161,9 +222,7 @@ def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
                 scheduler=settings.scheduler,
             )
         )
-    makespan = np.zeros(weights.shape)
-    makespan[weights != 0] = simulate(cases).makespan
-    return (weights * makespan).sum(1) * tick
+    return _Sample(made, cases, weights, tick)
 
 
 def _samples(

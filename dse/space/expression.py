@@ -211,9 +211,7 @@ def _constant(value: Any) -> ast.Constant:
 def _evaluate(node: ast.AST, values: Mapping[str, Any], xp: Any) -> Any:
     """The value of a node that `_Reader` let through, as an array: booleans, integers or floats."""
 
-    def value_of(child: ast.AST) -> Any:
-        return _evaluate(child, values, xp)
-
+    value_of = functools.partial(_evaluate, values=values, xp=xp)
     match node:
         case ast.Constant(value=number):
             return xp.asarray(number, type(number))

@@ -1,7 +1,7 @@
 """The model-guided tuner as a strategy of Kernel Tuner: `tune_kernel(..., strategy=strategy(...))`.
 
-Kernel Tuner takes any object with `tune(searchspace, runner, tuning_options)`. Which configurations there are,
-their restrictions, caches, verification and the budget stay Kernel Tuner's. Checked with Kernel Tuner 1.5.0.
+Kernel Tuner takes any object with `tune(searchspace, runner, tuning_options)`. Space, restrictions, caches,
+verification and budget stay Kernel Tuner's. Checked with Kernel Tuner 1.5.0.
 """
 
 import sys
@@ -35,9 +35,9 @@ def strategy(
     """A strategy that measures what the model and the measurements so far promise most of.
 
     `kernel` and `gpu` are names or paths as `dse rank` takes them; without a kernel (None) measurements alone
-    say what to try. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else `rename`
-    says which is which (None: unknown to the kernel). `fixed` are its parameters and problem sizes that are
-    not tuned.
+    say what to try. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else
+    `rename` says which is which (None: unknown to the kernel). `fixed` are its parameters and problem sizes
+    that are not tuned.
     """
     return Strategy(Predictor(kernel, gpu, model, fixed or {}, rename or {}, source), seed)
 

@@ -1,7 +1,7 @@
-"""What predicts the configurations of a tuner, which has its own names for their parameters: a kernel on a GPU.
+"""What predicts the configurations of a tuner, which has its own names for parameters: a kernel on a GPU.
 
-A tuner's names are those of the kernel's parameters and problem sizes, or of one of its `[spaces.…]`, or are said
-by `rename`. What the tuner does not vary has its only value, or is said by `fixed`.
+A tuner's names are those of the kernel's parameters and problem sizes, or of one of its `[spaces.…]`, or are
+said by `rename`. What the tuner does not vary has its only value, or is said by `fixed`.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -104,26 +104,29 @@ class Predictor:
             )
         numbers = {name: _numbers(columns[name], f"{where}: {name}") for name in theirs.values()}
         count = len(next(iter(columns.values())))
-        parameters = {
+        parameters: dict[str, np.ndarray] = {
             name: numbers[theirs[name]] if name in theirs else np.full(count, constants.get(name, known[0]))
             for name, known in values.items()
         }
-        given = {self.rename.get(name, name): value for name, value in (sizes or {}).items()}
-        given = {name: value for name, value in given.items() if isinstance(value, Real)}
+        given: dict[str | None, Any] = {
+            self.rename.get(name, name): value
+            for name, value in (sizes or {}).items()
+            if isinstance(value, Real)
+        }
         given |= {name: numbers[column][0].item() for name, column in theirs.items()} | constants
         return parameters, {name: given.get(name, size) for name, size in problem.items()}
 
     def values(self, name: str) -> tuple[Number, ...] | None:
-        """The values that the kernel's own space has of a tuner's parameter; None if it has no such parameter.
+        """The values that the kernel's own space has of a tuner's parameter.
 
-        None of them, (), of one that is renamed to None.
+        None if it has no such parameter; (), no value, of one that is renamed to None.
         """
         space = self.description.space.values
         if name in self.rename:
             ours = self.rename[name]
             return () if ours is None else space.get(ours)
-        aliases = (dict(alias.rename) for alias in self.description.spaces)
-        return next((space[each] for each in (name, *(a.get(name) for a in aliases)) if each in space), None)
+        renamed = [dict(alias.rename).get(name, name) for alias in self.description.spaces]
+        return next((space[each] for each in (name, *renamed) if each in space), None)
 
     def valid(self, columns: Columns, where: str) -> np.ndarray:
         """Which configurations keep the kernel's own constraints. DseError as `candidates`."""
@@ -138,12 +141,14 @@ class Predictor:
         wrong = []
         for name, column in columns.items():
             ours = self.rename.get(name, dict(alias.rename).get(name, name))
-            varies = any(value != column[0] for value in column)
+            varies = len(np.unique(_ordered(column))) > 1
+            if ours is None:
+                continue
             if ours in problem and varies:
                 wrong.append(f"several values of the size {name!r}")
             elif ours in values or ours in problem:
                 theirs[ours] = name
-            elif ours is not None and varies and name not in optional:
+            elif varies and name not in optional:
                 wrong.append(f"{name!r}")
         wrong += [f"{name!r} both tuned and fixed" for name in self.fixed if name in theirs]
         constants = {name: value for name, value in alias.set if name not in theirs} | dict(self.fixed)
@@ -154,17 +159,27 @@ class Predictor:
 
 def _numbers(values: Sequence[Any] | np.ndarray, where: str) -> np.ndarray:
     """Whole numbers as integers, else floats. DseError where a value is no number."""
-    for value in values:
-        if not isinstance(value, Real):
-            raise DseError(f"{where}: found {value!r}, expected a number")
-    numbers = np.asarray(values, float)
+    numbers = _as_numbers(values)
+    if numbers is None:
+        found = next((value for value in values if not isinstance(value, Real)), values[0])
+        raise DseError(f"{where}: found {found!r}, expected a number")
     return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
 
 
 def _ordered(values: Sequence[Any] | np.ndarray) -> np.ndarray:
     """Numbers as they are; of other values each one's place among them, as they first came."""
-    if all(isinstance(value, Real) for value in values):
-        return np.asarray(values, float)
+    numbers = _as_numbers(values)
+    if numbers is not None:
+        return numbers
     words = [str(value) for value in values]
     places = {word: place for place, word in enumerate(dict.fromkeys(words))}
     return np.array([places[word] for word in words], float)
+
+
+def _as_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray | None:
+    """Floats, or None where not all are numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # sequences of different lengths
+        return None
+    return array.astype(float) if array.ndim == 1 and array.dtype.kind in "biuf" else None

@@ -1,7 +1,7 @@
 """The model-guided tuner as a sampler of Optuna: `optuna.create_study(sampler=ModelGuidedSampler(...))`.
 
-Before each trial it is told all finished trials of the study anew: one that is taken up again from storage goes
-on as if it had never stopped.
+Before each trial it is told all finished trials of the study anew: one that is taken up again from storage
+goes on as if it had never stopped.
 """
 
 import math
@@ -44,9 +44,9 @@ class ModelGuidedSampler(BaseSampler):
     categorical ones renamed to None: no model knows them, but they are tuned together with the rest.
 
     What the study tunes is known from its first finished trial on, whose parameters come from `independent`,
-    or from the beginning by `space`, the distributions that the objective suggests from. Of an IntDistribution
-    or FloatDistribution those values are tried that the kernel's own space has; its constraints hold. A trial
-    of another configuration is not learnt from.
+    or from the beginning by `space`, the distributions that the objective suggests from. Of an
+    IntDistribution or FloatDistribution those values are tried that the kernel's own space has; its
+    constraints hold. A trial of another configuration is not learnt from.
     """
 
     def __init__(

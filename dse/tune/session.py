@@ -122,7 +122,7 @@ def commanded(command: str, unit_s: float) -> Measure:
     def measure(configuration: Mapping[str, Number]) -> float | None:
         filled = [part.format_map(dict(configuration)) for part in parts]
         try:
-            ended = subprocess.run(filled, capture_output=True, text=True, check=False)
+            ended = subprocess.run(filled, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
             raise DseError(f"--command: cannot run {filled[0]}: {error.strerror}") from None
         numbers = NUMBER.findall(ended.stdout)
@@ -135,6 +135,7 @@ def commanded(command: str, unit_s: float) -> Measure:
 def check_command(command: str, names: Mapping[str, Any]) -> None:
     """DseError where the command has a `{name}` that is no parameter, or none at all."""
     try:
+        shlex.split(command)
         asked = {name for _, name, _, _ in Formatter().parse(command) if name is not None}
     except ValueError as error:
         raise DseError(f"--command: cannot read {command!r}: {error}") from None
@@ -151,19 +152,18 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
     names = list(candidates.parameters)
     columns = zip(*(candidates.parameters[name].tolist() for name in names), strict=True)
     places = {values: place for place, values in enumerate(columns)}
-    found = []
     try:
-        lines = journal.read_text(encoding="utf-8").splitlines()
+        text = journal.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DseError(f"{journal}: cannot read: {error}") from None
+    lines, found = text.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
             place, seconds = places[tuple(row["parameters"][name] for name in names)], row["seconds"]
         except json.JSONDecodeError:
-            if number == len(lines):  # cut off while it was written
-                with replacing(journal) as whole:
-                    whole.write_text("".join(f"{line}\n" for line in lines[:-1]), encoding="utf-8")
+            if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
+                del lines[-1]  # cut off while it was written
                 break
             raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
         except (KeyError, TypeError):
@@ -171,7 +171,15 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(
                 f"{journal}: line {number}: found no configuration of this space, expected {expected}"
             ) from None
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+            raise DseError(
+                f"{journal}: line {number}: found {seconds!r} seconds, expected a number above 0 or null"
+            )
         found.append((place, seconds))
+    whole = "".join(f"{line}\n" for line in lines)
+    if whole != text:  # the next measurement is to begin a line of its own
+        with replacing(journal) as temporary:
+            temporary.write_text(whole, encoding="utf-8")
     return found
 
 

@@ -79,8 +79,8 @@ class Tuner:
         return self.surrogate
 
     def expected_gain(self) -> float:
-        """The largest expected improvement, as a share of the best time; 1 while none is known."""
-        if self.best is None:
+        """The largest expected improvement, as a share of the best time; 1 while too little is known."""
+        if self.best is None or self._blind(self.told):
             return 1.0
         gain = self._gain(self.told)
         gain[list(self.told)] = 0.0
@@ -97,10 +97,14 @@ class Tuner:
         weight = np.exp(-0.5 * np.sum((near / 0.3) ** 2, axis=-1))
         return (before + weight @ ~failed) / (1.0 + weight.sum(axis=1))
 
+    def _blind(self, told: dict[int, float]) -> bool:
+        """Whether chance alone says what to measure next."""
+        return not self.candidates.modelled and len(told) < FIRST
+
     def _gain(self, told: dict[int, float]) -> np.ndarray:
         """What measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
-        if not c.modelled and len(told) < FIRST:
+        if self._blind(told):
             return self.random.uniform(size=len(c)) * self.works()
         if not ran:
             return np.where(c.possible, 0.0, -1e9) - c.log_s

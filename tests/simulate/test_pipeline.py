@@ -186,3 +186,13 @@ def test_dataflow_order_overlaps_loads(predicted):
     cycles, _ = pipeline.predict(*together(chosen), Settings(order="dataflow"))
     assert cycles[0] < 0.5 * predicted["load"][0]
     assert cycles[1] < predicted["alone"][0]
+
+
+def test_slopes_are_what_cycles_are_made_of(predicted):
+    """Cycles are a sum of λ, Λ and 1/IL, so each times its derivative adds up to them."""
+    warps, launches = together(CASES.values())
+    cycles, slopes = pipeline.with_slopes(warps, launches)
+    np.testing.assert_allclose(cycles, [predicted[name][0] for name in CASES], rtol=1e-12)
+    products = jax.tree.map(lambda part, slope: part * slope, warps, slopes)
+    total = sum(products.busy.values()) + sum(products.alone.values()) + products.issue
+    np.testing.assert_allclose(total, cycles, rtol=1e-4)  # terms are rounded to ticks

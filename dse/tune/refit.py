@@ -1,0 +1,56 @@
+"""A ranking put in order anew by what was measured of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from dse.data.gpus import GpuFile
+from dse.describe import Description, Number
+from dse.errors import DseError
+from dse.sweep.rank import Ranking
+from dse.tune import candidates
+from dse.tune.chances import Chances, chances
+from dse.tune.tuner import Tuner
+
+
+def refitted(
+    ranking: Ranking,
+    description: Description,
+    file: GpuFile,
+    model: str,
+    problem: Mapping[str, Number] | None = None,
+    source: bool = False,
+    compiled: int | None = None,
+) -> tuple[Ranking, Iterator[dict[str, Any]]]:
+    """The ranking by refitted times, and for each of its rows what is to stand beside.
+
+    **Raises:** DseError if none of its configurations was measured.
+    """
+    assert ranking.measured_s is not None
+    ran = np.flatnonzero(np.isfinite(ranking.measured_s))
+    if not len(ran):
+        raise DseError("--measured: found no configuration of this space that ran, expected at least one")
+    if source:
+        from dse.sweep.from_source import architecture
+
+        arch = architecture(file)
+        found = candidates.from_source(description, file, arch, model, ranking.parameters, problem, compiled)
+    else:
+        found = candidates.described(description, file, model, ranking.parameters, problem)
+    seen = {int(place): float(ranking.measured_s[place]) for place in ran}
+    sure = chances(Tuner(found, told=seen))
+    order = np.argsort(np.where(found.possible, sure.seconds, np.inf), kind="stable")
+    return replace(ranking, order=order), _beside(sure, order)
+
+
+def _beside(sure: Chances, order: np.ndarray) -> Iterator[dict[str, Any]]:
+    for place in order:
+        yield {
+            "refitted": float(sure.seconds[place]),
+            "low": float(sure.low[place]),
+            "high": float(sure.high[place]),
+            "P(best)": float(sure.best[place]),
+            "P(within 5 %)": float(sure.near[place]),
+        }

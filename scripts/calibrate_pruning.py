@@ -1,0 +1,173 @@
+"""Does pruning keep its promise, and how much does it keep: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
+
+DIR is as for evaluate_spaces.py; spaces without a kernel are left out. For each file: where the first
+configuration within 5 % of the optimum stands in the model's order, and in the better of that and the order
+refitted to 50 measurements (the worst of --draws), which is what `dse.prune.keep` knows of measured spaces.
+Then, over --trials random calibrations of each size, how often the kept set held a configuration within 5 %
+of the optimum and the median share kept: with all spaces known, and with those of other kernels on other GPUs
+only (`apart`).
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from evaluate_spaces import MODEL, files, of_description
+from scipy.stats import rankdata
+
+from dse.data.measured import Measured
+from dse.errors import DseError
+from dse.files import replacing
+from dse.prune.keep import BY_MODEL, REFITTED, SPREADS, keep
+from dse.report.show import show
+from dse.tune.candidates import Candidates
+from dse.tune.tuner import Tuner
+
+WITHIN, RISK = 0.05, 0.05
+REFITTED_TO = 50
+SIZES = (20, 50, 100)
+MARKERS = "<!-- pruning: begin -->", "<!-- pruning: end -->"
+
+
+@dataclass(frozen=True)
+class Space:
+    """One measured file of a described kernel."""
+
+    name: str
+    gpu: str
+    kernel: str
+    seconds: np.ndarray  # infinite where it failed
+    candidates: Candidates
+    by_model: float  # depths
+    refitted: float
+
+    @property
+    def nearly(self) -> np.ndarray:
+        return self.seconds <= self.seconds.min() * (1 + WITHIN)
+
+
+def space(path: Path, draws: int) -> Space | None:
+    found = of_description(path, MODEL)
+    if found is None:
+        return None
+    kernel, table, candidates = found
+    seconds = _seconds(table)
+    nearly = seconds <= seconds.min() * (1 + WITHIN)
+    order = np.where(candidates.possible, candidates.log_s, np.inf)
+    by_model = rankdata(order, "min")[nearly].min() / len(order)
+    worst = 0.0
+    for seed in range(draws):
+        mean, deviation = Tuner(candidates, told=_told(seconds, REFITTED_TO, seed)).predict()
+        lower = np.where(candidates.possible, mean - SPREADS * deviation, np.inf)
+        worst = max(worst, rankdata(lower, "min")[nearly].min() / len(order))
+    gpu = path.name.split(".")[0]
+    return Space(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
+
+
+def _seconds(table: Measured) -> np.ndarray:
+    return np.where(table.ok, table.time_s, np.inf)
+
+
+def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
+    """Measurements taken at random, failures included."""
+    places = np.random.default_rng(seed).permutation(len(seconds))[:count]
+    return {int(place): float(seconds[place]) for place in places}
+
+
+def rows(spaces: Sequence[Space], trials: int) -> list[dict[str, Any]]:
+    """One row a file and size of calibration."""
+    found = []
+    for each in spaces:
+        others = [x for x in spaces if x.kernel != each.kernel and x.gpu != each.gpu]
+        apart = tuple(x.by_model for x in others), tuple(x.refitted for x in others)
+        for size in (0, *SIZES):
+            row: dict[str, Any] = {"space": each.name, "gpu": each.gpu, "measured": size}
+            row["nearly fastest [%]"] = 100 * float(each.nearly.mean())
+            if not size:
+                row |= {"depth by model [%]": 100 * each.by_model, "refitted [%]": 100 * each.refitted}
+            for name, known in (("", (BY_MODEL, REFITTED)), (" apart", apart)):
+                if min(map(len, known)) < 2:
+                    continue
+                kept = [
+                    keep(each.candidates, RISK, WITHIN, _told(each.seconds, size, 1000 + trial), *known)
+                    for trial in range(trials if size else 1)
+                ]
+                holds = [bool(each.nearly[one.places].any()) for one in kept]
+                row[f"holds{name}"] = float(np.mean(holds))
+                row[f"kept{name} [%]"] = 100 * float(np.median([one.share for one in kept]))
+            found.append(row)
+            print(f"{each.name} on {each.gpu}, {size} measured", file=sys.stderr)
+    return found
+
+
+def summary(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Over all files, by the size of the calibration; shares over spaces that are not flat."""
+    result = []
+    for size in (0, *SIZES):
+        some = [row for row in found if row["measured"] == size]
+        uneven = [row for row in some if row["nearly fastest [%]"] < 5]
+        result.append(
+            {"measured": size, "files": len(some)}
+            | {
+                f"holds{name}": float(np.mean([row[f"holds{name}"] for row in some]))
+                for name in ("", " apart")
+                if all(f"holds{name}" in row for row in some)
+            }
+            | {
+                f"kept{name} [%]": float(np.median([row[f"kept{name} [%]"] for row in uneven]))
+                for name in ("", " apart")
+                if all(f"kept{name} [%]" in row for row in uneven)
+            }
+        )
+    return result
+
+
+def markdown(table: Sequence[dict[str, Any]]) -> str:
+    names = list(dict.fromkeys(name for row in table for name in row))
+    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    for row in table:
+        cells = [row.get(name, "") for name in names]
+        lines.append("| " + " | ".join(f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--draws", type=int, default=6)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
+    options = parser.parse_args()
+    try:
+        spaces = [found for path in files(options.folder) if (found := space(path, options.draws))]
+        if not spaces:
+            raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
+        found = rows(spaces, options.trials)
+        if options.json:
+            print(json.dumps({"rows": found, "summary": summary(found)}))
+        elif options.out is None:
+            show(found, title="Pruning")
+            show(summary(found), title="All")
+        else:
+            page, (begin, end) = options.out.read_text(encoding="utf-8"), MARKERS
+            if begin not in page or end not in page:
+                raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
+            text = f"{markdown(summary(found))}\n\n{markdown(found)}"
+            with replacing(options.out) as half:
+                half.write_text(
+                    f"{page.split(begin)[0]}{begin}\n\n{text}\n\n{end}{page.split(end)[1]}", encoding="utf-8"
+                )
+    except DseError as error:
+        print(f"calibrate_pruning.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
