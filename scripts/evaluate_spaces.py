@@ -37,6 +37,7 @@ BUDGETS = (5, 10, 20, 50, 100)
 FITS = (5, 10, 20)
 MODEL = "phase"
 COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
+STAND_IN = 80  # compute capability 8.0
 MARKERS = "<!-- tuning: begin -->", "<!-- tuning: end -->"
 
 
@@ -63,12 +64,21 @@ def of_source(path: Path, model: str, compiled: int) -> tuple[str, Measured, Can
             return None
         table, gpu = measured.load(path, description), gpus.load(_gpu(path))
         found = candidates.from_source(
-            description, gpu, architecture(gpu), model, table.parameters, table.problem, compiled, progress
+            description, gpu, _arch(gpu), model, table.parameters, table.problem, compiled, progress
         )
     except DseError as error:
         print(f"{path}: not read from source: {error}", file=sys.stderr)
         return None
     return description.name, table, found
+
+
+def _arch(gpu: gpus.GpuFile) -> int:
+    """What to compile for; a stand-in for GPUs that NVIDIA's compiler does not know."""
+    try:
+        return architecture(gpu)
+    except DseError as error:
+        print(f"{error}: counted as for compute capability {STAND_IN / 10}", file=sys.stderr)
+        return STAND_IN
 
 
 def of_description(path: Path, model: str) -> tuple[str, Measured, Candidates] | None:

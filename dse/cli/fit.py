@@ -70,9 +70,13 @@ def fit(
 
     if model in SIMULATED and sample is None:
         sample = SIMULATED_SAMPLE
-    values = inputs.settings(changed)
+    if out is not None:
+        calibrate.check_target(out, len(files))
+    known = dict(
+        zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True)
+    )
     spaces = [
-        calibrate.Space(*inputs.several([name], values)[0], path, list(files).index(at))
+        calibrate.Space(*known[name], path, list(files).index(at))
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
     found = calibrate.calibrate(

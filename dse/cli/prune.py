@@ -81,7 +81,9 @@ def prune(
             if place >= 0
         }
         if not told:
-            raise DseError(f"{measured}: found no configuration of {description.name}'s space")
+            raise DseError(
+                f"{measured}: found no configuration of {description.name}'s space, expected one at least"
+            )
     kept = keep(candidates, risk, within, told)
     parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
     title = (

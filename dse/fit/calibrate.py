@@ -84,7 +84,7 @@ def calibrate(
     """
     names = tuple(free or NAMES)
     check(names)
-    check(tuple(shared))
+    check(tuple(shared), "--shared")
     if method not in METHODS:
         raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
     parameters = Parameters(names, np.stack([widths(file, names) for file in files]), frozenset(shared))
@@ -113,10 +113,17 @@ def calibrate(
     return Calibration(files, spaces, model, fitted(data, gpus, starts), tuple(scores))
 
 
+def check_target(path: Path, gpus: int) -> None:
+    """DseError if so many fitted GPUs cannot be written there."""
+    if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
+        raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
+    if gpus == 1 and path.suffix != ".toml":
+        raise DseError(f"{path}: found suffix {path.suffix!r}, expected .toml")
+
+
 def write(found: Calibration, path: Path) -> None:
     """The GPU file, or one for each of several GPUs in a folder."""
-    if len(found.files) > 1 and path.suffix == ".toml":
-        raise DseError(f"{path}: found a file for {len(found.files)} GPUs, expected a folder")
+    check_target(path, len(found.files))
     for number, file in enumerate(found.files):
         target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
         target.parent.mkdir(parents=True, exist_ok=True)

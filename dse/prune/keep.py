@@ -32,8 +32,8 @@ from dse.tune.tuner import Tuner
 # Where the first configuration within 5 % of the optimum stands in the order, as a share of the space, in the
 # measured spaces of docs/accuracy.md: by the phase model, and by the better of that and the lower end after
 # 50 measurements taken at random (the worst of six draws). scripts/calibrate_pruning.py
-BY_MODEL = (0.0018, 0.1075, 0.0002, 0.0002, 0.0001, 0.0001, 0.0007)
-REFITTED = (0.0018, 0.0211, 0.0002, 0.0002, 0.0001, 0.0001, 0.0007)
+BY_MODEL = (0.0013, 0.11, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
+REFITTED = (0.0013, 0.022, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
 FEWEST = 10  # measurements from which on they are used
 SPREADS = 1.5  # at least, that the lower end is down
 
