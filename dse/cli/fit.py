@@ -72,9 +72,7 @@ def fit(
         sample = SIMULATED_SAMPLE
     if out is not None:
         calibrate.check_target(out, len(files))
-    known = dict(
-        zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True)
-    )
+    known = dict(zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True))
     spaces = [
         calibrate.Space(*known[name], path, list(files).index(at))
         for name, path, at in zip(kernel, measured, names, strict=True)

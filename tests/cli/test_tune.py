@@ -1,0 +1,87 @@
+"""`dse tune`: the toy kernel's fastest configuration, by replay and by a command."""
+
+import json
+import sys
+
+import pytest
+
+BLOCKS, ITEMS = (32, 48, 64, 128, 256, 512, 1024), (1, 2, 3, 4)
+ROWS = [
+    (block, items)
+    for block in BLOCKS
+    for items in ITEMS
+    if block * items <= 2048 and (block % 32 == 0 or items == 1)
+]
+FASTEST = (128, 3)
+
+
+def milliseconds(block, items):
+    return 0.1 + 0.02 * abs(block.bit_length() - 8) + 0.03 * abs(items - 3)
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    path = tmp_path_factory.mktemp("measured") / "a100.csv"
+    lines = [
+        f"{block},{items},{'' if block == 1024 else milliseconds(block, items)}" for block, items in ROWS
+    ]
+    path.write_text("block,items,time_ms\n" + "\n".join(lines) + "\n")
+    return str(path)
+
+
+@pytest.fixture
+def tune(run_dse, toy_kernel):
+    def run(*arguments):
+        return run_dse("tune", str(toy_kernel), "-g", "a100-pcie-40gb", "-m", "roofline", *arguments)
+
+    return run
+
+
+def test_replay(tune, measured, tmp_path):
+    journal = tmp_path / "run.jsonl"
+    ran = tune("--replay", measured, "--budget", "14", "--journal", str(journal), "--json")
+    assert ran.code == 0, ran.err
+    rows = json.loads(ran.out)
+    assert [row["number"] for row in rows] == list(range(1, 15))
+    assert len({(row["block"], row["items"]) for row in rows}) == 14
+    for row in rows:
+        expected = None if row["block"] == 1024 else 1e-3 * milliseconds(row["block"], row["items"])
+        assert row["time"] == pytest.approx(expected)
+    assert rows[-1]["fastest"] == pytest.approx(1e-3 * milliseconds(*FASTEST))
+    assert len(journal.read_text().splitlines()) == 14
+    shown = tune("--replay", measured, "--budget", "14", "--journal", str(journal))
+    assert f"14 of {len(ROWS)} measured; the budget is spent" in " ".join(shown.out.split())
+
+
+def test_command(tune, tmp_path):
+    out = tmp_path / "run.json"
+    code = "import sys; print(int(sys.argv[1]) / 64, sys.argv[2])"
+    command = f"{sys.executable} -S -c '{code}' {{block}} 0.{{items}}"
+    ran = tune("--command", command, "--unit", "us", "--budget", "3", "--batch", "2", "-o", str(out))
+    assert ran.code == 0, ran.err
+    rows = json.loads(out.read_text())
+    assert [row["time"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
+
+
+def test_mistakes(tune, measured, tmp_path):
+    command = ("--command", "bench {block}")
+    (tmp_path / "journal").write_text('{"parameters": {"tile": 1}, "seconds": 1}\n')
+    for arguments, found in (
+        (("--replay", measured, "--budget", "0"), "--budget"),
+        ((), "--replay, --command: found neither, expected one of them"),
+        (("--replay", measured, *command), "--replay, --command: found both, expected one of them"),
+        ((*command, "--unit", "h"), "--unit: found 'h', expected one of s, ms, us, ns"),
+        (("--command", "bench {blok}"), "--command: found {blok}, expected one of block, items"),
+        (("--command", "bench '{block}"), "--command: cannot read"),
+        (("--command", "/no/such/program {block}"), "--command: cannot run /no/such/program"),
+        (("--replay", measured, "-m", "pipeline"), "--model: found pipeline, expected a closed form"),
+        (("--replay", measured, "--compile", "5"), "--compile: found 5 without --source"),
+        (("--replay", str(tmp_path / "no.csv")), "no.csv"),
+        (("--replay", measured, "--journal", str(tmp_path / "journal")), "line 1: found no configuration"),
+    ):
+        ran = tune(*arguments)
+        assert ran.code == 2, arguments
+        assert ran.out == ""
+        assert found in ran.err
+        if found != "--budget":  # which the command line says in its own form
+            assert len(ran.err.strip().splitlines()) == 1, ran.err
