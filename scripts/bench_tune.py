@@ -2,7 +2,8 @@
 
 A step refits the surrogate to what was measured and puts all configurations in order anew, to choose the
 next. Times are made by the model of a described kernel, with noise. The first step after a number of
-measurements that was not met before compiles; the others are timed, by the CPU time of this process on one core.
+measurements that was not met before compiles; the others are timed, by the CPU time of this process, on one
+core.
 """
 
 import argparse
