@@ -70,10 +70,11 @@ def prune(
     from dse.prune import export
     from dse.prune.keep import keep
 
-    candidates, _ = choices(description, problem, file, model, source, compiled, None)
+    table = measured_data.load(measured, description) if measured else None
+    sizes = {**problem, **(table.problem if table else {})}
+    candidates = choices(description, sizes, file, model, source, compiled)
     told = {}
-    if measured is not None:
-        table = measured_data.load(measured, description)
+    if table is not None:
         places = candidates.places(table.parameters)
         told = {
             place: seconds if ran else np.inf

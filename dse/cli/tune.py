@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode="rich")
 
+MOST = 65_536  # configurations to choose from
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
@@ -70,20 +71,24 @@ def tune(
         raise DseError(f"--replay, --command: found {found}, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
-    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
+    values = inputs.settings(changed)
+    description, problem = inputs.kernel(kernel, values, space)
     [file] = inputs.gpus([gpu])
+    from dse.data import measured
     from dse.report.show import progress
     from dse.tune import session
     from dse.tune.tuner import Tuner
 
     if command is not None:
         session.check_command(command, dict.fromkeys(description.space.names))
-    candidates, table = choices(description, problem, file, model, source, compiled, replay)
+    table = measured.load(replay, description).where(values) if replay else None
+    candidates = choices(description, problem, file, model, source, compiled, table)
     if table is not None:
         measure = session.replayed(candidates, table.time_s)
     else:
         assert command is not None
         measure = session.commanded(command, UNITS[unit])
+        candidates = candidates.most(MOST, seed)
     with progress(f"Tuning {description.name}", budget) as advance:
         run = session.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = (
@@ -100,10 +105,9 @@ def choices(
     model: str | None,
     source: bool,
     compiled: int | None,
-    measured: Path | None,
-) -> "tuple[Candidates, Measured | None]":
-    """The configurations there are, those of a measured file if one is given, and that file."""
-    from dse.data import measured as measured_data
+    table: "Measured | None" = None,
+) -> "Candidates":
+    """The configurations there are, those of a table if one is given."""
     from dse.report.show import progress
     from dse.sweep.rank import configurations
     from dse.tune import candidates
@@ -115,14 +119,11 @@ def choices(
         raise DseError(f"--model: found {name}, expected a closed form")
     if compiled is not None and not source:
         raise DseError(f"--compile: found {compiled} without --source, expected both")
-    table = measured_data.load(measured, description) if measured else None
     sizes: dict[str, Any] = {**problem, **(table.problem if table else {})}
     parameters = table.parameters if table else configurations(description, sizes)
     if source:
         from dse.sweep.from_source import architecture
 
         arch = architecture(file)
-        found = candidates.from_source(description, file, arch, name, parameters, sizes, compiled, progress)
-    else:
-        found = candidates.described(description, file, name, parameters, sizes)
-    return (found, table) if table else (found.most(candidates.MOST), None)
+        return candidates.from_source(description, file, arch, name, parameters, sizes, compiled, progress)
+    return candidates.described(description, file, name, parameters, sizes)

@@ -10,7 +10,7 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -62,6 +62,19 @@ class Measured:
             counters={name: values[chosen] for name, values in self.counters.items()},
             **{name: None if values is None else values[chosen] for name, values in arrays.items()},
         )
+
+    def where(self, values: Mapping[str, float]) -> Measured:
+        """The rows in which parameters have these values; names that are no parameter do not matter.
+
+        **Raises:** DseError if there is none.
+        """
+        wanted = np.ones(len(self.ok), bool)
+        for name in values.keys() & self.parameters.keys():
+            wanted &= self.parameters[name] == values[name]
+        if not wanted.any():
+            said = ", ".join(f"{name}={value}" for name, value in values.items())
+            raise DseError(f"{self.path}: found no row with {said}, expected one at least")
+        return self.rows(np.flatnonzero(wanted))
 
 
 def load(path: str | Path, description: Description) -> Measured:

@@ -85,6 +85,11 @@ def calibrate(
     names = tuple(free or NAMES)
     check(names)
     check(tuple(shared), "--shared")
+    for name in shared:
+        if name not in names:
+            raise DseError(
+                f"--shared: found {name}, expected one of the fields that are free: {', '.join(names)}"
+            )
     if method not in METHODS:
         raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
     parameters = Parameters(names, np.stack([widths(file, names) for file in files]), frozenset(shared))

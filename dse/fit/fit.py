@@ -17,6 +17,7 @@ Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace). Precision: float64.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 import equinox as eqx
@@ -135,6 +136,7 @@ class Fit:
         )
 
 
+@cache
 def of_model(model: str) -> Predict:
     """How a model predicts."""
     if model in SIMULATED:

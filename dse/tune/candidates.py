@@ -15,7 +15,6 @@ from dse.fit.parameters import NAMES, widths
 from dse.fit.surrogate import positions
 from dse.sweep.evaluate import Progress, silent
 
-MOST = 65_536  # that a tuner chooses from
 CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
 
 

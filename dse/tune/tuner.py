@@ -107,7 +107,7 @@ class Tuner:
         if self._blind(told):
             return self.random.uniform(size=len(c)) * self.works()
         if not ran:
-            return np.where(c.possible, 0.0, -1e9) - c.log_s
+            return np.log(self.works()) - c.log_s - np.where(c.possible, 0.0, 1e9)
         mean, deviation = self._predict(self._after(told))
         better = np.log(min(told[place] for place in ran)) - mean
         z = better / deviation

@@ -144,7 +144,7 @@ def test_compare(run_dse, toy_kernel, tmp_path):
         run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out
     )
     scores = {row["model"]: row for row in rows}
-    default = scores["mwp-cwp-corrected"]
+    default = scores["phase"]
     assert default["spearman"] == pytest.approx(1)
     assert default["mape_percent"] == pytest.approx(0, abs=1e-4)
     assert default["top_1"] == pytest.approx(1)
