@@ -93,7 +93,8 @@ def prune(
     )
     if out is not None:
         getattr(export, FORMATS[form])(parameters, out)
-    shown = {name: values[: top or None].tolist() for name, values in parameters.items()}
+    first = kept.places[: top or None]
+    shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
     rows = [
         {"rank": i} | dict(zip(shown, values, strict=True))
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)

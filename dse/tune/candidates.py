@@ -32,6 +32,11 @@ class Candidates:
     def __len__(self) -> int:
         return len(self.log_s)
 
+    @property
+    def varying(self) -> dict[str, np.ndarray]:
+        """The parameters that have several values."""
+        return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
+
     def rows(self, chosen: np.ndarray) -> "Candidates":
         """Some of them, where each parameter's values stand as they did."""
         columns = {name: values[chosen] for name, values in self.parameters.items()}

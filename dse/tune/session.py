@@ -45,8 +45,8 @@ class Run:
     ended: str
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a measurement."""
-        names = self.tuner.candidates.parameters
+        """One row a measurement; parameters that never vary are left out."""
+        names = self.tuner.candidates.varying
         return [
             {"number": number}
             | {name: values[each.place].item() for name, values in names.items()}
