@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.data import from_source, gpus, kernels, measured, t1
+from dse.data import from_source, gpus, kernels, measured
 from dse.data.measured import Measured
 from dse.errors import DseError
 from dse.files import replacing
@@ -96,8 +96,16 @@ def of_description(path: Path, model: str) -> tuple[str, Measured, Candidates] |
 
 
 def of_parameters(path: Path) -> tuple[str, Measured, Candidates]:
-    """No kernel: the parameters of the T1 only."""
-    table = measured.load_space(path, t1.load(path.with_name("T1.json")).space.names)
+    """No kernel: the parameters that the T1 names, whatever else it holds."""
+    problem = path.with_name("T1.json")
+    try:
+        space = json.loads(problem.read_text(encoding="utf-8"))["ConfigurationSpace"]
+        names = [each["Name"] for each in space["TuningParameters"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DseError(
+            f"{problem}: found no names of parameters ({error!r}), expected a T1 problem"
+        ) from None
+    table = measured.load_space(path, names)
     return "", table, candidates.bare(table.parameters)
 
 
@@ -189,7 +197,10 @@ def main() -> int:
             if options.only and options.only not in str(path.relative_to(options.folder)):
                 continue
             start = time.perf_counter()
-            rows.append(row(path, options.model, options.seeds, options.budget, options.compile))
+            try:
+                rows.append(row(path, options.model, options.seeds, options.budget, options.compile))
+            except DseError as error:
+                print(f"{path}: left out: {error}", file=sys.stderr)
             print(f"{path}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
         if not rows:
             raise DseError(f"{options.folder}: found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
