@@ -16,10 +16,7 @@ from scipy.stats import norm
 from dse.fit.surrogate import Points, Scales, Surrogate, conditioned, fitted, prior
 from dse.tune.candidates import Candidates
 
-MISSED = {
-    True: 0.3,
-    False: 0.5,
-}  # how far times lie from the model, as a log; of the mean where there is none
+MISSED = 0.3  # how far times lie from the model, as a log; without one, from their mean
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
@@ -73,7 +70,7 @@ class Tuner:
         if self.surrogate is None:
             seen, off = self._off(self.told)
             with jax.enable_x64(True):
-                before = prior(self.candidates.position.shape[1], MISSED[self.candidates.modelled])
+                before = prior(self.candidates.position.shape[1], MISSED)
                 self.surrogate = fitted(before, self._scales or before.mean, seen, off)
             self._scales = self.surrogate.scales
         return self.surrogate
