@@ -29,7 +29,7 @@ from dse.report.show import progress
 from dse.sweep.from_source import architecture
 from dse.tune import candidates
 from dse.tune.candidates import Candidates
-from dse.tune.session import replayed, run
+from dse.tune.loop import replayed, run
 from dse.tune.tuner import Tuner
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")

@@ -76,21 +76,21 @@ def tune(
     [file] = inputs.gpus([gpu])
     from dse.data import measured
     from dse.report.show import progress
-    from dse.tune import session
+    from dse.tune import loop
     from dse.tune.tuner import Tuner
 
     if command is not None:
-        session.check_command(command, dict.fromkeys(description.space.names))
+        loop.check_command(command, dict.fromkeys(description.space.names))
     table = measured.load(replay, description).where(values) if replay else None
     candidates = choices(description, problem, file, model, source, compiled, table)
     if table is not None:
-        measure = session.replayed(candidates, table.time_s)
+        measure = loop.replayed(candidates, table.time_s)
     else:
         assert command is not None
-        measure = session.commanded(command, UNITS[unit])
+        measure = loop.commanded(command, UNITS[unit])
         candidates = candidates.most(MOST, seed)
     with progress(f"Tuning {description.name}", budget) as advance:
-        run = session.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
+        run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = (
         f"{description.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     )

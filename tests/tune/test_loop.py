@@ -8,7 +8,7 @@ import pytest
 
 from dse.errors import DseError
 from dse.tune.candidates import Candidates, bare
-from dse.tune.session import check_command, commanded, replayed, run
+from dse.tune.loop import check_command, commanded, replayed, run
 from dse.tune.tuner import Tuner
 
 SIDE = 8
