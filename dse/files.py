@@ -41,6 +41,24 @@ def replacing(path: Path | str) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def fill(page: Path, section: str, text: str) -> None:
+    """Put `text` between the markers `<!-- SECTION: begin -->` and `<!-- SECTION: end -->` of a page.
+
+    **Raises:** DseError if the page cannot be read or written, or lacks the markers.
+    """
+    begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
+    try:
+        content = page.read_text(encoding="utf-8")
+    except OSError as error:
+        raise DseError(f"{page}: cannot read: {error.strerror}") from None
+    head, found, rest = content.partition(begin)
+    _, closed, tail = rest.partition(end)
+    if not (found and closed):
+        raise DseError(f"{page}: found no markers, expected {begin} and {end}")
+    with replacing(page) as half:
+        half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
 def cache_folder() -> Path:
     """Where caches go: $DSE_CACHE, else the platform's place for such files."""
     if given := os.environ.get("DSE_CACHE"):

@@ -17,7 +17,7 @@ from dse.cli import inputs
 from dse.cuda.compile import compiler
 from dse.data import gpus, kernels, measured
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.fit.compare import compare, compare_source, sample
 from dse.models import MODELS
 from dse.report.show import progress
@@ -33,7 +33,6 @@ COLUMNS = {
     "top_5_percent": "top 5 %",
     "top_10_percent": "top 10 %",
 }
-MARKERS = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 
 def kernel_of(space: str) -> str | None:
@@ -129,13 +128,7 @@ def main() -> int:
         if options.out is None:
             print(text)
             return 0
-        page = options.out.read_text()
-        begin, end = (each.format("from source" if options.source else "measured spaces") for each in MARKERS)
-        if begin not in page or end not in page:
-            raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
-        head, tail = page.split(begin)[0], page.split(end)[1]
-        with replacing(options.out) as half:
-            half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}")
+        fill(options.out, "from source" if options.source else "measured spaces", text)
     except DseError as error:
         print(f"accuracy.py: {error}", file=sys.stderr)
         return 2

@@ -20,13 +20,11 @@ import numpy as np
 
 from dse.data import gpus, kernels, trace_text
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.models import MODELS
 from dse.reproduce import papers
 from dse.simulate import simulate, teg
 from dse.sweep.evaluate import evaluate
-
-MARKERS = "<!-- {}: begin -->", "<!-- {}: end -->"
 
 
 @dataclass(frozen=True)
@@ -236,12 +234,7 @@ def main() -> int:
         if options.out is None:
             print(shown)
             return 0
-        page, (begin, end) = options.out.read_text(), (each.format(section) for each in MARKERS)
-        if begin not in page or end not in page:
-            raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
-        head, tail = page.split(begin)[0], page.split(end)[1]
-        with replacing(options.out) as half:
-            half.write_text(f"{head}{begin}\n\n{shown}\n\n{end}{tail}")
+        fill(options.out, section, shown)
     except DseError as error:
         print(f"accuracy_teg.py: {error}", file=sys.stderr)
         return 2

@@ -18,17 +18,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-jax.config.update("jax_enable_x64", True)
-
-from dse.models.wfg_graph import Hardware, average_warp, effective  # noqa: E402  the precision comes first
-from dse.space.expression import parse  # noqa: E402
-from dse.symbolic.average import average_access  # noqa: E402
-from dse.symbolic.banks import passes  # noqa: E402
-from dse.symbolic.coalescing import sectors  # noqa: E402
-from dse.symbolic.lanes import threads  # noqa: E402
-from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad  # noqa: E402
+from dse.models.wfg_graph import Hardware, average_warp, effective
+from dse.space.expression import parse
+from dse.symbolic.average import average_access
+from dse.symbolic.banks import passes
+from dse.symbolic.coalescing import sectors
+from dse.symbolic.lanes import threads
+from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
 
 CONFIGURATIONS = 65_536
+jax.config.update("jax_enable_x64", True)
 
 
 def graph() -> Graph:

@@ -22,7 +22,7 @@ from scipy.stats import rankdata
 
 from dse.data.measured import Measured
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.prune.keep import BY_MODEL, REFITTED, SPREADS, keep
 from dse.report.show import show
 from dse.tune.candidates import Candidates
@@ -31,7 +31,6 @@ from dse.tune.tuner import Tuner
 WITHIN, RISK = 0.05, 0.05
 REFITTED_TO = 50
 SIZES = (20, 50, 100)
-MARKERS = "<!-- pruning: begin -->", "<!-- pruning: end -->"
 
 
 @dataclass(frozen=True)
@@ -155,14 +154,7 @@ def main() -> int:
             show(found, title="Pruning")
             show(summary(found), title="All")
         else:
-            page, (begin, end) = options.out.read_text(encoding="utf-8"), MARKERS
-            if begin not in page or end not in page:
-                raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
-            text = f"{markdown(summary(found))}\n\n{markdown(found)}"
-            with replacing(options.out) as half:
-                half.write_text(
-                    f"{page.split(begin)[0]}{begin}\n\n{text}\n\n{end}{page.split(end)[1]}", encoding="utf-8"
-                )
+            fill(options.out, "pruning", f"{markdown(summary(found))}\n\n{markdown(found)}")
     except DseError as error:
         print(f"calibrate_pruning.py: {error}", file=sys.stderr)
         return 2

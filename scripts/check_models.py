@@ -17,9 +17,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-jax.config.update("jax_enable_x64", True)
-
-from dse.models import (  # noqa: E402  the precision has to be set first
+from dse.models import (
     gpumech,
     gpumech_gto,
     gpumech_rr,
@@ -38,12 +36,13 @@ from dse.models import (  # noqa: E402  the precision has to be set first
     wfg_graph,
     wfg_pipeline,
 )
-from dse.models.notation import TwoPipes  # noqa: E402
-from dse.reproduce.examples import gpu, kernel, launch, per_class  # noqa: E402
-from dse.types import Gpu, Kernel, Launch  # noqa: E402
-from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad  # noqa: E402
+from dse.models.notation import TwoPipes
+from dse.reproduce.examples import gpu, kernel, launch, per_class
+from dse.types import Gpu, Kernel, Launch
+from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad
 
 ALLOWED = 1e-9
+jax.config.update("jax_enable_x64", True)
 Case = Mapping[str, Any]
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from dse.data import from_source, gpus, kernels, measured
 from dse.data.measured import Measured
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.fit.accuracy import fraction_of_optimum, random_expectation, spearman
 from dse.report.show import progress
 from dse.sweep.from_source import architecture
@@ -38,7 +38,6 @@ FITS = (5, 10, 20)
 MODEL = "phase"
 COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
 STAND_IN = 80  # compute capability 8.0
-MARKERS = "<!-- tuning: begin -->", "<!-- tuning: end -->"
 
 
 def files(folder: Path) -> Iterator[Path]:
@@ -211,14 +210,7 @@ def main() -> int:
         if options.out is None:
             print(text)
             return 0
-        page = options.out.read_text(encoding="utf-8")
-        begin, end = MARKERS
-        if begin not in page or end not in page:
-            raise DseError(f"{options.out}: found no markers, expected {begin} and {end}")
-        with replacing(options.out) as half:
-            half.write_text(
-                f"{page.split(begin)[0]}{begin}\n\n{text}\n\n{end}{page.split(end)[1]}", encoding="utf-8"
-            )
+        fill(options.out, "tuning", text)
     except DseError as error:
         print(f"evaluate_spaces.py: {error}", file=sys.stderr)
         return 2

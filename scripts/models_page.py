@@ -11,10 +11,8 @@ from pathlib import Path
 
 from dse.about import ASPECTS
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.models import MODELS, module
-
-BEGIN, END = "<!-- models: begin -->", "<!-- models: end -->"
 
 
 def markdown() -> str:
@@ -64,15 +62,7 @@ def main() -> int:
         print(markdown())
         return 0
     try:
-        page = options.out.read_text()
-        if BEGIN not in page or END not in page:
-            raise DseError(f"{options.out}: found no markers, expected {BEGIN} and {END}")
-        head, tail = page.split(BEGIN)[0], page.split(END)[1]
-        with replacing(options.out) as half:
-            half.write_text(f"{head}{BEGIN}\n\n{markdown()}\n\n{END}{tail}")
-    except OSError as error:
-        print(f"models_page.py: {options.out}: cannot read: {error.strerror}", file=sys.stderr)
-        return 2
+        fill(options.out, "models", markdown())
     except DseError as error:
         print(f"models_page.py: {error}", file=sys.stderr)
         return 2

@@ -12,12 +12,10 @@ from itertools import groupby
 from pathlib import Path
 
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill
 from dse.report.show import number
 from dse.reproduce.compare import compare, paper
 from dse.reproduce.papers import Row, cells
-
-BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
 def markdown(found: dict[str, list[Row]]) -> str:
@@ -60,15 +58,7 @@ def main() -> int:
         elif options.out is None:
             print(markdown(found))
         else:
-            page = options.out.read_text()
-            if BEGIN not in page or END not in page:
-                raise DseError(f"{options.out}: found no markers, expected {BEGIN} and {END}")
-            head, tail = page.split(BEGIN)[0], page.split(END)[1]
-            with replacing(options.out) as half:
-                half.write_text(f"{head}{BEGIN}\n\n{markdown(found)}\n\n{END}{tail}")
-    except OSError as error:
-        print(f"reproduce.py: {options.out}: cannot read: {error.strerror}", file=sys.stderr)
-        return 2
+            fill(options.out, "reproduction", markdown(found))
     except DseError as error:
         print(f"reproduce.py: {error}", file=sys.stderr)
         return 2

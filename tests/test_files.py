@@ -7,7 +7,7 @@ import re
 import pytest
 
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import fill, replacing
 
 
 def test_replaces_when_the_block_ends(tmp_path):
@@ -75,3 +75,22 @@ def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
         half.write_text("new")
     assert [each.name for each in tmp_path.iterdir()] == ["a.svg"]
     assert path.read_text() == "old"
+
+
+def test_fills_a_section_and_leaves_the_rest(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nmore\n")
+    for text in ("new", "newer"):
+        fill(page, "speed", text)
+        expected = f"# Title\n<!-- speed: begin -->\n\n{text}\n\n<!-- speed: end -->\nmore\n"
+        assert page.read_text() == expected
+
+
+def test_a_page_without_the_section_is_left_alone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- speed: begin -->\nold\n")
+    with pytest.raises(DseError, match=r"page.md: found no markers, expected <!-- speed: begin -->"):
+        fill(page, "speed", "new")
+    assert page.read_text() == "<!-- speed: begin -->\nold\n"
+    with pytest.raises(DseError, match=r"absent.md: cannot read"):
+        fill(tmp_path / "absent.md", "speed", "new")

@@ -43,6 +43,9 @@ ModelsOption = Annotated[
 ModelOption = Annotated[
     str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")
 ]
+ClosedFormOption = Annotated[
+    str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
+]
 SchedulerOption = Annotated[
     str | None,
     typer.Option(

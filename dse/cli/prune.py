@@ -28,9 +28,7 @@ def prune(
         Path | None,
         typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
-    ] = None,
+    model: inputs.ClosedFormOption = None,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
     source: inputs.SourceOption = False,
@@ -40,12 +38,7 @@ def prune(
     csv: CsvOption = False,
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Write those kept.",
-        ),
+        typer.Option("--out", "-o", metavar="FILE", help="Write those kept."),
     ] = None,
     form: Annotated[
         str,
@@ -75,11 +68,11 @@ def prune(
     candidates = choices(description, sizes, file, model, source, compiled)
     told = {}
     if table is not None:
-        places = candidates.places(table.parameters)
+        rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
         told = {
-            place: seconds if ran else np.inf
-            for place, seconds, ran in zip(places, table.time_s.tolist(), table.ok, strict=True)
-            if place >= 0
+            candidates.places[row]: seconds if ran else np.inf
+            for row, seconds, ran in zip(rows, table.time_s.tolist(), table.ok, strict=True)
+            if row in candidates.places
         }
         if not told:
             raise DseError(
@@ -95,9 +88,9 @@ def prune(
         getattr(export, FORMATS[form])(parameters, out)
     first = kept.places[: top or None]
     shown = {name: values[first].tolist() for name, values in candidates.varying.items()}
-    rows = [
+    ranked = [
         {"rank": i} | dict(zip(shown, values, strict=True))
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
     if out is None or not (json or csv):
-        present(rows, title=title, units={}, json=json, csv=csv, out=None)
+        present(ranked, title=title, units={}, json=json, csv=csv, out=None)

@@ -48,9 +48,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
     ] = None,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
-    ] = None,
+    model: inputs.ClosedFormOption = None,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
     source: inputs.SourceOption = False,
@@ -66,9 +64,8 @@ def tune(
     parameters and what the model misses, and the next configuration is the one that is expected to gain most.
     Failures count as measurements.
     """
-    if (replay is None) == (command is None):
-        found = "both" if replay else "neither"
-        raise DseError(f"--replay, --command: found {found}, expected one of them")
+    if replay is not None and command is not None:
+        raise DseError("--replay, --command: found both, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
     values = inputs.settings(changed)
@@ -81,14 +78,14 @@ def tune(
 
     if command is not None:
         loop.check_command(command, dict.fromkeys(description.space.names))
-    table = measured.load(replay, description).where(values) if replay else None
-    candidates = choices(description, problem, file, model, source, compiled, table)
-    if table is not None:
+        candidates = choices(description, problem, file, model, source, compiled).most(MOST, seed)
+        measure = loop.commanded(command, UNITS[unit])
+    elif replay is not None:
+        table = measured.load(replay, description).where(values)
+        candidates = choices(description, problem, file, model, source, compiled, table)
         measure = loop.replayed(candidates, table.time_s)
     else:
-        assert command is not None
-        measure = loop.commanded(command, UNITS[unit])
-        candidates = candidates.most(MOST, seed)
+        raise DseError("--replay, --command: found neither, expected one of them")
     with progress(f"Tuning {description.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = (

@@ -104,6 +104,8 @@ def calibrate(
         return fit(some, at, parameters, predict, cast(Method, method), start, seed, walk)
 
     train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
+    if not any(np.asarray(each.counts).any() for each in train):
+        raise DseError("--sample: found no configuration left to fit, expected more of them")
     held = [each.only(~np.asarray(each.counts)) for each in train]
     to_train = fitted(train, gpus)
     scores = [

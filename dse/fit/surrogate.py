@@ -24,9 +24,7 @@ from jaxtyping import Array, Bool, Float
 
 FEWEST = 16  # measurements are padded to this, or to a power of two above: few shapes to compile
 OFFSET = 1.0  # prior standard deviation of what all times have in common, as a log
-SLOW = (
-    0.2  # this much, or 3 deviations, slower than the median counts as just so slow: spills tell of no other
-)
+SLOW = 0.2  # what is slower than the median by this, or by 3 deviations, counts as just so slow
 STEPS = 40  # of the fit of the scales, at most
 
 
@@ -101,13 +99,14 @@ class Surrogate(eqx.Module):
     def left_out(self) -> Float[np.ndarray, " measured"]:
         """How many standard deviations each measurement is above what the others say (Eqs. 5.10-5.12)."""
         inverse = cho_solve((self.cholesky, True), jnp.eye(len(self.cholesky)))
-        weights = solve_triangular(self.cholesky, self.whitened, lower=True, trans="T")
-        return np.asarray(weights / jnp.sqrt(jnp.diag(inverse)))[np.asarray(self.there)]
+        return np.asarray(self._weights() / jnp.sqrt(jnp.diag(inverse)))[np.asarray(self.there)]
 
     def gpu_parameters(self) -> Float[Array, " gpu"]:
         """Mean of θ, in prior standard deviations."""
-        weights = solve_triangular(self.cholesky, self.whitened, lower=True, trans="T")
-        return jnp.asarray(self.seen.slopes).T @ weights
+        return jnp.asarray(self.seen.slopes).T @ self._weights()
+
+    def _weights(self) -> Float[Array, " m"]:
+        return solve_triangular(self.cholesky, self.whitened, lower=True, trans="T")
 
 
 def fitted(prior: Prior, start: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> Surrogate:
@@ -161,21 +160,23 @@ def _conditioned(scales: Scales, seen: Points, off: Array, there: Array, mean: A
 
 @eqx.filter_jit
 def _predict(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
-    across = _covariance(surrogate.scales, surrogate.seen, points)
-    across = jnp.where(surrogate.there[:, None], across, 0.0)
-    explained = solve_triangular(surrogate.cholesky, across, lower=True)
-    mean = surrogate.mean + explained.T @ surrogate.whitened  # Eq. 2.23
+    mean, explained = _explained(surrogate, points)
     variance = _variance(surrogate.scales, points) - jnp.sum(explained**2, axis=0)  # Eq. 2.24
     return mean, jnp.sqrt(jnp.maximum(variance, 1e-12))
 
 
 @eqx.filter_jit
 def _joint(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
+    mean, explained = _explained(surrogate, points)
+    return mean, _covariance(surrogate.scales, points, points) - explained.T @ explained  # Eq. 2.24
+
+
+def _explained(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
+    """The mean, and what measurements take of the covariance: its factor, [m, n]."""
     across = _covariance(surrogate.scales, surrogate.seen, points)
     across = jnp.where(surrogate.there[:, None], across, 0.0)
     explained = solve_triangular(surrogate.cholesky, across, lower=True)
-    mean = surrogate.mean + explained.T @ surrogate.whitened  # Eq. 2.23
-    return mean, _covariance(surrogate.scales, points, points) - explained.T @ explained  # Eq. 2.24
+    return surrogate.mean + explained.T @ surrogate.whitened, explained  # Eq. 2.23
 
 
 def _cholesky(scales: Scales, seen: Points, there: Array) -> Array:

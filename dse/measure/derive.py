@@ -85,7 +85,7 @@ def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[Recor
 
 def cycles_of(record: Record) -> float:
     """Cycles of an SM for one warp instruction (of each warp: times its warps)."""
-    return record.value / (record.parameters["insts"] * record.parameters["warps"])  # type: ignore[operator]
+    return record.value / (float(record.parameters["insts"]) * float(record.parameters["warps"]))
 
 
 def of_pipe(recording: Recording, name: str) -> tuple[Value, Value]:
@@ -178,7 +178,7 @@ def issue_limit(recording: Recording) -> Value:
 
 def group_cycles(record: Record) -> float:
     """Cycles of an SM for β instructions of the first kind and one of the second."""
-    return record.value / (record.parameters["seconds"] * record.parameters["warps"])  # type: ignore[operator]
+    return record.value / (float(record.parameters["seconds"]) * float(record.parameters["warps"]))
 
 
 @dataclass(frozen=True)

@@ -91,19 +91,19 @@ def _with_sizes(
     assert description.build is not None
     found = configurations(description, columns, sizes, gpu)
     known = evaluated_names(description, columns, sizes, gpu)
-    lengths = {
-        place: np.broadcast_to(given.size(known, np), (len(found),)).tolist()
+    sized = {
+        place: (given.type, np.broadcast_to(given.size(known, np), (len(found),)).astype(int).tolist())
         for place, given in enumerate(description.build.arguments)
         if isinstance(given, ArrayArgument) and given.values is None
     }
-    types = {place: given.type for place, given in enumerate(description.build.arguments) if place in lengths}  # type: ignore[union-attr]
+    arrays = [
+        {place: Array(n[row], type_, "", ()) for place, (type_, n) in sized.items()}
+        for row in range(len(found))
+    ]
     return [
         replace(
             one,
-            arguments=tuple(
-                Array(int(lengths[place][row]), types[place], "", ()) if place in lengths else argument
-                for place, argument in enumerate(one.arguments)
-            ),
+            arguments=tuple(arrays[row].get(place, argument) for place, argument in enumerate(one.arguments)),
         )
         for row, one in enumerate(found)
     ]

@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -43,13 +45,15 @@ class Candidates:
         position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
         return Candidates(columns, position, log_s, slopes, self.possible[chosen], self.modelled)
 
-    def places(self, parameters: Mapping[str, np.ndarray]) -> list[int]:
-        """Where configurations stand among the candidates; -1 where they are not among them."""
-        names = list(self.parameters)
-        own = zip(*(self.parameters[name].tolist() for name in names), strict=True)
-        known = {values: place for place, values in enumerate(own)}
-        asked = zip(*(np.asarray(parameters[name]).tolist() for name in names), strict=True)
-        return [known.get(values, -1) for values in asked]
+    @cached_property
+    def places(self) -> dict[tuple[Any, ...], int]:
+        """Where a configuration stands among the candidates, by its values in the order of the parameters."""
+        columns = (values.tolist() for values in self.parameters.values())
+        return {values: place for place, values in enumerate(zip(*columns, strict=True))}
+
+    def place(self, configuration: Mapping[str, Any]) -> int:
+        """Where one stands. KeyError if it is not among them, or lacks a parameter."""
+        return self.places[tuple(configuration[name] for name in self.parameters)]
 
     def most(self, count: int, seed: int = 0) -> "Candidates":
         """So many: half those predicted to be fastest, the others at random. All if there are fewer."""

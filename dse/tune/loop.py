@@ -101,12 +101,9 @@ def run(
 
 def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
     """Measurements that were made before: times of the candidates, NaN or infinite where one failed."""
-    names = list(candidates.parameters)
-    columns = zip(*(candidates.parameters[name].tolist() for name in names), strict=True)
-    known = dict(zip(columns, seconds.tolist(), strict=True))
 
     def measure(configuration: Mapping[str, Any]) -> float | None:
-        found = known[tuple(configuration[name] for name in names)]
+        found = float(seconds[candidates.place(configuration)])
         return found if math.isfinite(found) else None
 
     return measure
@@ -149,9 +146,6 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
     """Measurements of earlier runs."""
     if journal is None or not journal.exists():
         return []
-    names = list(candidates.parameters)
-    columns = zip(*(candidates.parameters[name].tolist() for name in names), strict=True)
-    places = {values: place for place, values in enumerate(columns)}
     try:
         text = journal.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -160,14 +154,14 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            place, seconds = places[tuple(row["parameters"][name] for name in names)], row["seconds"]
+            place, seconds = candidates.place(row["parameters"]), row["seconds"]
         except json.JSONDecodeError:
             if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
                 del lines[-1]  # cut off while it was written
                 break
             raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
         except (KeyError, TypeError):
-            expected = f"values of {', '.join(names)}"
+            expected = f"values of {', '.join(candidates.parameters)}"
             raise DseError(
                 f"{journal}: line {number}: found no configuration of this space, expected {expected}"
             ) from None

@@ -19,6 +19,7 @@ from dse.tune.candidates import Candidates
 MISSED = 0.3  # how far times lie from the model, as a log; without one, from their mean
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
+REACH = 0.3  # of a failure, in the positions of the candidates
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
 
 
@@ -91,7 +92,7 @@ class Tuner:
         if not failed.any():
             return before
         near = c.position[:, None, :] - c.position[list(self.told)][None]
-        weight = np.exp(-0.5 * np.sum((near / 0.3) ** 2, axis=-1))
+        weight = np.exp(-0.5 * np.sum((near / REACH) ** 2, axis=-1))
         return (before + weight @ ~failed) / (1.0 + weight.sum(axis=1))
 
     def _blind(self, told: dict[int, float]) -> bool:

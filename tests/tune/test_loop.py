@@ -45,7 +45,7 @@ def test_a_run_and_its_rows(candidates, measure):
     assert ended.ended == "the budget is spent"
     rows = ended.rows()
     assert [row["number"] for row in rows] == list(range(1, 13))
-    places = candidates.places({name: np.array([row[name] for row in rows]) for name in ("a", "b")})
+    places = [candidates.place(row) for row in rows]
     assert len(set(places)) == 12
     assert places == [each.place for each in ended.measured]
     times = [None if np.isnan(SECONDS[place]) else SECONDS[place] for place in places]
