@@ -291,15 +291,15 @@ def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray
     known: dict[tuple[int, int, int, int], tuple[Stream, np.ndarray]] = {}
     for stream in streams:
         size = machine.program.steps[stream.step].bytes
-        key = (id(stream.base), id(stream.lanes), stream.offset % SECTOR, size)
-        if key not in known:
-            known[key] = stream, _sectors_of(machine, stream, stream.offset % SECTOR, size)
-        sectors = known[key][1] + stream.offset // SECTOR
-        if stream.repeats > 1:
-            assert stream.stride % SECTOR == 0
-            on = np.arange(stream.repeats)[:, None] * (stream.stride // SECTOR)
-            sectors = np.unique(sectors[None, :] + on)
-        yield sectors
+        offsets, found = stream.offsets(), []
+        within = offsets % SECTOR
+        for offset in dict.fromkeys(within.tolist()):
+            key = (id(stream.base), id(stream.lanes), offset, size)
+            if key not in known:
+                known[key] = stream, _sectors_of(machine, stream, offset, size)
+            on = offsets[within == offset] // SECTOR
+            found.append((known[key][1] + on[:, None]).ravel())
+        yield np.unique(np.concatenate(found)) if stream.repeats > 1 else found[0]
 
 
 def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:

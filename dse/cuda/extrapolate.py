@@ -18,20 +18,18 @@ Loops may hold barriers, and loops that are skipped themselves.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from math import gcd
 
 import numpy as np
 
-from dse.cuda.accesses import LINE, SECTOR
+from dse.cuda.accesses import LINE
 from dse.cuda.changes import FOR_EVER, Changes, Irregular
 from dse.cuda.lanes import Lanes
-from dse.cuda.machine import MEMORY_COUNTS, Estimated, Machine, Phase, Stream
+from dse.cuda.machine import MEMORY_COUNTS, Estimated, Machine, Phase, Stream, distance
 from dse.cuda.operands import SLOTS, P
 from dse.cuda.program import Step
 
 _FIRST_TRY = 6  # trips after which a loop counts as long
 _FEW = 16  # trips that are estimated from one of them
-_GRAIN = 4  # bytes that estimated distances are multiples of, so that many are equal
 _MOST = 500_000  # phases, basic blocks or addresses that a skipped loop may take one by one
 _WORTH = 1000  # instructions that an estimate must save
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
@@ -484,20 +482,14 @@ def _or_zero(change: np.ndarray | None) -> np.ndarray:
 
 def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[Stream]:
     """These streams again, each time as many bytes on as stand beside them: whole numbers are exact."""
-    if len(streams) * len(times) > _MOST:  # then by whole sectors
-        streams = [(stream, round(stride / SECTOR) * SECTOR) for stream, stride in streams]
-    if any(stream.repeats > 1 or isinstance(stride, float) for stream, stride in streams):
-        for time in times:
-            for stream, stride in streams:
-                apart = round(time * stride / _GRAIN) * _GRAIN if isinstance(stride, float) else time * stride
-                yield replace(stream, offset=stream.offset + apart)
+    if all(stream.repeats == 1 for stream, _ in streams):
+        if times:
+            yield from (replace(stream, trips=times, stride=stride) for stream, stride in streams)
         return
-    for stream, stride in streams:
-        apart = LINE // gcd(LINE, int(stride))  # executions after which it lies in the same place of a line
-        for first in times[:apart]:
-            often = len(times[first - times.start :: apart])
-            offset = stream.offset + first * int(stride)
-            yield replace(stream, offset=offset, repeats=often, stride=apart * int(stride))
+    on = [distance(np.array(times), stride).tolist() for _, stride in streams]
+    for every in zip(*on, strict=True):
+        for (stream, _), apart in zip(streams, every, strict=True):
+            yield replace(stream, offset=stream.offset + apart)
 
 
 def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dict[int, float]:
@@ -532,4 +524,4 @@ def _ends(streams: Iterable[Stream]) -> dict[int, tuple[Stream, Stream]]:
 
 
 def _last(stream: Stream) -> np.ndarray:
-    return stream.base + (stream.offset + (stream.repeats - 1) * stream.stride)
+    return stream.base + stream.offsets()[-1]

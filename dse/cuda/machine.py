@@ -26,7 +26,8 @@ MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
 class Stream:
     """Addresses that one execution of a memory instruction asked for, or one that was repeated.
 
-    `repeats` times, each `stride` bytes on.
+    A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
+    the addresses lie `stride` bytes on.
     """
 
     step: int
@@ -34,12 +35,21 @@ class Stream:
     lanes: Lanes
     base: np.ndarray  # [1 or blocks, 1 or threads] bytes
     offset: int
-    repeats: int = 1
-    stride: int = 0
+    trips: range = range(1)
+    stride: float = 0
 
-    def repeated(self, times: int, stride: int) -> "Stream":
-        """What follows it if the loop that it is in goes on for so many times more."""
-        return Stream(self.step, self.phase, self.lanes, self.base, self.offset + stride, times, stride)
+    @property
+    def repeats(self) -> int:
+        return len(self.trips)
+
+    def offsets(self, most: int | None = None) -> np.ndarray:
+        """[repeats] bytes from `base`; of the first `most`, if so many are enough."""
+        return self.offset + distance(np.array(self.trips[:most]), self.stride)
+
+
+def distance(trips: np.ndarray, stride: float) -> np.ndarray:
+    """Bytes. A stride that is estimated is a float: multiples of 4, so that many are equal."""
+    return trips * stride if isinstance(stride, int) else np.rint(trips * stride / 4).astype(np.int64) * 4
 
 
 class Estimated(NamedTuple):

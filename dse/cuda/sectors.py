@@ -20,6 +20,7 @@ APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead 
 
 _BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
 _FEWEST_TRIPS = 8
+_ONCE = range(1)
 
 
 @dataclass
@@ -60,20 +61,20 @@ def _executions(
     turns.
     """
     tick, left = 0, MOST_ACCESSES
-    for _, loop in groupby(zip(streams, sizes, strict=True), key=lambda each: each[0].repeats):
+    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda each: each[0].trips):
         members = list(loop)
-        trips = members[0][0].repeats
-        if trips == 1:
+        if trips == _ONCE:
             for stream, _ in members:
                 yield stream, np.array([stream.offset]), np.array([tick]), 1.0
                 tick += 1
             continue
-        taken = np.arange(min(trips, max(_FEWEST_TRIPS, left // max(1, sum(size for _, size in members)))))
-        left = max(0, left - len(taken) * sum(size for _, size in members))
+        size = sum(size for _, size in members)
+        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, size)))
+        left = max(0, left - taken * size)
         for place, (stream, _) in enumerate(members):
-            offsets, ticks = stream.offset + taken * stream.stride, tick + taken * len(members) + place
-            yield stream, offsets, ticks, trips / len(taken)
-        tick += trips * len(members)
+            ticks = tick + np.arange(taken) * len(members) + place
+            yield stream, stream.offsets(taken), ticks, len(trips) / taken
+        tick += len(trips) * len(members)
 
 
 def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Stream]) -> Accesses:

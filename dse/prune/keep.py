@@ -11,8 +11,8 @@ Three ways a configuration is kept:
 - **among the first by the model alone**: what few measurements bend, the model still has.
 
 How deep "the first" reaches comes from measured spaces: in each, how far down the order the first nearly
-fastest configuration stands. Their logs are taken as normal; the depth is the predictive quantile at 1 -
-risk.
+fastest configuration stands. The depth is the quantile at 1 - risk of another space's, by a normal
+distribution of their logs, or by their order (conformal) if that is deeper: of few spaces, the deepest.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
 (leaving one out); Geisser 1993 (predictive quantile: Student's t).
@@ -98,19 +98,21 @@ def keep(
 
 
 def reach(found: tuple[float, ...], risk: float) -> float:
-    """The predictive quantile of another space's depth."""
-    logs = np.log(found)
-    count = len(logs)
-    return float(
-        min(1.0, np.exp(logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)))
-    )
+    """The predictive quantile of another space's depth, at least the conformal one as far as these tell it."""
+    count, logs = len(found), np.log(found)
+    far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
+    return min(1.0, max(float(np.exp(far)), conformal(np.array(found), risk)))
+
+
+def conformal(found: np.ndarray, risk: float) -> float:
+    """What another one exceeds with that risk at most; the largest where these are too few to tell."""
+    rank = int(np.ceil((1 - risk) * (len(found) + 1)))
+    return float(np.sort(found)[min(rank, len(found)) - 1])
 
 
 def lower_end(left_out: np.ndarray, risk: float) -> float:
     """How many spreads below its mean all but `risk` of configurations lie at most."""
-    below = np.sort(-left_out)
-    rank = int(np.ceil((1 - risk) * (len(below) + 1)))
-    return max(SPREADS, float(below[min(rank, len(below)) - 1]))
+    return max(SPREADS, conformal(-left_out, risk))
 
 
 def first(order: np.ndarray, depth: float) -> np.ndarray:

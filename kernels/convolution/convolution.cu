@@ -51,12 +51,13 @@ constexpr bool divides = IMAGE_WIDTH % outputs_x == 0 && IMAGE_HEIGHT % outputs_
 
 __constant__ float filter[FILTER_HEIGHT * FILTER_WIDTH];
 
-__device__ __forceinline__ float load(const float* address)
+// In either form the compiler makes other code of the address.
+__device__ __forceinline__ float load(const float* input, int y, int x)
 {
 #if READ_ONLY
-    return __ldg(address);
+    return __ldg(input + y * input_width + x);
 #else
-    return *address;
+    return input[y * input_width + x];
 #endif
 }
 
@@ -81,7 +82,7 @@ extern "C" __global__ void convolution(float* output, const float* input)
             const int y = top + i;
             const int x = left + j;
             if (divides || (y < input_height && x < input_width)) {
-                tile[i][j] = load(&input[y * input_width + x]);
+                tile[i][j] = load(input, y, x);
             }
         }
     }
@@ -113,7 +114,7 @@ extern "C" __global__ void convolution(float* output, const float* input)
                     const int y = top + thread_y + r * BLOCK_SIZE_Y;
                     const int x = left + thread_x + c * BLOCK_SIZE_X;
                     if (divides || (y < IMAGE_HEIGHT && x < IMAGE_WIDTH)) {
-                        sum[r][c] += load(&input[(y + i) * input_width + x + j]) * filter[i * FILTER_WIDTH + j];
+                        sum[r][c] += load(input, y + i, x + j) * filter[i * FILTER_WIDTH + j];
                     }
                 }
             }

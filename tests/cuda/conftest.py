@@ -61,8 +61,7 @@ class Launched:
                 base = np.broadcast_to(stream.base, machine.shape)[place]
                 mask = np.broadcast_to(stream.lanes.mask, machine.shape)[place]
                 for address in base[mask].tolist():
-                    for trip in range(stream.repeats):
-                        start = address + stream.offset + trip * stream.stride
+                    for start in (address + stream.offsets()).tolist():
                         found.update(range(start // 32, (start + step.bytes - 1) // 32 + 1))
         return found
 
