@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.cuda.accesses import SECTOR
 from dse.cuda.lanes import WARP, Lanes, LaneSets
 from dse.cuda.launch import Dimensions, Launch, Unknown, constant_bank
 from dse.cuda.memory import Global, Local, Shared
@@ -48,8 +49,10 @@ class Stream:
 
 
 def distance(trips: np.ndarray, stride: float) -> np.ndarray:
-    """Bytes. A stride that is estimated is a float: multiples of 4, so that many are equal."""
-    return trips * stride if isinstance(stride, int) else np.rint(trips * stride / 4).astype(np.int64) * 4
+    """Bytes. A stride that is estimated is a float: whole sectors, so that many are alike."""
+    if isinstance(stride, int):
+        return trips * stride
+    return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
 
 
 class Estimated(NamedTuple):
