@@ -1,13 +1,13 @@
 """A GPU file of what was measured; what no measurement and no attribute gives is taken from the catalogue."""
 
-import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
-from dse.data import gpus
+from dse.data import gpu_text, gpus
 from dse.errors import DseError
-from dse.files import replacing
 from dse.measure import derive
 from dse.measure.derive import Value
 from dse.measure.records import Recording
@@ -60,47 +60,49 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
 
     **Raises:** DseError if the recording is not complete, or the file cannot be written.
     """
-    found = derive.values(recording)
-    text = "\n".join(_lines(recording, found)) + "\n"
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    gpus.load(path)  # a mistake is to be found here, not by who uses it
+    found, device = derive.values(recording), recording.device
+    model = like(device["name"], device["capability"])
+    header = gpus.Header(
+        name=f"{device['name']}, measured",
+        vendor=model.header.vendor,
+        architecture=model.header.architecture,
+        compute_capability=device["capability"],
+    )
+    here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
+    loaded = f"{found['clock'].value:.0f} MHz under load"
+    comments = [f"Measured by dse measure gpu on {here}, SM clock {loaded}."]
+    comments += derive.warnings(recording, found)
+    source = f"dse measure gpu, {here}, {loaded}"
+    gpu_text.write(path, header, list(_records(device, model, found, source)), comments)
     return found
 
 
-def _lines(recording: Recording, found: dict[str, Value]) -> Iterator[str]:
-    device, attributes = recording.device, recording.device["attributes"]
-    model = like(device["name"], device["capability"])
-    here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
-    loaded = f"{found['clock'].value:.0f} MHz under load"
-    yield f"# Measured by dse measure gpu on {here}, SM clock {loaded}."
-    for line in derive.warnings(recording, found):
-        yield f"# {line}"
-    yield f"name = {json.dumps(device['name'] + ', measured')}"
-    yield f"vendor = {json.dumps(model.header.vendor)}"
-    yield f"architecture = {json.dumps(model.header.architecture)}"
-    yield f"compute_capability = {json.dumps(device['capability'])}"
-    stated = {record.field: record for record in model.fields}
-    given = dict(_attributes(attributes))
-    for field, record in stated.items():
-        if field in found:
-            value = found[field]
-            source = f"dse measure gpu, {here}, {loaded}"
-            yield from _entry(
-                field, value.value, value.unit, source, "measured here", value.rule, value.spread
+def _records(
+    device: dict[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
+) -> Iterator[gpus.Record]:
+    """Every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
+    given = dict(_attributes(device["attributes"]))
+    for record in model.fields:
+        if record.field in found:
+            value = found[record.field]
+            yield gpus.Record(
+                record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
             )
-        elif field in given:
-            number, unit, rule = given[field]
-            source = f"CUDA driver {device['driver']} on this GPU"
-            yield from _entry(field, number, unit, source, "derived" if rule else "stated", rule)
+        elif record.field in given:
+            number, unit, rule = given[record.field]
+            driver, provenance = (
+                f"CUDA driver {device['driver']} on this GPU",
+                "derived" if rule else "stated",
+            )
+            yield gpus.Record(record.field, number, unit, driver, provenance, rule)
+        elif model.header.name != device["name"] and record.provenance != "stated":
+            rule = f"as on {model.name}: {record.rule}" if record.rule else f"as on {model.name}"
+            yield replace(record, rule=rule)
         else:
-            rule = record.rule
-            if model.header.name != device["name"] and record.provenance != "stated":
-                rule = f"as on {model.name}: {rule}" if rule else f"as on {model.name}"
-            yield from _entry(field, record.value, record.unit, record.source, record.provenance, rule)
+            yield record
 
 
-def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[float, str, str]]]:
+def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | float, str, str]]]:
     """What the driver says: field, then value, unit and rule. What it does not know it says is 0."""
     for field, (name, unit) in LIMITS.items():
         if attributes[name] or field == "shared_bytes_reserved":
@@ -116,24 +118,3 @@ def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[float, 
     if khz and bits:
         rule = f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8"
         yield "dram_bandwidth", (2 * khz * 1e3 * bits / 8 / 1e9, "GB/s", rule)
-
-
-def _entry(
-    field: str,
-    value: float,
-    unit: str,
-    source: str,
-    provenance: str,
-    rule: str | None,
-    spread: float | None = None,
-) -> Iterator[str]:
-    yield ""
-    yield f"[{field}]"
-    yield f"value = {value:.10g}" if isinstance(value, int) else f"value = {value:.6g}"
-    yield f"unit = {json.dumps(unit)}"
-    yield f"source = {json.dumps(source, ensure_ascii=False)}"
-    yield f"provenance = {json.dumps(provenance)}"
-    if rule:
-        yield f"rule = {json.dumps(rule, ensure_ascii=False)}"
-    if spread is not None:
-        yield f"spread = {spread:.3g}"

@@ -98,7 +98,7 @@ def keep(
 
 
 def reach(found: tuple[float, ...], risk: float) -> float:
-    """The predictive quantile of another space's depth, at least the conformal one as far as these tell it."""
+    """Depth of another space: the predictive quantile, at least the conformal one as far as these tell it."""
     count, logs = len(found), np.log(found)
     far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
     return min(1.0, max(float(np.exp(far)), conformal(np.array(found), risk)))
