@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -82,14 +82,21 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """
     _keep_what_jax_compiles()
     try:
-        app(arguments)
+        code = app(arguments, standalone_mode=False)
+    except typer.TyperException as error:  # of flags; without a message where help was printed
+        message = " ".join(error.format_message().split()).rstrip(".")
+        _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
-        print(f"dse: {error}", file=sys.stderr)
-        sys.exit(2)
-    except SystemExit as end:
-        if end.code == 130:  # what typer makes of KeyboardInterrupt
-            print("dse: interrupted", file=sys.stderr)
-        raise
+        _end(str(error))
+    if code == 130:  # what typer makes of KeyboardInterrupt
+        print("dse: interrupted", file=sys.stderr)
+    sys.exit(code)
+
+
+def _end(mistake: str) -> NoReturn:
+    if mistake:
+        print(f"dse: {mistake}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _keep_what_jax_compiles() -> None:

@@ -167,3 +167,17 @@ def test_unknown_scheduler_and_order(mistake):
 def test_settings_of_what_is_not_simulated(mistake, flag, value):
     line = mistake("rank", "example", "--gpu", "a100", "--model", "volkov", f"--{flag}", value)
     assert line.endswith(f"--{flag}: found {value} with volkov, expected --model pipeline")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ("rank", "Missing argument 'KERNEL'"),
+        ("rank example --gpu", "'--gpu' requires an argument"),
+        ("rank example --gpu a100 --tops 3", "No such option: --tops"),
+        ("rank example --gpu a100 --top three", "'--top'"),
+        ("rang example --gpu a100", "No such command 'rang'"),
+    ],
+)
+def test_flags(mistake, arguments, found):
+    assert found in mistake(*arguments.split())
