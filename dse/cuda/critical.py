@@ -1,20 +1,28 @@
 """How long one warp alone takes: its instructions issued in order, each waiting for the registers that it
 needs.
+
+Instructions come in lines from a small cache of the sub-partition. What is not there comes from the SM's
+cache, about as late as a word from shared memory. What has to make room is taken to be chosen at random.
+Source: Jia et al., arXiv:1903.07486 (16 KiB, lines of 128 B). What is waited for a line, and that it is not
+hidden by other instructions, was seen on measured times of long code with few resident warps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
+from dse.cuda.hits import kept_at_random
 from dse.cuda.lanes import Lanes
 from dse.cuda.machine import Machine
 from dse.cuda.opcodes import PIPES
 from dse.cuda.program import Block, Program, Step
 from dse.types import Gpu
 
+_CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
 _STEADY = 4  # times that a block is walked in a row before its time is taken as settled
 
 
@@ -115,8 +123,9 @@ class _State:
 def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
     """Phases of one warp by the addresses of the barriers that open and close them; -1: start, end."""
     program = machine.program
-    walker = _Walker(program, times)
-    for blocks, more in segments(machine, block, warp):
+    parts = list(segments(machine, block, warp))
+    walker = _Walker(program, times, {index for blocks, _ in parts for index in blocks})
+    for blocks, more in parts:
         for index in blocks:
             walker.block(index)
         if more:
@@ -170,8 +179,12 @@ def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int
 class _Walker:
     """Walks one warp through basic blocks."""
 
-    def __init__(self, program: Program, times: Timing) -> None:
+    def __init__(self, program: Program, times: Timing, visited: Iterable[int]) -> None:
         self.blocks = [_timed(block, times) for block in program.blocks]
+        self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], visited)
+        self.fetch = (
+            times.latency["constant"] * program.spacing / _CODE_LINE
+        )  # of an instruction that is not there
         self.latency = np.array([times.latency[pipe] for pipe in PIPES])
         self.state = _State()
         self.opened, self.since = -1, Walk()
@@ -186,12 +199,12 @@ class _Walker:
             self._advance(self.settled)
         else:
             before = self.state.done
-            self._issue(steps)
+            self._issue(steps, self.code.missed(index) * self.fetch)
             self.settled = self.state.done - before
         if barrier >= 0:
             self.close(barrier)
 
-    def _issue(self, steps: list[_Timed]) -> None:
+    def _issue(self, steps: list[_Timed], fetch: float) -> None:
         state, done = self.state, self.state.done
         ready, path, depth, free, flying = state.ready, state.path, state.depth, state.free, state.flying
         time, waited, deepest, waits, loads = done.cycles, done.latencies, done.chain, done.waits, done.loads
@@ -214,7 +227,7 @@ class _Walker:
             if step.loads:
                 flying.update(step.writes)
             free[step.pipe] = start + step.interval, waited
-            time = start + 1
+            time = start + 1 + fetch
             loads += step.loads
         slots = time - float(waited @ self.latency)
         state.done = Walk(done.passes, time, done.insts + len(steps), loads, waits, deepest, waited, slots)
@@ -243,6 +256,25 @@ class _Walker:
         key = self.opened, barrier
         self.phases[key] = self.phases.get(key, Walk()) + (self.state.done - self.since) + Walk(passes=1)
         self.opened, self.since = barrier, self.state.done
+
+
+class _Code:
+    """The code of basic blocks as it comes and goes in the cache of a sub-partition."""
+
+    def __init__(self, sizes: Sequence[int], visited: Iterable[int]) -> None:
+        self.sizes = sizes
+        self.recent = list(visited)  # the latest last; another warp was here before
+
+    def missed(self, index: int) -> float:
+        """The share of a basic block that has to be fetched, now that it is executed again."""
+        since = self.recent[self.recent.index(index) :]
+        self.recent = [*(each for each in self.recent if each != index), index]
+        return _missed(sum(self.sizes[each] for each in since))
+
+
+@cache
+def _missed(size: int) -> float:
+    return 1.0 - kept_at_random(size / _CODE_CACHE)
 
 
 def _timed(block: Block, times: Timing) -> tuple[list[_Timed], int]:

@@ -3,6 +3,7 @@
 import pytest
 
 from dse.cuda.critical import Timing, Walk, longest_warp, walk
+from dse.cuda.hits import kept_at_random
 from dse.cuda.interpret import compiled, run
 from dse.cuda.launch import Launch
 from dse.cuda.listing import parse
@@ -68,6 +69,27 @@ def test_long_loops_are_not_walked_but_counted(trips):
     # MOV; then a trip takes 5 for the sum, 5 for the compare, 1 for the branch
     assert found.cycles == 5 + 11 * trips + 1
     assert found.chain == 1 + trips + 1
+
+
+@pytest.mark.parametrize("kib", [4, 16, 24, 64])
+def test_long_code_is_waited_for(kib):
+    """A line of 128 bytes holds 8 instructions, and takes 5 cycles if it is not there."""
+    count = kib * 1024 // 16
+    (found,) = walked(*[f"IADD3 R{n % 64}, R90, R91, RZ" for n in range(count - 1)], "EXIT").values()
+    missed = 1 - kept_at_random(kib / 16)
+    assert found.cycles == pytest.approx(count * (1 + missed * 5 / 8))
+    assert found.slots == pytest.approx(found.cycles)
+
+
+def test_a_loop_that_fits_is_fetched_once():
+    straight = [f"FADD R{n % 64}, R90, R91" for n in range(4096 - 5)]
+    loop = ["IADD3 R84, R84, 0x1, RZ", "ISETP.LT.AND P0, PT, R84, 0x3e8, PT"]
+    back = f"@P0 BRA {16 * (len(straight) + 1):#x}"
+    (found,) = walked(*straight, "MOV R84, RZ", *loop, back, "EXIT").values()
+    missed = 1 - kept_at_random(4)
+    assert found.cycles == pytest.approx(
+        len(straight) * 2 + 1000 * 11 + missed * 5 / 8 * 3, abs=10
+    )  # each FADD waits for its pipe longer than for its line
 
 
 def test_the_warp_with_most_to_do():
