@@ -116,6 +116,19 @@ def launch(gpu: Gpu, resources: Resources) -> tuple[Launch, Int[Array, "*#batch"
     ), code
 
 
+def most_registers(limits: Limits, resources: Resources) -> Int[Array, "*batch"]:
+    """Of a thread, with which a block can still run; 0 if it cannot with any. Those asked for do not count.
+
+    **Shapes:** limits scalars, not under jit; resources [*batch] or scalars.
+    """
+    threads, blocks, shared_bytes = jnp.broadcast_arrays(
+        resources.threads, resources.blocks, resources.shared_bytes
+    )
+    tried = jnp.arange(1, int(limits.registers_per_thread) + 1).reshape(-1, *[1] * threads.ndim)
+    asked = Resources(threads[None], blocks[None], tried, shared_bytes[None])
+    return jnp.sum(possible(resident_blocks(limits, asked)[1]), axis=0)
+
+
 def occupancy(limits: Limits, launch: Launch) -> Float[Array, "*#batch"]:
     """Warps resident on the busiest SM over the most that it can hold."""
     return launch.warps_per_sm / limits.warps_per_sm.astype(launch.warps_per_block.dtype)

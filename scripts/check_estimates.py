@@ -82,14 +82,14 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
     chosen: dict[int, Any] = {}
     while batch := choose(before, given.compiled, chosen):
         chosen |= {place: found[place] for place in batch}
-    guess = estimate(before, chosen)
+    guess = estimate(before, chosen, gpu.gpu.limits)
     spent = time.process_time() - begun
     estimated = seconds(*_as_models_take_it(guess))
     others = np.setdiff1d(good, list(chosen))
     draws = []
     for seed in range(given.random):
         drawn = np.random.default_rng(seed).permutation(len(found))[: given.compiled].tolist()
-        drawn_guess = estimate(before, {place: found[place] for place in drawn})
+        drawn_guess = estimate(before, {place: found[place] for place in drawn}, gpu.gpu.limits)
         draws.append(spearman(seconds(*_as_models_take_it(drawn_guess))))
     off = np.abs(estimated / compiled - 1.0)[others]
     out: dict[str, Any] = {name: values[guess.compiled] for name, values in guess.resources.items()}

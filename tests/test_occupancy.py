@@ -259,6 +259,20 @@ def test_worked_by_hand(name, asked, blocks, limiter):
     assert occupancy.possible(code) == (blocks > 0)
 
 
+@pytest.mark.parametrize("name", ["1.3", "6.0", "7.5", "8.0", "gfx90a"])
+def test_most_registers(name):
+    """One more, and the block does not run; with shared memory that no SM has, it never does."""
+    threads = np.array([32, 64, 96, 256, 480])
+    limits = limits_of(name)
+    most = np.asarray(occupancy.most_registers(limits, resources(threads=threads)))
+    for more in (0, 1):
+        _, code = occupancy.resident_blocks(limits, resources(threads=threads, registers=most + more))
+        assert (occupancy.possible(code) == (more == 0)).all()
+    assert occupancy.most_registers(limits, resources(shared_bytes=2**20)) == 0
+    if name == "8.0":
+        np.testing.assert_array_equal(most, [255, 255, 255, 255, 128])
+
+
 def test_threads_may_bind_before_warps():
     # No GPU here has fewer threads than its warps make up, so this one is invented: 31 whole warps.
     fit, code = occupancy.resident_blocks(limits_of("8.0", threads_per_sm=1000), resources(threads=128))

@@ -9,9 +9,11 @@ how many.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
+from typing import Any
 
 import numpy as np
 
+from dse import occupancy
 from dse.cuda.choose import Known
 from dse.cuda.compile import Failure
 from dse.cuda.conflicts import conflicts
@@ -19,6 +21,7 @@ from dse.cuda.kernel import Numbers
 from dse.cuda.kinds import Kinds, fails, registers_of, spills
 from dse.cuda.regression import fitted
 from dse.cuda.source import Found
+from dse.types import Limits, Resources
 
 _EXACT = 1e-6  # relative
 _BEYOND = 0.7  # estimates may lie so far outside of what was found, in logs
@@ -50,8 +53,10 @@ class Estimate:
         return found
 
 
-def estimate(known: Known, found: Mapping[int, Found | Failure]) -> Estimate:
+def estimate(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
     """All configurations from those that are `found`, by their numbers.
+
+    What registers are estimated is at most what lets a launch run on a GPU with these `limits` (scalars).
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
@@ -61,7 +66,6 @@ def estimate(known: Known, found: Mapping[int, Found | Failure]) -> Estimate:
     compiled, points = np.array(list(good)), known.code
     registers = registers_of(points, found)
     count, left_out_registers = registers.estimate(points), registers.left_out()
-    count[compiled] = registers.found
     high = registers.is_high(points)
     high[compiled] = registers.found > registers.border
     spilling = _spilling(points, compiled, list(good.values()))
@@ -85,19 +89,19 @@ def estimate(known: Known, found: Mapping[int, Found | Failure]) -> Estimate:
     for place, each in found.items():
         whole[place] = each.warp if isinstance(each, Found) else {}
     shared_bytes = _shared_bytes(known, np.array([each.shared_bytes for each in good.values()]), fits)
+    asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
+    asked["shared_bytes"] = shared_bytes
+    most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
+    count = np.where(most > 0, np.minimum(count, most), count)
+    count[compiled] = registers.found
     return Estimate(
         warps=whole,
-        resources={
-            "threads": np.where(failing, 0, known.threads),
-            "blocks": known.blocks,
-            "registers": count,
-            "shared_bytes": shared_bytes,
-        },
+        resources=asked | {"threads": np.where(failing, 0, known.threads), "registers": count},
         fails=failing,
         compiled=compiled,
         exact_patterns=exact,
         left_out=_rows(_joined(left_out, sums)),
-        left_out_registers=left_out_registers,
+        left_out_registers=np.minimum(left_out_registers, np.maximum(most[compiled], registers.found)),
     )
 
 

@@ -1,7 +1,7 @@
 """A GPU file of what was measured; what no measurement and no attribute gives is taken from the catalogue."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,6 +67,8 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
         vendor=model.header.vendor,
         architecture=model.header.architecture,
         compute_capability=device["capability"],
+        aliases=[],
+        gfx_name=None,
     )
     here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
     loaded = f"{found['clock'].value:.0f} MHz under load"
@@ -78,7 +80,7 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
 
 
 def _records(
-    device: dict[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
+    device: Mapping[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
 ) -> Iterator[gpus.Record]:
     """Every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
     given = dict(_attributes(device["attributes"]))

@@ -82,7 +82,7 @@ def count(
     failures = _failures(found)
     if len(found) - len(failures) < 2:
         raise DseError(f"{description.name}: source: {next(iter(_messages(found)))}")
-    guess = estimate(before, found)
+    guess = estimate(before, found, gpu.limits)
     doubtful = set(np.flatnonzero(guess.fails).tolist()) - set(found)
     failures |= dict.fromkeys(doubtful, "not likely to compile")
     fields: dict[str, Any] = dict(guess.resources)

@@ -3,6 +3,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from dse import occupancy
 from dse.cuda.characterise import Access, Characterisation, Phase
 from dse.cuda.choose import Known, choose, known
 from dse.cuda.compile import Failure, Source
@@ -10,7 +11,10 @@ from dse.cuda.conflicts import conflicts, passes_per_request
 from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.regression import fitted
 from dse.cuda.source import Configuration, Found
+from dse.data import gpus
+from dse.types import Resources
 
+LIMITS = gpus.load("a100").gpu.limits
 SOURCE = Source("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
 SPACE = [
     (x, y, tile, flag) for x, y, tile, flag in product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])
@@ -78,7 +82,7 @@ def chosen(before: Known) -> dict[int, Found | Failure]:
 
 @pytest.fixture(scope="module")
 def guess(before: Known, chosen: dict[int, Found | Failure]) -> Estimate:
-    return estimate(before, chosen)
+    return estimate(before, chosen, LIMITS)
 
 
 def test_as_many_are_chosen_as_asked_for(before: Known, chosen: dict[int, Found | Failure]) -> None:
@@ -116,6 +120,14 @@ def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> No
     assert np.mean(off > 2) < 0.05
 
 
+def test_estimated_registers_let_a_launch_run(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
+    there = np.array([place not in chosen for place in range(len(SPACE))]) & (guess.resources["threads"] > 0)
+    asked = Resources(**{name: values[there] for name, values in guess.resources.items()})
+    assert occupancy.possible(occupancy.resident_blocks(LIMITS, asked)[1]).all()
+    assert (asked.registers[asked.threads == 512] <= 128).all()
+    assert asked.registers.max() == 255
+
+
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = [place for place in range(len(SPACE)) if guess.warps[place] and not guess.fails[place]]
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), Found)}
@@ -132,7 +144,7 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
 
 def test_too_few_is_refused(before: Known) -> None:
     with pytest.raises(ValueError, match="fewer than two"):
-        estimate(before, {0: Failure("compile error", "")})
+        estimate(before, {0: Failure("compile error", "")}, LIMITS)
 
 
 def test_a_pattern_that_no_stride_explains_is_not_called_exact() -> None:
