@@ -32,6 +32,15 @@ def test_a_process_that_vanishes_is_told():
         each(os._exit, [1, 2], 2)
 
 
+@pytest.fixture
+def interruptible():
+    """Also where the tests run in the background, which has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_ends_it_soon():
     threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
     before = time.monotonic()
