@@ -77,7 +77,7 @@ class Walk:
     waits: float = 0.0  # times that it waits for loads; those in flight then arrive together
     chain: float = 0.0  # instructions that each need the one before
     # What `cycles` consists of: results waited for one after the other, by the pipe that they come from (each
-    # takes its `Timing.latency`), and the rest, in which instructions are issued or wait for a pipe.
+    # takes its `Timing.latency`), and the rest, in which instructions are fetched, issued or wait for a pipe.
     latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(PIPES)), compare=False)
     slots: float = 0.0
 
@@ -124,7 +124,7 @@ def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[i
     """Phases of one warp by the addresses of the barriers that open and close them; -1: start, end."""
     program = machine.program
     parts = list(segments(machine, block, warp))
-    walker = _Walker(program, times, {index for blocks, _ in parts for index in blocks})
+    walker = _Walker(program, times, [index for blocks, _ in parts for index in blocks])
     for blocks, more in parts:
         for index in blocks:
             walker.block(index)
@@ -179,12 +179,11 @@ def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int
 class _Walker:
     """Walks one warp through basic blocks."""
 
-    def __init__(self, program: Program, times: Timing, visited: Iterable[int]) -> None:
+    def __init__(self, program: Program, times: Timing, path: Sequence[int]) -> None:
         self.blocks = [_timed(block, times) for block in program.blocks]
-        self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], visited)
-        self.fetch = (
-            times.latency["constant"] * program.spacing / _CODE_LINE
-        )  # of an instruction that is not there
+        self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], path)
+        # Cycles that an instruction waits if its line has to be fetched: its part of that.
+        self.fetch = times.latency["constant"] * program.spacing / _CODE_LINE
         self.latency = np.array([times.latency[pipe] for pipe in PIPES])
         self.state = _State()
         self.opened, self.since = -1, Walk()
@@ -261,15 +260,20 @@ class _Walker:
 class _Code:
     """The code of basic blocks as it comes and goes in the cache of a sub-partition."""
 
-    def __init__(self, sizes: Sequence[int], visited: Iterable[int]) -> None:
+    def __init__(self, sizes: Sequence[int], path: Sequence[int]) -> None:
         self.sizes = sizes
-        self.recent = list(visited)  # the latest last; another warp was here before
+        # Those executed latest are last; another warp went the same path before.
+        self.recent = list(dict.fromkeys(reversed(path)))[::-1]
+        self.fits = sum(sizes[index] for index in self.recent) <= _CODE_CACHE
 
     def missed(self, index: int) -> float:
         """The share of a basic block that has to be fetched, now that it is executed again."""
-        since = self.recent[self.recent.index(index) :]
-        self.recent = [*(each for each in self.recent if each != index), index]
-        return _missed(sum(self.sizes[each] for each in since))
+        if self.fits:
+            return 0.0
+        place = self.recent.index(index)
+        since = sum(self.sizes[each] for each in self.recent[place:])
+        self.recent.append(self.recent.pop(place))
+        return _missed(since)
 
 
 @cache

@@ -37,7 +37,7 @@ from dse.errors import DseError
 from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 
-FORMAT = "7"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "8"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
