@@ -8,7 +8,7 @@ can be handed to other processes.
 import hashlib
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,8 @@ class Cache:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE_SECONDS)) as database:
-                database.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer
+                with suppress(sqlite3.OperationalError):  # of two that turn to this mode, one is refused
+                    database.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)")
                 yield database

@@ -1,5 +1,7 @@
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from hypothesis import given
@@ -70,3 +72,16 @@ def test_what_cannot_be_used_is_named(tmp_path: Path):
         Cache(damaged).get(["a"])
     with pytest.raises(DseError, match=r"cache: .*; set DSE_CACHE to a folder of yours$"):
         Cache(damaged / "below.sqlite").put({"a": b""})
+
+
+def test_many_may_make_the_file_at_once(tmp_path: Path):
+    for attempt in range(40):
+        shared, together = Cache(tmp_path / f"{attempt}.sqlite"), Barrier(4)
+
+        def put(name: str, shared: Cache = shared, together: Barrier = together) -> None:
+            together.wait()
+            shared.put({name: b"x"})
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(put, "abcd"))
+        assert set(shared.get("abcd")) == set("abcd")
