@@ -25,7 +25,7 @@ from dse import occupancy
 from dse.cuda.cache import Cache
 from dse.cuda.compile import Compiled, compile_source, compiler
 from dse.cuda.disassemble import disassemble
-from dse.cuda.parallel import processors
+from dse.cuda.parallel import collect_seldom, processors
 from dse.cuda.source import characterise_all, configurations, source_of
 from dse.cuda.source import executed as execute
 from dse.data import gpus, kernels
@@ -129,6 +129,7 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     options = parser.parse_args()
+    collect_seldom()  # as the processes do that execute configurations
     found: dict[str, Any] = {
         "convolution": executed("convolution", options.configurations),
         "dedispersion": executed("dedispersion", max(2, options.configurations // 4)),

@@ -71,3 +71,7 @@ def test_workers_end_with_a_parent_that_is_killed(run_python):
         "    os.killpg(parent.pid, 9)\n"
     )
     assert (ran.out, ran.err) == ("all gone\n", "")
+
+
+def test_workers_seldom_look_for_garbage():
+    assert each(eval, ["__import__('gc').get_threshold()[0]"] * 2, 2) == [200_000, 200_000]
