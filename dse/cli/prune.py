@@ -61,8 +61,9 @@ def prune(
 
     from dse.data import measured as measured_data
     from dse.prune import export
-    from dse.prune.keep import keep
+    from dse.prune.keep import check, keep
 
+    check(risk, within)  # before the work
     table = measured_data.load(measured, description) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
     candidates = choices(description, sizes, file, model, source, compiled)

@@ -64,8 +64,10 @@ def tune(
     parameters and what the model misses, and the next configuration is the one that is expected to gain most.
     Failures count as measurements.
     """
-    if replay is not None and command is not None:
-        raise DseError("--replay, --command: found both, expected one of them")
+    given = replay if command is None else command
+    if given is None or (replay is not None and command is not None):
+        found = "neither" if given is None else "both"
+        raise DseError(f"--replay, --command: found {found}, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
     values = inputs.settings(changed)
@@ -76,16 +78,14 @@ def tune(
     from dse.tune import loop
     from dse.tune.tuner import Tuner
 
-    if command is not None:
-        loop.check_command(command, dict.fromkeys(description.space.names))
+    if isinstance(given, str):
+        loop.check_command(given, dict.fromkeys(description.space.names))
         candidates = choices(description, problem, file, model, source, compiled).most(MOST, seed)
-        measure = loop.commanded(command, UNITS[unit])
-    elif replay is not None:
-        table = measured.load(replay, description).where(values)
+        measure = loop.commanded(given, UNITS[unit])
+    else:
+        table = measured.load(given, description).where(values)
         candidates = choices(description, problem, file, model, source, compiled, table)
         measure = loop.replayed(candidates, table.time_s)
-    else:
-        raise DseError("--replay, --command: found neither, expected one of them")
     with progress(f"Tuning {description.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = (

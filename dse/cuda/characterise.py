@@ -284,6 +284,7 @@ def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[in
 
 
 _BLOCK_SHIFT = 48
+_AT_A_TIME = 2**20  # sectors
 
 
 def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray]:
@@ -297,9 +298,10 @@ def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray
             key = (id(stream.base), id(stream.lanes), offset, size)
             if key not in known:
                 known[key] = stream, _sectors_of(machine, stream, offset, size)
-            on = offsets[within == offset] // SECTOR
-            found.append((known[key][1] + on[:, None]).ravel())
-        yield np.unique(np.concatenate(found)) if stream.repeats > 1 else found[0]
+            sectors, on = known[key][1], offsets[within == offset] // SECTOR
+            parts = -(-len(on) * len(sectors) // _AT_A_TIME)
+            found += [np.unique(sectors + some[:, None]) for some in np.array_split(on, max(1, parts))]
+        yield np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
 
 
 def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:

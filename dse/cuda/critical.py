@@ -3,8 +3,8 @@ needs.
 
 Instructions come in lines from a small cache of the sub-partition. What is not there comes from the SM's
 cache, about as late as a word from shared memory. What has to make room is taken to be chosen at random.
-Source: Jia et al., arXiv:1903.07486 (16 KiB, lines of 128 B). What is waited for a line, and that it is not
-hidden by other instructions, was seen on measured times of long code with few resident warps.
+Source: Jia et al., arXiv:1903.07486 (16 KiB, of Turing). Lines of 128 B, what is waited for one, and that
+other instructions do not hide it, are taken so after measured times of long code with few resident warps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

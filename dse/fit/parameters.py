@@ -23,13 +23,8 @@ NAMES = (
     *(f"cpi.{name}" for name in CLASSES),
     *(f"latency.{name}" for name in CLASSES),
 )
-WIDTHS = {
-    "stated": 0.1,
-    "measured": 0.1,
-    "measured here": 0.1,
-    "derived": 0.3,
-    "fitted": 0.3,
-}  # by provenance
+# By provenance.
+WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, "fitted": 0.3}
 CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
 
 

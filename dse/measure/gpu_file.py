@@ -92,11 +92,8 @@ def _records(
             )
         elif record.field in given:
             number, unit, rule = given[record.field]
-            driver, provenance = (
-                f"CUDA driver {device['driver']} on this GPU",
-                "derived" if rule else "stated",
-            )
-            yield gpus.Record(record.field, number, unit, driver, provenance, rule)
+            driver = f"CUDA driver {device['driver']} on this GPU"
+            yield gpus.Record(record.field, number, unit, driver, "derived" if rule else "stated", rule)
         elif model.header.name != device["name"] and record.provenance != "stated":
             rule = f"as on {model.name}: {record.rule}" if record.rule else f"as on {model.name}"
             yield replace(record, rule=rule)

@@ -64,9 +64,7 @@ def keep(
     **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
     nor FEWEST measurements that ran.
     """
-    for name, value in (("--risk", risk), ("--within", within)):
-        if not 0 < value < 1:
-            raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
+    check(risk, within)
     told = dict(told or {})
     ran = {place: seconds for place, seconds in told.items() if np.isfinite(seconds)}
     refit = len(ran) >= FEWEST
@@ -95,6 +93,13 @@ def keep(
     places = np.flatnonzero(kept)
     places = places[np.argsort(order[places], kind="stable")]
     return Kept(places, len(places) / len(candidates), depth, spreads)
+
+
+def check(risk: float, within: float) -> None:
+    """DseError for one that is not between 0 and 1."""
+    for name, value in (("--risk", risk), ("--within", within)):
+        if not 0 < value < 1:
+            raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
 
 
 def reach(found: tuple[float, ...], risk: float) -> float:

@@ -28,9 +28,8 @@ def refitted(
 
     **Raises:** DseError if none of its configurations was measured.
     """
-    assert ranking.measured_s is not None
-    ran = np.flatnonzero(np.isfinite(ranking.measured_s))
-    if not len(ran):
+    times = ranking.measured_s
+    if times is None or not np.isfinite(times).any():
         raise DseError("--measured: found no configuration of this space that ran, expected at least one")
     if source:
         from dse.sweep.from_source import architecture
@@ -39,7 +38,7 @@ def refitted(
         found = candidates.from_source(description, file, arch, model, ranking.parameters, problem, compiled)
     else:
         found = candidates.described(description, file, model, ranking.parameters, problem)
-    seen = {int(place): float(ranking.measured_s[place]) for place in ran}
+    seen = {place: float(times[place]) for place in np.flatnonzero(np.isfinite(times)).tolist()}
     sure = chances(Tuner(found, told=seen))
     order = np.argsort(np.where(found.possible, sure.seconds, np.inf), kind="stable")
     return replace(ranking, order=order), _beside(sure, order)

@@ -39,7 +39,7 @@ def test_the_examples(tmp_path, monkeypatch, capsys):
     (tmp_path / "add.json").write_text(cache())
     (tmp_path / "add.cu").write_text("__global__ void add(const float *x, const float *y, float *sum) {}")
     stand_in = ModuleType("triton")
-    stand_in.Config = lambda kwargs, num_warps: SimpleNamespace(kwargs=kwargs, num_warps=num_warps)  # type: ignore[attr-defined]
+    vars(stand_in)["Config"] = lambda kwargs, num_warps: SimpleNamespace(kwargs=kwargs, num_warps=num_warps)
     if find_spec("triton") is None:
         monkeypatch.setitem(sys.modules, "triton", stand_in)
     monkeypatch.chdir(tmp_path)
