@@ -64,6 +64,11 @@ def rank(
     description, problem = inputs.kernel(kernel, inputs.settings(changed), space, given)
     source = source or not description.described
     names = inputs.models(model)
+    if refit and (measured is None or names[0] in SIMULATED):
+        found = f"--model {names[0]}" if measured else "no --measured"
+        raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
+    if compiled is not None and not source:
+        raise DseError(f"--compile: found {compiled} without --source, expected both")
     simulation = inputs.simulation(names, scheduler, order, groups)
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
@@ -78,17 +83,12 @@ def rank(
             description, gpu_file.gpu, arch, names, problem, sample, measured, simulation, progress, compiled
         )
     else:
-        if compiled is not None:
-            raise DseError(f"--compile: found {compiled} without --source, expected both")
         ranking = rank_launches(
             description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
         )
     if refit:
         from dse.tune.refit import refitted
 
-        if measured is None or names[0] in SIMULATED:
-            found = f"--model {names[0]}" if measured else "no --measured"
-            raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
         ranking, beside = refitted(ranking, description, gpu_file, names[0], problem, source, compiled)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
     else:
