@@ -3,7 +3,7 @@
 They are what `dse measure store` put beside the kernels, as `kernels/*/measured/GPU.parquet`. Each model is
 scored as it comes, and with the GPU's parameters fitted to 20 random measurements of a space, on its others.
 Where occupancy was swept, the errors of throughput are those of Lemeire et al., Tables 10 to 12. The GPU is
-the one that was measured with the spaces, where there is such a file, else the data sheet's. Prints tables, or
+the one that was measured with the spaces where there is such a file, else the data sheet's. Prints tables, or
 one JSON object, or writes the section between the markers of the page. All models take some minutes.
 """
 

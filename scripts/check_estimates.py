@@ -17,9 +17,10 @@ import jax
 import numpy as np
 from scipy.stats import spearmanr
 
-from dse.cuda.choose import choose, known
+from dse.cuda.choose import choose
 from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.kernel import to_kernel
+from dse.cuda.known import known
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.data import gpus, kernels, measured
 from dse.describe import evaluated_names

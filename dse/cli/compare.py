@@ -35,6 +35,7 @@ def compare(
     groups: inputs.GroupsOption = None,
     source: inputs.SourceOption = False,
     sample: inputs.SampleOption = None,
+    compiled: inputs.CompileOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -48,6 +49,7 @@ def compare(
     names = inputs.models(model, default=MODELS)
     simulation = inputs.simulation(names, scheduler, order, groups)
     description, problem = inputs.kernel(kernel, inputs.settings(changed))
+    source = inputs.by_source(description, source, compiled)
     [gpu_file] = inputs.gpus([gpu])
     from dse.data import measured as measured_data
     from dse.fit.compare import compare as compare_models  # imports jax: seconds
@@ -58,11 +60,13 @@ def compare(
     table = measured_data.load(measured or _beside(description, gpu_file), description)
     if sample is not None:
         table = table.rows(take_sample(table, description, sample))
-    if source or not description.described:
+    if source:
         from dse.sweep.from_source import architecture
 
         arch = architecture(gpu_file)
-        rows = compare_source(description, gpu_file.gpu, arch, names, table, problem, simulation, progress)
+        rows = compare_source(
+            description, gpu_file.gpu, arch, names, table, problem, simulation, progress, compiled
+        )
     else:
         rows = compare_models(description, gpu_file.gpu, names, table, problem, simulation, progress)
     rows = list(rows)

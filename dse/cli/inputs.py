@@ -139,6 +139,14 @@ def models(names: Sequence[str] | None, default: Sequence[str] = (DEFAULT,)) -> 
     return tuple(dict.fromkeys(names or default))
 
 
+def by_source(description: "Description", source: bool, compiled: int | None) -> bool:
+    """Whether counts come from the source. DseError for --compile where they do not."""
+    source = source or not description.described
+    if compiled is not None and not source:
+        raise DseError(f"--compile: found {compiled} without --source, expected both")
+    return source
+
+
 def simulation(
     models: Sequence[str], scheduler: str | None, order: str | None, groups: int | None
 ) -> "Settings | None":

@@ -62,13 +62,11 @@ def rank(
     """
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, problem = inputs.kernel(kernel, inputs.settings(changed), space, given)
-    source = source or not description.described
+    source = inputs.by_source(description, source, compiled)
     names = inputs.models(model)
     if refit and (measured is None or names[0] in SIMULATED):
         found = f"--model {names[0]}" if measured else "no --measured"
         raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
-    if compiled is not None and not source:
-        raise DseError(f"--compile: found {compiled} without --source, expected both")
     simulation = inputs.simulation(names, scheduler, order, groups)
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress

@@ -109,13 +109,11 @@ def choices(
     from dse.sweep.rank import configurations
     from dse.tune import candidates
 
-    source = source or not description.described
+    source = inputs.by_source(description, source, compiled)
     name = model or DEFAULT
     inputs.models([name])
     if name in SIMULATED:
         raise DseError(f"--model: found {name}, expected a closed form")
-    if compiled is not None and not source:
-        raise DseError(f"--compile: found {compiled} without --source, expected both")
     sizes: dict[str, Any] = {**problem, **(table.problem if table else {})}
     parameters = table.parameters if table else configurations(description, sizes)
     if source:

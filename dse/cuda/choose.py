@@ -1,76 +1,25 @@
 """Which configurations of a kernel to compile, so that they tell most of the others.
 
-What needs no compiler is worked out exactly: the launch, the constants of the source and with them its shared
-memory. Of these the first configurations are far apart. The others are those whose registers are least sure,
-so that the border between those with few and with far more is found.
+By what is known of them without a compiler the first ones are far apart. The others are those whose registers
+are least sure, so that the border between those with few and with far more is found.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
-from dse.cuda.compile import Failure, Source
-from dse.cuda.constants import constants
+from dse.cuda.compile import Failure
 from dse.cuda.kinds import Kinds, fails, registers_of, spills
+from dse.cuda.known import Known
 from dse.cuda.regression import Process
-from dse.cuda.source import Configuration, Found
-
-FEWEST = 8  # configurations to compile; fewer tell nothing of the others
+from dse.cuda.source import Found
+from dse.cuda.variants import variants
 
 _ROUNDS = 4  # in which the second half of them is chosen
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of L configurations before they are compiled."""
-
-    threads: np.ndarray  # [L] of a block
-    blocks: np.ndarray  # [L] of the grid
-    block: np.ndarray  # [L, 3] threads along x, y, z
-    shared_bytes: np.ndarray | None  # [L] of a block, by the source's text
-    names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source works out
-    code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
-
-
-def known(
-    source: Source,
-    parameters: Mapping[str, Any],
-    wanted: Sequence[Configuration],
-    names: Mapping[str, Any] | None = None,
-) -> Known:
-    """What the launches and the text of the source tell, and `names`: what a description says of sizes.
-
-    **Shapes:** parameters and names [L] or scalars, L configurations.
-    """
-    count = len(wanted)
-    block = np.array([each.block for each in wanted])
-    threads, blocks = block.prod(1), np.array([int(np.prod(each.grid)) for each in wanted])
-    macros = [dict(each.defines) for each in wanted]
-    columns = {name: np.array([each[name] for each in macros]) for name in macros[0]}
-    found = constants(source.text, columns, count)
-    others = {name: np.broadcast_to(np.asarray(each), (count,)) for name, each in (names or {}).items()}
-    others |= found.values
-    given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
-    launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
-    code = _standard([*given.values(), threads * blocks])
-    return Known(threads, blocks, block, found.shared_bytes, given | others | launch, code)
-
-
-def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """Those that vary, each once, in logs where none is negative: mean 0, deviation 1."""
-    found: list[np.ndarray] = []
-    for values in columns:
-        if values.min() >= 0:
-            values = np.log2(values if values.min() > 0 else values + 1.0)
-        if np.ptp(values) > 1e-9:
-            values = (values - values.mean()) / values.std()
-            if not any(abs(np.mean(values * other)) > 1 - 1e-6 for other in found):
-                found.append(values)
-    return np.array(found).T if found else np.zeros((len(columns[0]), 1))
-
-
+@threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
 def choose(known: Known, count: int, found: Mapping[int, Found | Failure]) -> list[int]:
     """Which configurations to compile next, until `count` of them are found; then none.
 
@@ -82,13 +31,17 @@ def choose(known: Known, count: int, found: Mapping[int, Found | Failure]) -> li
     if not found:
         return _far_apart(known.code, -(-count // 2))
     here, chosen = list(found), []
-    doubts = _doubts(known, found)
+    parts = [(variant.places, _doubts(variant.known, variant.found)) for variant in variants(known, found)]
+    variance = np.empty(total)
     while len(chosen) < min(count - len(found), -(-count // (2 * _ROUNDS))):
-        variance = np.sum([doubt.variance for doubt in doubts], axis=0)
+        for places, doubts in parts:
+            variance[places] = np.sum([doubt.variance for doubt in doubts], axis=0)
         variance[here + chosen] = -1.0
         chosen.append(int(variance.argmax()))
-        for doubt in doubts:
-            doubt.told(chosen[-1])
+        for places, doubts in parts:
+            for at in np.flatnonzero(places == chosen[-1]):
+                for doubt in doubts:
+                    doubt.told(int(at))
     return chosen
 
 

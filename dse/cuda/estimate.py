@@ -12,15 +12,17 @@ from itertools import combinations_with_replacement
 from typing import Any
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from dse import occupancy
-from dse.cuda.choose import Known
 from dse.cuda.compile import Failure
 from dse.cuda.conflicts import conflicts
 from dse.cuda.kernel import Numbers
 from dse.cuda.kinds import Kinds, fails, registers_of, spills
+from dse.cuda.known import Known
 from dse.cuda.regression import fitted
 from dse.cuda.source import Found
+from dse.cuda.variants import Variant, variants
 from dse.types import Limits, Resources
 
 _EXACT = 1e-6  # relative
@@ -45,14 +47,15 @@ class Estimate:
     def errors(self) -> dict[str, np.ndarray]:
         """[n] by number: how far each compiled one is off when estimated from the others, relative."""
         found = {"registers": self.left_out_registers / self.resources["registers"][self.compiled] - 1.0}
-        for name in self.left_out[0]:
+        for name in dict.fromkeys(name for warp in self.left_out for name in warp):
             there = np.array([self.warps[place].get(name, 0.0) for place in self.compiled])
-            estimated = np.array([warp[name] for warp in self.left_out])
+            estimated = np.array([warp.get(name, 0.0) for warp in self.left_out])
             scale = np.where(there > 0.0, there, max(there.mean(), 1e-300))
             found[name] = (estimated - there) / scale
         return found
 
 
+@threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
 def estimate(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
     """All configurations from those that are `found`, by their numbers.
 
@@ -60,9 +63,37 @@ def estimate(known: Known, found: Mapping[int, Found | Failure], limits: Limits)
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
-    good = {place: each for place, each in found.items() if isinstance(each, Found)}
-    if len(good) < 2:
+    if sum(isinstance(each, Found) for each in found.values()) < 2:
         raise ValueError("estimate: fewer than two configurations compiled")
+    parts = variants(known, found)
+    return _joined_estimates(parts, [_of_one_variant(part.known, part.found, limits) for part in parts])
+
+
+def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -> Estimate:
+    """Of all configurations, in their order."""
+    if len(parts) == 1:
+        return estimates[0]
+    order = np.argsort(np.concatenate([part.places for part in parts]))
+    warps = [warp for each in estimates for warp in each.warps]
+    resources = {
+        name: np.concatenate([each.resources[name] for each in estimates])[order]
+        for name in estimates[0].resources
+    }
+    return Estimate(
+        warps=[warps[place] for place in order],
+        resources=resources,
+        fails=np.concatenate([each.fails for each in estimates])[order],
+        compiled=np.concatenate(
+            [part.places[each.compiled] for part, each in zip(parts, estimates, strict=True)]
+        ),
+        exact_patterns=frozenset[str]().union(*(each.exact_patterns for each in estimates)),
+        left_out=[warp for each in estimates for warp in each.left_out],
+        left_out_registers=np.concatenate([each.left_out_registers for each in estimates]),
+    )
+
+
+def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
+    good = {place: each for place, each in found.items() if isinstance(each, Found)}
     compiled, points = np.array(list(good)), known.code
     registers = registers_of(points, found)
     count, left_out_registers = registers.estimate(points), registers.left_out()

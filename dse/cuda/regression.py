@@ -86,7 +86,7 @@ def fitted(points: np.ndarray, numbers: np.ndarray) -> Process:
             root = np.linalg.cholesky(whole)
         except np.linalg.LinAlgError:
             return 1e10, np.zeros_like(settings)
-        inverse = np.linalg.inv(whole)  # solving by `root` starts threads, which take longer than the work
+        inverse = np.linalg.inv(whole)
         weights = inverse @ values
         pull = (inverse - np.outer(weights, weights)) / 2
         slope = sizes[0] * together_slope[:, :, None] + sizes[1] / d * single_slope

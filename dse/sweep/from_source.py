@@ -9,11 +9,13 @@ import jax
 import numpy as np
 
 from dse.cuda.cache import Cache
-from dse.cuda.choose import FEWEST, choose, known
+from dse.cuda.choose import choose
 from dse.cuda.compile import Failure, architectures, compiler
 from dse.cuda.estimate import Estimate, estimate
 from dse.cuda.kernel import to_kernel
+from dse.cuda.known import known
 from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.cuda.variants import FEWEST
 from dse.data.gpus import GpuFile
 from dse.describe import Description, Number, evaluated_names
 from dse.errors import DseError

@@ -89,6 +89,11 @@ def test_missing_files(mistake, tmp_path):
     assert "T1.json" in mistake("rank", "example", "-g", "a100", "--space", tmp_path / "T1.json")
 
 
+def test_compiling_some_takes_a_source(mistake):
+    for command in (("rank", "example"), ("compare", "example", "--measured", "none.csv")):
+        assert "--compile: found 48 without --source" in mistake(*command, "-g", "a100", "--compile", "48")
+
+
 def test_malformed_files(mistake, toy_kernel, tmp_path):
     broken = tmp_path / "broken.toml"
     broken.write_text("name = [")

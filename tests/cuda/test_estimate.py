@@ -5,10 +5,11 @@ import pytest
 
 from dse import occupancy
 from dse.cuda.characterise import Access, Characterisation, Phase
-from dse.cuda.choose import Known, choose, known
+from dse.cuda.choose import choose
 from dse.cuda.compile import Failure, Source
 from dse.cuda.conflicts import conflicts, passes_per_request
 from dse.cuda.estimate import Estimate, estimate
+from dse.cuda.known import Known, known
 from dse.cuda.regression import fitted
 from dse.cuda.source import Configuration, Found
 from dse.data import gpus
