@@ -17,6 +17,7 @@ from dse.cuda.source import Found
 from dse.cuda.variants import variants
 
 _ROUNDS = 4  # in which the second half of them is chosen
+_LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
@@ -50,18 +51,20 @@ class _Doubt:
 
     def __init__(self, process: Process, points: np.ndarray, variance: np.ndarray | None = None) -> None:
         self.process, self.points = process, points
-        self.left = np.maximum(process.variance(points), 1e-9)
+        self.left = np.maximum(process.variance(points), _LEAST)
         self.variance = self.left if variance is None else variance
         self.columns: list[np.ndarray] = []
 
     def told(self, place: int) -> None:
         """What that one will tell of the others, by the process: a step of a Cholesky decomposition."""
+        if self.left[place] <= _LEAST:
+            return
         column = self.process.covariance(self.points, self.points[[place]])[:, 0]
         column = column - sum(each * each[place] for each in self.columns)
-        self.columns.append(column / np.sqrt(max(column[place], 1e-9)))
+        self.columns.append(column / np.sqrt(max(column[place], _LEAST)))
         told = np.minimum(self.columns[-1] ** 2, self.left)
         self.variance = self.variance * (1.0 - told / self.left)
-        self.left = np.maximum(self.left - told, 1e-9)
+        self.left = np.maximum(self.left - told, _LEAST)
 
 
 def _doubts(known: Known, found: Mapping[int, Found | Failure]) -> list[_Doubt]:

@@ -94,7 +94,7 @@ def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -
 
 def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
     good = {place: each for place, each in found.items() if isinstance(each, Found)}
-    compiled, points = np.array(list(good)), known.code
+    compiled, points = np.array(list(good)), known.features
     registers = registers_of(points, found)
     count, left_out_registers = registers.estimate(points), registers.left_out()
     high = registers.is_high(points)
@@ -104,7 +104,7 @@ def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: 
         points = np.c_[points, 2.0 * high]
     failing = np.zeros(len(high), bool)
     if len(good) < len(found):
-        failing = fails(known.code, found).likely(known.code)
+        failing = fails(known.features, found).likely(known.features)
         failing[list(found)] = [isinstance(each, Failure) for each in found.values()]
 
     columns = _columns(list(good.values()))

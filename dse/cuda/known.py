@@ -25,6 +25,20 @@ class Known:
     names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source works out
     code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
 
+    @property
+    def flags(self) -> list[np.ndarray]:
+        """Which have the larger value of each of `names` that have two."""
+        return [
+            values == values.max()
+            for values in self.names.values()
+            if (values != values[0]).any() and np.isin(values, (values.min(), values.max())).all()
+        ]
+
+    @property
+    def features(self) -> np.ndarray:
+        """[L, f] `code` and the flags, which often decide what a compiler makes of a source."""
+        return _apart([*self.code.T, *(flag.astype(float) for flag in self.flags)])
+
     def rows(self, places: np.ndarray) -> "Known":
         """Some of them."""
         return Known(

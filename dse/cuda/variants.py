@@ -1,8 +1,7 @@
 """Configurations that are kernels of their own: with shared memory or without, say.
 
 What one does tells little of another, so each is chosen from and estimated by itself. What tells them apart
-is found on those that are compiled: names of two values, such as a flag, that decide on phases and kinds of
-access.
+is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,10 +62,9 @@ def _structure(found: Found) -> tuple[frozenset[str], ...]:
 
 
 def _split(labels: np.ndarray, known: Known) -> Iterator[np.ndarray]:
-    """By one name more."""
-    for values in known.names.values():
-        if values.min() != values.max() and np.isin(values, (values.min(), values.max())).all():
-            yield np.unique(2 * labels + (values == values.max()), return_inverse=True)[1]
+    """By one flag more."""
+    for flag in known.flags:
+        yield np.unique(2 * labels + flag, return_inverse=True)[1]
 
 
 def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:

@@ -45,7 +45,12 @@ def before() -> Known:
     wanted = [
         Configuration(tuple(zip(NAMES, each, strict=True)), (8, 1, 1), (each[0], 1, 1), ()) for each in SPACE
     ]
-    return known(Source("a.cu", "", "", (), (), ""), columns, wanted)
+    return known(Source("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
+
+
+def test_flags_are_features(before: Known) -> None:
+    assert len(before.flags) == 3  # staged, unrolled, wide
+    assert before.features.shape[1] == before.code.shape[1] + 1
 
 
 def results(*places: int) -> dict[int, Found | Failure]:
