@@ -4,8 +4,9 @@
 #   scripts/measure_all.sh FOLDER [SECONDS]
 #
 # Ends within SECONDS (default 520) and a little; a part that fails does not keep the next from being tried.
-# FOLDER gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet. Run again with what is there by
-# then, it goes on. Takes an installed gpu-dse with the extra cuda; $PYTHON is its Python (default python3).
+# One folder for one GPU: it gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet. Run again with
+# what is there by then, it goes on. Takes an installed gpu-dse with the extra cuda; $PYTHON is its Python
+# (default python3).
 # Afterwards, where the results are to be kept: dse measure store FOLDER/gpu.toml FOLDER/spaces.parquet \
 #   FOLDER/occupancy.parquet
 set -eu
@@ -38,6 +39,8 @@ if [ "$(left)" -gt 20 ]; then
     dse measure space nbody matmul_tiled reduction stencil2d --sample 8 --occupancy-sweep --repeats 5 \
         --budget "$(left)" -o "$folder/occupancy.parquet"
 fi
-rm -f "$folder"/*.partial.jsonl # the tables are enough to go on from
+for lines in "$folder"/*.partial.jsonl; do # a table that is newer is enough to go on from
+    if [ "${lines%.partial.jsonl}" -nt "$lines" ]; then rm -f "$lines"; fi
+done
 ls -l "$folder"
 [ -s "$folder/records.parquet" ] || exit 2

@@ -173,15 +173,28 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Reco
         if not isinstance(each, Compiled):
             raise DseError(f"sm_{arch}: {build.name}: {each.message}")
         made[build] = each
+    made, problems = _sound(made)
     try:
         with Device(ordinal) as found, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
-            problems = gpu.measure(found, made, recording, budget, advance)
+            problems += gpu.measure(found, made, recording, budget, advance)
     finally:
         if path is not None and recording.records:
             save(recording, path)
     for problem in problems:
         typer.echo(f"warning: {problem}", err=True)
     return recording
+
+
+def _sound(made: "dict[Build, Compiled]") -> "tuple[dict[Build, Compiled], list[str]]":
+    """Those whose machine code is as it should be, and what is wrong with the others."""
+    from dse.measure.benchmarks import check
+
+    try:
+        checked = check(list(made), list(made.values()))
+    except DseError as error:  # there is nothing to look with
+        return made, [f"machine code: not looked at: {error}"]
+    problems = [f"{each.build.name}: {each.problem}" for each in checked if each.problem]
+    return {each.build: made[each.build] for each in checked if not each.problem}, problems
 
 
 def _draw(recording: "Recording", path: Path) -> None:

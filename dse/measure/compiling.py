@@ -17,7 +17,8 @@ from dse.cuda.parallel import each, processors
 
 Defines = tuple[tuple[str, Any], ...]
 
-_AHEAD = 4  # configurations for each process
+_AHEAD = 8  # configurations for each process
+_OTHERS = 2  # processors for the processes that use what is compiled
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ def compiled(
     source: Source, arch: int, wanted: Sequence[Defines], workers: int | None = None
 ) -> Iterator[Compiled | Failure]:
     """Each configuration by its macros, in order."""
-    workers, cache = workers or processors(), Cache()
+    workers, cache = workers or max(1, processors() - _OTHERS), Cache()
     codes = [_Code(source, arch, each, cache) for each in wanted]
     size = _AHEAD * workers
     parts = [codes[first : first + size] for first in range(0, len(codes), size)]

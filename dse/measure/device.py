@@ -179,20 +179,35 @@ class Device:
 
     # Launches
 
+    def launching(
+        self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
+    ) -> Callable[[], None]:
+        """What launches a kernel whenever it is called, and does not wait for its end."""
+        held = [packed(argument) for argument in arguments]
+        places = np.array([each.ctypes.data for each in held], np.uint64)
+
+        def launch(held: object = held) -> None:
+            self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, places.ctypes.data, 0)
+
+        return launch
+
     def launch(
         self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
     ) -> None:
         """Does not wait for its end."""
-        held = [packed(argument) for argument in arguments]
-        places = np.array([each.ctypes.data for each in held], np.uint64)
-        self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, places.ctypes.data, 0)
+        self.launching(code, grid, block, arguments, shared)()
 
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")
 
-    def milliseconds(self, work: Callable[[], None]) -> float:
-        """How long the GPU takes for what `work` starts, by its own clock."""
+    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+        """How long the GPU takes for what `work` starts, by its own clock.
+
+        `before` starts what keeps the GPU busy until all of `work` waits for it: an idle GPU would begin its
+        clock before the first launch has reached it.
+        """
         start, stop = self._events
+        before()
         self._call("cuEventRecord", start, 0)
         work()
         self._call("cuEventRecord", stop, 0)

@@ -17,6 +17,7 @@ from dse.files import replacing
 
 Row = dict[str, Any]
 METADATA = b"dse.measured"
+AGAIN = ("runtime", "timeout")  # that may have been the GPU's or the driver's doing
 SUFFIX = ".partial.jsonl"
 
 
@@ -24,7 +25,7 @@ class Journal:
     """What was measured so far for the table `path`, in a run that `about` describes.
 
     `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same where a run goes on; the rest
-    (driver, compiler, date) may differ.
+    (driver, compiler, date) may differ. What broke or hung in an earlier run is to be measured again.
 
     **Raises:** DseError if the table's folder is not there, or if what lies there is of another run.
     """
@@ -36,7 +37,7 @@ class Journal:
             raise DseError(f"{path}: suffix: found {path.suffix!r}, expected .parquet")
         if not path.parent.is_dir():
             raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
-        self.rows = self._earlier()
+        self.rows = [row for row in self._earlier() if row["status"] not in AGAIN]
         text = "".join(json.dumps(each) + "\n" for each in (self.about, *self.rows))
         with replacing(self.lines) as temporary:
             temporary.write_text(text)

@@ -14,13 +14,15 @@
 #endif
 
 extern "C" __global__ void __launch_bounds__(1024)
-local(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, float value, float* never)
+local(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, unsigned* never)
 {
-    volatile float words[WORDS];
-    float sum = 0.0f;
+    unsigned words[WORDS], next[WORDS];
+    // Zeros that the compiler does not know: else it keeps the words in registers, volatile or not.
+    const unsigned first = (unsigned)__cvta_generic_to_local(words) + ((unsigned)trips >> 31);
 #pragma unroll
-    for (int i = 0; i < WORDS; ++i) {
-        words[i] = value;
+    for (int i = 0; i < WORDS; ++i) { // a word holds its own address
+        next[i] = first + 4 * i + (blocks_per_sm >> 31);
+        asm volatile("st.local.u32 [%0], %1;" ::"r"(first + 4 * i), "r"(next[i]) : "memory");
     }
     together(arrived, blocks_per_sm);
     const Stopwatch watch;
@@ -28,14 +30,21 @@ local(long long* times, unsigned* arrived, unsigned blocks_per_sm, int trips, fl
     for (int trip = 0; trip < trips; ++trip) {
 #pragma unroll
         for (int repeat = 0; repeat < REPEAT; ++repeat) {
+            unsigned& word = next[repeat % WORDS];
             if (STORE) {
-                words[repeat % WORDS] = value;
+                asm volatile("st.local.u32 [%0], %1;" ::"r"(first + 4 * (repeat % WORDS)), "r"(word) : "memory");
             } else {
-                sum += words[repeat % WORDS];
+                asm volatile("ld.local.u32 %0, [%0];" : "+r"(word)::"memory");
             }
         }
     }
-    if (sum + words[0] == 12345.0f && trips < 0) {
+    unsigned sum;
+    asm volatile("ld.local.u32 %0, [%1];" : "=r"(sum) : "r"(first) : "memory");
+#pragma unroll
+    for (int i = 0; i < WORDS; ++i) {
+        sum ^= next[i];
+    }
+    if (sum == 12345u && trips < 0) {
         *never = sum;
     }
     watch.stop(times);

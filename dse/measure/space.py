@@ -255,15 +255,13 @@ def work(connection: Connection, settings: Settings, ordinal: int) -> None:
                 while True:
                     job: Job = connection.recv()
                     rows: list[Row] = []
-                    lost, problem = False, ""
+                    lost = False
                     try:
                         rows.extend(bench.rows(job))
-                    except DeviceError as error:
-                        lost = True
+                    except (DeviceError, DseError) as error:
+                        lost = isinstance(error, DeviceError)
                         rows.append({"status": "runtime", "message": str(error)})
-                    except DseError as error:
-                        problem = str(error)
-                    connection.send({"rows": rows, "lost": lost, "error": problem})
+                    connection.send({"rows": rows, "lost": lost, "error": ""})
                     if lost:
                         return
         except (DseError, DeviceError) as error:  # no GPU, or it cannot be used

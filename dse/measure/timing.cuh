@@ -2,7 +2,7 @@
 
 constexpr int warp = 32;
 constexpr int numbers = 4; // that a warp writes down: cycles at start and end, its SM, nanoseconds between
-constexpr long long patience = 1000000; // cycles to wait for the other blocks of the SM
+constexpr long long patience = 20000; // cycles to wait for the other blocks of the SM
 
 __device__ __forceinline__ long long cycles()
 {

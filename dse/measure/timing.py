@@ -86,10 +86,13 @@ class Bench:
         self.times = device.allocate(4 * 8)
         self.warps = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP
 
+    def busy(self, nanoseconds: int) -> None:
+        """Keeps one SM busy for so long."""
+        self.device.launch(self.tick, (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)])
+
     def clock(self) -> float:
         """MHz of an SM, now."""
-        arguments = [self.times, np.int64(_CLOCK_NS)]
-        self.device.launch(self.tick, (1, 1, 1), (1, 1, 1), arguments)
+        self.busy(_CLOCK_NS)
         start, end, _, nanoseconds = self.device.download(self.times, np.empty(4, np.int64))
         return round(1e3 * float(end - start) / max(float(nanoseconds), 1.0), 1)
 
@@ -120,7 +123,8 @@ class Bench:
         except DeviceError as error:
             if error.lost:
                 raise
-            yield {**base, "status": "resources", "message": str(error)}
+            status = "runtime" if error.code == "CUDA_ERROR_NOT_FOUND" else "resources"
+            yield {**base, "status": status, "message": str(error)}
         finally:
             if code is not None:
                 try:
@@ -163,9 +167,7 @@ class Bench:
         if resident == 0:
             return {**row, "status": "resources", "message": "no block fits on an SM"}
 
-        def launch() -> None:
-            device.launch(code, configuration.grid, configuration.block, arguments, dynamic)
-
+        launch = device.launching(code, configuration.grid, configuration.block, arguments, dynamic)
         self.reset(job)
         launch()
         device.synchronize()
@@ -173,14 +175,18 @@ class Bench:
         if problem:
             return {**row, "status": "correctness", "message": problem}
         row["sm_clock_before_mhz"] = self.clock()
-        together = min(100, max(1, ceil(_SHORT_MS / max(device.milliseconds(launch), 1e-3))))
 
-        def several() -> None:
-            for _ in range(together):
-                launch()
+        def milliseconds(times: int) -> float:
+            def several() -> None:
+                for _ in range(times):
+                    launch()
 
+            ahead = benchmarks.AHEAD_NS + benchmarks.LAUNCH_NS * times
+            return device.milliseconds(several, lambda: self.busy(ahead)) / times
+
+        together = min(100, max(1, ceil(_SHORT_MS / max(milliseconds(1), 1e-3))))
         found = repeat(
-            lambda: device.milliseconds(several) / together,
+            lambda: milliseconds(together),
             tolerance=settings.tolerance,
             least=min(5, settings.repeats),
             most=settings.repeats,

@@ -25,6 +25,7 @@ INTERVAL = 1.0  # cycles from one instruction of a warp to its next
 ISSUE = 4.0
 CHASE = {2**18: 38.0, 2**24: 250.0, 2**40: 700.0}  # cycles of a load, up to so many bytes
 BANDWIDTH = {"l2": 5.5e12, "dram": 2.0e12}  # B/s
+LAUNCH_MS = 0.002
 MHZ = 1500.0
 SMS = 3
 ATTRIBUTES = {
@@ -89,14 +90,21 @@ class FakeDevice(Device):
         values[:] = self.times[: len(values)]
         return values
 
-    def milliseconds(self, work: Callable[[], None]) -> float:
+    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+        before()
+        self.ms = 0.0
         work()
         return self.ms * self.off()
 
     def off(self) -> float:
         return 1 + self.noise * self.random.standard_normal()
 
-    def launch(self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0) -> None:
+    def launching(
+        self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0
+    ) -> Callable[[], None]:
+        return lambda: self.launched(code, grid, block, arguments)
+
+    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
         warps = -(-block[0] // 32)
         blocks = max(1, grid[0] // SMS)
         behave = getattr(self, code.module.kernel)
@@ -156,7 +164,7 @@ class FakeDevice(Device):
         return defines["REPEAT"] * arguments[3] * warps * (stores if defines["STORE"] else 1.0)
 
     def empty(self, defines: dict[str, Any], warps: int, arguments: list[Any]) -> float:
-        self.ms = 2.0
+        self.ms += LAUNCH_MS
         return 4
 
     def tick(self, defines: dict[str, Any], warps: int, arguments: list[Any]) -> float:

@@ -114,6 +114,26 @@ def test_arguments_lie_where_a_launch_is_told():
     assert packed(7).dtype == np.uint64
 
 
+def test_a_launch_may_be_repeated():
+    driver = Driver()
+    with Device(driver=driver) as device:
+        launch = device.launching(device.load(b"", "k"), (1, 1, 1), (32, 1, 1), [np.float32(1.5)])
+        before = len(driver.calls)
+        launch()
+        launch()
+    assert [name for name, _ in driver.calls[before : before + 2]] == ["cuLaunchKernel"] * 2
+
+
+def test_the_clock_starts_after_what_goes_before():
+    events: list[str] = []
+    driver = Driver()
+    driver.cuEventRecord = lambda *arguments: (events.append("record"), (Result.CUDA_SUCCESS,))[1]
+    driver.values = {**Driver.values, "cuEventElapsedTime": 1.5}  # type: ignore[misc]
+    with Device(driver=driver) as device:
+        assert device.milliseconds(lambda: events.append("work"), lambda: events.append("before")) == 1.5
+    assert events == ["before", "record", "work", "record"]
+
+
 def test_the_driver_has_all_that_is_called():
     driver = import_module("cuda.bindings.driver")
     text = Path(subject.__file__).read_text()

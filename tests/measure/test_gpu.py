@@ -7,7 +7,7 @@ import pytest
 
 from dse.cuda.compile import Compiled
 from dse.errors import DseError
-from dse.measure import gpu
+from dse.measure import benchmarks, gpu
 from dse.measure.benchmarks import Build
 from dse.measure.device import DeviceError
 from dse.measure.gpu import cycles_of, planned
@@ -35,6 +35,20 @@ def test_what_fails_costs_only_itself(
     monkeypatch.setattr(gpu, "FAMILIES", SMALL)
     fake_gpu.local = fails
     assert run(fake_gpu, made) == (recorded, [f"local: cuLaunchKernel: CUDA_ERROR_{code}"])
+
+
+def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+    gone = benchmarks.local(1)
+    some = {build: each for build, each in made.items() if build != gone}
+    assert run(fake_gpu, some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
+
+
+def test_the_gpu_is_busy_until_all_is_queued(fake_gpu: Any, made: Any):
+    events: list[str] = []
+    fake_gpu.tick = lambda defines, warps, arguments: events.append(f"tick {arguments[1]}") or 4.0
+    gpu.Bench(fake_gpu, made).milliseconds(lambda: events.append("work"), 3)
+    assert events == [f"tick {benchmarks.AHEAD_NS + 3 * benchmarks.LAUNCH_NS}", "work"]
 
 
 def test_time_is_up(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):

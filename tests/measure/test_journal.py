@@ -33,6 +33,13 @@ def test_each_row_is_on_disk_at_once(path: Path):
     assert not path.exists()
 
 
+def test_what_broke_or_hung_is_measured_again(path: Path):
+    journal = Journal(path, ABOUT)
+    for status in ("ok", "runtime", "resources", "timeout"):
+        journal.add({"kernel": "sum", "block": 32, "status": status})
+    assert [row["status"] for row in Journal(path, ABOUT).rows] == ["ok", "resources"]
+
+
 def test_a_line_that_was_cut_off_is_left_out(path: Path):
     journal = Journal(path, ABOUT)
     for row in ROWS:

@@ -69,12 +69,18 @@ class Transposes(Device):
     def synchronize(self) -> None:
         pass
 
-    def milliseconds(self, work: Callable[[], None]) -> float:
-        before = self.launches
+    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
+        before()
+        launches = self.launches
         work()
-        return 2.0 * (self.launches - before)
+        return 2.0 * (self.launches - launches)
 
-    def launch(self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0) -> None:
+    def launching(
+        self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0
+    ) -> Callable[[], None]:
+        return lambda: self.launched(code, grid, block, arguments)
+
+    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
         if code.name == "tick":
             self.upload(int(arguments[0]), np.array([1000, 301000, 0, 200000]))
             return
