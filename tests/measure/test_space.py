@@ -2,7 +2,9 @@
 
 import multiprocessing
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -208,6 +210,35 @@ def test_no_gpu_is_told_at_once():
     answer = here.recv()
     assert answer["lost"]
     assert answer["error"].startswith("GPU: found ")
+
+
+def test_an_error_of_one_configuration_is_its_row(monkeypatch: pytest.MonkeyPatch):
+    class Fails:
+        def __init__(self, *arguments: Any) -> None:
+            pass
+
+        def rows(self, job: str) -> list[dict[str, str]]:
+            if job == "bad":
+                raise DseError("k: filter: found 8 B, expected 900 B")
+            return [{"status": "ok"}]
+
+    monkeypatch.setattr(subject, "Bench", Fails)
+    monkeypatch.setattr(
+        subject, "Device", lambda ordinal: nullcontext(SimpleNamespace(driver_version="99.0"))
+    )
+    ours, theirs = multiprocessing.Pipe()
+    thread = Thread(target=subject.work, args=(theirs, Settings(), 0))
+    thread.start()
+    answers = []
+    for job in ("bad", "good"):
+        ours.send(job)
+        answers.append(ours.recv())
+    ours.close()
+    theirs.close()
+    thread.join(timeout=10)
+    failed = {"status": "runtime", "message": "k: filter: found 8 B, expected 900 B"}
+    assert [answer["rows"] for answer in answers] == [[failed], [{"status": "ok"}]]
+    assert not any(answer["lost"] or answer["error"] for answer in answers)
 
 
 def test_compiling_gives_all_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
