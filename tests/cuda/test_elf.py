@@ -73,8 +73,8 @@ def test_resources_are_those_that_ptxas_reports(arch: int):
     for kernel, binary in binaries.items():
         report = reported(log, kernel)
         if kernel == "recursive":
-            assert binary.stack_bytes is None
-            del report["stack_bytes"]  # ptxas gives up, too, and warns
+            assert not binary.stack_bytes  # not known; NVRTC 13.0 says 0
+            del report["stack_bytes"]
         assert {name: getattr(binary, name) for name in report} == report
         assert (binary.kernel, binary.arch, len(binary.code) % 16) == (kernel, arch, 0)
         assert not binary.relocated
