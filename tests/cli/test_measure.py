@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from dse.cli import measure
 from dse.data import catalogue, gpus, kernels
-from dse.measure import journal
+from dse.errors import DseError
+from dse.measure import benchmarks, journal
 
 
 def has_no_gpu() -> bool:
-    from dse.errors import DseError
     from dse.measure.device import Device
 
     try:
@@ -57,6 +58,27 @@ def test_mistakes(run_dse, command, message):
     assert ran.code == 2
     assert ran.err.startswith(f"dse: {message}")
     assert ran.err.count("\n") == 1
+
+
+def test_what_is_not_as_it_should_be_is_left_out(monkeypatch):
+    """And said; without a disassembler nothing can be told."""
+    good, bad = benchmarks.local(0), benchmarks.local(1)
+    made = {build: benchmarks.compiled((build, 90)) for build in (good, bad)}
+    checked = [
+        benchmarks.Checked(good, 26, {"LDL": 128}, ""),
+        benchmarks.Checked(bad, 27, {"STL": 0}, "found 0 STL, expected 128"),
+    ]
+    monkeypatch.setattr(benchmarks, "check", lambda builds, made: checked)
+    assert measure._sound(made) == (
+        {good: made[good]},
+        [f"{bad.name}: found 0 STL, expected 128"],
+    )
+
+    def nothing(builds, made):
+        raise DseError("nvdisasm: not found")
+
+    monkeypatch.setattr(benchmarks, "check", nothing)
+    assert measure._sound(made) == (made, ["machine code: not looked at: nvdisasm: not found"])
 
 
 def test_measurements_are_found(run_dse, tmp_path):
