@@ -10,7 +10,8 @@ one JSON object, or writes the section between the markers of the page. All mode
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,10 @@ from dse.fit.fit import Data, Parameters, fit, of_model
 from dse.fit.launches import Launches, described
 from dse.fit.parameters import NAMES, widths
 from dse.measure import journal
-from dse.measure.gpu_file import MEASURED
+from dse.measure.gpu_file import MEASURED, SWEPT
 from dse.models import MODELS
 
 FITTED = 20  # measurements, of each space
-SWEPT = "_occupancy"
 SPACE_COLUMNS = {
     "spearman": "Spearman",
     "mape_percent": "MAPE [%]",
@@ -81,7 +81,18 @@ def predicted(launches: Launches, model: str, logs: np.ndarray | None = None) ->
         return np.asarray(seconds(launches, model, NAMES, jnp.asarray(moved)))
 
 
-def space(one: Stored, models: Sequence[str], seed: int = 0) -> Iterator[dict[str, Any]]:
+def of_all(
+    end: str, scores: Callable[[Stored, Sequence[str]], dict[str, Any]], models: Sequence[str]
+) -> Iterator[dict[str, Any]]:
+    """Scores of the tables whose names end so; one that holds nothing to score is left out, and said."""
+    for one in stored(end):
+        try:
+            yield {"kernel": one.description.name, "gpu": one.gpu.name} | scores(one, models)
+        except DseError as error:
+            print(f"{one.path}: {error}: left out", file=sys.stderr)
+
+
+def space(one: Stored, models: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Scores of each model on a measured space, untuned, and fitted to a few on all the others."""
     table = measured.load(one.path, one.description)
     launches = described(one.description, one.gpu.gpu, table.parameters, table.problem)
@@ -90,18 +101,19 @@ def space(one: Stored, models: Sequence[str], seed: int = 0) -> Iterator[dict[st
     usable = np.flatnonzero(table.ok & np.asarray(launches.possible))
     chosen = np.random.default_rng(seed).permutation(usable)
     few, others = chosen[:FITTED], chosen[FITTED:]
-    parameters = Parameters(NAMES, widths(one.gpu)[None])
+    parameters, rows = Parameters(NAMES, widths(one.gpu)[None]), []
     for model in models:
         before = predicted(launches, model)
         found = score(before, table.time_s, table.ok, occupancy)
         row = {name: getattr(found, name, None) for name in SPACE_COLUMNS}
         if len(others) > 1:
-            data = Data.of(launches.rows(few), table.fastest_s[few])
+            data = Data.of(launches.rows(few), table.time_s[few])
             logs = fit([data], [0], parameters, of_model(model), starts=1, seed=seed, walk=0).logs()
             after = predicted(launches, model, logs)[others]
             row["fitted_spearman"] = spearman(after, table.time_s[others])
             row["fitted_mape_percent"] = mape(after, table.time_s[others])
-        yield {"model": model, "configurations": found.configurations, "failed": found.failed} | row
+        rows.append({"model": model, "configurations": found.configurations, "failed": found.failed} | row)
+    return {"rows": rows}
 
 
 def curves(one: Stored, models: Sequence[str]) -> dict[str, Any]:
@@ -114,7 +126,7 @@ def curves(one: Stored, models: Sequence[str]) -> dict[str, Any]:
             swept.setdefault(tuple(row[name] for name in names), []).append(row)
     swept = {key: steps for key, steps in swept.items() if len(steps) > 2}  # a line fits two points exactly
     if not swept:
-        raise DseError(f"{one.path}: found no configuration with three steps of occupancy that ran")
+        raise DseError("found no configuration with three steps of occupancy that ran")
     steps = [row for group in swept.values() for row in group]
     launches = limited(one, steps)
     occupancy = np.array([row["resident_blocks"] for row in steps], float)
@@ -128,9 +140,7 @@ def curves(one: Stored, models: Sequence[str]) -> dict[str, Any]:
             "mape_percent": _mean([mape(m, r) for m, r, _ in pairs]),
             "mape_shape_percent": _mean([mape_shape(m, r, x) for m, r, x in pairs]),
         }
-    return {"kernel": one.description.name, "configurations": len(swept), "steps": len(steps)} | {
-        "errors": errors
-    }
+    return {"configurations": len(swept), "steps": len(steps), "errors": errors}
 
 
 def limited(one: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
@@ -194,15 +204,11 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
     options = parser.parse_args()
-    models = options.model or list(MODELS)
+    models = list(dict.fromkeys(options.model or MODELS))
     try:
-        spaces = [
-            {"kernel": one.description.name, "gpu": one.gpu.name, "rows": list(space(one, models))}
-            for one in stored("")
-        ]
-        swept: dict[str, list[dict[str, Any]]] = {}
-        for one in stored(SWEPT):
-            swept.setdefault(one.gpu.name, []).append(curves(one, models))
+        spaces, swept = list(of_all("", space, models)), defaultdict(list)
+        for found in of_all(SWEPT, curves, models):
+            swept[found["gpu"]].append(found)
         if not spaces and not swept:
             raise DseError("kernels/*/measured: found no table, expected what `dse measure store` puts there")
         if options.json:

@@ -92,6 +92,17 @@ def test_page(run, measured, tmp_path):
     assert "| mean | 0.0 / 0.0 |" in text
 
 
+def test_what_cannot_be_scored_is_left_out(run, measured, tmp_path, capsys):
+    folder = tmp_path / "kernels" / "reduction" / "measured"
+    (folder / "h100_sxm.parquet").unlink()
+    about, rows = journal.read(folder / "h100_sxm_occupancy.parquet")
+    journal.write(folder / "h100_sxm_occupancy.parquet", about, rows[-2:])
+    assert run() == 2
+    said = capsys.readouterr().err
+    assert "h100_sxm_occupancy.parquet: found no configuration with three steps of occupancy" in said
+    assert "that ran: left out" in said
+
+
 def test_nothing_measured(run, capsys):
     assert run() == 2
     assert "found no table, expected what `dse measure store` puts there" in capsys.readouterr().err

@@ -79,11 +79,13 @@ def compare(
 
 def _beside(description: "Description", gpu: "GpuFile") -> Path:
     """What `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
+    from dse.measure.gpu_file import MEASURED, SWEPT
+
     folder = description.path.parent / "measured"
     # A GPU that was measured has a file of its own beside the one of its data sheet: it is the same card.
-    path = folder / f"{gpu.path.stem.removesuffix('_measured')}.parquet"
+    path = folder / f"{gpu.path.stem.removesuffix(MEASURED)}.parquet"
     if path.is_file():
         return path
-    known = [each.stem for each in sorted(folder.glob("*.parquet")) if not each.stem.endswith("_occupancy")]
+    known = [each.stem for each in sorted(folder.glob("*.parquet")) if not each.stem.endswith(SWEPT)]
     there = f"; measured are {', '.join(known)}" if known else ""
     raise DseError(f"--measured: found none, and no {path}, expected FILE{there}")

@@ -1,7 +1,8 @@
 """Configurations of a kernel estimated from a few that were compiled.
 
 The launch is exact, and so is shared memory if the text of the source tells that of the compiled ones. The
-numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all.
+numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all,
+for each variant of the kernel by itself.
 Registers come in two kinds, since they jump where a compiler gives up on its limit: first which kind, then
 how many.
 """
@@ -94,8 +95,8 @@ def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -
 
 def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
     good = {place: each for place, each in found.items() if isinstance(each, Found)}
-    compiled, points = np.array(list(good)), known.features
-    registers = registers_of(points, found)
+    compiled, features = np.array(list(good)), known.features
+    points, registers = features, registers_of(features, found)
     count, left_out_registers = registers.estimate(points), registers.left_out()
     high = registers.is_high(points)
     high[compiled] = registers.found > registers.border
@@ -104,7 +105,7 @@ def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: 
         points = np.c_[points, 2.0 * high]
     failing = np.zeros(len(high), bool)
     if len(good) < len(found):
-        failing = fails(known.features, found).likely(known.features)
+        failing = fails(features, found).likely(features)
         failing[list(found)] = [isinstance(each, Failure) for each in found.values()]
 
     columns = _columns(list(good.values()))

@@ -4,7 +4,7 @@ What one does tells little of another, so each is chosen from and estimated by i
 is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,9 +44,10 @@ def _labels(known: Known, found: Mapping[int, Found | Failure]) -> np.ndarray:
     good = {place: _structure(each) for place, each in found.items() if isinstance(each, Found)}
     compiled, kinds = np.array(list(good), int), list(dict.fromkeys(good.values()))
     structure = np.array([kinds.index(each) for each in good.values()])
-    labels = np.zeros(len(known.threads), int)
+    labels, flags = np.zeros(len(known.threads), int), known.flags
     while len(kinds) > 1:
-        finer = [each for each in _split(labels, known) if _enough(each, compiled)]
+        finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
+        finer = [each for each in finer if _enough(each, compiled)]
         mixed = [_mixed(each[compiled], structure) for each in finer]
         if not finer or min(mixed) >= _mixed(labels[compiled], structure) - 1e-9:
             break
@@ -59,12 +60,6 @@ def _structure(found: Found) -> tuple[frozenset[str], ...]:
     return tuple(
         frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in found.counts.phases
     )
-
-
-def _split(labels: np.ndarray, known: Known) -> Iterator[np.ndarray]:
-    """By one flag more."""
-    for flag in known.flags:
-        yield np.unique(2 * labels + flag, return_inverse=True)[1]
 
 
 def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:

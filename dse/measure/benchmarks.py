@@ -139,7 +139,6 @@ def local(store: int) -> Build:
     )
 
 
-AHEAD_NS, LAUNCH_NS = 100_000, 20_000  # for which TICK runs ahead of what is timed; for each launch of it
 EMPTY, TICK = Build("clock.cu", "empty"), Build("clock.cu", "tick")
 BURN = Build("clock.cu", "burn", expected=(("FFMA", 64),))
 

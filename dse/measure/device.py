@@ -20,6 +20,7 @@ from dse.errors import DseError
 Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
 
+_AHEAD_NS, _LAUNCH_NS = 100_000, 20_000  # more than the processor takes for anything, for one launch
 _REFUSED = frozenset(  # errors of one call, after which others work; any other error ends the context
     f"CUDA_ERROR_{name}"
     for name in (
@@ -200,14 +201,14 @@ class Device:
     def synchronize(self) -> None:
         self._call("cuCtxSynchronize")
 
-    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
-        """How long the GPU takes for what `work` starts, by its own clock.
+    def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
+        """How long the GPU takes for the launches of `work`, by its own clock.
 
-        `before` starts what keeps the GPU busy until all of `work` waits for it: an idle GPU would begin its
-        clock before the first launch has reached it.
+        `busy` starts what keeps the GPU busy for so many nanoseconds, until all launches wait for it: an idle
+        GPU would begin its clock before the first one has reached it.
         """
         start, stop = self._events
-        before()
+        busy(_AHEAD_NS + launches * _LAUNCH_NS)
         self._call("cuEventRecord", start, 0)
         work()
         self._call("cuEventRecord", stop, 0)

@@ -102,13 +102,11 @@ class Bench:
         device.launch(self.code(build), (grid, 1, 1), (threads, 1, 1), [*first, *arguments])
         return self.read(grid * warps // blocks, warps)
 
-    def milliseconds(self, work: Callable[[], None], launches: int = 1) -> float:
-        """What the driver's clock says of so many launches, all in its queue before the first begins."""
-        nanoseconds = np.int64(benchmarks.AHEAD_NS + benchmarks.LAUNCH_NS * launches)
-        ahead = self.device.launching(
-            self.code(benchmarks.TICK), (1, 1, 1), (1, 1, 1), [self.times, nanoseconds]
+    def busy(self, nanoseconds: int) -> None:
+        """Keeps one SM busy for so long."""
+        self.device.launch(
+            self.code(benchmarks.TICK), (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)]
         )
-        return self.device.milliseconds(work, ahead)
 
     def read(self, count: int, warps: int) -> tuple[float, float]:
         """What so many warps wrote down, of which an SM has `warps`."""
@@ -340,7 +338,7 @@ def _stream(bench: Bench) -> Iterator[Record]:
 
         def once() -> tuple[float, float]:
             device.zero(bench.arrived, 4 * _SMS)
-            ms = bench.milliseconds(launch)
+            ms = device.milliseconds(launch, 1, bench.busy)
             return ms, bench.read(grid * threads // _WARP, blocks * threads // _WARP)[1]
 
         parameters = {
@@ -364,7 +362,7 @@ def _stream(bench: Bench) -> Iterator[Record]:
     copied = {"stream": "driver_copy", "level": "dram", "stride": 1, "accesses": size, "width": 1}
 
     def copy() -> tuple[float, float]:
-        return bench.milliseconds(lambda: device.copy(target, source, size)), 0.0
+        return device.milliseconds(lambda: device.copy(target, source, size), 1, bench.busy), 0.0
 
     yield _record("stream", copied, copy, "ms")
     for name in ("l1_read_4", "l1_read_16"):
@@ -419,7 +417,7 @@ def _launch(bench: Bench) -> Iterator[Record]:
         return 1e6 * (time.perf_counter() - begun), 0.0
 
     def in_a_row() -> tuple[float, float]:
-        return 1e3 * bench.milliseconds(several, many) / many, 0.0
+        return 1e3 * device.milliseconds(several, many, bench.busy) / many, 0.0
 
     yield _record("launch", {"launch": "one after another"}, in_a_row, "us")
     yield _record("launch", {"launch": "waited for"}, alone, "us")

@@ -47,6 +47,7 @@ def like(name: str, capability: str) -> gpus.GpuFile:
 
 
 MEASURED = "_measured"  # end of the names of GPU files that this module makes
+SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
 
 
 def slug_of(name: str) -> str:

@@ -25,7 +25,7 @@ class Journal:
     """What was measured so far for the table `path`, in a run that `about` describes.
 
     `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same where a run goes on; the rest
-    (driver, compiler, date) may differ. What broke or hung in an earlier run is to be measured again.
+    (driver, compiler, date) may differ.
 
     **Raises:** DseError if the table's folder is not there, or if what lies there is of another run.
     """
@@ -37,7 +37,10 @@ class Journal:
             raise DseError(f"{path}: suffix: found {path.suffix!r}, expected .parquet")
         if not path.parent.is_dir():
             raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
-        self.rows = [row for row in self._earlier() if row["status"] not in AGAIN]
+        self.rows = self._earlier()
+        self._write()
+
+    def _write(self) -> None:
         text = "".join(json.dumps(each) + "\n" for each in (self.about, *self.rows))
         with replacing(self.lines) as temporary:
             temporary.write_text(text)
@@ -59,6 +62,21 @@ class Journal:
                 _same(where, f"{kernel}: {name}", theirs[kernel].get(name), expected)
         self.about["kernels"] = theirs | self.about["kernels"]
         return rows
+
+    def done(self, kernel: str, names: Sequence[str]) -> set[tuple[Any, ...]]:
+        """Configurations of a kernel that earlier runs measured, by the values of these columns.
+
+        Those that broke or hung are forgotten with all their rows: they are to be measured again.
+        """
+
+        def of(row: Row) -> tuple[Any, ...] | None:
+            return tuple(row[name] for name in names) if row["kernel"] == kernel else None
+
+        again = {of(row) for row in self.rows if row["status"] in AGAIN} - {None}
+        if again:
+            self.rows = [row for row in self.rows if of(row) not in again]
+            self._write()
+        return {key for row in self.rows if (key := of(row)) is not None}
 
     def add(self, row: Row) -> None:
         """On disk when this ends."""

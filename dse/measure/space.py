@@ -23,6 +23,7 @@ from dse.describe import ArrayArgument, Description, evaluated_names
 from dse.errors import DseError
 from dse.measure.compiling import compiled
 from dse.measure.device import Device, DeviceError, driver_takes
+from dse.measure.gpu_file import SWEPT
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import Bench, Job, Settings
@@ -159,7 +160,7 @@ def _measure_one(
     advance: Callable[[int], None],
 ) -> bool:
     names = plan.description.space.names
-    done = {tuple(row[name] for name in names) for row in journal.rows if row["kernel"] == plan.name}
+    done = journal.done(plan.name, names)
     left = [place for place, row in enumerate(plan.parameters) if tuple(row.values()) not in done]
     advance(len(plan.parameters) - len(left))
     ready = compiled(plan.source, arch, [plan.configurations[place].defines for place in left])
@@ -282,7 +283,7 @@ def store(path: Path, slug: str) -> dict[str, int]:
     from dse.measure import journal
 
     about, rows = journal.read(path)
-    end = "_occupancy" if about["sweep"] else ""
+    end = SWEPT if about["sweep"] else ""
     stored = {}
     for name in dict.fromkeys(row["kernel"] for row in rows):
         folder = kernels.find(name).parent / "measured"

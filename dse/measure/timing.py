@@ -181,8 +181,7 @@ class Bench:
                 for _ in range(times):
                     launch()
 
-            ahead = benchmarks.AHEAD_NS + benchmarks.LAUNCH_NS * times
-            return device.milliseconds(several, lambda: self.busy(ahead)) / times
+            return device.milliseconds(several, times, self.busy) / times
 
         together = min(100, max(1, ceil(_SHORT_MS / max(milliseconds(1), 1e-3))))
         found = repeat(

@@ -90,8 +90,8 @@ class FakeDevice(Device):
         values[:] = self.times[: len(values)]
         return values
 
-    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
-        before()
+    def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
+        busy(1000)
         self.ms = 0.0
         work()
         return self.ms * self.off()

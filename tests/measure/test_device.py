@@ -125,13 +125,20 @@ def test_a_launch_may_be_repeated():
 
 
 def test_the_clock_starts_after_what_goes_before():
-    events: list[str] = []
-    driver = Driver()
-    driver.cuEventRecord = lambda *arguments: (events.append("record"), (Result.CUDA_SUCCESS,))[1]
-    driver.values = {**Driver.values, "cuEventElapsedTime": 1.5}  # type: ignore[misc]
-    with Device(driver=driver) as device:
-        assert device.milliseconds(lambda: events.append("work"), lambda: events.append("before")) == 1.5
-    assert events == ["before", "record", "work", "record"]
+    """What keeps the GPU busy, for longer where more is launched."""
+    events: list[Any] = []
+
+    class Records(Driver):
+        values: ClassVar[dict[str, Any]] = {**Driver.values, "cuEventElapsedTime": 1.5}
+
+        def cuEventRecord(self, *arguments: Any) -> tuple[Result]:
+            events.append("record")
+            return (Result.CUDA_SUCCESS,)
+
+    with Device(driver=Records()) as device:
+        for launches in (1, 3):
+            assert device.milliseconds(lambda: events.append("work"), launches, events.append) == 1.5
+    assert events == [120_000, "record", "work", "record", 160_000, "record", "work", "record"]
 
 
 def test_the_driver_has_all_that_is_called():

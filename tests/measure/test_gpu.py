@@ -44,13 +44,6 @@ def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any, monkey
     assert run(fake_gpu, some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
 
 
-def test_the_gpu_is_busy_until_all_is_queued(fake_gpu: Any, made: Any):
-    events: list[str] = []
-    fake_gpu.tick = lambda defines, warps, arguments: events.append(f"tick {arguments[1]}") or 4.0
-    gpu.Bench(fake_gpu, made).milliseconds(lambda: events.append("work"), 3)
-    assert events == [f"tick {benchmarks.AHEAD_NS + 3 * benchmarks.LAUNCH_NS}", "work"]
-
-
 def test_time_is_up(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(gpu, "FAMILIES", SMALL)
     assert run(fake_gpu, made, budget=0.0) == (["clock"], ["time is up in clock"])

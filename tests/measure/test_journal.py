@@ -34,10 +34,22 @@ def test_each_row_is_on_disk_at_once(path: Path):
 
 
 def test_what_broke_or_hung_is_measured_again(path: Path):
+    """With all its rows: of a sweep those before it too. Other kernels' rows stay."""
     journal = Journal(path, ABOUT)
-    for status in ("ok", "runtime", "resources", "timeout"):
-        journal.add({"kernel": "sum", "block": 32, "status": status})
-    assert [row["status"] for row in Journal(path, ABOUT).rows] == ["ok", "resources"]
+    for kernel, block, status in [
+        ("sum", 32, "ok"),
+        ("sum", 64, "ok"),
+        ("sum", 64, "runtime"),
+        ("sum", 128, "resources"),
+        ("sum", 256, "timeout"),
+        ("other", 64, "runtime"),
+    ]:
+        journal.add({"kernel": kernel, "block": block, "status": status})
+    again = Journal(path, ABOUT)
+    assert again.done("sum", ["block"]) == {(32,), (128,)}
+    left = [("sum", 32), ("sum", 128), ("other", 64)]
+    for each in (again, Journal(path, ABOUT)):
+        assert [(row["kernel"], row["block"]) for row in each.rows] == left
 
 
 def test_a_line_that_was_cut_off_is_left_out(path: Path):

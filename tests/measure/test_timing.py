@@ -69,11 +69,12 @@ class Transposes(Device):
     def synchronize(self) -> None:
         pass
 
-    def milliseconds(self, work: Callable[[], None], before: Callable[[], None] = lambda: None) -> float:
-        before()
-        launches = self.launches
+    def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
+        busy(1000)
+        before = self.launches
         work()
-        return 2.0 * (self.launches - launches)
+        assert self.launches - before == launches
+        return 2.0 * launches
 
     def launching(
         self, code: Code, grid: Any, block: Any, arguments: Any, shared: int = 0
