@@ -13,15 +13,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dse import gpus, kernels, measured
 from dse.cli import inputs
-from dse.cuda.compile import compiler
-from dse.data import gpus, kernels, measured
+from dse.cuda.compile.nvrtc import compiler
+from dse.cuda.counts import architecture
 from dse.errors import DseError
+from dse.evaluate.compare import compare, compare_source, sample
 from dse.files import fill
-from dse.fit.compare import compare, compare_source, sample
 from dse.models import MODELS
 from dse.report.show import progress
-from dse.sweep.from_source import architecture
 
 COLUMNS = {
     "spearman": "Spearman",

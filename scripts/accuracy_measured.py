@@ -21,17 +21,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse.data import catalogue, gpus, kernels, measured
-from dse.data.gpus import GpuFile
-from dse.describe import Description
+from dse import catalogue, gpus, kernels, measured
 from dse.errors import DseError
 from dse.files import fill
-from dse.fit.accuracy import mape, mape_shape, score, spearman
-from dse.fit.fit import Data, Parameters, fit, of_model
-from dse.fit.launches import Launches, described
-from dse.fit.parameters import NAMES, widths
+from dse.fitting.fit import Data, Parameters, fit, of_model
+from dse.fitting.launches import Launches, described
+from dse.fitting.parameters import NAMES, widths
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description
 from dse.measure import journal
-from dse.measure.gpu_file import MEASURED, SWEPT
+from dse.measure.bench.gpu_file import MEASURED, SWEPT
+from dse.measured.scores import mape, mape_shape, score, spearman
 from dse.models import MODELS
 
 FITTED = 20  # measurements, of each space

@@ -18,13 +18,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from dse.data import gpus, kernels, trace_text
+from dse import gpus, kernels
 from dse.errors import DseError
+from dse.evaluate.chunks import evaluate
 from dse.files import fill
 from dse.models import MODELS
 from dse.reproduce import papers
-from dse.simulate import simulate, teg
-from dse.sweep.evaluate import evaluate
+from dse.simulator import simulate, teg
+from dse.simulator.case import trace_text
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
-from dse.data import gpus, kernels
-from dse.fit import launches
-from dse.fit.fit import Data, Parameters, fit, of_model
-from dse.fit.launches import Launches
-from dse.fit.parameters import NAMES, widths
+from dse import gpus, kernels
+from dse.fitting import launches
+from dse.fitting.fit import Data, Parameters, fit, of_model
+from dse.fitting.launches import Launches
+from dse.fitting.parameters import NAMES, widths
 from dse.report.show import show
 
 KERNEL, GPU, MODEL = "gemm", "a100-pcie-40gb", "phase"

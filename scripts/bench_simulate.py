@@ -24,9 +24,9 @@ os.sched_setaffinity(0, {CORE})  # before JAX starts its threads
 
 import numpy as np  # noqa: E402
 
-from dse.simulate import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
-from dse.simulate.engine import run  # noqa: E402
-from dse.simulate.simulation import batches  # noqa: E402
+from dse.simulator import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
+from dse.simulator.engine.loop import run  # noqa: E402
+from dse.simulator.simulation import batches  # noqa: E402
 
 BACK = 8  # how far predecessors lie back
 

@@ -21,18 +21,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse import occupancy
+from dse import gpus, kernels
 from dse.cuda.cache import Cache
-from dse.cuda.compile import Compiled, compile_source, compiler
-from dse.cuda.disassemble import disassemble
+from dse.cuda.compile.nvrtc import Compiled, compile_source, compiler
+from dse.cuda.counts import as_models_take_it
 from dse.cuda.parallel import collect_seldom, processors
+from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import characterise_all, configurations, source_of
 from dse.cuda.source import executed as execute
-from dse.data import gpus, kernels
+from dse.evaluate.rank import configurations as valid
+from dse.hardware import occupancy
 from dse.models.phase import predict
 from dse.report.show import show
-from dse.sweep.from_source import as_models_take_it
-from dse.sweep.rank import configurations as valid
 
 GPU = "a100-pcie-40gb"
 ARCH = 80

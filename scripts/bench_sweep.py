@@ -3,7 +3,7 @@
     python scripts/bench_sweep.py [--quick] [--repeats 5] [--json]
 
 A configuration is one (GPU, kernel, launch), and all of MODELS with the occupancy are evaluated for it: the
-minimum, the mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.sweep.grid` and by
+minimum, the mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by
 chunked NumPy code that stands below. Both results are compared, and exit code 1 says that they differ.
 
 On one core the process is pinned to it, and rates are by its CPU time: other work on the machine slows the
@@ -42,7 +42,7 @@ def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
     """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES."""
     import jax
 
-    from dse.data import gpus
+    from dse import gpus
     from dse.types import CLASSES, Kernel, PerClass, Resources
 
     def along(axis: str, values: Any) -> np.ndarray:
@@ -360,7 +360,7 @@ def measure(cores: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
     """All rates of one process: on one core also those of NumPy, and in what the results differ."""
     if cores == "one":  # before JAX counts the cores
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    from dse.sweep.grid import reduce_grid
+    from dse.evaluate.grid import reduce_grid
 
     result: dict[str, Any] = {"differences": []}
     for dtype in ("float32", "float64"):

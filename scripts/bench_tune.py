@@ -19,10 +19,10 @@ if hasattr(os, "sched_setaffinity"):
 
 import numpy as np
 
-from dse.data import gpus, kernels
+from dse import gpus, kernels
 from dse.report.show import show
-from dse.tune.candidates import described
-from dse.tune.tuner import Tuner
+from dse.tuning.candidates import described
+from dse.tuning.tuner import Tuner
 
 KERNEL, GPU, MODEL = "gemm", "rtx-3090", "phase"
 MEASURED = (10, 20, 50, 100)

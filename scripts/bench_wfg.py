@@ -18,13 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse.models.wfg_graph import Hardware, average_warp, effective
+from dse.hardware.banks import passes
+from dse.hardware.coalescing import sectors
+from dse.hardware.lanes import threads
+from dse.kernels.symbolic.average import average_access
+from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
+from dse.models.wfg.weights import Hardware, average_warp, effective
 from dse.space.expression import parse
-from dse.symbolic.average import average_access
-from dse.symbolic.banks import passes
-from dse.symbolic.coalescing import sectors
-from dse.symbolic.lanes import threads
-from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
 
 CONFIGURATIONS = 65_536
 jax.config.update("jax_enable_x64", True)

@@ -2,7 +2,7 @@
 
 DIR is as for evaluate_spaces.py; spaces without a kernel are left out. For each file: where the first
 configuration within 5 % of the optimum stands in the model's order, and in the better of that and the order
-refitted to 50 measurements (the worst of --draws), which is what `dse.prune.keep` knows of measured spaces.
+refitted to 50 measurements (the worst of --draws), which is what `dse.pruning.keep` knows of measured spaces.
 Then, over --trials random calibrations of each size, how often the kept set held a configuration within 5 %
 of the optimum and the median share kept: with all spaces known, and with those of other kernels on other GPUs
 only (`apart`).
@@ -20,13 +20,13 @@ import numpy as np
 from evaluate_spaces import MODEL, files, of_description
 from scipy.stats import rankdata
 
-from dse.data.measured import Measured
 from dse.errors import DseError
 from dse.files import fill
-from dse.prune.keep import BY_MODEL, REFITTED, SPREADS, keep
+from dse.measured.read import Measured
+from dse.pruning.keep import BY_MODEL, REFITTED, SPREADS, keep
 from dse.report.show import show
-from dse.tune.candidates import Candidates
-from dse.tune.tuner import Tuner
+from dse.tuning.candidates import Candidates
+from dse.tuning.tuner import Tuner
 
 WITHIN, RISK = 0.05, 0.05
 REFITTED_TO = 50

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 import pyarrow.csv
 
+from dse import gpus, measured
 from dse.cli import inputs
-from dse.cuda.compile import compiler
+from dse.cuda.compile.nvrtc import compiler
+from dse.cuda.counts import architecture, count
 from dse.cuda.source import Found
-from dse.data import gpus, measured
 from dse.errors import DseError
-from dse.fit.compare import sample
+from dse.evaluate.compare import sample
 from dse.report.show import progress, show
-from dse.sweep.from_source import architecture, count
 
 
 def traffic(found: Found, name: str) -> float:

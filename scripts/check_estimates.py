@@ -17,16 +17,16 @@ import jax
 import numpy as np
 from scipy.stats import spearmanr
 
-from dse.cuda.choose import choose
-from dse.cuda.estimate import Estimate, estimate
-from dse.cuda.kernel import to_kernel
-from dse.cuda.known import known
+from dse import gpus, kernels, measured
+from dse.cuda.counts import architecture, as_models_take_it
+from dse.cuda.estimate.active_sampling import choose
+from dse.cuda.estimate.estimate import Estimate, estimate
+from dse.cuda.estimate.features import known
+from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
-from dse.data import gpus, kernels, measured
-from dse.describe import evaluated_names
 from dse.errors import DseError
-from dse.sweep.evaluate import evaluate_counted
-from dse.sweep.from_source import architecture, as_models_take_it
+from dse.evaluate.chunks import evaluate_counted
+from dse.kernels.description import evaluated_names
 from dse.types import Kernel, Resources
 
 

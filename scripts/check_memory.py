@@ -14,7 +14,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parent))
 from bench_simulate import MIXED, cases
 
-from dse.simulate import simulate
+from dse.simulator import simulate
 
 ALLOWED = 2e9  # bytes
 

@@ -32,14 +32,14 @@ from dse.models import (
     roofline,
     transit,
     volkov,
-    wfg_corrected,
-    wfg_graph,
-    wfg_pipeline,
 )
 from dse.models.notation import TwoPipes
+from dse.models.wfg import corrected as wfg_corrected
+from dse.models.wfg import pipeline as wfg_pipeline
+from dse.models.wfg import weights as wfg_graph
+from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad
 from dse.reproduce.examples import gpu, kernel, launch, per_class
 from dse.types import Gpu, Kernel, Launch
-from dse.wfg import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad
 
 ALLOWED = 1e-9
 jax.config.update("jax_enable_x64", True)

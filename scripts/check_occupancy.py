@@ -1,9 +1,9 @@
-"""Compare `dse.occupancy` with the calculator in the CUDA toolkit's cuda_occupancy.h.
+"""Compare `dse.hardware.occupancy` with the calculator in the CUDA toolkit's cuda_occupancy.h.
 
     python scripts/check_occupancy.py [--header PATH] [--per-capability 20000] [--json]
 
 The header is compiled with occupancy_reference.cpp, beside this file, by a C++ compiler; no GPU takes part.
-Without a toolkit or a compiler the 2,000 launches of tests/data/occupancy_vectors.csv are compared, which
+Without a toolkit or a compiler the 2,000 launches of tests/hardware/occupancy_vectors.csv are compared, which
 `--store` has written. Each launch must agree in resident blocks and in what limits them.
 Exits 1 when one does not.
 """
@@ -23,11 +23,11 @@ from typing import Any
 
 import numpy as np
 
-from dse.occupancy import IMPOSSIBLE, LIMITERS, resident_blocks
+from dse.hardware.occupancy import IMPOSSIBLE, LIMITERS, resident_blocks
 from dse.types import Limits, Resources
 
 HERE = Path(__file__).resolve().parent
-DATA = HERE.parent / "tests" / "data"
+DATA = HERE.parent / "tests" / "hardware"
 STORED = 2000
 SHARED_BEFORE_OPT_IN = 49152  # bytes of a block, on every capability of the header
 HEADER_BITS = {"warps": 1, "registers": 2, "shared memory": 4, "blocks": 8}
@@ -231,7 +231,7 @@ def main() -> int:
             parser.error(str(driver))
         else:
             print(f"{driver}: comparing with the stored answers", file=sys.stderr)
-            source, cases = "tests/data/occupancy_vectors.csv", from_store()
+            source, cases = "tests/hardware/occupancy_vectors.csv", from_store()
         rows = capabilities()
         results = {name: compare(rows[name], launches, answers) for name, launches, answers in cases}
     if not results:

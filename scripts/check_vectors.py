@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dse.errors import DseError
-from dse.simulate import Critical, read_case, simulate
+from dse.simulator import Critical, read_case, simulate
 
 ALLOWED = 1e-9  # of a busy share
 FORMAT = "pipeline-vectors 1"

@@ -20,17 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from dse.data import from_source, gpus, kernels, measured
-from dse.data.measured import Measured
+from dse import gpus, kernels, measured, sources
+from dse.cuda.counts import architecture
 from dse.errors import DseError
 from dse.files import fill
-from dse.fit.accuracy import fraction_of_optimum, random_expectation, spearman
+from dse.measured.read import Measured
+from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
 from dse.report.show import progress
-from dse.sweep.from_source import architecture
-from dse.tune import candidates
-from dse.tune.candidates import Candidates
-from dse.tune.loop import replayed, run
-from dse.tune.tuner import Tuner
+from dse.tuning import candidates
+from dse.tuning.candidates import Candidates
+from dse.tuning.loop import replayed, run
+from dse.tuning.tuner import Tuner
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
 BUDGETS = (5, 10, 20, 50, 100)
@@ -58,7 +58,7 @@ def of_source(path: Path, model: str, compiled: int) -> tuple[str, Measured, Can
     """The kernel that the T1 beside `path` names, read from its source; None if it cannot be."""
     problem = path.with_name("T1.json")
     try:
-        description = from_source.load(problem)
+        description = sources.load(problem)
         if description.source is None or not description.source.is_file():
             return None
         table, gpu = measured.load(path, description), gpus.load(_gpu(path))

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from inspect import getdoc
 from pathlib import Path
 
-from dse.about import ASPECTS
 from dse.errors import DseError
 from dse.files import fill
 from dse.models import MODELS, module
+from dse.models.about import ASPECTS
 
 
 def markdown() -> str:

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.data import gpus
+from dse import gpus
 from dse.errors import DseError
-from dse.simulate import Case, Loop, Program, simulate
+from dse.simulator import Case, Loop, Program, simulate
 from dse.types import Gpu
 
 TABLE_4 = ("tesla_c2050", "gtx_650_ti", "quadro_k620", "gtx_1060_6gb", "rtx_2070", "radeon_r9_380")

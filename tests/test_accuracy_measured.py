@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.data import catalogue, gpus, kernels
-from dse.fit.launches import described
+from dse import catalogue, gpus, kernels
+from dse.fitting.launches import described
 from dse.measure import journal
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy_measured.py"

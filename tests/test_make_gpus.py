@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.data import gpus
+from dse import gpus
 
 CAPABILITY = {
     "cc": "8.0",

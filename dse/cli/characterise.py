@@ -13,10 +13,10 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile import Failure
+    from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.source import Found
-    from dse.data.gpus import GpuFile
-    from dse.describe import Description
+    from dse.gpus.read import GpuFile
+    from dse.kernels.description import Description
     from dse.types import Kernel, Resources
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -88,7 +88,7 @@ def characterise(
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, sizes = inputs.kernel(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.sweep.from_source import architecture
+    from dse.cuda.counts import architecture
 
     arch = architecture(gpu_file)
     if every:
@@ -101,14 +101,14 @@ def characterise(
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if graph is not None:
-        from dse.sweep.explained import execute, write_graph
+        from dse.cuda.explained import execute, write_graph
 
         found = write_graph(graph, execute(description, chosen, sizes, gpu_file))
         print(f"{graph}: {len(found.instructions):,} instructions, {len(found.loops)} loops")
         return
     if explain:
+        from dse.cuda.explained import execute, explained
         from dse.report.explain import show_explanation
-        from dse.sweep.explained import execute, explained
 
         parts = explained(execute(description, chosen, sizes, gpu_file))
         if not json:
@@ -147,11 +147,11 @@ def _one(
     """Its rows, and the compiler. DseError if it cannot be compiled or executed."""
     import jax
 
-    from dse.cuda.compile import Failure
-    from dse.cuda.kernel import to_kernel
+    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.explained import configured, failed
+    from dse.cuda.profile.to_kernel import to_kernel
     from dse.cuda.source import characterise_all, source_of
-    from dse.describe import describe
-    from dse.sweep.explained import configured, failed
+    from dse.kernels.description import describe
 
     wanted = configured(description, chosen, sizes, gpu)
     [found] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
@@ -202,7 +202,7 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
 
 def _details(found: "Found") -> Iterator[Row]:
     """What only the source tells."""
-    from dse.sweep.explained import phases
+    from dse.cuda.explained import phases
 
     counts = found.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
@@ -234,7 +234,7 @@ def _every(
     """Columns of one row a configuration, and a title."""
     import numpy as np
 
-    from dse.cuda.compile import Failure
+    from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.source import characterise_all, configurations, source_of
     from dse.report.show import progress
 
@@ -273,8 +273,8 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
     """Why each could not be launched on the GPU, "" if it can or was not counted."""
     import numpy as np
 
-    from dse.occupancy import LIMITERS, possible, resident_blocks
-    from dse.sweep.from_source import as_models_take_it
+    from dse.cuda.counts import as_models_take_it
+    from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 
     code = resident_blocks(gpu.gpu.limits, as_models_take_it(found)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
@@ -283,7 +283,7 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
 
 def _flat(found: "Found") -> Row:
     """Resources, the average warp, and its phases, by the names of columns."""
-    from dse.sweep.explained import phases
+    from dse.cuda.explained import phases
 
     row: Row = {str(each["name"]): each["source"] for each in _resources(found, None)}
     row["insts"] = found.counts.insts() / found.counts.warps
@@ -314,7 +314,7 @@ def _present_all(
     columns: Mapping[str, Sequence[Any]], title: str, *, json: bool, csv: bool, out: Path | None
 ) -> None:
     if out is not None:
-        from dse.data.write import write_table
+        from dse.tables import write_table
 
         write_table(out, columns)
         print(f"{out}: {title}")

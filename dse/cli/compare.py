@@ -11,8 +11,8 @@ from dse.errors import DseError
 from dse.models import MODELS
 
 if TYPE_CHECKING:
-    from dse.data.gpus import GpuFile
-    from dse.describe import Description
+    from dse.gpus.read import GpuFile
+    from dse.kernels.description import Description
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -51,17 +51,17 @@ def compare(
     description, problem = inputs.kernel(kernel, inputs.settings(changed))
     source = inputs.by_source(description, source, compiled)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.data import measured as measured_data
-    from dse.fit.compare import compare as compare_models  # imports jax: seconds
-    from dse.fit.compare import compare_source
-    from dse.fit.compare import sample as take_sample
+    from dse import measured as measured_data
+    from dse.evaluate.compare import compare as compare_models  # imports jax: seconds
+    from dse.evaluate.compare import compare_source
+    from dse.evaluate.compare import sample as take_sample
     from dse.report.show import progress
 
     table = measured_data.load(measured or _beside(description, gpu_file), description)
     if sample is not None:
         table = table.rows(take_sample(table, description, sample))
     if source:
-        from dse.sweep.from_source import architecture
+        from dse.cuda.counts import architecture
 
         arch = architecture(gpu_file)
         rows = compare_source(
@@ -79,7 +79,7 @@ def compare(
 
 def _beside(description: "Description", gpu: "GpuFile") -> Path:
     """What `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
-    from dse.measure.gpu_file import MEASURED, SWEPT
+    from dse.measure.bench.gpu_file import MEASURED, SWEPT
 
     folder = description.path.parent / "measured"
     # A GPU that was measured has a file of its own beside the one of its data sheet: it is the same card.

@@ -66,7 +66,7 @@ def fit(
         raise DseError(f"--gpu: found {len(gpu)}, expected one, or {len(kernel)}, one for each file")
     files = {file.name: file for file in inputs.gpus(gpu)}
     names = [inputs.gpus([each])[0].name for each in gpu] * (len(kernel) // len(gpu))
-    from dse.fit import calibrate
+    from dse.fitting import calibrate
 
     if model in SIMULATED and sample is None:
         sample = SIMULATED_SAMPLE

@@ -21,8 +21,8 @@ def gpus(
         import jax
         import numpy as np
 
-        from dse.data.catalogue import folder
-        from dse.data.gpus import load, names
+        from dse.catalogue import folder
+        from dse.gpus.read import load, names
 
         with jax.enable_x64(True):  # or 864 GB/s would become 864.000016
             files = {name: load(folder("gpus") / f"{name}.toml", np.float64) for name in names()}
@@ -51,7 +51,7 @@ def show(
     out: OutOption = None,
 ) -> None:
     """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
-    from dse.data.gpus import load
+    from dse.gpus.read import load
 
     file = load(name)
     records = sorted(file.fields, key=lambda record: PROVENANCE.index(record.provenance))

@@ -11,10 +11,10 @@ from dse.errors import DseError
 from dse.models import DEFAULT, MODELS, SIMULATED, check_name
 
 if TYPE_CHECKING:
-    from dse.data.from_source import Given
-    from dse.data.gpus import GpuFile
-    from dse.describe import Description, Number
-    from dse.simulate.pipeline import Settings
+    from dse.gpus.read import GpuFile
+    from dse.kernels.description import Description, Number
+    from dse.simulator.pipeline import Settings
+    from dse.sources.read import Given
 
 KernelArgument = Annotated[
     str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.")
@@ -162,8 +162,8 @@ def simulation(
 
 def simulated(asked: Mapping[str, Any]) -> "Settings":
     """How to simulate, by scheduler, order and groups that are asked for. DseError for an unknown name."""
-    from dse.simulate.pipeline import Settings
-    from dse.simulate.program import ORDERS, SCHEDULERS
+    from dse.simulator.case.program import ORDERS, SCHEDULERS
+    from dse.simulator.pipeline import Settings
 
     for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
         if asked.get(name, allowed[0]) not in allowed:
@@ -198,7 +198,7 @@ def launch(
     tune: Sequence[str] | None = None,
 ) -> "Given":
     """What is said of a kernel besides its file. DseError for sizes and macros of another form."""
-    from dse.data.from_source import Given
+    from dse.sources.read import Given
 
     return Given(
         function=function or "",
@@ -252,11 +252,12 @@ def kernel(
     """
     from dataclasses import replace
 
-    from dse.data import from_source, kernels, t1
+    from dse import sources
+    from dse.sources import t1, t1_space
 
-    description = from_source.load(name, given)
+    description = sources.load(name, given)
     if space is not None:
-        description = kernels.with_space(description, t1.load(space))
+        description = t1_space.with_space(description, t1.load(space))
     sizes = {key: value for key, value in changed.items() if key in dict(description.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}
     unknown = [key for key in fixed if key not in description.space.names]
@@ -279,11 +280,11 @@ def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
     """Several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
-    from dse.data import from_source
+    from dse import sources
 
     found, unused = [], set(changed)
     for name in dict.fromkeys(names):
-        description = from_source.load(name)
+        description = sources.load(name)
         known = {*description.space.names, *dict(description.problem)}
         unused -= known
         found.append(kernel(name, {key: value for key, value in changed.items() if key in known}))
@@ -294,7 +295,7 @@ def several(
 
 def kernels_of_work(names: Sequence[str]) -> list[str]:
     """The names, with that of work which several kernels do replaced by theirs."""
-    from dse.data import kernels
+    from dse import kernels
 
     found: list[str] = []
     for name in names:
@@ -311,7 +312,7 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
 
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
     """The GPUs asked for, each once."""
-    from dse.data import gpus
+    from dse import gpus
 
     found = {file.name: file for file in map(gpus.load, names)}
     return list(found.values())

@@ -8,7 +8,7 @@ import typer
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
 if TYPE_CHECKING:
-    from dse.describe import Description
+    from dse.kernels.description import Description
 
 app = typer.Typer(name="kernels", cls=Group, rich_markup_mode="rich")
 
@@ -19,7 +19,7 @@ def kernels(
 ) -> None:
     """List the kernels: the work each does, the size of its space before constraints, its other names."""
     if context.invoked_subcommand is None:
-        from dse.data.kernels import load, names
+        from dse.kernels.read import load, names
 
         rows = [
             {
@@ -42,7 +42,7 @@ def show(
     out: OutOption = None,
 ) -> None:
     """Show a kernel's problem sizes, parameters, constraints, and the expressions that describe it."""
-    from dse.data.kernels import load
+    from dse.kernels.read import load
 
     kernel = load(name)
     title = f"{kernel.name}: {kernel.summary}"

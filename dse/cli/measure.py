@@ -12,9 +12,9 @@ from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile import Compiled, Failure
-    from dse.measure.benchmarks import Build
-    from dse.measure.records import Recording
+    from dse.cuda.compile.nvrtc import Compiled, Failure
+    from dse.measure.bench.benchmarks import Build
+    from dse.measure.bench.records import Recording
     from dse.measure.space import Plan
     from dse.types import Gpu
 
@@ -91,11 +91,11 @@ def gpu(
     if dry_run:
         present(_dry_run_gpu(arch or ARCHITECTURES), title="Microbenchmarks", json=json, csv=csv, out=None)
         return
-    from dse.measure.records import load
+    from dse.measure.bench.records import load
 
     recording = load(recorded) if recorded is not None else _measure_gpu(device, budget, records)
-    from dse.measure import derive
-    from dse.measure.gpu_file import write
+    from dse.measure.bench import derive
+    from dse.measure.bench.gpu_file import write
 
     if report is not None:
         _draw(recording, report)
@@ -123,7 +123,7 @@ def gpu(
 
 def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
     """A row for each kernel and architecture. DseError if one does not measure what it should."""
-    from dse.measure.benchmarks import check
+    from dse.measure.bench.benchmarks import check
 
     rows, problems = [], []
     for arch in architectures:
@@ -141,7 +141,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
 
 def _compiled(arch: int) -> "dict[Build, Compiled | Failure]":
     from dse.cuda.parallel import each
-    from dse.measure import benchmarks
+    from dse.measure.bench import benchmarks
     from dse.report.show import progress
 
     builds = benchmarks.builds()
@@ -159,10 +159,10 @@ def _compiled(arch: int) -> "dict[Build, Compiled | Failure]":
 
 def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
     """What was measured, which is kept in `path` whatever happens."""
-    from dse.cuda.compile import Compiled
-    from dse.measure import gpu
+    from dse.cuda.compile.nvrtc import Compiled
+    from dse.measure.bench import run as gpu
+    from dse.measure.bench.records import Recording, save
     from dse.measure.device import Device
-    from dse.measure.records import Recording, save
     from dse.report.show import progress
 
     with Device(ordinal) as found:
@@ -187,7 +187,7 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Reco
 
 def _sound(made: "dict[Build, Compiled]") -> "tuple[dict[Build, Compiled], list[str]]":
     """Those whose machine code is as it should be, and what is wrong with the others."""
-    from dse.measure.benchmarks import check
+    from dse.measure.bench.benchmarks import check
 
     try:
         checked = check(list(made), list(made.values()))
@@ -198,7 +198,7 @@ def _sound(made: "dict[Build, Compiled]") -> "tuple[dict[Build, Compiled], list[
 
 
 def _draw(recording: "Recording", path: Path) -> None:
-    from dse.measure import derive
+    from dse.measure.bench import derive
     from dse.report.measured import curves
     from dse.report.save import save_chart
 
@@ -261,7 +261,7 @@ def space(
         raise DseError("--out: found none, expected FILE.parquet")
     from datetime import UTC, datetime
 
-    from dse.cuda.compile import compiler
+    from dse.cuda.compile.nvrtc import compiler
     from dse.measure.device import Device
     from dse.measure.journal import Journal
     from dse.measure.space import measure as measure_plans
@@ -305,7 +305,7 @@ def _plans(
 
 def _like(name: str, arch: int) -> "Gpu":
     """What expressions of a kernel may ask of the GPU."""
-    from dse.measure.gpu_file import like
+    from dse.measure.bench.gpu_file import like
 
     return like(name or f"sm_{arch}", f"{arch // 10}.{arch % 10}").gpu
 
@@ -313,7 +313,7 @@ def _like(name: str, arch: int) -> "Gpu":
 def _dry_run_space(plan: "Plan", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.cuda.compile import Failure
+    from dse.cuda.compile.nvrtc import Failure
     from dse.measure.space import compile_all
     from dse.report.show import progress
 
@@ -364,9 +364,9 @@ def store(
     """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
     import shutil
 
-    from dse.data import catalogue, gpus
+    from dse import catalogue, gpus
     from dse.measure import journal
-    from dse.measure.gpu_file import MEASURED, slug_of
+    from dse.measure.bench.gpu_file import MEASURED, slug_of
     from dse.measure.space import store as store_rows
 
     rows = []

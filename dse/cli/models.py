@@ -8,7 +8,7 @@ import typer
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
 if TYPE_CHECKING:
-    from dse.about import About
+    from dse.models.about import About
 
 app = typer.Typer(name="models", cls=Group, rich_markup_mode="rich")
 
@@ -75,7 +75,7 @@ def _list(title: str, lines: Any) -> None:
 
 
 def _aspects() -> tuple[str, ...]:
-    from dse.about import ASPECTS
+    from dse.models.about import ASPECTS
 
     return ASPECTS
 

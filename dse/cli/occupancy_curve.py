@@ -49,7 +49,7 @@ def occupancy_curve(
     settings = inputs.simulation(names, scheduler, order, groups)
     description, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
-    from dse.sweep.curve import curve, fastest, laid_out  # imports jax: seconds
+    from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
 
     parameters = fastest(description, gpu_file.gpu, problem)
     one, launch = laid_out(description, gpu_file.gpu, parameters, problem)

@@ -41,7 +41,7 @@ def present(
 
         show(rows, title=title, json=json, csv=csv, units=units, section=section)
     else:
-        from dse.data.write import write_table
+        from dse.tables import write_table
 
         columns = dict.fromkeys(name for row in rows for name in row)
         write_table(out, {name: [row.get(name) for row in rows] for name in columns})

@@ -59,9 +59,9 @@ def prune(
     [file] = inputs.gpus([gpu])
     import numpy as np
 
-    from dse.data import measured as measured_data
-    from dse.prune import export
-    from dse.prune.keep import check, keep
+    from dse import measured as measured_data
+    from dse.bridges import export
+    from dse.pruning.keep import check, keep
 
     check(risk, within)  # before the work
     table = measured_data.load(measured, description) if measured else None

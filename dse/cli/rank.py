@@ -69,12 +69,12 @@ def rank(
         raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
     simulation = inputs.simulation(names, scheduler, order, groups)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
+    from dse.evaluate.rank import rank_source
     from dse.report.show import progress
-    from dse.sweep.rank import rank as rank_launches  # imports jax: seconds
-    from dse.sweep.rank import rank_source
 
     if source:
-        from dse.sweep.from_source import architecture
+        from dse.cuda.counts import architecture
 
         arch = architecture(gpu_file)
         ranking = rank_source(
@@ -85,7 +85,7 @@ def rank(
             description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
         )
     if refit:
-        from dse.tune.refit import refitted
+        from dse.tuning.refit import refitted
 
         ranking, beside = refitted(ranking, description, gpu_file, names[0], problem, source, compiled)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]

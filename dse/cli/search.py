@@ -45,7 +45,7 @@ def search(
     described = inputs.several(names, values)
     [gpu_file] = inputs.gpus([gpu])
     from dse.report.show import progress
-    from dse.search import study  # imports jax and optuna: seconds
+    from dse.searching import study  # imports jax and optuna: seconds
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage

@@ -13,10 +13,10 @@ from dse.cli.options import JsonOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.data.graphs import Graph
-    from dse.describe import Number
-    from dse.simulate import Case
-    from dse.simulate.trace import Trace
+    from dse.kernels.description import Number
+    from dse.simulator import Case
+    from dse.simulator.case.graph_file import Graph
+    from dse.simulator.case.trace import Trace
 
 TEG_CAPABILITY = "1.3"  # compute capability of the GPU that TEG models
 TRACES = (".sass", ".txt")
@@ -119,8 +119,8 @@ def simulate(
         if gpu is not None or changed:
             raise DseError(f"{path}: found --{'gpu' if gpu else 'set'} with a graph, expected none")
         found = _of_graph(path, asked, changes)
-    from dse.simulate import simulate as run
-    from dse.simulate.shares import shares
+    from dse.simulator import simulate as run
+    from dse.simulator.result.shares import shares
 
     graph = found.graph
     result = run([graph.case, *found.variants], critical=True)  # together: one compilation serves all
@@ -148,7 +148,7 @@ def simulate(
     bottleneck = f"{graph.subsystems[number]} {kind}" if number >= 0 else kind
     if profile is not None:
         from dse.report.timeline import save
-        from dse.simulate.profile import profile as entries_of
+        from dse.simulator.result.profile import profile as entries_of
 
         entered = entries_of(graph.case, graph.subsystems, graph.labels)
         save(entered, profile, window=window, critical=entered.critical)
@@ -199,7 +199,7 @@ class _Found:
 
 def _graph_file(name: str, gpu: str | None) -> Path | None:
     """The file of a graph: a path to one, or that of a kernel for which no GPU is named."""
-    from dse.data import kernels
+    from dse import kernels
 
     path = Path(name).expanduser()
     if path.suffix == ".toml" and path.is_file() and path.name != kernels.FILE:
@@ -218,7 +218,8 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
     is_trace = path.suffix in TRACES and path.is_file()
     if not (teg or is_trace):
         return None
-    from dse.data import gpus, kernels, trace_text
+    from dse import gpus, kernels
+    from dse.simulator.case import trace_text
 
     file = gpus.load(gpu or "gtx-280")
     if file.header.compute_capability != TEG_CAPABILITY:
@@ -231,8 +232,8 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
         if changed:
             raise DseError(f"{path}: found --set with a trace, expected none")
         return trace_text.load(path)
-    from dse.data.kernel_trace import listing
-    from dse.sweep.curve import fastest, laid_out
+    from dse.evaluate.curve import fastest, laid_out
+    from dse.simulator.case.kernel_trace import listing
 
     description, problem = inputs.kernel(name, changed)
     kernel, launch = laid_out(description, file.gpu, fastest(description, file.gpu, problem), problem)
@@ -241,10 +242,10 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
 
 def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
     """Warps of a trace on an SM of a GT200, a block if not said, and the same with one change each."""
-    from dse.data.graphs import Graph
-    from dse.simulate.teg import GT200, NAMES, SUBSYSTEMS, Effects, case
+    from dse.evaluate.whatif import of_graph, split
+    from dse.simulator.case.graph_file import Graph
+    from dse.simulator.teg import GT200, NAMES, SUBSYSTEMS, Effects, case
     from dse.space.expression import one_of
-    from dse.sweep.whatif import of_graph, split
 
     inputs.simulated({name: value for name, value in asked.items() if name != "warps"})
     if asked.get("order", "program") != "program":
@@ -271,8 +272,8 @@ def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) 
 
 
 def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
-    from dse.data.graphs import load
-    from dse.sweep.whatif import of_graph
+    from dse.evaluate.whatif import of_graph
+    from dse.simulator.case.graph_file import load
 
     graph = load(path)
     try:
@@ -296,11 +297,11 @@ def _of_kernel(
     description, problem = inputs.kernel(name, changed)
     [file] = inputs.gpus([gpu or ""])
     settings = inputs.simulated({key: value for key, value in asked.items() if key != "warps"})
-    from dse.data.graphs import Graph
-    from dse.simulate import idg
-    from dse.simulate.pipeline import one
-    from dse.sweep.curve import fastest, laid_out
-    from dse.sweep.whatif import Setup, of_kernel
+    from dse.evaluate.curve import fastest, laid_out
+    from dse.evaluate.whatif import Setup, of_kernel
+    from dse.simulator.case import idg
+    from dse.simulator.case.graph_file import Graph
+    from dse.simulator.pipeline import one
 
     parameters = fastest(description, file.gpu, problem)
     kernel, launch = laid_out(description, file.gpu, parameters, problem)

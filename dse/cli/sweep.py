@@ -34,8 +34,8 @@ def sweep(
     names = inputs.models(model, default=CLOSED_FORMS)
     simulation = inputs.simulation(names, scheduler, order, groups)
     values = inputs.settings(changed)
+    from dse.evaluate.table import Job, sweep
     from dse.report.show import progress
-    from dse.sweep.table import Job, sweep
 
     described = inputs.several(kernel, values)
     files = inputs.gpus(gpu)

@@ -11,10 +11,10 @@ from dse.errors import DseError
 from dse.models import DEFAULT, SIMULATED
 
 if TYPE_CHECKING:
-    from dse.data.gpus import GpuFile
-    from dse.data.measured import Measured
-    from dse.describe import Description, Number
-    from dse.tune.candidates import Candidates
+    from dse.gpus.read import GpuFile
+    from dse.kernels.description import Description, Number
+    from dse.measured.read import Measured
+    from dse.tuning.candidates import Candidates
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -73,10 +73,10 @@ def tune(
     values = inputs.settings(changed)
     description, problem = inputs.kernel(kernel, values, space)
     [file] = inputs.gpus([gpu])
-    from dse.data import measured
+    from dse import measured
     from dse.report.show import progress
-    from dse.tune import loop
-    from dse.tune.tuner import Tuner
+    from dse.tuning import loop
+    from dse.tuning.tuner import Tuner
 
     if isinstance(given, str):
         loop.check_command(given, dict.fromkeys(description.space.names))
@@ -105,9 +105,9 @@ def choices(
     table: "Measured | None" = None,
 ) -> "Candidates":
     """The configurations there are, those of a table if one is given."""
+    from dse.evaluate.rank import configurations
     from dse.report.show import progress
-    from dse.sweep.rank import configurations
-    from dse.tune import candidates
+    from dse.tuning import candidates
 
     source = inputs.by_source(description, source, compiled)
     name = model or DEFAULT
@@ -117,7 +117,7 @@ def choices(
     sizes: dict[str, Any] = {**problem, **(table.problem if table else {})}
     parameters = table.parameters if table else configurations(description, sizes)
     if source:
-        from dse.sweep.from_source import architecture
+        from dse.cuda.counts import architecture
 
         arch = architecture(file)
         return candidates.from_source(description, file, arch, name, parameters, sizes, compiled, progress)

@@ -17,23 +17,24 @@ from typing import Any
 import jax
 import numpy as np
 
-from dse import __version__, occupancy
-from dse.cuda.blocks import Sample, representative
+from dse import __version__
 from dse.cuda.cache import Cache, key
-from dse.cuda.characterise import Characterisation, prepare, summary
-from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler, read_source
-from dse.cuda.critical import timing
-from dse.cuda.disassemble import disassemble
-from dse.cuda.elf import Binary, Parameter
-from dse.cuda.hits import Traffic, caches_of, latency, misses
-from dse.cuda.interpret import run
-from dse.cuda.kernel import Numbers, numbers
-from dse.cuda.launch import Dimensions, Launch, Unknown
-from dse.cuda.listing import Listing
-from dse.cuda.machine import Machine
+from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
+from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler, read_source
+from dse.cuda.execute.interpret import run
+from dse.cuda.machine.blocks import Sample, representative
+from dse.cuda.machine.launch import Dimensions, Launch, Unknown
+from dse.cuda.machine.state import Machine
 from dse.cuda.parallel import each, processors
-from dse.describe import ArrayArgument, Build, Description, Number, evaluated_names
+from dse.cuda.profile.characterise import Characterisation, prepare, summary
+from dse.cuda.profile.single_warp import timing
+from dse.cuda.profile.to_kernel import Numbers, numbers
+from dse.cuda.sass.disassemble import disassemble
+from dse.cuda.sass.elf import Binary, Parameter
+from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
+from dse.hardware import occupancy
+from dse.kernels.description import ArrayArgument, Build, Description, Number, evaluated_names
 from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 

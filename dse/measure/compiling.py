@@ -12,7 +12,7 @@ from typing import Any
 
 from dse import __version__
 from dse.cuda.cache import Cache, key
-from dse.cuda.compile import Compiled, Failure, Source, compile_source, compiler
+from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler
 from dse.cuda.parallel import each, processors
 
 Defines = tuple[tuple[str, Any], ...]

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile import Compiled, Failure, Source, compiler
+from dse import kernels
+from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compiler
 from dse.cuda.source import Array, Configuration, configurations, source_of
-from dse.data import kernels
-from dse.describe import ArrayArgument, Description, evaluated_names
 from dse.errors import DseError
+from dse.kernels.description import ArrayArgument, Description, evaluated_names
+from dse.measure.bench.gpu_file import SWEPT
 from dse.measure.compiling import compiled
 from dse.measure.device import Device, DeviceError, driver_takes
-from dse.measure.gpu_file import SWEPT
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import Bench, Job, Settings

@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile import Compiled, Failure
+from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.source import Array, Configuration
 from dse.errors import DseError
-from dse.measure import benchmarks, reference
+from dse.measure import reference
+from dse.measure.bench import benchmarks
 from dse.measure.device import Argument, Code, Device, DeviceError
 from dse.measure.reference import REFERENCES, Case, Reference
 from dse.measure.statistics import repeat, variation

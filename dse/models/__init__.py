@@ -1,6 +1,6 @@
 """The registry of models. A closed form is a module of this package with `predict(gpu, kernel, launch)`.
 
-What is simulated has a room of its own, `dse.simulate`. Naming models imports none of them, so that `--help`
+What is simulated has a room of its own, `dse.simulator`. Naming models imports none of them, so that `--help`
 stays fast.
 """
 
@@ -34,6 +34,12 @@ CLOSED_FORMS = (
 SIMULATED = ("pipeline",)
 MODELS = (*CLOSED_FORMS, *SIMULATED)
 
+_ELSEWHERE = {
+    "pipeline": "dse.simulator.pipeline",
+    "wfg": "dse.models.wfg.counts",
+    "wfg-corrected": "dse.models.wfg.corrected",
+    "wfg-pipeline": "dse.models.wfg.pipeline",
+}
 DEFAULT = "phase"  # best of those that need no tuning, docs/accuracy.md
 
 
@@ -48,8 +54,7 @@ def check_name(name: str) -> None:
 def module(name: str) -> ModuleType:
     """The module of a model. DseError where there is none of that name."""
     check_name(name)
-    room = "simulate" if name in SIMULATED else "models"
-    return import_module(f"dse.{room}.{name.replace('-', '_')}")
+    return import_module(_ELSEWHERE.get(name, f"dse.models.{name.replace('-', '_')}"))
 
 
 def predictor(name: str) -> Callable[..., Any]:

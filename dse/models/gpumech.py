@@ -12,14 +12,14 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
-from dse.memory import access_latency, safe_divide
+from dse.hardware.memory import access_latency, safe_divide
 from dse.models.notation import waits
 from dse.types import MEMORY, Gpu, Kernel, Launch, Phase, Prediction, Quantity, _Quantities, quantity
 
 SOURCE = "Huang et al., MICRO 2014 (GPUMech), second hand: Lemeire et al., Sec. 2.5, after Volkov 2016"
 INPUTS = (
     "intervals of one warp: instructions and stall cycles each, from its counts, from its phases where they "
-    "are known, or from a graph (dse.simulate.intervals)",
+    "are known, or from a graph (dse.simulator.case.intervals)",
     "warps resident on an SM",
     "issue limit",
     "latency of memory, by the share that each level serves",

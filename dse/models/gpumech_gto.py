@@ -10,9 +10,9 @@ as one warp. With unequal stalls it is below Volkov around the ridge: each inter
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import safe_divide
+from dse.hardware.memory import safe_divide
 from dse.models import gpumech
+from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 

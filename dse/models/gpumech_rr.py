@@ -9,8 +9,8 @@ overlap than there are stall cycles: IPC exceeds 1 for nearly every kernel. `gpu
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
 from dse.models import gpumech
+from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 

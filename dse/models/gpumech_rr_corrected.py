@@ -7,8 +7,8 @@ more overlap than there are stall cycles.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
 from dse.models import gpumech
+from dse.models.about import About
 from dse.models.gpumech import Intervals
 from dse.types import Gpu, Kernel, Launch, Prediction
 

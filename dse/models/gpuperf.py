@@ -10,8 +10,8 @@ Source: Sim et al., PPoPP 2012. Numbers S are that paper's.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import access_latency, safe_divide, served
+from dse.hardware.memory import access_latency, safe_divide, served
+from dse.models.about import About
 from dse.models.mwp_cwp import memory_period
 from dse.models.notation import comp_latency
 from dse.types import Gpu, Kernel, Launch, Prediction

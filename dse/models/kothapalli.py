@@ -13,7 +13,7 @@ from functools import reduce
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.memory import access_latency
+from dse.hardware.memory import access_latency
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
 # Cycles of one thread

@@ -3,8 +3,8 @@
 Known error: the paper's predicted time of matrix multiplication does not follow from its formula.
 """
 
-from dse.about import About
 from dse.models import kothapalli
+from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True

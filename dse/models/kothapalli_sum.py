@@ -1,7 +1,7 @@
 """Kothapalli et al., SUM: computation and memory of a thread do not overlap."""
 
-from dse.about import About
 from dse.models import kothapalli
+from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True

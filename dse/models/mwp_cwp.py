@@ -14,8 +14,8 @@ Equation numbers are those of Hong & Kim, ISCA 2009.
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from dse.about import About
-from dse.memory import access_latency, safe_divide, served
+from dse.hardware.memory import access_latency, safe_divide, served
+from dse.models.about import About
 from dse.models.notation import first_case
 from dse.types import Gpu, Kernel, Launch, Prediction
 

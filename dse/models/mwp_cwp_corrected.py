@@ -11,7 +11,7 @@ min(MWP, ω) is used, as Hong & Kim's Eq. 5 does.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
+from dse.models.about import About
 from dse.models.mwp_cwp_pipeline import mwp_and_cwp
 from dse.models.notation import TwoPipes, two_pipes
 from dse.models.roofline import busy_cycles

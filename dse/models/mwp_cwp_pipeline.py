@@ -8,8 +8,8 @@ Hong & Kim decides.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import safe_divide
+from dse.hardware.memory import safe_divide
+from dse.models.about import About
 from dse.models.notation import TwoPipes, first_case, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 

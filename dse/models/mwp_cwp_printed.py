@@ -4,8 +4,8 @@ The same as `mwp-cwp` but for launches whose computation takes longer than their
 sent to the memory case, which holds almost none of their computation. Kept for comparison with the paper.
 """
 
-from dse.about import About
 from dse.models import mwp_cwp
+from dse.models.about import About
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False

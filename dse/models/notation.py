@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.memory import access_cpi, access_latency, safe_divide, shared_latency
+from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
 
 

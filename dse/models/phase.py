@@ -16,8 +16,8 @@ from functools import reduce
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import safe_divide
+from dse.hardware.memory import safe_divide
+from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
 from dse.types import ARITHMETIC, CLASSES, Gpu, Kernel, Launch, Phase, Prediction

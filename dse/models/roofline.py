@@ -5,7 +5,7 @@ A launch takes as long as its busiest pipe, of all pipes of an SM.
 
 from jaxtyping import Array
 
-from dse.about import About
+from dse.models.about import About
 from dse.types import CLASSES, Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True  # a faster pipe never makes it slower

@@ -6,8 +6,8 @@ Known errors: Eqs. L9 and L10 are misprinted; the solution L11 and what follows 
 
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import safe_divide
+from dse.hardware.memory import safe_divide
+from dse.models.about import About
 from dse.models.notation import TwoPipes, comp_latency, two_pipes
 from dse.types import Gpu, Kernel, Launch, Prediction
 

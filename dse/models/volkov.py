@@ -9,8 +9,8 @@ from functools import reduce
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.about import About
-from dse.memory import access_cpi, access_latency
+from dse.hardware.memory import access_cpi, access_latency
+from dse.models.about import About
 from dse.models.notation import comp_latencies, waits
 from dse.models.roofline import busy_cycles
 from dse.types import COMPUTE, Gpu, Kernel, Launch, Prediction

@@ -10,7 +10,7 @@ paper gets the curves of a kernel's own pipes was not established.
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from dse.memory import safe_divide
+from dse.hardware.memory import safe_divide
 
 
 def overlapped(alu: Array, mem: Array, intensity: Array) -> Array:

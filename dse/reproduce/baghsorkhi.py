@@ -4,9 +4,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from dse.models.wfg_graph import Hardware, average_warp
+from dse.models.wfg.graph import Compute, Memory
+from dse.models.wfg.weights import Hardware, average_warp
 from dse.reproduce.papers import Row, table
-from dse.wfg import Compute, Memory
 
 TITLE = "Baghsorkhi et al. 2010 (WFG)"
 

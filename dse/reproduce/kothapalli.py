@@ -2,13 +2,7 @@
 
 import math
 
-from dse.models.kothapalli import (
-    GLOBAL_ACCESS,
-    INT_ADD,
-    INT_MULTIPLY,
-    coalesced_access,
-    kernel_cycles,
-)
+from dse.models.kothapalli import GLOBAL_ACCESS, INT_ADD, INT_MULTIPLY, coalesced_access, kernel_cycles
 from dse.reproduce.papers import Row, text
 
 TITLE = "Kothapalli et al. 2009"

@@ -9,8 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse.about import ASPECTS
-from dse.data import gpus
+from dse import gpus
 from dse.models import (
     MODELS,
     gpumech,
@@ -20,9 +19,10 @@ from dse.models import (
     mwp_cwp_pipeline,
     roofline,
     volkov,
-    wfg_pipeline,
 )
+from dse.models.about import ASPECTS
 from dse.models.notation import two_pipes
+from dse.models.wfg import pipeline as wfg_pipeline
 from dse.reproduce import examples
 from dse.reproduce.papers import Row, table, text
 

@@ -1,9 +1,10 @@
 """Lai & Seznec, INRIA RR-7804, 2011 (TEG)."""
 
-from dse.data import kernels, trace_text
+from dse import kernels
 from dse.reproduce.papers import Row, table, text
-from dse.simulate import Case, simulate, teg
-from dse.simulate.teg import GT200
+from dse.simulator import Case, simulate, teg
+from dse.simulator.case import trace_text
+from dse.simulator.teg import GT200
 
 KERNELS = {  # of its Tables 2 to 5, and which effects count
     2: ("matmul_abt", teg.Effects()),

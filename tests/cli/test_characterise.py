@@ -12,10 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dse.cuda import compile as compiler
-from dse.cuda.compile import Compiled, compile_source, read_source
-from dse.cuda.disassemble import _tool
-from dse.cuda.interpret import run
+from dse.cuda.compile import nvrtc as compiler
+from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.execute.interpret import run
+from dse.cuda.sass.disassemble import _tool
 
 TABLE = """
 name = "triple"

@@ -7,7 +7,7 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from dse.data import gpus, kernels
+from dse import gpus, kernels
 from dse.models import MODELS
 
 

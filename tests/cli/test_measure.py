@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from dse import catalogue, gpus, kernels
 from dse.cli import measure
-from dse.data import catalogue, gpus, kernels
 from dse.errors import DseError
-from dse.measure import benchmarks, journal
+from dse.measure import journal
+from dse.measure.bench import benchmarks
 
 
 def has_no_gpu() -> bool:

@@ -2,8 +2,8 @@
 
 import json
 
-from dse.about import ASPECTS
 from dse.models import MODELS, module
+from dse.models.about import ASPECTS
 
 
 def rows(ran):

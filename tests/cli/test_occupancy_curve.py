@@ -59,7 +59,7 @@ def test_of_the_fastest_configuration_by_all_models(run_dse, toy_kernel):
 def test_settings_of_the_simulator(curve, monkeypatch):
     import numpy as np
 
-    from dse.simulate import pipeline
+    from dse.simulator import pipeline
 
     asked = []
 

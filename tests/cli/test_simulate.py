@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from dse.data import catalogue, kernels
-from dse.simulate import idg
+from dse import catalogue, kernels
+from dse.simulator.case import idg
 
 KERNELS = catalogue.folder("kernels")
 SHARES = ("throughput", "latency", "same warp")

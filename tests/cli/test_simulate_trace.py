@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dse.data import catalogue
+from dse import catalogue
 
 MATMUL = catalogue.folder("kernels") / "matmul_abt"
 TRACE = """

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.cuda.blocks import Sample, representative
-from dse.cuda.characterise import prepare
-from dse.cuda.hits import Caches, Traffic, misses
-from dse.cuda.interpret import run
-from dse.cuda.launch import Launch
-from dse.cuda.listing import parse
-from dse.cuda.machine import Compiled, Machine
+from dse.cuda.caches.cache_model import Caches, Traffic, misses
+from dse.cuda.execute.interpret import run
+from dse.cuda.machine.blocks import Sample, representative
+from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.state import Compiled, Machine
+from dse.cuda.profile.characterise import prepare
+from dse.cuda.sass.listing import parse
 
 LISTING = Path(__file__).parent / "listings" / "sm_80.sass"
 LAUNCHES = {

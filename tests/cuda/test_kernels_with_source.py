@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dse import gpus, kernels
 from dse.cuda.cache import Cache
-from dse.cuda.characterise import Characterisation, characterise
-from dse.cuda.compile import Compiled, compile_source, read_source
-from dse.cuda.disassemble import disassemble
-from dse.cuda.launch import Launch
+from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.machine.launch import Launch
+from dse.cuda.profile.characterise import Characterisation, characterise
+from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import Found, characterise_all, configurations, source_of
-from dse.data import gpus, kernels
-from dse.describe import evaluated_names
+from dse.kernels.description import evaluated_names
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 SOURCES = [name for name in kernels.names() if kernels.load(name).build is not None]

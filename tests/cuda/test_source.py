@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dse import gpus, kernels
 from dse.cuda import source as subject
 from dse.cuda.cache import Cache
-from dse.cuda.compile import Compiled, Failure, compile_source
+from dse.cuda.compile.nvrtc import Compiled, Failure, compile_source
 from dse.cuda.source import Array, Found, characterise_all, configurations, source_of
-from dse.data import gpus, kernels
-from dse.describe import Description, evaluated_names
 from dse.errors import DseError
+from dse.kernels.description import Description, evaluated_names
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 

@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile import Compiled
-from dse.cuda.elf import Binary
-from dse.measure import benchmarks, gpu
-from dse.measure.benchmarks import INSTRUCTIONS, Build
+from dse.cuda.compile.nvrtc import Compiled
+from dse.cuda.sass.elf import Binary
+from dse.measure.bench import benchmarks
+from dse.measure.bench import run as gpu
+from dse.measure.bench.benchmarks import INSTRUCTIONS, Build
+from dse.measure.bench.records import Recording
 from dse.measure.device import Code, Device
-from dse.measure.records import Recording
 
 # cycles of an SM for one warp instruction, and from one dependent instruction to the next
 LAMBDA = {"fp32": 0.25, "fp32_add": 0.25, "fp64": 0.5, "int32": 0.5, "imul32": 0.5, "sfu": 2.0}
@@ -47,7 +48,7 @@ BUILDS = {build.name.encode(): build for build in benchmarks.builds()}  # by wha
 
 
 class FakeDevice(Device):
-    """What `dse.measure.gpu` asks of a Device. Launches last as long as the figures above say."""
+    """What `dse.measure.bench.run` asks of a Device. Launches last as long as the figures above say."""
 
     def __init__(self) -> None:
         self.name, self.driver_version = "NVIDIA Fictitious", "99.0"

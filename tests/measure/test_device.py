@@ -149,7 +149,7 @@ def test_the_driver_has_all_that_is_called():
     assert [name for name in called if not hasattr(driver, name)] == []
     codes = {error.name for error in driver.CUresult}
     assert codes >= subject._REFUSED
-    from dse.measure.gpu import ATTRIBUTES
+    from dse.measure.bench.run import ATTRIBUTES
 
     for name in ATTRIBUTES:
         assert hasattr(driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.signal import correlate2d
 
-from dse.data import kernels
+from dse import kernels
 from dse.measure.reference import REFERENCES, SOFTENING, WHOLE, Case, places, wrong
 
 RANDOM = np.random.default_rng(5)

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile import Compiled, Failure
-from dse.cuda.elf import Binary
+from dse import gpus, kernels, measured
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.sass.elf import Binary
 from dse.cuda.source import Array
-from dse.data import gpus, kernels, measured
 from dse.errors import DseError
 from dse.measure import compiling
 from dse.measure import journal as journals

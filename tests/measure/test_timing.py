@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile import Compiled, Failure
-from dse.cuda.elf import Binary, Parameter
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.sass.elf import Binary, Parameter
 from dse.cuda.source import Array, Configuration
 from dse.measure import timing
 from dse.measure.device import Code, Device, DeviceError, packed

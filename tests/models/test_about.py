@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dse.about import ASPECTS, About
 from dse.models import DEFAULT, MODELS, module
+from dse.models.about import ASPECTS, About
 from dse.reproduce.papers import table
 
 ROOT = Path(__file__).parents[2]

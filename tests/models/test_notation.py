@@ -5,14 +5,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from dse.memory import shared_latency
-from dse.models.notation import (
-    comp_busy,
-    comp_latencies,
-    comp_latency,
-    two_pipes,
-    waits,
-)
+from dse.hardware.memory import shared_latency
+from dse.models.notation import comp_busy, comp_latencies, comp_latency, two_pipes, waits
 
 
 def test_equals_the_definition(equals_reference, lumped):

@@ -1,0 +1,226 @@
+"""Kept configurations as files: as T1 for KTT and others, for Kernel Tuner, for Triton, as a table.
+
+Each writer takes columns, N values of each parameter, and writes the file whole or not at all.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.bridges.triton import OPTIONS
+from dse.errors import DseError
+from dse.files import replacing
+from dse.space.expression import parse
+from dse.tables import write_table
+
+Columns = Mapping[str, Sequence[Any] | np.ndarray]
+Rows = frozenset[tuple[Any, ...]]
+
+LONGEST = 3_000  # characters of a condition, about: `dse.space.expression` reads 4,000 at most
+
+
+def table(parameters: Columns, path: str | Path) -> None:
+    """Parquet, CSV or JSON, by the suffix. DseError as `dse.tables.write_table`."""
+    write_table(path, {name: np.asarray(values) for name, values in parameters.items()})
+
+
+def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None) -> None:
+    """A tuning problem in T1 form whose values and conditions leave exactly these configurations.
+
+    All but its ConfigurationSpace is copied from the T1 file `problem`. Without one there is no kernel in it:
+    what T1 asks to be said of one has the smallest values that can be read, to be replaced.
+
+    **Raises:** DseError if a parameter is no number, or `problem` cannot be read or names other parameters.
+    """
+    rows = _rows(parameters)
+    for name, values in zip(parameters, zip(*rows, strict=True), strict=True):
+        for value in values:
+            if not isinstance(value, Real):
+                raise DseError(f"{path}: {name}: found {value!r}, expected a number")
+    content = _skeleton(Path(path).stem) if problem is None else _problem(problem, parameters)
+    values = {
+        name: sorted(set(column)) for name, column in zip(parameters, zip(*rows, strict=True), strict=True)
+    }
+    content["ConfigurationSpace"] = {
+        "TuningParameters": [
+            {
+                "Name": name,
+                "Type": "int" if all(isinstance(value, int) for value in each) else "float",
+                "Values": str(each),  # the form takes a text in Python
+                "Default": first,
+            }
+            for (name, each), first in zip(values.items(), rows[0], strict=True)
+        ],
+        "Conditions": [
+            {"Expression": text, "Parameters": sorted(parse(text, str(path)).names)}
+            for text in conditions(frozenset(rows), values)
+        ],
+    }
+    _write(path, json.dumps(content, indent=2) + "\n")
+
+
+def kernel_tuner(parameters: Columns, path: str | Path) -> None:
+    """Python source with `tune_params` and `restrictions` for `tune_kernel`; or JSON.
+
+    The JSON is laid out as Kernel Tuner's cache files are, without times: `Searchspace(None, None, None,
+    from_cache=json.load(...))` is the space of these configurations.
+
+    **Raises:** DseError for another suffix.
+    """
+    rows = _rows(parameters)
+    tune_params = {
+        name: list(dict.fromkeys(column))
+        for name, column in zip(parameters, zip(*rows, strict=True), strict=True)
+    }
+    match Path(path).suffix.lower():
+        case ".json":
+            content = {
+                "tune_params_keys": list(parameters),
+                "tune_params": tune_params,
+                "cache": {",".join(map(str, row)): dict(zip(parameters, row, strict=True)) for row in rows},
+            }
+            _write(path, json.dumps(content, indent=0) + "\n")
+        case ".py":
+            arguments = ", ".join(parameters)
+            lines = [
+                '"""Configurations worth measuring: `tune_params` and `restrictions` for tune_kernel."""',
+                "",
+                f"tune_params = {tune_params!r}",
+                "KEPT = {",
+                *(f"    {row!r}," for row in rows),
+                "}",
+                "",
+                "",
+                f"def kept({arguments}):",
+                f"    return ({arguments},) in KEPT",
+                "",
+                "",
+                "restrictions = [kept]",
+            ]
+            _write(path, "\n".join(lines) + "\n")
+        case suffix:
+            raise DseError(f"{path}: suffix: found {suffix or 'none'}, expected .py or .json")
+
+
+def triton(parameters: Columns, path: str | Path) -> None:
+    """Python source with `configs` for `triton.autotune`; num_warps and the like are set as such."""
+    lines = ["import triton", "", "configs = ["]
+    for row in _rows(parameters):
+        own = dict(zip(parameters, row, strict=True))
+        options = "".join(f", {name}={own.pop(name)!r}" for name in OPTIONS if name in own)
+        lines.append(f"    triton.Config({own!r}{options}),")
+    _write(path, "\n".join([*lines, "]"]) + "\n")
+
+
+FORMS = {"t1": t1, "kernel-tuner": kernel_tuner, "triton": triton, "table": table}
+
+
+def conditions(rows: Rows, values: Mapping[str, Sequence[Any]]) -> list[str]:
+    """Conditions that, among all combinations of `values`, only these hold for; each of a readable length."""
+    return list(_conditions(rows, list(values.items()), ""))
+
+
+def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str) -> Iterator[str]:
+    """Those on the last parameters; where `unless` holds for the ones before, anything goes.
+
+    What is too long for one condition is said of one value after the other.
+    """
+    text = _text(rows, values)
+    if not text:
+        return
+    if len(unless) + len(text) <= LONGEST:
+        yield unless + text
+        return
+    (name, known), *later = values
+    groups = _groups(rows)
+    there = {value for group in groups.values() for value in group}
+    for few in _batches([value for value in known if value not in there], 50):
+        yield f"{unless}{name} not in ({', '.join(map(repr, few))},)"
+    for rest, group in groups.items() if later else ():
+        for few in _batches(group, 8):
+            yield from _conditions(rest, later, f"{unless}{name} not in ({', '.join(map(repr, few))},) or ")
+
+
+def _batches(values: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
+    return (values[start : start + most] for start in range(0, len(values), most))
+
+
+def _text(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]]) -> str:
+    """One condition; empty if it holds for all."""
+    if not values:
+        return ""
+    (name, known), *later = values
+    either = []
+    for rest, group in _groups(rows).items():
+        both = [text for text in (_among(name, group, known), _text(rest, later)) if text]
+        if not both:
+            return ""
+        either.append(" and ".join(f"({text})" if " or " in text else text for text in both))
+    return " or ".join(either)
+
+
+def _groups(rows: Rows) -> dict[Rows, list[Any]]:
+    """The first parameter's values by what may follow them."""
+    follow: dict[Any, set[tuple[Any, ...]]] = defaultdict(set)
+    for first, *rest in rows:
+        follow[first].add(tuple(rest))
+    groups: dict[Rows, list[Any]] = defaultdict(list)
+    for first in sorted(follow):
+        groups[frozenset(follow[first])].append(first)
+    return dict(groups)
+
+
+def _among(name: str, some: Sequence[Any], known: Sequence[Any]) -> str:
+    """Empty if that is all of the known ones."""
+    if len(some) == len(known):
+        return ""
+    return f"{name} == {some[0]!r}" if len(some) == 1 else f"{name} in ({', '.join(map(repr, some))})"
+
+
+def _rows(parameters: Columns) -> list[tuple[Any, ...]]:
+    """Configurations as plain Python values, each once, in order."""
+    columns = [
+        values.tolist() if isinstance(values, np.ndarray) else list(values) for values in parameters.values()
+    ]
+    rows = list(dict.fromkeys(zip(*columns, strict=True)))
+    if not rows:
+        raise DseError("configurations: found none, expected at least one")
+    return rows
+
+
+def _problem(path: str | Path, parameters: Columns) -> dict[str, Any]:
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        found = [each["Name"] for each in content["ConfigurationSpace"]["TuningParameters"]]
+    except OSError as error:
+        raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise DseError(f"{path}: cannot read: {error!r}, expected a T1 file") from None
+    if sorted(found) != sorted(parameters):
+        raise DseError(
+            f"{path}: TuningParameters: found {', '.join(found)}, expected {', '.join(parameters)}"
+        )
+    return content
+
+
+def _skeleton(name: str) -> dict[str, Any]:
+    return {
+        "General": {"BenchmarkName": name, "OutputFormat": "JSON"},
+        "ConfigurationSpace": {},
+        "KernelSpecification": {
+            "Language": "CUDA",
+            "KernelName": name,
+            "LocalSize": {"X": 1},
+            "ProblemSize": [1],
+        },
+    }
+
+
+def _write(path: str | Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")

@@ -1,0 +1,92 @@
+"""The model-guided tuner as a strategy of Kernel Tuner: `tune_kernel(..., strategy=strategy(...))`.
+
+Kernel Tuner takes any object with `tune(searchspace, runner, tuning_options)`. Space, restrictions, caches,
+verification and budget stay Kernel Tuner's. Checked with Kernel Tuner 1.5.0.
+"""
+
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dse.errors import DseError
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.tuning.predictor import Predictor
+from dse.tuning.tuner import Tuner
+
+WITHOUT_BUDGET = (
+    100  # configurations measured where strategy_options has no limit, as other strategies have it
+)
+
+
+def strategy(
+    kernel: str | Path | Description | None,
+    gpu: str | Path | GpuFile | None = None,
+    model: str = "phase",
+    *,
+    fixed: Mapping[str, Number] | None = None,
+    rename: Mapping[str, str | None] | None = None,
+    source: bool = False,
+    seed: int = 0,
+) -> "Strategy":
+    """A strategy that measures what the model and the measurements so far promise most of.
+
+    `kernel` and `gpu` are names or paths as `dse rank` takes them; without a kernel (None) measurements alone
+    say what to try. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else
+    `rename` says which is which (None: unknown to the kernel). `fixed` are its parameters and problem sizes
+    that are not tuned.
+    """
+    return Strategy(Predictor(kernel, gpu, model, fixed or {}, rename or {}, source), seed)
+
+
+@dataclass(eq=False)  # Kernel Tuner looks it up among the names of its own, so that it must have a hash
+class Strategy:
+    """What Kernel Tuner calls.
+
+    `strategy_options` are Kernel Tuner's `max_fevals` and `time_limit`; without either, 100 configurations
+    are measured. The objective is any one that is above 0: a time, or a throughput that is to be high.
+    **Raises:** DseError if names do not match, or for another objective.
+    """
+
+    predictor: Predictor
+    seed: int = 0
+
+    def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
+        """The results of all configurations that were measured, in that order."""
+        from kernel_tuner.strategies.common import CostFunc, get_options
+        from kernel_tuner.util import StopCriterionReached
+
+        options = tuning_options.strategy_options
+        get_options(options, {}, unsupported=["x0"])
+        if len(tuning_options.objective) > 1:
+            found = ", ".join(tuning_options.objective)
+            raise DseError(f"objective: found {found}, expected one")
+        limited = {"max_fevals", "time_limit"} & set(options)
+        left = len(searchspace.list) if limited else WITHOUT_BUDGET
+        columns = zip(*searchspace.list, strict=True)
+        candidates = self.predictor.candidates(
+            dict(zip(searchspace.param_names, columns, strict=True)), "tune_params"
+        )
+        tuner = Tuner(candidates, self.seed)
+        cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False)
+        with suppress(StopCriterionReached):
+            while left and (places := tuner.ask()):
+                [place] = places
+                value = cost(searchspace.list[place], check_restrictions=False)
+                tuner.tell(place, _time(value, tuning_options))
+                left -= 1
+        return cost.results
+
+
+def _time(cost: float, tuning_options: Any) -> float | None:
+    """What is to be small, above 0; None of a configuration that failed. A throughput comes with a minus."""
+    if cost == sys.float_info.max:
+        return None
+    higher_is_better = tuning_options.objective_higher_is_better[0]
+    value = -cost if higher_is_better else cost
+    if not value > 0:
+        raise DseError(f"objective: {tuning_options.objective[0]}: found {value}, expected a number above 0")
+    return 1.0 / value if higher_is_better else value

@@ -1,0 +1,162 @@
+"""The model-guided tuner as a sampler of Optuna: `optuna.create_study(sampler=ModelGuidedSampler(...))`.
+
+Before each trial it is told all finished trials of the study anew: one that is taken up again from storage
+goes on as if it had never stopped.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    FloatDistribution,
+    IntDistribution,
+)
+from optuna.samplers import BaseSampler, RandomSampler
+from optuna.search_space import intersection_search_space
+from optuna.study import Study, StudyDirection
+from optuna.trial import FrozenTrial, TrialState
+
+from dse.errors import DseError
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.tuning.candidates import Candidates
+from dse.tuning.predictor import Predictor
+from dse.tuning.tuner import Tuner
+
+Configuration = tuple[Any, ...]  # values in the order of the search space
+MOST = 1_000_000  # configurations to choose from
+
+
+class ModelGuidedSampler(BaseSampler):
+    """Suggests what the model and the trials so far promise most of.
+
+    The objective is a time, to be minimised, or a throughput, to be maximised. A trial that failed or was
+    pruned is a configuration that does not run.
+
+    `kernel` and `gpu` are names or paths as `dse rank` takes them. Parameters of the study have the kernel's
+    names, or those of one of its `[spaces.…]`, or `rename` says which is which; `fixed` are the kernel's
+    parameters and sizes that are not tuned. Other parameters of the study are left to `independent`, but for
+    categorical ones renamed to None: no model knows them, but they are tuned together with the rest.
+
+    What the study tunes is known from its first finished trial on, whose parameters come from `independent`,
+    or from the beginning by `space`, the distributions that the objective suggests from. Of an
+    IntDistribution or FloatDistribution those values are tried that the kernel's own space has; its
+    constraints hold. A trial of another configuration is not learnt from.
+    """
+
+    def __init__(
+        self,
+        kernel: str | Path | Description,
+        gpu: str | Path | GpuFile,
+        model: str = "phase",
+        *,
+        space: Mapping[str, BaseDistribution] | None = None,
+        fixed: Mapping[str, Number] | None = None,
+        rename: Mapping[str, str | None] | None = None,
+        source: bool = False,
+        independent: BaseSampler | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
+        self.space, self.seed = space, seed
+        self.independent = independent or RandomSampler(seed)
+        self._known: tuple[Any, dict[Configuration, int], Candidates] | None = None
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """What the study tunes, as far as the kernel knows it."""
+        space = self.space or intersection_search_space(study.get_trials(deepcopy=False), include_pruned=True)
+        return {name: each for name, each in space.items() if self._values(name, each)}
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """The next configuration; nothing once all were tried.
+
+        **Raises:** DseError if the study lacks a parameter of the kernel, or if its objective is no time.
+        """
+        if not search_space:
+            return {}
+        places, candidates = self._candidates(search_space)
+        told: dict[int, float] = {}
+        pending: set[int] = set()
+        for each in study.get_trials(deepcopy=False):
+            place = places.get(tuple(each.params.get(name) for name in search_space))
+            if place is None:
+                continue
+            if each.state.is_finished():
+                told[place] = _time(study, each)
+            else:
+                pending.add(place)
+        asked = Tuner(candidates, self.seed, told).ask(1 + len(pending))
+        configurations = list(places)
+        for place in asked:
+            if place not in pending:
+                return dict(zip(search_space, configurations[place], strict=True))
+        return {}
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        return self.independent.sample_independent(study, trial, param_name, param_distribution)
+
+    def reseed_rng(self) -> None:
+        self.independent.reseed_rng()
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        self.independent.before_trial(study, trial)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        self.independent.after_trial(study, trial, state, values)
+
+    def _values(self, name: str, distribution: BaseDistribution) -> Sequence[Any]:
+        """The values of a parameter that are tried; none if it is not for us."""
+        known = self.predictor.values(name)
+        match distribution:
+            case CategoricalDistribution(choices=choices):
+                return () if known is None else choices
+            case IntDistribution():
+                return [int(value) for value in known or () if distribution._contains(value)]
+            case FloatDistribution():
+                return [float(value) for value in known or () if distribution._contains(value)]
+        return ()
+
+    def _candidates(
+        self, space: Mapping[str, BaseDistribution]
+    ) -> tuple[dict[Configuration, int], Candidates]:
+        """All that can be suggested and keeps the kernel's constraints: places and predictions."""
+        key = tuple(space.items())
+        if self._known is None or self._known[0] != key:
+            values = [self._values(name, each) for name, each in space.items()]
+            size = math.prod(map(len, values))
+            if size > MOST:
+                raise DseError(f"study: found {size:,} configurations, expected {MOST:,} at most")
+            rows = list(product(*values))
+            valid = self.predictor.valid(dict(zip(space, zip(*rows, strict=True), strict=True)), "study")
+            rows = [row for row, fits in zip(rows, valid, strict=True) if fits]
+            if not rows:
+                raise DseError(
+                    "study: found no configuration that keeps the kernel's constraints, expected one"
+                )
+            candidates = self.predictor.candidates(
+                dict(zip(space, zip(*rows, strict=True), strict=True)), "study"
+            )
+            self._known = key, {row: place for place, row in enumerate(rows)}, candidates
+        return self._known[1:]
+
+
+def _time(study: Study, trial: FrozenTrial) -> float:
+    """What is to be small, above 0; infinite of a trial that did not run."""
+    if len(study.directions) > 1:
+        raise DseError(f"study: found {len(study.directions)} objectives, expected one")
+    if trial.state != TrialState.COMPLETE or trial.value is None:
+        return math.inf
+    if not trial.value > 0:
+        raise DseError(f"study: objective: found {trial.value}, expected a number above 0")
+    return 1.0 / trial.value if study.direction == StudyDirection.MAXIMIZE else trial.value

@@ -1,0 +1,107 @@
+"""Configurations of Triton's autotuner, pruned before it compiles and times them.
+
+    prune = dse.pruning.triton(kernel, gpu)
+    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
+
+Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
+configurations are predicted at once. Nothing of Triton is imported. Checked with Triton 3.9.0.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Real
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.pruning.keep import keep
+from dse.tuning.candidates import Candidates
+from dse.tuning.predictor import Predictor
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of a configuration, beside its own `kwargs`
+
+
+def pruner(
+    kernel: str | Path | Description,
+    gpu: str | Path | GpuFile,
+    model: str = "phase",
+    *,
+    risk: float = 0.05,
+    within: float = 0.05,
+    fixed: Mapping[str, Number] | None = None,
+    rename: Mapping[str, str | None] | None = None,
+    parameters: Callable[[Any], Mapping[str, Any]] | None = None,
+    source: bool = False,
+) -> "Pruner":
+    """A function for `early_config_prune`; its `perf_model` is one for `perf_model`.
+
+    `kernel` is a description of the Triton kernel. Its parameters are found in `config.kwargs`, `num_warps`,
+    `num_stages`, `num_ctas` and `maxnreg` under their names, or as `rename` says; or `parameters` maps a
+    configuration to them. Its problem sizes are the arguments of those names, else its own. What it does not
+    know among the four changes no prediction; another name that it does not know is renamed to None.
+    """
+    predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
+    return Pruner(predictor, parameters or settings, risk, within)
+
+
+def settings(config: Any) -> dict[str, Any]:
+    """All that a `triton.Config` sets."""
+    options = {name: getattr(config, name, None) for name in OPTIONS}
+    return dict(config.kwargs) | {name: value for name, value in options.items() if value is not None}
+
+
+class Pruner:
+    """What Triton calls, once for each new combination of the autotuner's keys.
+
+    **Raises:** DseError if names do not match.
+    """
+
+    def __init__(
+        self, predictor: Predictor, parameters: Callable[[Any], Mapping[str, Any]], risk: float, within: float
+    ) -> None:
+        self.predictor, self.parameters = predictor, parameters
+        self.risk, self.within = risk, within
+        self._last: tuple[dict[str, Any], list[str], dict[Any, float]] = {}, [], {}  # see `_predict`
+
+    def __call__(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
+        """The configurations worth timing, fastest predicted first; never none.
+
+        Where the model holds all of them for impossible it is of no use here, and all are kept.
+        """
+        if not configs:
+            return []
+        candidates = self._predict([self.parameters(each) for each in configs], {**named_args, **kwargs})
+        if not candidates.possible.any():
+            return list(configs)
+        return [configs[place] for place in keep(candidates, self.risk, self.within).places]
+
+    def perf_model(self, **arguments: Any) -> float:
+        """Predicted seconds of one configuration, infinite where it is impossible.
+
+        Triton asks for each configuration by itself. Those that were pruned just before are looked up;
+        without `early_config_prune` each is a call of the model.
+        """
+        options = {name: arguments.get(name) for name in OPTIONS}
+        own = {name: value for name, value in arguments.items() if name not in OPTIONS}
+        chosen = self.parameters(SimpleNamespace(kwargs=own, **options))
+        sizes, names, seconds = self._last
+        key = tuple(str(chosen.get(name)) for name in names)
+        if key not in seconds or any(arguments.get(name) != size for name, size in sizes.items()):
+            self._predict([chosen], arguments)
+            [value] = self._last[2].values()
+            return value
+        return seconds[key]
+
+    def _predict(self, chosen: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]) -> Candidates:
+        """One call of the model. Keeps what it was for: sizes, names, and the seconds by their values."""
+        names = list(dict.fromkeys(name for each in chosen for name in each))
+        columns = {name: [each.get(name) for each in chosen] for name in names}
+        sizes = {name: value for name, value in arguments.items() if isinstance(value, Real)}
+        candidates = self.predictor.candidates(columns, "configs", sizes, OPTIONS)
+        seconds = np.where(candidates.possible, np.exp(candidates.log_s), np.inf).tolist()
+        keys = [tuple(str(each.get(name)) for name in names) for each in chosen]
+        self._last = sizes, names, dict(zip(keys, seconds, strict=True))
+        return candidates

@@ -1,0 +1,12 @@
+"""Where the data that comes with the package lies."""
+
+from pathlib import Path
+from typing import Literal
+
+_PACKAGE = Path(__file__).resolve().parent
+
+
+def folder(name: Literal["gpus", "kernels"]) -> Path:
+    """The folder of all GPUs or of all kernels: inside an installed package, beside it in a checkout."""
+    installed = _PACKAGE / f"_{name}"
+    return installed if installed.is_dir() else _PACKAGE.parent / name

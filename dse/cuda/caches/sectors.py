@@ -1,0 +1,188 @@
+"""The sectors of global memory that one block touches, in the order of its instructions, and how far its
+addresses move from block to block.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+import numpy as np
+
+from dse.cuda.machine.accesses import LINE, SECTOR
+from dse.cuda.machine.blocks import Sample
+from dse.cuda.machine.state import Machine, Stream
+from dse.cuda.sass.opcodes import ATOMICS
+from dse.cuda.sass.program import Step
+
+IN_LINE = LINE // SECTOR  # sectors
+MOST_ACCESSES = 2**18  # of a block that are followed; bounds the work
+APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
+
+_BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
+_FEWEST_TRIPS = 8
+_ONCE = range(1)
+
+
+@dataclass
+class Family:
+    """Streams whose addresses differ by a constant: byte runs, and how far they move from block to block."""
+
+    start: np.ndarray  # [n] bytes, sorted
+    end: np.ndarray
+    step: tuple[int, int, int]  # bytes for each dimension of the grid
+    span: tuple[int, int]  # lowest and highest address of all blocks that were run
+    size: int  # sectors of one execution, or some more
+    offset: list[np.ndarray] = field(default_factory=list)  # of each execution
+    tick: list[np.ndarray] = field(default_factory=list)
+    phase: list[np.ndarray] = field(default_factory=list)
+    cached: list[np.ndarray] = field(default_factory=list)
+    times: list[np.ndarray] = field(default_factory=list)  # executions that each stands for
+
+
+@dataclass
+class Accesses:
+    """Sectors that one block touches, each once in an execution of an instruction: [n]."""
+
+    families: list[Family]
+    sector: np.ndarray
+    tick: np.ndarray  # executions before this one
+    phase: np.ndarray
+    cached: np.ndarray  # whether it goes through the L1
+    times: np.ndarray
+    family: np.ndarray
+    ticks: int
+    phases: int  # of the machine
+
+
+def _executions(
+    streams: Sequence[Stream], sizes: Sequence[int]
+) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, float]]:
+    """(stream, its offsets, its ticks, executions that each stands for). Streams of one skipped loop take
+    turns.
+    """
+    tick, left = 0, MOST_ACCESSES
+    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda each: each[0].trips):
+        members = list(loop)
+        if trips == _ONCE:
+            for stream, _ in members:
+                yield stream, np.array([stream.offset]), np.array([tick]), 1.0
+                tick += 1
+            continue
+        size = sum(size for _, size in members)
+        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, size)))
+        left = max(0, left - taken * size)
+        for place, (stream, _) in enumerate(members):
+            ticks = tick + np.arange(taken) * len(members) + place
+            yield stream, stream.offsets(taken), ticks, len(trips) / taken
+        tick += len(trips) * len(members)
+
+
+def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Stream]) -> Accesses:
+    """What a block, by its place in the sample, touches by some of the machine's streams."""
+    families: dict[tuple[int, int, int], Family] = {}
+    chosen: list[Stream] = []
+    members: list[Family] = []
+    for stream in streams:
+        step = machine.program.steps[stream.step]
+        key = (id(stream.base), id(stream.lanes), step.bytes)
+        if key not in families:
+            families[key] = _family(machine, sample, block, stream, step.bytes)
+        if families[key].size:
+            chosen.append(stream)
+            members.append(families[key])
+    executions = _executions(chosen, [family.size for family in members])
+    ticks = 0
+    for family, (stream, offsets, at, times) in zip(members, executions, strict=True):
+        count = len(offsets)
+        family.offset.append(offsets)
+        family.tick.append(at)
+        family.phase.append(np.full(count, stream.phase[block]))
+        family.cached.append(np.full(count, not bypasses_l1(machine.program.steps[stream.step])))
+        family.times.append(np.full(count, times))
+        ticks = max(ticks, int(at[-1]) + 1)
+    used = [family for family in families.values() if family.size]
+    parts = [_expanded(family, number) for number, family in enumerate(used)]
+    empty = (
+        np.zeros(0, int),
+        np.zeros(0, int),
+        np.zeros(0, int),
+        np.zeros(0, bool),
+        np.zeros(0),
+        np.zeros(0, int),
+    )
+    sector, tick, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
+    return Accesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases))
+
+
+def _family(machine: Machine, sample: Sample, block: int, stream: Stream, size: int) -> Family:
+    mask = np.broadcast_to(stream.lanes.mask, machine.shape)
+    base = np.broadcast_to(stream.base, machine.shape)
+    address, touched = np.unique(base[block][mask[block]]), base[mask]
+    start, end = merged(address, address + size)
+    return Family(
+        start,
+        end,
+        step=_block_step(machine, sample, block, stream),
+        span=(int(touched.min()), int(touched.max()) + size),
+        size=int((end - start).sum()) // SECTOR + len(start),
+    )
+
+
+def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Runs of bytes that do not meet; `start` is sorted."""
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    first = np.append(True, start[1:] > reach[:-1])
+    return start[first], reach[np.append(first[1:], True)]
+
+
+def _expanded(family: Family, number: int) -> tuple[np.ndarray, ...]:
+    """The sectors of all executions: sector, tick, phase, cached, times, family."""
+    offset = np.concatenate(family.offset)[:, None]
+    low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
+    low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
+    counts = high - low + 1
+    sector = ranges(low.ravel(), counts.ravel())
+    columns = (family.tick, family.phase, family.cached, family.times)
+    of_each = counts.sum(axis=1)
+    return (
+        sector,
+        *(np.repeat(np.concatenate(column), of_each) for column in columns),
+        np.full(len(sector), number),
+    )
+
+
+def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """start[0], start[0] + 1, ... counts[0] of them, then those from start[1], ..."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(start - before, counts) + np.arange(int(counts.sum()))
+
+
+def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
+    """Bytes by which addresses move from block to block, along each dimension of the grid.
+
+    Found from blocks of the sample that differ in one dimension only. `APART` where not all threads move
+    alike, or where the sample does not tell.
+    """
+    if len(stream.base) == 1:
+        return 0, 0, 0
+    masks = np.broadcast_to(stream.lanes.mask, machine.shape)
+    moved = np.subtract(sample.blocks, sample.blocks[block])
+    found = []
+    for axis, size in enumerate(machine.launch.grid):
+        others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
+        steps: set[float] = set()
+        for other in others.tolist():
+            common = (masks[other] & masks[block])[: stream.base.shape[1]]
+            if common.any():
+                apart = (stream.base[other] - stream.base[block])[common]
+                even = (apart == apart[0]).all()
+                steps.add(float(apart[0]) / float(moved[other, axis]) if even else float("nan"))
+        step = steps.pop() if len(steps) == 1 else float("nan")
+        found.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
+    return found[0], found[1], found[2]
+
+
+def bypasses_l1(step: Step) -> bool:
+    return step.opcode in ATOMICS or step.has(*_BYPASS_L1)

@@ -1,0 +1,518 @@
+"""CUDA source to machine code, for one configuration at a time, without a GPU and without a toolkit.
+
+NVRTC compiles in this process. It takes a hundredth of a second to some seconds, so what comes of it is worth
+keeping (`cache`) and many configurations are worth several processes (`parallel`). A configuration that does
+not compile is a result like any other; only what is wrong with all of them raises. A file of PTX, a cubin or
+a listing goes the same way, but has no macros.
+"""
+
+import importlib.metadata
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from dse.cuda.cache import key
+from dse.cuda.extra import INSTALL, needs
+from dse.cuda.sass import elf, listing
+from dse.cuda.sass.elf import Binary
+from dse.cuda.sass.listing import Listing
+from dse.errors import DseError
+
+Kernel = TypeVar("Kernel")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A CUDA file, a file of PTX, a cubin or a listing, and what all its configurations share."""
+
+    path: str  # for messages; its suffix tells what it is
+    text: str
+    kernel: str  # its name, or a C++ expression for a template: "scale<4>"; "" for the only one
+    folders: tuple[str, ...]  # where included files are looked for
+    options: tuple[str, ...]  # further ones, of NVRTC
+    digest: str  # of all this and of the files that it includes
+    cubin: bytes = b""  # in the place of text
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One configuration of a kernel, compiled."""
+
+    binary: Binary
+    cubin: bytes
+    ptx: str | None
+    log: str  # warnings
+    compiler: str  # and its version
+    spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
+    adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
+    listing: Listing | None = None  # in the place of code
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a configuration does not compile, or cannot be executed here."""
+
+    reason: Literal["compile error", "too much shared memory", "too much local memory", "not executed"]
+    message: str  # the first error
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter of a kernel, as its source has it."""
+
+    name: str  # "" where the source does not tell
+    pointer: bool  # to an array, else a number or a structure
+    floating: bool = False  # a number with a fraction
+
+
+def read_source(
+    path: Path | str, kernel: str = "", folders: Sequence[Path | str] = (), options: Sequence[str] = ()
+) -> Source:
+    """Read a CUDA file. Files beside it, in `folders` and among the installed CUDA headers may be included.
+
+    A `.ptx`, a `.cubin` or a `.sass` is read too; options are then passed over.
+
+    **Edges:** the digest covers every file that an `#include` names and that is found, whether or not a
+    configuration reads it; not one that is named by a macro.
+    **Raises:** DseError if the file cannot be read.
+    """
+    path = Path(path)
+    if path.suffix == ".cubin":
+        cubin = _read_bytes(path)
+        return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
+    if path.suffix in _BUILT:
+        text = _read(path)
+        return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
+    text = _read(path)
+    searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
+    digest = key(kernel, str(len(options)), *options, path.name, text, *_included(text, searched))
+    return Source(str(path), text, kernel, searched, tuple(options), digest)
+
+
+def compile_source(
+    source: Source, arch: int, defines: Mapping[str, Any], *, ptx: bool = False
+) -> Compiled | Failure:
+    """One configuration as machine code for compute capability `arch` / 10, with line information.
+
+    `defines` are macros; True and False become 1 and 0. A cubin is taken as it is, PTX is assembled.
+
+    **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
+    the kernel, or has several and none is asked for; of PTX and a cubin, as `load`.
+    """
+    if Path(source.path).suffix in _BUILT:
+        return _loaded(source, arch)
+    nvrtc = _nvrtc()
+    if arch not in architectures():
+        known = ", ".join(map(str, architectures()))
+        raise DseError(f"sm_{arch}: architecture: {compiler()} compiles for {known}")
+    options = [
+        f"--gpu-architecture=sm_{arch}",
+        "-lineinfo",
+        "--ptxas-options=-v",  # tells of spills
+        *source.options,
+        *(f"--include-path={folder}" for folder in source.folders),
+        *(f"--define-macro={name}={_macro(value)}" for name, value in defines.items()),
+    ]
+    program = _checked(
+        nvrtc.nvrtcCreateProgram(source.text.encode(), Path(source.path).name.encode(), 0, [], [])
+    )
+    try:
+        expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
+        if expression:
+            _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
+        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
+        log = _string(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+        if result == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
+            raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
+        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            failure = _failure(source.path, log or str(result))
+            if "__nv_name_map" in failure.message:
+                raise _no_kernel(source.path, source.kernel, _kernels_in(source.text))
+            return failure
+        cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        assembly = _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+        name = source.kernel
+        if expression:
+            name = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+    binary = _chosen(elf.read(cubin, source.path), source.path, name)
+    warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
+    return Compiled(
+        binary,
+        cubin,
+        assembly if ptx else None,
+        warnings,
+        compiler(),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(assembly, binary.kernel),
+    )
+
+
+def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
+    """A ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
+    `.sass`, the listing of machine code that nvdisasm or cuobjdump printed, which tells less.
+
+    Code for an older GPU of the same major number is taken too.
+
+    NVRTC cannot read PTX: that takes nvJitLink, of the extra, or ptxas on the PATH.
+
+    **Raises:** DseError if the file is none of these or cannot be read, if an assembler is missing, if the
+    code is for other GPUs, and if there is no such kernel, or several and none is named.
+    """
+    path = Path(path)
+    if path.suffix not in _BUILT:
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(_BUILT)}")
+    return _loaded(read_source(path, kernel), arch)
+
+
+def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
+    if source.cubin:
+        binary = _fitting(
+            _chosen(elf.read(source.cubin, source.path), source.path, source.kernel), source, arch
+        )
+        # Beside line information there is the PTX, its lines parted by zeros.
+        ptx = source.cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
+        adds_shared = _adds_shared(ptx, binary.kernel)
+        return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
+    if Path(source.path).suffix == ".sass":
+        return _listed(source, arch)
+    target = re.search(r"^\s*\.target\s+sm_(\d+)", source.text, re.MULTILINE)
+    if target is None:
+        raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
+    cubin, log = _assembled(source, arch or int(target[1]))
+    if not cubin:
+        return _failure(source.path, log)
+    binary = _chosen(elf.read(cubin, source.path), source.path, source.kernel)
+    return Compiled(
+        binary,
+        cubin,
+        source.text,
+        "",
+        _assembler(cubin),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(source.text, binary.kernel),
+    )
+
+
+def _listed(source: Source, arch: int | None) -> Compiled:
+    """What a listing tells; of the rest nothing is known."""
+    found = {each.kernel: each for each in listing.parse(source.text, source.path)}
+    chosen = _chosen(found, source.path, source.kernel)
+    registers, shared_bytes = listing.resources(source.text, chosen)
+    binary = Binary(
+        kernel=chosen.kernel,
+        arch=chosen.arch,
+        code=b"",
+        relocated=False,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        stack_bytes=None,
+        barriers=0,
+        max_threads=None,
+        parameters=(),
+        banks={},
+        constants=(),
+        pointers={},
+    )
+    return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=chosen)
+
+
+def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
+    """The same, if a GPU of this architecture executes it."""
+    if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
+        raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
+    return binary
+
+
+def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
+    """PTX as a cubin, which is empty if it is refused, and what the assembler says."""
+    try:
+        linker = import_module("cuda.bindings.nvjitlink")
+        linker.version()
+    except (ImportError, RuntimeError):  # the binding is missing, or the library
+        return _assembled_outside(source, arch)
+    options = [f"-arch=sm_{arch}", "-lineinfo", "-verbose"]
+    handle = linker.create(len(options), options)
+
+    def log(size: Callable[[int], int], read: Callable[[int, bytearray], None]) -> str:
+        buffer = bytearray(size(handle))
+        read(handle, buffer)
+        return buffer.decode(errors="replace").strip("\0\n ")
+
+    try:
+        text = source.text.encode() + b"\0"
+        linker.add_data(handle, linker.InputType.PTX, text, len(text), Path(source.path).name)
+        linker.complete(handle)
+        cubin = bytearray(linker.get_linked_cubin_size(handle))
+        linker.get_linked_cubin(handle, cubin)
+        return bytes(cubin), log(linker.get_info_log_size, linker.get_info_log)
+    except linker.nvJitLinkError:
+        return b"", log(linker.get_error_log_size, linker.get_error_log)
+    finally:
+        linker.destroy(handle)
+
+
+def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
+    """The same by ptxas."""
+    assembler = shutil.which("ptxas")
+    if assembler is None:
+        raise DseError(f"{source.path}: PTX: found no nvidia-nvjitlink and no ptxas, expected {INSTALL}")
+    with tempfile.TemporaryDirectory(prefix="dse-") as folder:
+        text, made = Path(folder, Path(source.path).name), Path(folder, "code.cubin")
+        text.write_text(source.text, encoding="utf-8")
+        command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+        log = (ended.stderr + ended.stdout).replace(str(text), text.name)
+        return (b"" if ended.returncode else made.read_bytes()), log
+
+
+def kernels_in(source: Source) -> list[str]:
+    """The kernels of a file; of a CUDA file those that its text declares, whatever macros leave of them."""
+    if source.cubin:
+        return list(elf.read(source.cubin, source.path))
+    if Path(source.path).suffix == ".sass":
+        return [each.kernel for each in listing.parse(source.text, source.path)]
+    if Path(source.path).suffix == ".ptx":
+        return _ENTRY.findall(source.text)
+    return _kernels_in(_COMMENT.sub(" ", source.text))
+
+
+def parameters_of(source: Source) -> tuple[Declared, ...] | None:
+    """The parameters of its kernel, or of the only one that there is; None if they are not found.
+
+    What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
+
+    **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
+    """
+    if source.cubin:
+        binary = _chosen(elf.read(source.cubin, source.path), source.path, source.kernel)
+        return tuple(Declared("", parameter.size == 8) for parameter in binary.parameters)
+    if Path(source.path).suffix == ".sass":
+        return None
+    built = Path(source.path).suffix == ".ptx"
+    text = _COMMENT.sub(" ", source.text)
+    for match in (_ENTRY if built else _KERNEL).finditer(text):
+        if not source.kernel or _names(source.kernel, match[1]):
+            found = _in_brackets(text, text.find("(", match.end(1)) + 1)
+            break
+    else:
+        return None
+    if built:
+        return tuple(
+            Declared(each.split()[-1], bool(re.search(r"\.[bsu]64\b", each)), ".f" in each) for each in found
+        )
+    declared = []
+    for each in found:
+        words = re.findall(r"\w+", each.split("=")[0].split("[")[0])
+        if words and each.strip() != "void":
+            pointer = "*" in each or "[" in each
+            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
+    return tuple(declared)
+
+
+def _names(wanted: str, kernel: str) -> bool:
+    """Whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
+    plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
+    return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
+
+
+def _in_brackets(text: str, start: int) -> list[str]:
+    """What commas part, up to the bracket that closes the one before `start`."""
+    parts, depth, begun = [], 0, start
+    for place in range(start, len(text)):
+        letter = text[place]
+        if letter in "([{<":
+            depth += 1
+        elif letter in ")]}>" and depth:
+            depth -= 1
+        elif letter == ")" or (letter == "," and not depth):
+            parts.append(text[begun:place])
+            begun = place + 1
+            if letter == ")":
+                break
+    return [part.strip() for part in parts if part.strip()]
+
+
+@cache
+def compiler() -> str:
+    """Name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
+    version = "{}.{}".format(*_checked(_nvrtc().nvrtcVersion()))
+    for distribution in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
+        try:
+            installed = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if installed.startswith(version + "."):
+            return f"NVRTC {installed}"
+    return f"NVRTC {version}"
+
+
+@cache
+def architectures() -> tuple[int, ...]:
+    """What the compiler can compile for: 80 for sm_80."""
+    return tuple(_checked(_nvrtc().nvrtcGetSupportedArchs()))
+
+
+@cache
+def _nvrtc() -> Any:
+    with needs("cuda-bindings"):
+        nvrtc = import_module("cuda.bindings.nvrtc")
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the binding is there, the library is not
+        raise DseError(f"nvidia-cuda-nvrtc: found none, expected {INSTALL}") from None
+    return nvrtc
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """What a call gives besides its status, which must be success."""
+    status, *values = result
+    if status.value:
+        raise RuntimeError(f"NVRTC: {status}")
+    return values[0] if len(values) == 1 else values
+
+
+def _bytes(size: Any, read: Any, program: Any) -> bytes:
+    buffer = bytearray(_checked(size(program)))
+    _checked(read(program, buffer))
+    return bytes(buffer)
+
+
+def _string(size: Any, read: Any, program: Any) -> str:
+    return _bytes(size, read, program).decode(errors="replace").strip("\0\n ")
+
+
+def _macro(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
+    """By its name, mangled or not; the only one if there is no name."""
+    if not kernel and len(kernels) == 1:
+        return next(iter(kernels.values()))
+    named = [name for name in kernels if name == kernel] or [
+        name for name in kernels if kernel and _names(name, kernel)
+    ]
+    if len(named) == 1:
+        return kernels[named[0]]
+    raise _no_kernel(where, kernel, list(kernels))
+
+
+def _no_kernel(where: str, kernel: str, names: Sequence[str]) -> DseError:
+    if kernel in names:
+        return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
+    found = f"no {kernel}" if kernel else "several" if names else "none"
+    expected = f"one of {', '.join(names)}" if names else "a __global__ function (of a template: f<4>)"
+    return DseError(f"{where}: kernel: found {found}, expected {expected}")
+
+
+def _kernels_in(text: str) -> list[str]:
+    return list(dict.fromkeys(_KERNEL.findall(text)))
+
+
+def _failure(path: str, log: str) -> Failure:
+    name = Path(path).name
+    if match := _TOO_MUCH.search(log):
+        kernel, kind, found, limit = match.groups()
+        message = (
+            f"{name}: {kernel}: {kind} memory: found {int(found, 16)} B, expected at most {int(limit, 16)} B"
+        )
+        return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
+    lines = log.splitlines() or ["no reason given"]
+    message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
+    if match := _NO_FILE.search(message):
+        message = (
+            f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
+            "CUDA's own headers come with the packages nvidia-cuda-runtime and nvidia-cuda-cccl"
+        )
+    return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+def _spill_bytes(log: str, kernel: str) -> int | None:
+    for name, stored, loaded in _SPILLS.findall(log):
+        if name == kernel:
+            return int(stored) + int(loaded)
+    return None
+
+
+def _assembler(cubin: bytes) -> str:
+    """The ptxas that made a cubin, by the note that it leaves since CUDA 12."""
+    match = re.search(rb"release [\d.]+, V([\d.]+)", cubin)
+    return f"ptxas {match[1].decode()}" if match else "ptxas"
+
+
+def _adds_shared(ptx: str, kernel: str) -> bool:
+    """Whether a kernel, or a function that it may call, names an array whose size the launch gives."""
+    arrays = set(_OPEN_ARRAY.findall(ptx))
+    for body in _FUNCTION.split(ptx)[1:] if arrays else ():
+        name = _WORD.match(body)
+        if (name is None or name[0] == kernel) and arrays & set(_WORD.findall(body)):
+            return True
+    return False
+
+
+def _read_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+
+
+def _read(path: Path) -> str:
+    try:
+        return _read_bytes(path).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
+
+
+def _included(text: str, folders: Sequence[str]) -> Iterator[str]:
+    """The text of every file that `text` includes, directly or not, each once."""
+    waiting = [(name, folders) for name in _INCLUDE.findall(text)]
+    seen = set()
+    while waiting:
+        name, searched = waiting.pop()
+        path = next((path for folder in searched if (path := Path(folder, name)).is_file()), None)
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        found = path.read_text(encoding="utf-8", errors="replace")
+        yield name
+        yield found
+        waiting += [(inner, (str(path.parent), *folders)) for inner in _INCLUDE.findall(found)]
+
+
+def _installed_headers() -> list[Path]:
+    """The folder that NVIDIA's packages share for their headers."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
+
+
+_BUILT = (".cubin", ".ptx", ".sass")
+_OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
+_FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
+_WORD = re.compile(r"[\w$]+")
+_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+_KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")
+_ERROR = re.compile(r"\berror\b|\bfatal\b")
+_NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')
+_TOO_MUCH = re.compile(
+    r"Entry function '(\w+)' uses too much (\w+) data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
+)
+_PTXAS_INFO = re.compile(r"ptxas (info|\s+\.)\s*")
+_SPILLS = re.compile(
+    r"Function properties for (\S+)\s+(?:ptxas\s+\.)?\s*\d+ bytes stack frame, "
+    r"(\d+) bytes spill stores, (\d+) bytes spill loads"
+)

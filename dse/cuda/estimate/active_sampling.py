@@ -1,0 +1,92 @@
+"""Which configurations of a kernel to compile, so that they tell most of the others.
+
+By what is known of them without a compiler the first ones are far apart. The others are those whose registers
+are least sure, so that the border between those with few and with far more is found.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
+from dse.cuda.estimate.features import Known
+from dse.cuda.estimate.partition import variants
+from dse.cuda.estimate.regression import Process
+from dse.cuda.source import Found
+
+_ROUNDS = 4  # in which the second half of them is chosen
+_LEAST = 1e-9  # variance: what is as sure as that tells nothing more
+
+
+@threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
+def choose(known: Known, count: int, found: Mapping[int, Found | Failure]) -> list[int]:
+    """Which configurations to compile next, until `count` of them are found; then none.
+
+    The first half lie far apart. The others are those whose registers are least sure, or whether they compile
+    at all, in several rounds.
+    """
+    total = len(known.threads)
+    count = min(count, total)
+    if not found:
+        return _far_apart(known.code, -(-count // 2))
+    here, chosen = list(found), []
+    parts = [(variant.places, _doubts(variant.known, variant.found)) for variant in variants(known, found)]
+    variance = np.empty(total)
+    while len(chosen) < min(count - len(found), -(-count // (2 * _ROUNDS))):
+        for places, doubts in parts:
+            variance[places] = np.sum([doubt.variance for doubt in doubts], axis=0)
+        variance[here + chosen] = -1.0
+        chosen.append(int(variance.argmax()))
+        for places, doubts in parts:
+            for at in np.flatnonzero(places == chosen[-1]):
+                for doubt in doubts:
+                    doubt.told(int(at))
+    return chosen
+
+
+class _Doubt:
+    """How unsure a number is, before and after configurations are compiled that are yet to be."""
+
+    def __init__(self, process: Process, points: np.ndarray, variance: np.ndarray | None = None) -> None:
+        self.process, self.points = process, points
+        self.left = np.maximum(process.variance(points), _LEAST)
+        self.variance = self.left if variance is None else variance
+        self.columns: list[np.ndarray] = []
+
+    def told(self, place: int) -> None:
+        """What that one will tell of the others, by the process: a step of a Cholesky decomposition."""
+        if self.left[place] <= _LEAST:
+            return
+        column = self.process.covariance(self.points, self.points[[place]])[:, 0]
+        column = column - sum(each * each[place] for each in self.columns)
+        self.columns.append(column / np.sqrt(max(column[place], _LEAST)))
+        told = np.minimum(self.columns[-1] ** 2, self.left)
+        self.variance = self.variance * (1.0 - told / self.left)
+        self.left = np.maximum(self.left - told, _LEAST)
+
+
+def _doubts(known: Known, found: Mapping[int, Found | Failure]) -> list[_Doubt]:
+    points, registers = known.code, registers_of(known.code, found)
+    process = registers.process if registers.kinds is None else registers.kinds.process
+    doubts = [_Doubt(process, points, registers.variance(points))]
+    if any(isinstance(each, Failure) for each in found.values()):
+        kinds = fails(points, found)
+        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+    good = [place for place, each in found.items() if isinstance(each, Found)]
+    spilling = np.array([spills(each) for each in found.values() if isinstance(each, Found)])
+    if spilling.any() and not spilling.all():
+        kinds = Kinds.of(points[good], spilling)
+        doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
+    return doubts
+
+
+def _far_apart(places: np.ndarray, count: int) -> list[int]:
+    """Each as far as can be from those before it; the first is the one in the middle."""
+    chosen = [int((places**2).sum(1).argmin())]
+    distance = np.full(len(places), np.inf)
+    while len(chosen) < count:
+        distance = np.minimum(distance, ((places - places[chosen[-1]]) ** 2).sum(1))
+        chosen.append(int(distance.argmax()))
+    return chosen

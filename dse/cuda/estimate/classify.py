@@ -1,0 +1,115 @@
+"""Configurations of two kinds, of which some are known: those that compile or fail, that spill or not, that
+have few registers or far more.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import ndtr
+
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.estimate.regression import Process, fitted
+from dse.cuda.source import Found
+
+_JUMP = 0.4  # in the logarithm of registers, between two kinds
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """Which of two kinds a configuration is of."""
+
+    process: Process  # of +1 for one, -1 for the other
+
+    def chance(self, points: np.ndarray) -> np.ndarray:
+        """[m] from 0 to 1, of the first kind."""
+        return ndtr(self.process.estimate(points) / np.sqrt(self.process.variance(points) + 1e-3))
+
+    def likely(self, points: np.ndarray) -> np.ndarray:
+        return self.process.estimate(points) > 0.0
+
+    def doubt(self, points: np.ndarray) -> np.ndarray:
+        chance = self.chance(points)
+        return chance * (1.0 - chance)
+
+    @staticmethod
+    def of(points: np.ndarray, first: np.ndarray) -> "Kinds":
+        return Kinds(fitted(points, np.where(first, 1.0, -1.0)))
+
+
+@dataclass(frozen=True)
+class Registers:
+    """Registers of a thread: as most configurations have them, or far more."""
+
+    found: np.ndarray  # [n]
+    points: np.ndarray  # [n, d]
+    border: float  # between the two kinds; infinite if there is one
+    kinds: Kinds | None
+    process: Process  # of the logarithm of the low ones
+
+    @staticmethod
+    def of(points: np.ndarray, found: np.ndarray) -> "Registers":
+        logs = np.sort(np.log(found))
+        jumps = np.diff(logs)
+        border, kinds = np.inf, None
+        if len(jumps) and jumps.max() > _JUMP:
+            border = float(np.exp(logs[jumps.argmax()] + jumps.max() / 2))
+            kinds = Kinds.of(points, found > border)
+        low = found < border
+        return Registers(found, points, border, kinds, fitted(points[low], np.log(found[low])))
+
+    def is_high(self, points: np.ndarray) -> np.ndarray:
+        return np.zeros(len(points), bool) if self.kinds is None else self.kinds.likely(points)
+
+    @property
+    def high(self) -> float:
+        """The logarithm of the high ones, on average."""
+        return float(np.log(self.found[self.found > self.border]).mean())
+
+    def estimate(self, points: np.ndarray) -> np.ndarray:
+        """[m]"""
+        logs = self.process.estimate(points)
+        if self.kinds is not None:
+            logs = np.where(self.is_high(points), self.high, logs)
+        return self._nearest(logs)
+
+    def left_out(self) -> np.ndarray:
+        """[n]: each as estimated from the others."""
+        low = self.found < self.border
+        logs = self.process.estimate(self.points)
+        logs[low] = np.log(self.found[low]) - self.process.left_out
+        if self.kinds is not None:
+            signs = np.where(low, -1.0, 1.0) - self.kinds.process.left_out
+            logs = np.where(signs > 0.0, self.high, logs)
+        return self._nearest(logs)
+
+    def _nearest(self, logs: np.ndarray) -> np.ndarray:
+        """Compilers keep to few numbers: of those that were found the nearest."""
+        values = np.unique(self.found)
+        return values[np.abs(np.log(values) - logs[:, None]).argmin(1)]
+
+    def variance(self, points: np.ndarray) -> np.ndarray:
+        """[m] of the logarithm."""
+        within = self.process.variance(points)
+        if self.kinds is None:
+            return within
+        apart = self.high - self.process.estimate(points)
+        chance = self.kinds.chance(points)
+        return chance * (1.0 - chance) * apart**2 + (1.0 - chance) * within
+
+
+def registers_of(points: np.ndarray, found: Mapping[int, Found | Failure]) -> Registers:
+    """By those that compiled, of configurations at `points` [L, d]."""
+    good = {place: each.registers for place, each in found.items() if isinstance(each, Found)}
+    return Registers.of(points[list(good)], np.array(list(good.values())))
+
+
+def fails(points: np.ndarray, found: Mapping[int, Found | Failure]) -> Kinds:
+    """Those that do not compile, of configurations at `points` [L, d]."""
+    failed = np.array([isinstance(each, Failure) for each in found.values()])
+    return Kinds.of(points[list(found)], failed)
+
+
+def spills(found: Found) -> bool:
+    """Whether it goes through local memory."""
+    return any("local" in kind for phase in found.counts.phases for kind in phase.accesses)

@@ -1,0 +1,93 @@
+"""What is known of a kernel's configurations before any is compiled.
+
+The launch, the constants of the source and with them its shared memory are worked out exactly.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.cuda.compile.constants import constants
+from dse.cuda.compile.nvrtc import Source
+from dse.cuda.source import Configuration
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of L configurations before they are compiled."""
+
+    threads: np.ndarray  # [L] of a block
+    blocks: np.ndarray  # [L] of the grid
+    block: np.ndarray  # [L, 3] threads along x, y, z
+    shared_bytes: np.ndarray | None  # [L] of a block, by the source's text
+    names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source works out
+    code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
+
+    @property
+    def flags(self) -> list[np.ndarray]:
+        """Which have the larger value of each of `names` that have two."""
+        return [
+            values == values.max()
+            for values in self.names.values()
+            if (values != values[0]).any() and np.isin(values, (values.min(), values.max())).all()
+        ]
+
+    @property
+    def features(self) -> np.ndarray:
+        """[L, f] `code` and the flags, which often decide what a compiler makes of a source."""
+        return _apart([*self.code.T, *(flag.astype(float) for flag in self.flags)])
+
+    def rows(self, places: np.ndarray) -> "Known":
+        """Some of them."""
+        return Known(
+            self.threads[places],
+            self.blocks[places],
+            self.block[places],
+            None if self.shared_bytes is None else self.shared_bytes[places],
+            {name: values[places] for name, values in self.names.items()},
+            _apart(list(self.code[places].T)),
+        )
+
+
+def known(
+    source: Source,
+    parameters: Mapping[str, Any],
+    wanted: Sequence[Configuration],
+    names: Mapping[str, Any] | None = None,
+) -> Known:
+    """What the launches and the text of the source tell, and `names`: what a description says of sizes.
+
+    **Shapes:** parameters and names [L] or scalars, L configurations.
+    """
+    count = len(wanted)
+    block = np.array([each.block for each in wanted])
+    threads, blocks = block.prod(1), np.array([int(np.prod(each.grid)) for each in wanted])
+    macros = [dict(each.defines) for each in wanted]
+    columns = {name: np.array([each[name] for each in macros]) for name in macros[0]}
+    found = constants(source.text, columns, count)
+    others = {name: np.broadcast_to(np.asarray(each), (count,)) for name, each in (names or {}).items()}
+    others |= found.values
+    given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
+    launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
+    code = _standard([*given.values(), threads * blocks])
+    return Known(threads, blocks, block, found.shared_bytes, given | others | launch, code)
+
+
+def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """In logs where none is negative: mean 0, deviation 1."""
+    return _apart(
+        [np.log2(each if each.min() > 0 else each + 1.0) if each.min() >= 0 else each for each in columns]
+    )
+
+
+def _apart(columns: Sequence[np.ndarray]) -> np.ndarray:
+    """[L, c] those that vary, each once: mean 0, deviation 1."""
+    found: list[np.ndarray] = []
+    for values in columns:
+        if np.ptp(values) > 1e-9:
+            values = (values - values.mean()) / values.std()
+            if not any(abs(np.mean(values * other)) > 1 - 1e-6 for other in found):
+                found.append(values)
+    return np.array(found).T if found else np.zeros((len(columns[0]), 1))

@@ -1,0 +1,74 @@
+"""Configurations that are kernels of their own: with shared memory or without, say.
+
+What one does tells little of another, so each is chosen from and estimated by itself. What tells them apart
+is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.estimate.features import Known
+from dse.cuda.source import Found
+
+FEWEST = 8  # configurations to compile; fewer tell nothing of the others
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Some of the configurations."""
+
+    places: np.ndarray  # [l] among all
+    known: Known  # [l]
+    found: dict[int, Found | Failure]  # by their numbers in `places`
+
+
+def variants(known: Known, found: Mapping[int, Found | Failure]) -> list[Variant]:
+    """One or more, which hold each configuration once; each has enough that are compiled."""
+    labels = _labels(known, found)
+    parts = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    if len(parts) == 1:
+        return [Variant(parts[0], known, dict(found))]
+    result = []
+    for places in parts:
+        here = {place: number for number, place in enumerate(places.tolist())}
+        own = {here[place]: each for place, each in found.items() if place in here}
+        result.append(Variant(places, known.rows(places), own))
+    return result
+
+
+def _labels(known: Known, found: Mapping[int, Found | Failure]) -> np.ndarray:
+    """[L] from 0 on: those with the same values of the names that tell the structures apart."""
+    good = {place: _structure(each) for place, each in found.items() if isinstance(each, Found)}
+    compiled, kinds = np.array(list(good), int), list(dict.fromkeys(good.values()))
+    structure = np.array([kinds.index(each) for each in good.values()])
+    labels, flags = np.zeros(len(known.threads), int), known.flags
+    while len(kinds) > 1:
+        finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
+        finer = [each for each in finer if _enough(each, compiled)]
+        mixed = [_mixed(each[compiled], structure) for each in finer]
+        if not finer or min(mixed) >= _mixed(labels[compiled], structure) - 1e-9:
+            break
+        labels = finer[int(np.argmin(mixed))]
+    return labels
+
+
+def _structure(found: Found) -> tuple[frozenset[str], ...]:
+    """Of each phase the kinds of access; what is spilled does not count."""
+    return tuple(
+        frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in found.counts.phases
+    )
+
+
+def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:
+    return bool(np.bincount(labels[compiled], minlength=labels.max() + 1).min() >= FEWEST)
+
+
+def _mixed(labels: np.ndarray, structure: np.ndarray) -> float:
+    """Entropy of the structures within each label, summed: 0 where these tell them."""
+    table = np.zeros((labels.max() + 1, structure.max() + 1))
+    np.add.at(table, (labels, structure), 1.0)
+    share = table / table.sum(1, keepdims=True).clip(1.0)
+    return float(-(table * np.log(np.where(share > 0, share, 1.0))).sum())

@@ -1,0 +1,169 @@
+"""What is done for each step of a basic block when threads execute it."""
+
+import numpy as np
+
+from dse.cuda.execute.access_counts import COUNT
+from dse.cuda.execute.load_store import PERFORM
+from dse.cuda.execute.semantics import Unsupported, bind
+from dse.cuda.machine.launch import REGION_BITS
+from dse.cuda.machine.state import MEMORY_COUNTS, Action, Compiled, Machine
+from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.sass.opcodes import widths
+from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
+from dse.cuda.sass.program import Block, Step
+
+_U32 = np.uint32
+
+
+def actions(compiled: Compiled, block: Block) -> list[tuple[Step, Action]]:
+    """**Raises:** DseError if there is no rule for a form of an instruction that matters."""
+    found: list[tuple[Step, Action]] = []
+    for step in block.steps:
+        if step.memory:
+            compiled.memory_rows[step.index] = compiled.rows
+            compiled.rows += len(MEMORY_COUNTS) * len(step.memory)
+            found.append((step, _memory_action(compiled, step)))
+        elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
+            compiled.guard_rows[step.index] = compiled.rows
+            compiled.rows += 1
+            found.append((step, _guard_action(step, compiled.rows - 1)))
+        if step.opcode in _BARRIER_MOVES:
+            found.append((step, _BARRIER_MOVES[step.opcode](step)))
+        elif step.needed and not step.memory:
+            found.append((step, _compute_action(compiled, step)))
+    return found
+
+
+def _guard_action(step: Step, row: int) -> Action:
+    """Count the threads whose guard holds."""
+
+    def count(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.counts[row] += chosen.threads
+
+    return count
+
+
+def _compute_action(compiled: Compiled, step: Step) -> Action:
+    try:
+        evaluate, reads = bind(step, compiled.slot_of)
+    except Unsupported as reason:
+        raise compiled.program.error(
+            step, f"found {reason}, expected what an address or a branch may depend on"
+        ) from None
+    slots = _written(step)
+
+    def compute(machine: Machine, lanes: Lanes) -> None:
+        chosen = lanes if step.guard < 0 else machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        taints, taint = machine.taint, 0
+        for slot in reads:
+            taint = taint | taints[slot]
+        if step.guard >= 0:
+            taint = taint | taints[step.guard]
+        for slot, value in zip(slots, evaluate(machine.r, chosen), strict=True):
+            if slot >= 0:
+                machine.write(slot, value, taint, chosen)
+
+    return compute
+
+
+def _written(step: Step) -> list[int]:
+    """The slot of each value that a rule gives; -1 for what is thrown away."""
+    if step.opcode == "R2P":
+        return list(step.writes)
+    slots: list[int] = []
+    registers = sum(slot < P for slot in step.writes)
+    for target in step.targets:
+        if target.kind == "register":
+            from_zero = target.slot in (RZ, URZ)
+            width = widths(step.opcode, step.modifiers, len(step.sources))[0]
+            count = width if from_zero else max(registers, 1)
+            slots += [-1] * count if from_zero else range(target.slot, target.slot + count)
+        else:
+            slots.append(-1 if target.slot in (PT, UPT) else target.slot)
+    return slots
+
+
+def _bmov_action(step: Step) -> Action:
+    """Move a convergence barrier's mask to or from a register; .CLEAR empties it."""
+    target, source = step.targets[0].slot, step.sources[0].slot
+
+    def move(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        value = machine.r[source]
+        if target != RZ:
+            machine.write(target, value, 0, chosen)
+        if step.has("CLEAR"):
+            machine.write(source, np.zeros((1, 1), _U32), 0, chosen)
+
+    return move
+
+
+def _bssy_action(step: Step) -> Action:
+    """The active threads will meet at this barrier."""
+    slot = step.sources[0].slot
+
+    def open_(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.write(slot, chosen.bits, 0, chosen)
+
+    return open_
+
+
+def _break_action(step: Step) -> Action:
+    """The active threads will not come: take them out of the barrier, for all threads of their warps."""
+    slot = next(source.slot for source in step.sources if source.kind == "barrier")
+
+    def leave(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        for source in step.sources:
+            if chosen is not None and source.kind == "predicate":
+                chosen = machine.where(source.slot, source.negate, chosen)
+        if chosen is not None:
+            machine.r[slot] = machine.r[slot] & ~chosen.bits
+
+    return leave
+
+
+_BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
+
+
+def _memory_action(compiled: Compiled, step: Step) -> Action:
+    """Count what an access asks for, and do it if something depends on it."""
+    row = compiled.memory_rows[step.index]
+    address = step.memory[-1]
+    count = COUNT[step.pipe]
+    perform = PERFORM[step.pipe] if step.needed else None
+
+    def access(machine: Machine, lanes: Lanes) -> None:
+        taint = 0
+        if step.guard >= 0:
+            taint = machine.taint[step.guard]
+            machine.note_unknown(step, "guard", taint, lanes)
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        address_taint = 0
+        for slot in step.bases:
+            address_taint = address_taint | machine.taint[slot]
+        machine.note_unknown(step, "address", address_taint, chosen)
+        base = machine.base(step, address, step.pipe == "global")
+        count(machine, step, row, base, address.offset, chosen)
+        if step.opcode == "LDGSTS":  # stores what it loads to shared memory
+            to = step.memory[0]
+            COUNT["shared"](
+                machine, step, row + len(MEMORY_COUNTS), machine.base(step, to, False), to.offset, chosen
+            )
+        if perform is not None:
+            perform(machine, step, base + address.offset, chosen, taint | address_taint)
+        elif step.pipe == "global" and compiled.loads_global and not step.targets:
+            somewhere = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
+            machine.memory.written.add(int(somewhere[0]) >> REGION_BITS)
+
+    return access

@@ -1,0 +1,174 @@
+"""Does the loads and stores that an address or a branch depends on."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dse.cuda.machine.launch import REGION_BITS
+from dse.cuda.machine.memory import in_block
+from dse.cuda.machine.state import Machine, Taint, union
+from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.sass.opcodes import ATOMICS
+from dse.cuda.sass.operands import RZ, URZ
+from dse.cuda.sass.program import Step
+
+_U32 = np.uint32
+
+
+def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], Taint]:
+    """The registers that a store or an atomic takes its data from, in order, and their taint."""
+    slots: list[int] = []
+    for source, words in zip(step.sources, step.source_words, strict=True):
+        if source.kind == "register":
+            slots += (
+                [source.slot]
+                if source.slot in (RZ, URZ) and words == 1
+                else range(source.slot, source.slot + words)
+            )
+    taint = 0
+    for slot in slots:
+        taint = taint | (machine.taint[slot] if slot not in (RZ, RZ + 1) else 0)
+    zero = machine.r[RZ]
+    return [zero if RZ <= slot <= RZ + 1 else machine.r[slot] for slot in slots], taint
+
+
+def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mask [blocks, threads], block and address of each thread in it)."""
+    mask = np.broadcast_to(lanes.mask, machine.shape)
+    block = np.nonzero(mask)[0]
+    return mask, block, np.broadcast_to(address, machine.shape)[mask]
+
+
+def _put(
+    machine: Machine, step: Step, lanes: Lanes, mask: np.ndarray, words: list[np.ndarray], taint: Taint
+) -> None:
+    """Write loaded words, one value for each thread of `mask`, to the destination registers."""
+    first = next((target for target in step.targets if target.kind == "register"), None)
+    if first is None or first.slot in (RZ, URZ):
+        return
+    for place, word in enumerate(words):
+        full = np.zeros(machine.shape, _U32)
+        full[mask] = _extended(word, step)
+        machine.write(first.slot + place, full, taint, lanes)
+
+
+def _extended(word: np.ndarray, step: Step) -> np.ndarray:
+    for name, kind in (("S8", np.int8), ("S16", np.int16)):
+        if step.has(name):
+            return word.astype(kind).astype(np.int32).view(_U32)
+    return word
+
+
+def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
+    """(words of each access, their taint)."""
+    words, unknown, outside = machine.memory.load(address, size)
+    taint = machine.source("global memory outside the arguments") if outside else 0
+    for region in unknown:
+        taint |= machine.source(f"contents of argument {region - 1}")
+    return words, taint
+
+
+def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    mask, block, flat = _flat(machine, lanes, address)
+    memory = machine.memory
+    data, data_taint = _data(machine, step)
+    if step.opcode[:2] == "ST":
+        memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in data])
+        return
+    words, unknown = _load_global(machine, flat, step.bytes)
+    taint = taint | unknown
+    if (
+        memory.written & {int(number) for number in np.unique(flat >> REGION_BITS)}
+        and not machine.compiled.global_stores
+    ):
+        machine.missed_stores = True
+    if step.opcode in ATOMICS:
+        taint = taint | data_taint | machine.source("the order of atomic operations")
+        values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+        words, new = _atomic(step, flat, words[0], values)
+        memory.store(flat, 4, [new])
+    if step.opcode == "LDGSTS":
+        to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
+        machine.shared.store(block, np.broadcast_to(to, machine.shape)[mask], step.bytes, words)
+        machine.shared.taint |= union(taint, lanes)
+    elif step.targets:
+        _put(machine, step, lanes, mask, words, taint)
+
+
+def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    mask, block, flat = _flat(machine, lanes, in_block(address))
+    memory = machine.shared
+    data, data_taint = _data(machine, step)
+    values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+    if step.opcode == "STS":
+        memory.store(block, flat, step.bytes, values)
+        memory.taint |= union(taint | data_taint, lanes)
+        return
+    words = memory.load(block, flat, step.bytes)
+    if step.opcode == "ATOMS":
+        words, new = _atomic(step, flat + (block << 32), words[0], values)
+        memory.store(block, flat, 4, [new])
+        memory.taint |= union(data_taint, lanes)
+        taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
+    if step.targets:
+        _put(machine, step, lanes, mask, words, taint | memory.taint)
+
+
+def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    memory = machine.local
+    data, data_taint = _data(machine, step)
+    if step.opcode == "STL":
+        memory.store(lanes.mask, address, step.bytes, data)
+        memory.taint |= union(taint | data_taint, lanes)
+        return
+    first = step.targets[0].slot
+    for place, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
+        machine.write(first + place, _extended(word, step), taint | memory.taint, lanes)
+
+
+_ATOMIC = {
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+}
+
+
+def _atomic(
+    step: Step, place: np.ndarray, old: np.ndarray, values: list[np.ndarray]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """(what each thread gets back, what is there afterwards), threads taking turns in their order."""
+    unit = values[0] if values else np.ones(old.shape, _U32)
+    name = next((name for name in step.modifiers if name in _ATOMIC), "")
+    if step.has("CAS"):
+        return [old], np.where(old == values[0], values[1], old)
+    if step.has("EXCH"):
+        return [old], unit
+    order = np.argsort(place, kind="stable")
+    starts = np.ones(len(place), bool)
+    starts[1:] = place[order][1:] != place[order][:-1]
+    group = np.cumsum(starts) - 1
+    if name:
+        kind = np.int32 if step.has("S32") else _U32
+        total = old[order][starts].view(kind).copy()
+        _ATOMIC[name].at(total, group, unit[order].view(kind))
+        new = np.empty_like(old)
+        new[order] = total[group].view(_U32)
+        return [old], new
+    running = np.cumsum(unit[order], dtype=_U32)
+    before = running - unit[order]
+    before = before - before[starts][group]
+    last = np.append(np.nonzero(starts)[0][1:] - 1, len(place) - 1)
+    back, new = np.empty_like(old), np.empty_like(old)
+    back[order] = old[order] + before
+    new[order] = (old[order] + before + unit[order])[last][group]
+    return [back], new
+
+
+# (machine, step, addresses, threads that take part, taint of the addresses)
+PERFORM: dict[str, Callable[[Machine, Step, np.ndarray, Lanes, Taint], None]] = {
+    "global": _access_global,
+    "shared": _access_shared,
+    "local": _access_local,
+}

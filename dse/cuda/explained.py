@@ -1,0 +1,221 @@
+"""Where one configuration of a kernel spends what, by its source: tables of plain rows, or a graph of its
+instructions for the simulator.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source
+from dse.cuda.counts import architecture
+from dse.cuda.execute.interpret import run
+from dse.cuda.graphs import graph_text
+from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
+from dse.cuda.graphs.flow import branches
+from dse.cuda.machine.blocks import Sample, representative
+from dse.cuda.machine.state import Machine
+from dse.cuda.profile import explain
+from dse.cuda.profile.characterise import Characterisation, prepare
+from dse.cuda.profile.single_warp import longest_warp
+from dse.cuda.profile.to_kernel import numbers, to_kernel
+from dse.cuda.sass.disassemble import with_lines
+from dse.cuda.sass.opcodes import PIPES
+from dse.cuda.source import Configuration, configurations, counted, launch_of, resources, source_of
+from dse.errors import DseError
+from dse.gpus.read import GpuFile
+from dse.hardware import occupancy
+from dse.kernels.description import Description, Number
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One configuration that was compiled with source lines, and run."""
+
+    parameters: Mapping[str, Number]
+    gpu: GpuFile
+    source: Source
+    configuration: Configuration
+    made: Compiled
+    sample: Sample
+    machine: Machine
+    counts: Characterisation
+
+
+def execute(
+    description: Description, parameters: Mapping[str, Number], problem: Mapping[str, Number], gpu: GpuFile
+) -> Executed:
+    """Compile and run the configuration of these parameters.
+
+    **Raises:** DseError if it cannot be compiled or executed.
+    """
+    source = source_of(description)
+    configuration = configured(description, parameters, problem, gpu)
+    made = compile_source(source, architecture(gpu), dict(configuration.defines))
+    if isinstance(made, Failure):
+        raise failed(description, made, parameters)
+    if made.binary.relocated:
+        raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
+    listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
+    sample = representative(configuration.grid)
+    machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
+    counts = counted(machine, sample, made, configuration, gpu.gpu)
+    return Executed(parameters, gpu, source, configuration, made, sample, machine, counts)
+
+
+def configured(
+    description: Description, parameters: Mapping[str, Number], problem: Mapping[str, Number], gpu: GpuFile
+) -> Configuration:
+    """What one configuration is compiled and launched with. DseError if its blocks are too large."""
+    [found] = configurations(description, parameters, problem, gpu.gpu)
+    threads, limit = prod(found.block), int(gpu.gpu.limits.threads_per_block)
+    if threads > limit:
+        raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
+    return found
+
+
+def failed(description: Description, failure: Failure, parameters: Mapping[str, Number]) -> DseError:
+    """One line on why a configuration has no counts."""
+    at = ", ".join(f"{name}={value}" for name, value in parameters.items())
+    return DseError(
+        f"{description.name}: {failure.reason}: {failure.message}" + (f" (at {at})" if at else "")
+    )
+
+
+def write_graph(path: Path, ran: Executed) -> DependenceGraph:
+    """Write the instructions of the longest warp of the block that stands for most, on the GPU as it is."""
+    gpu, block = ran.gpu.gpu, int(np.argmax(ran.sample.weights))
+    found = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
+    kernel = jax.tree.map(lambda x: x[0], to_kernel([numbers(ran.counts)]))
+    resident = int(occupancy.launch(gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
+    hits = graph_text.Hits.of(kernel)
+    graph = graph_text.of_source(found, gpu, hits, warps=ran.counts.warps, slots=resident)
+    graph_text.write_graph(path, graph, summary=f"{found.kernel} on {ran.gpu.name}, its longest warp")
+    return found
+
+
+def explained(ran: Executed) -> dict[str, Any]:
+    """Parts by name: texts, mappings of names to values, and tables of the average warp as lists of rows."""
+    configuration, made = ran.configuration, ran.made
+    return {
+        "kernel": made.binary.kernel,
+        "gpu": ran.gpu.name,
+        "compiler": made.compiler,
+        "configuration": dict(ran.parameters),
+        "resources": {
+            "threads": prod(configuration.block),
+            "blocks": prod(configuration.grid),
+            "registers": made.binary.registers,
+            "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
+            "stack_bytes": made.binary.stack_bytes,
+            "spill_bytes": made.spill_bytes,
+        },
+        "mix": _mix(ran.counts),
+        "phases": [{"phase": place} | phase for place, phase in enumerate(phases(ran.counts), 1)],
+        "accesses": list(_accesses(ran)),
+        "branches": list(_branches(ran)),
+        "lines": list(_lines(ran)),
+        "unknown": list(_unknown(ran.counts)),
+    }
+
+
+def _mix(counts: Characterisation) -> list[Row]:
+    warps, insts = counts.warps, counts.insts()
+    mix = [
+        {"pipe": pipe, "insts": counts.insts(pipe) / warps, "share": counts.insts(pipe) / insts}
+        for pipe in PIPES
+        if counts.insts(pipe)
+    ]
+    return sorted(mix, key=lambda row: -row["insts"])
+
+
+def phases(counts: Characterisation) -> list[dict[str, float]]:
+    """One pass of the average warp through each phase."""
+    found = []
+    for phase in counts.phases:
+        row = {"passes": phase.passes, "lanes_active": phase.active}
+        row |= {pipe: number / counts.warps for pipe, number in phase.insts.items()}
+        for kind, access in phase.accesses.items():
+            row[f"{kind}: requests"] = access.requests / counts.warps
+            if not kind.startswith("shared"):
+                row[f"{kind}: sectors"] = access.sectors / counts.warps
+            row[f"{kind}: passes"] = access.passes / counts.warps
+        for way, sectors in phase.new_sectors.items():
+            if sectors:
+                row[f"global {way}: new sectors"] = sectors / counts.warps
+        if phase.traffic is not None:
+            for name, sectors in asdict(phase.traffic).items():
+                if "past" in name:  # the others stand among the accesses
+                    row[name] = sectors / (phase.passes * counts.warps)
+        found.append(row)
+    return found
+
+
+def _accesses(ran: Executed) -> Iterable[Row]:
+    for each in explain.accesses(ran.machine, ran.sample):
+        yield {
+            "line": each.line,
+            "address": hex(each.address),
+            "space": each.space,
+            "op": each.op,
+            "bytes": each.bytes,
+            "requests": each.requests / ran.counts.warps,
+            "threads": each.threads,
+            "pieces": each.pieces,
+            "ideal": each.ideal,
+            "degree": each.degree,
+        }
+
+
+def _branches(ran: Executed) -> Iterable[Row]:
+    for each in branches(ran.machine, ran.sample.weights):
+        yield {
+            "line": each.line,
+            "address": hex(each.address),
+            "instruction": each.text,
+            "warps": each.visits,
+            "lanes_active": each.active,
+            "taken": each.jumping,
+            "diverged": each.diverged,
+        }
+
+
+def _lines(ran: Executed) -> Iterable[Row]:
+    text = ran.source.text.splitlines() if Path(ran.source.path).suffix == ".cu" else []
+    warps, insts = ran.counts.warps, ran.counts.insts()
+    for each in explain.lines(ran.machine, ran.sample):
+        if each.line is None:
+            continue
+        pipes = sorted(each.pipes.items(), key=lambda pair: -pair[1])
+        yield {
+            "line": each.line,
+            "insts": each.insts / warps,
+            "share": each.insts / insts,
+            "lanes_active": each.active,
+            "sectors": each.sectors / warps,
+            "passes": each.passes / warps,
+            "pipes": ", ".join(f"{pipe} {number / warps:.4g}" for pipe, number in pipes),
+            "source": _line(text, each.line),
+        }
+
+
+def _line(text: Sequence[str], number: int) -> str:
+    """ "" if the text has no such line."""
+    return text[number - 1].strip() if 0 < number <= len(text) else ""
+
+
+def _unknown(counts: Characterisation) -> Iterable[Row]:
+    for each in counts.unknown:
+        yield {
+            "line": each.line,
+            "address": hex(each.address),
+            "instruction": each.instruction,
+            "what": each.what,
+            "depends_on": ", ".join(each.depends_on),
+        }

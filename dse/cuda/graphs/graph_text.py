@@ -1,0 +1,223 @@
+"""Write an instruction dependence graph as a file that `dse.simulator.case.graph_file` reads.
+
+The graph is of what a warp of a kernel's source executed.
+"""
+
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from dse.cuda.graphs.dependence import DependenceGraph, Instruction
+from dse.cuda.profile.single_warp import timing
+from dse.errors import DseError
+from dse.files import replacing
+from dse.hardware.memory import served
+from dse.simulator.case.graph_file import Graph
+from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Loop, Program
+from dse.types import ARITHMETIC, Gpu, Kernel
+
+ISSUE = 1.0  # cycles in which a warp issues one instruction
+_PIPES = {name: name for name in (*ARITHMETIC, "shared", "barrier")} | {  # the subsystem of each pipe
+    "fp16": "fp32",
+    "global": "memory",
+    "local": "memory",
+}  # what only takes an issue slot: "issue"
+
+
+@dataclass(frozen=True)
+class Hits:
+    """Shares of the sectors asked of global memory that the L1 and the L2 serve; DRAM serves the others."""
+
+    l1: float = 0.0
+    l2: float = 0.0
+
+    @staticmethod
+    def of(kernel: Kernel) -> "Hits":
+        """Those of a kernel whose fields are scalars."""
+        past_l1, past_l2 = map(float, served(kernel))
+        return Hits(1.0 - past_l1, past_l1 - past_l2)
+
+    def __post_init__(self) -> None:
+        if not (self.l1 >= 0 and self.l2 >= 0 and self.l1 + self.l2 <= 1):
+            raise DseError(
+                f"hits: found {self.l1:g} of the L1 and {self.l2:g} of the L2, expected shares of 1"
+            )
+
+
+def of_source(
+    graph: DependenceGraph,
+    gpu: Gpu,
+    hits: Hits | None = None,
+    warps: int = 1,
+    slots: int = 1,
+    groups: int | None = None,
+) -> Graph:
+    """The graph with λ and Λ of a GPU whose fields are scalars, and the SM that runs it.
+
+    A warp issues an instruction a cycle at most. `warps` of a block, `slots` blocks at a time, `groups`
+    blocks in all (as many as slots, if not given), all alike.
+
+    **Raises:** DseError if it uses tensor cores or textures, or has more than a simulator's case may have.
+    """
+    cycles = [terms(each, gpu, hits or Hits(), graph.kernel) for each in graph.instructions]
+    return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
+
+
+def terms(each: Instruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
+    """λ and Λ of one instruction, cycles.
+
+    The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
+    banks, the L1, or its share of the L2 or of the DRAM. Where nothing can wait for a result, Λ is λ. No Λ is
+    below the cycle of issue.
+    """
+    if each.pipe in ("tensor", "texture"):
+        raise DseError(f"{kernel}: found {each.pipe} instructions, expected those of pipes that models know")
+    cpi, latency, lsu = gpu.cpi, gpu.latency, each.requests * float(gpu.lsu_cycles)
+    from_dram = 1.0 - hits.l1 - hits.l2
+    average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
+    Lam = timing(gpu, float(average)).latency[each.pipe]
+    if each.pipe in ARITHMETIC or each.pipe == "fp16":
+        lam = float(getattr(cpi, _PIPES[each.pipe]))
+    elif each.pipe == "barrier":
+        lam, Lam = float(cpi.barrier), float(latency.barrier)
+    elif each.pipe == "shared":
+        lam = max(lsu, each.passes * float(cpi.shared))
+        Lam += max(each.passes - 1.0, 0.0) * float(cpi.shared)
+    elif each.pipe == "global":
+        past_l1 = each.sectors * (1.0 - hits.l1)
+        lam = max(lsu, each.passes * float(cpi.l1), each.shared_passes * float(cpi.shared))
+        lam = max(lam, past_l1 * float(cpi.l2), each.sectors * from_dram * float(cpi.dram))
+    elif each.pipe == "local":
+        lam = max(lsu, each.passes * float(cpi.l1))
+    else:
+        lam = 0.0
+    if not each.writes and each.kind != "barrier":
+        Lam = lam
+    return lam, max(Lam, ISSUE)
+
+
+def assembled(
+    graph: DependenceGraph,
+    cycles: Sequence[tuple[float, float]],
+    issue_limit: float = math.inf,
+    warps: int = 1,
+    slots: int = 1,
+    groups: int | None = None,
+) -> Graph:
+    """The graph with λ and Λ of each instruction."""
+    pipes = [_PIPES.get(each.pipe, "issue") for each in graph.instructions]
+    if len(set(pipes)) > MOST_SUBSYSTEMS:  # these two are seldom waited for
+        pipes = ["issue" if name == "barrier" else name for name in pipes]
+    order = (*dict.fromkeys(_PIPES.values()), "issue")
+    subsystems = tuple(name for name in order if name in pipes)
+    try:
+        program = Program(
+            subsystem=np.array([subsystems.index(name) for name in pipes]),
+            lam=np.array([lam for lam, _ in cycles]),
+            Lam=np.array([Lam for _, Lam in cycles]),
+            preds=tuple(each.needs for each in graph.instructions),
+            kind="".join(each.kind[0] for each in graph.instructions),
+            same_warp=np.full(len(cycles), ISSUE),
+            loops=tuple(Loop(x.first, x.last + 1, x.trips) for x in graph.loops),
+        )
+        case = Case((program,), warps, slots, groups or slots, issue_limit)
+    except DseError as error:
+        raise DseError(f"{graph.kernel}: {error}") from None
+    return Graph(graph.kernel, case, subsystems, (_labels(graph),))
+
+
+def _labels(graph: DependenceGraph) -> tuple[str, ...]:
+    """Such as "LDG.E.64 1a0", and where that address comes again, "LDG.E.64 1a0 #2"."""
+    times: Counter[int] = Counter()
+    labels = []
+    for each in graph.instructions:
+        times[each.address] += 1
+        again = f" #{times[each.address]}" if times[each.address] > 1 else ""
+        labels.append(f"{each.text.split()[0]} {each.address:x}{again}")
+    return tuple(labels)
+
+
+def write_graph(path: Path | str, graph: Graph, summary: str = "") -> None:
+    """**Raises:** DseError where the file cannot be written."""
+    with replacing(path) as temporary:
+        temporary.write_text(text(graph, summary), encoding="utf-8")
+
+
+def text(graph: Graph, summary: str = "") -> str:
+    """A graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
+
+    An instruction names its λ and Λ where they are not those that most of its subsystem have.
+    """
+    case = graph.case
+    core = [(name, getattr(case, name)) for name in ("warps", "slots", "groups", "order", "scheduler")]
+    if case.issue_limit < math.inf:
+        core.append(("issue_limit", case.issue_limit))
+    if case.assignment != tuple(range(len(case.programs))):
+        core.append(("assignment", list(case.assignment)))
+    usual: dict[int, tuple[float, float]] = {}
+    lines = [f"name = {_value(graph.name)}"]
+    if summary:
+        lines.append(f"summary = {_value(summary)}")
+    lines += ["", "[core]", *(f"{name} = {_value(value)}" for name, value in core), "", "[subsystems]"]
+    for s, name in enumerate(graph.subsystems):
+        found = Counter(
+            (float(p.lam[i]), float(p.Lam[i]))
+            for p in case.programs
+            for i in np.flatnonzero(p.subsystem == s)
+        )
+        usual[s] = found.most_common(1)[0][0] if found else (0.0, 0.0)
+        cap = case.caps[s] if s < len(case.caps) else math.inf
+        fields = [("lambda", usual[s][0]), ("Lambda", usual[s][1])]
+        fields += [("cap", cap)] if cap < math.inf else []
+        inside = ", ".join(f"{key} = {_value(value)}" for key, value in fields)
+        lines.append(f"{_key(name)} = {{ {inside} }}")
+    prefix = "program." if len(case.programs) > 1 else ""
+    for program, labels in zip(case.programs, graph.labels, strict=True):
+        lines += ["", "[[program]]"] if prefix else []
+        lines += _program(program, labels, graph.subsystems, usual, prefix)
+    return "\n".join(lines) + "\n"
+
+
+def _program(
+    program: Program,
+    labels: Sequence[str],
+    subsystems: Sequence[str],
+    usual: dict[int, tuple[float, float]],
+    prefix: str,
+) -> Iterator[str]:
+    kinds = {"c": "compute", "m": "memory", "b": "barrier"}
+    for i, label in enumerate(labels):
+        s = int(program.subsystem[i])
+        lam, Lam = float(program.lam[i]), float(program.Lam[i])
+        yield from ("", f"[[{prefix}instruction]]", f"name = {_value(label)}")
+        yield f"subsystem = {_value(subsystems[s])}"
+        if program.preds[i]:
+            yield f"needs = {_value([labels[j] for j in program.preds[i]])}"
+        if lam != usual[s][0]:
+            yield f"lambda = {_value(lam)}"
+        if Lam != usual[s][1]:
+            yield f"Lambda = {_value(Lam)}"
+        if program.same_warp[i]:
+            yield f"same_warp = {_value(float(program.same_warp[i]))}"
+        if program.kind[i] != "c":
+            yield f"kind = {_value(kinds[program.kind[i]])}"
+    for loop in program.loops:
+        yield from ("", f"[[{prefix}loop]]", f"first = {_value(labels[loop.first])}")
+        yield from (f"last = {_value(labels[loop.stop - 1])}", f"trips = {loop.trips}")
+
+
+def _value(value: str | float | Sequence) -> str:
+    """Strings, numbers and lists of them; JSON writes all of these as TOML does."""
+    if isinstance(value, float) and value == int(value) and value < 2**53:
+        value = int(value)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)

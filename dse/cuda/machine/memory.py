@@ -1,0 +1,146 @@
+"""What lies in memory, as far as addresses and branches need it: shared, local and stated global contents."""
+
+import numpy as np
+
+from dse.cuda.machine.launch import MIDDLE, REGION_BITS, Launch, pointers
+
+_U32 = np.uint32
+_RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
+
+
+class Shared:
+    """Shared memory: 32-bit words, one row a block, as far as it is used."""
+
+    def __init__(self, rows: int) -> None:
+        self.words = np.zeros((rows, 1024), _U32)
+        self.taint = 0  # unknown sources that something stored depends on
+
+    def _reach(self, highest: int) -> None:
+        rows, size = self.words.shape
+        if highest >= size:
+            grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
+            grown[:, :size] = self.words
+            self.words = grown
+
+    def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
+        """The words of each access; those of fewer than 4 bytes are not extended by their sign."""
+        self._reach(int(address.max(initial=0)) // 4 + size // 4)
+        if size < 4:
+            return [_narrow(self.words[row, address >> 2], address, size)]
+        return [self.words[row, (address >> 2) + word] for word in range(size // 4)]
+
+    def store(self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        self._reach(int(address.max(initial=0)) // 4 + size // 4)
+        if size < 4:
+            as_bytes = self.words.view(np.uint8)
+            for byte in range(size):
+                as_bytes[row, address + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
+            return
+        for word, value in enumerate(values):
+            self.words[row, (address >> 2) + word] = value
+
+
+class Local:
+    """Each thread's own memory. Threads mostly ask for the same word: it is kept as a register is."""
+
+    def __init__(self) -> None:
+        self.words: dict[int, np.ndarray] = {}  # [1 or blocks, 1 or threads] by address
+        self.taint = 0
+
+    def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
+        """`mask` and `address` broadcast to [blocks, threads], and so do the words."""
+        words = []
+        for word in range(max(size // 4, 1)):
+            value = np.zeros((1, 1), _U32)
+            for place, there in _places((address & ~3) + 4 * word, mask):
+                found = self.words.get(place, np.zeros((1, 1), _U32))
+                value = found if there is None else np.where(there, found, value)
+            words.append(_narrow(value, address, size) if size < 4 else value)
+        return words
+
+    def store(self, mask: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        for word, value in enumerate(values):
+            for place, there in _places((address & ~3) + 4 * word, mask):
+                old = self.words.get(place, np.zeros((1, 1), _U32))
+                if size < 4:
+                    shift = (8 * (address & 3)).astype(_U32)
+                    bits = _U32((1 << 8 * size) - 1) << shift
+                    value = (old & ~bits) | ((value << shift) & bits)
+                self.words[place] = np.where(mask if there is None else mask & there, value, old)
+
+
+def _places(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    """The different addresses, and where each is meant: None if it is the only one."""
+    if address.size == 1:
+        return [(int(address.flat[0]), None)]
+    places = np.unique(
+        np.broadcast_to(address, np.broadcast_shapes(address.shape, mask.shape))[
+            np.broadcast_to(mask, np.broadcast_shapes(address.shape, mask.shape))
+        ]
+    ).tolist()
+    return [(places[0], None)] if len(places) == 1 else [(place, address == place) for place in places]
+
+
+class Global:
+    """Contents of what the pointer arguments point to, as far as they were stated."""
+
+    def __init__(self, launch: Launch) -> None:
+        self.regions: dict[int, np.ndarray | None] = {}
+        for index, contents in pointers(launch).items():
+            raw = None
+            if contents is not None:
+                data = np.ascontiguousarray(contents).view(np.uint8).reshape(-1)
+                raw = np.concatenate([data, np.zeros(-len(data) % 16 + 16, np.uint8)])
+            self.regions[index + 1] = raw
+        self.sizes = {
+            index + 1: contents.nbytes for index, contents in pointers(launch).items() if contents is not None
+        }
+        self.written: set[int] = set()  # regions that the kernel stored to
+
+    def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
+        """(words of each access, regions whose contents are not known, whether some lie in no region)."""
+        words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
+        unknown: set[int] = set()
+        outside = False
+        region = address >> REGION_BITS
+        for number in np.unique(region).tolist():
+            contents = self.regions.get(number)
+            if contents is None:
+                outside |= number not in self.regions
+                unknown |= {number} & set(self.regions)
+                continue
+            here = region == number
+            place = address[here] - (number << REGION_BITS) - MIDDLE
+            inside = (place >= 0) & (place + size <= self.sizes[number])
+            outside |= not inside.all()
+            place = np.where(inside, place, 0)
+            if size < 4:
+                whole = contents.view(_U32)[place >> 2]
+                words[0][here] = np.where(inside, _narrow(whole, place, size), 0)
+            else:
+                for word, found in enumerate(words):
+                    found[here] = np.where(inside, contents.view(_U32)[(place >> 2) + word], 0)
+        return words, unknown, outside
+
+    def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        """Stores to regions whose contents are not known are forgotten."""
+        region = address >> REGION_BITS
+        for number in np.unique(region).tolist():
+            contents = self.regions.get(number)
+            if contents is None:
+                continue
+            place = address - (number << REGION_BITS) - MIDDLE
+            here = (region == number) & (place >= 0) & (place + size <= self.sizes[number])
+            for byte in range(min(size, 4)):
+                for word, value in enumerate(values):
+                    contents[place[here] + 4 * word + byte] = (value[here] >> _U32(8 * byte)).astype(np.uint8)
+
+
+def in_block(address: np.ndarray) -> np.ndarray:
+    """Shared addresses without the number of the block in its cluster."""
+    return address & _RESERVED_ADDRESS_BITS
+
+
+def _narrow(word: np.ndarray, address: np.ndarray, size: int) -> np.ndarray:
+    shift = (8 * (address & 3)).astype(_U32)
+    return (word >> shift) & _U32((1 << 8 * size) - 1)

@@ -1,0 +1,314 @@
+"""The state of the blocks that are run: registers, memory, who is alive, what was counted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse.cuda.machine.accesses import SECTOR
+from dse.cuda.machine.launch import Dimensions, Launch, Unknown, constant_bank
+from dse.cuda.machine.memory import Global, Local, Shared
+from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
+from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
+from dse.cuda.sass.program import Program, Step
+
+_U32 = np.uint32
+
+# Which unknown data a value depends on, a bit for each: of all threads, or [1 or blocks, 1 or threads].
+Taint = Any  # int or int64 array
+
+# What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
+# of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
+MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
+
+
+@dataclass(eq=False)
+class Stream:
+    """Addresses that one execution of a memory instruction asked for, or one that was repeated.
+
+    A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
+    the addresses lie `stride` bytes on.
+    """
+
+    step: int
+    phase: np.ndarray  # [blocks], see Machine.phases
+    lanes: Lanes
+    base: np.ndarray  # [1 or blocks, 1 or threads] bytes
+    offset: int
+    trips: range = range(1)
+    stride: float = 0
+
+    @property
+    def repeats(self) -> int:
+        return len(self.trips)
+
+    def offsets(self, most: int | None = None) -> np.ndarray:
+        """[repeats] bytes from `base`; of the first `most`, if so many are enough."""
+        return self.offset + distance(np.array(self.trips[:most]), self.stride)
+
+
+def distance(trips: np.ndarray, stride: float) -> np.ndarray:
+    """Bytes. A stride that is estimated is a float: whole sectors, so that many are alike."""
+    if isinstance(stride, int):
+        return trips * stride
+    return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
+
+
+class Estimated(NamedTuple):
+    """Trips of a loop that were not executed, and whose accesses depend on data."""
+
+    trips: int
+    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    no_address: float  # share of the requests to global memory that are not in `Machine.streams`
+
+
+@dataclass
+class Phase:
+    """A stretch of some blocks between two barriers; -1 stands for the start and the end of the kernel."""
+
+    opened: int  # address of the barrier
+    closed: int = -1
+
+
+def union(taint: Taint, lanes: Lanes) -> int:
+    """The unknown data that some of `lanes` depend on."""
+    if isinstance(taint, int):
+        return taint
+    return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
+
+
+class Compiled:
+    """A program with its instructions bound, one for all launches of it.
+
+    `dse.cuda.execute.interpret.compiled` makes it.
+    """
+
+    def __init__(self, program: Program, live: list[int], global_stores: bool) -> None:
+        self.program = program
+        self.live = live  # slots that are live where each basic block begins, as bits
+        self.global_stores = global_stores
+        self.slots: dict[tuple[str, Any], int] = {}
+        self.size = SLOTS
+        # rows of the counters: two for each basic block, then what steps need
+        self.rows = 2 * len(program.blocks)
+        self.guard_rows: dict[int, int] = {}
+        self.memory_rows: dict[int, int] = {}
+        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
+        self.loads_global = any(
+            step.needed and step.pipe == "global" and step.targets for step in program.steps
+        )
+        self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
+
+    def slot_of(self, kind: str, key: Any) -> int:
+        """The slot of a constant, a number or a special register; pairs take two."""
+        found = self.slots.get((kind, key))
+        if found is None:
+            found = self.slots[kind, key] = self.size
+            self.size += 2 if kind == "pair" or (kind == "number" and key[1] == 2) else 1
+        return found
+
+
+class Machine:
+    """The state of the blocks that are run."""
+
+    def __init__(self, compiled: Compiled, launch: Launch, blocks: Sequence[Dimensions]) -> None:
+        self.compiled, self.launch, self.program = compiled, launch, compiled.program
+        threads = -(-launch.threads // WARP) * WARP
+        self.shape = (len(blocks), threads)
+        self.sets = LaneSets(self.shape)
+        self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
+        self.source_bits: dict[str, int] = {}
+        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * compiled.size
+        for slot in range(P, SLOTS):
+            self.r[slot] = np.zeros((1, 1), bool)
+        for slot in (PT, UPT):
+            self.r[slot] = np.ones((1, 1), bool)
+        self.taint: list[Taint] = [0] * compiled.size
+        self._set_constants(blocks)
+        for slot in range(UPT + 1, SLOTS):
+            self.r[slot] = np.zeros((1, 1), _U32)
+        self.live_mask = np.zeros((1, threads), bool)
+        self.live_mask[:, : launch.threads] = True
+        self.live = launch.threads * len(blocks)
+        self.counts = np.zeros((compiled.rows, len(blocks)))
+        self.phases = [Phase(-1)]
+        self.phase = np.zeros(len(blocks), int)
+        self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
+        self.shared, self.local, self.memory = Shared(len(blocks)), Local(), Global(launch)
+        self.streams: list[Stream] = []
+        self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
+        self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
+        self.missed_stores = False
+        self.patterns: dict[tuple, tuple] = {}
+        self.bases: dict[tuple, tuple] = {}
+        self.guards: dict[tuple, tuple] = {}
+
+    def _set_constants(self, blocks: Sequence[Dimensions]) -> None:
+        """Fill the slots of numbers, constants and special registers."""
+        launch, threads = self.launch, self.shape[1]
+        bank = constant_bank(self.program.kernel, self.program.arch, launch)
+        thread = np.arange(threads, dtype=_U32)[None, :]
+        x, y, _ = launch.block
+        special = {
+            "SR_TID.X": thread % _U32(x),
+            "SR_TID.Y": thread // _U32(x) % _U32(y),
+            "SR_TID.Z": thread // _U32(x * y),
+            "SR_LANEID": thread % _U32(WARP),
+            "SR_CgaCtaId": np.zeros((1, 1), _U32),
+            "SR_LTMASK": (_U32(1) << thread % _U32(WARP)) - _U32(1),
+            "SR_EQMASK": _U32(1) << thread % _U32(WARP),
+            "SR_GTMASK": ~((_U32(2) << thread % _U32(WARP)) - _U32(1)),
+            "SR_LEMASK": (_U32(2) << thread % _U32(WARP)) - _U32(1),
+            "SR_GEMASK": ~((_U32(1) << thread % _U32(WARP)) - _U32(1)),
+        }
+        for axis, name in enumerate("XYZ"):
+            special[f"SR_CTAID.{name}"] = np.array([[block[axis]] for block in blocks], _U32)
+            special[f"SR_NCTAID.{name}"] = np.full((1, 1), launch.grid[axis], _U32)
+        for (kind, key), slot in self.compiled.slots.items():
+            if kind == "number":
+                bits, words = key
+                for word in range(words):
+                    self.r[slot + word] = np.full((1, 1), bits >> 32 * word & 0xFFFFFFFF, _U32)
+            elif kind == "special" and key in special:
+                self.r[slot] = special[key]
+            elif kind == "special":
+                self.taint[slot] = self.source(f"special register {key}")
+            else:
+                for word in range(2 if kind == "pair" else 1):
+                    number, offset = key[0], key[1] + 4 * word
+                    self.r[slot + word], self.taint[slot + word] = self._constant(bank, number, offset)
+
+    def _constant(self, bank: Any, number: int, offset: int) -> tuple[np.ndarray, int]:
+        """(word, taint) of one place in constant memory."""
+        if number == 0:
+            owner = bank.owners.get(offset, -1)
+            taint = 0
+            if owner >= 0 and isinstance(self.launch.arguments[owner], Unknown):
+                taint = self.source(f"argument {owner}")
+            elif offset >= bank.parameters and offset not in bank.words:
+                taint = self.source(f"parameter at 0x{offset:x}")
+            return np.full((1, 1), bank.words.get(offset, 0), _U32), taint
+        data = self.launch.banks.get(number)
+        if data is None or offset + 4 > len(data):
+            return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
+        return np.full((1, 1), int.from_bytes(data[offset : offset + 4], "little"), _U32), 0
+
+    def source(self, name: str) -> int:
+        """The taint of a source of unknown data."""
+        if name not in self.source_bits:
+            self.source_bits[name] = 1 << len(self.sources)
+            self.sources.append(name)
+        return self.source_bits[name]
+
+    # Registers
+
+    def write(self, slot: int, value: np.ndarray, taint: Taint, lanes: Lanes) -> None:
+        """Threads outside `lanes` keep what they have."""
+        if lanes.total == self.live:
+            self.r[slot] = value
+            self.taint[slot] = taint
+        else:
+            self.r[slot] = np.where(lanes.mask, value, self.r[slot])
+            old = self.taint[slot]
+            if old is not taint and not (isinstance(old, int) and isinstance(taint, int) and old == taint):
+                self.taint[slot] = np.where(lanes.mask, np.int64(taint), np.int64(old))
+
+    def under_guard(self, step: Step, lanes: Lanes) -> Lanes | None:
+        """Those of `lanes` whose guard holds; None if there are none."""
+        if step.guard < 0:
+            return lanes
+        return self.where(step.guard, step.guard_negated, lanes)
+
+    def where(self, slot: int, negated: bool, lanes: Lanes) -> Lanes | None:
+        """Those of `lanes` where a predicate holds."""
+        predicate = self.r[slot]
+        if predicate.size == 1:
+            return lanes if bool(predicate.flat[0]) != negated else None
+        key = (slot, negated, id(lanes))
+        found = self.guards.get(key)
+        if found is None or found[0] is not predicate or found[1] is not lanes:
+            mask = lanes.mask & (~predicate if negated else predicate)
+            chosen = self.sets.of(mask)
+            chosen = lanes if chosen.total == lanes.total else chosen if chosen.total else None
+            if len(self.guards) > 500:
+                self.guards.clear()
+            found = self.guards[key] = (predicate, lanes, chosen)
+        return found[2]
+
+    def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:
+        """Those of `lanes` that are not in `taken`."""
+        if taken is None:
+            return lanes
+        if taken.total == lanes.total:
+            return None
+        return self.sets.of(lanes.mask & ~taken.mask)
+
+    def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
+        if isinstance(taint, np.ndarray):
+            taint = union(taint, lanes)
+        if taint:
+            self.unknown[step.index, what] = self.unknown.get((step.index, what), 0) | taint
+
+    # Addresses
+
+    def base(self, step: Step, address: Operand, wide: bool) -> np.ndarray:
+        """The sum of an address's registers, int64, [1 or blocks, 1 or threads]."""
+        key = (address.bases, wide)
+        values = [self.r[slot] for slot, _, _ in address.bases]
+        if wide:
+            values += [self.r[slot + 1] for slot, _, narrow in address.bases if not narrow]
+        found = self.bases.get(key)
+        if found is not None and all(a is b for a, b in zip(found[0], values, strict=True)):
+            return found[1]
+        total = np.zeros((1, 1), np.int64)
+        for slot, factor, narrow in address.bases:
+            term = self.r[slot].astype(np.int64)
+            if wide and not narrow:
+                term = term | self.r[slot + 1].astype(np.int64) << 32
+            total = total + term * factor
+        if not wide:
+            total = total & 0xFFFFFFFF
+        self.bases[key] = (values, total)
+        return total
+
+    # Control
+
+    def exit(self, lanes: Lanes) -> None:
+        self.live_mask = self.live_mask & ~lanes.mask
+        self.live -= lanes.total
+
+    def live_threads(self) -> np.ndarray:
+        """[blocks]"""
+        return np.broadcast_to(np.count_nonzero(self.live_mask, axis=1), self.shape[:1])
+
+    def close_phase(self, blocks: np.ndarray, address: int) -> None:
+        """A barrier at `address` ends the phase of these blocks, and opens the next."""
+        for number in np.unique(self.phase[blocks]).tolist():
+            members = blocks & (self.phase == number)
+            gone = np.where(members, self.counts, 0.0)
+            phase = self.phases[number]
+            if members.sum() < (self.phase == number).sum():  # others are still in it
+                self.phases.append(Phase(phase.opened))
+                self.phase_counts.append(None)
+                moved = self.phase.copy()
+                moved[members] = number = len(self.phases) - 1
+                self.phase, phase = moved, self.phases[number]
+            phase.closed = address
+            self.phase_counts[number] = gone
+            self.counts = np.where(members, 0.0, self.counts)
+            if address >= 0:
+                self.phases.append(Phase(address))
+                self.phase_counts.append(None)
+                moved = self.phase.copy()
+                moved[members] = len(self.phases) - 1
+                self.phase = moved
+
+    def sources_of(self, taint: int) -> tuple[str, ...]:
+        """The names of the unknown data in a taint."""
+        return tuple(name for bit, name in enumerate(self.sources) if taint >> bit & 1)
+
+
+Action = Callable[[Machine, Lanes], None]  # what is done for one step of a basic block

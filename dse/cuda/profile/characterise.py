@@ -1,0 +1,313 @@
+"""What a kernel's launch does, counted: the average block, phase by phase between its barriers.
+
+Numbers of the sampled blocks are weighted by how many blocks each stands for.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.cuda.caches.cache_model import Traffic
+from dse.cuda.execute.interpret import compiled, run
+from dse.cuda.machine.accesses import SECTOR
+from dse.cuda.machine.blocks import Sample, representative
+from dse.cuda.machine.launch import Dimensions, Launch
+from dse.cuda.machine.state import MEMORY_COUNTS, Compiled, Estimated, Machine, Stream
+from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
+from dse.cuda.sass.listing import Listing
+from dse.cuda.sass.opcodes import ATOMICS, FP32_OPERATIONS, PIPES, STORES
+from dse.cuda.sass.program import Step, program
+
+# What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
+ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
+
+
+@dataclass(frozen=True)
+class Access:
+    """All accesses of one kind, of an average block in one pass of a phase."""
+
+    requests: float = 0.0  # warp instructions with at least one thread
+    sectors: float = 0.0  # of 32 bytes, each request by itself; global and local
+    passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
+    bytes: float = 0.0  # asked for by threads
+
+
+@dataclass(frozen=True)
+class Phase:
+    """What an average block does between two barriers, in one pass."""
+
+    opened: int  # address of the barrier, -1: start of the kernel
+    closed: int  # -1: its end
+    passes: float  # how often an average block goes through it
+    insts: Mapping[str, float]  # warp instructions by pipe
+    active: float  # share of a warp's lanes that execute, mean over its instructions
+    fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
+    fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
+    accesses: Mapping[str, Access]  # by ACCESSES
+    new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
+    traffic: Traffic | None  # between the caches; None where no caches were looked at
+    walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
+
+    @property
+    def warp_insts(self) -> float:
+        return sum(self.insts.values())
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """A decision that depends on data that was not stated."""
+
+    address: int
+    instruction: str
+    line: int | None
+    what: str  # "branch", "address" or "guard"
+    depends_on: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Characterisation:
+    """One launch of one kernel."""
+
+    kernel: str
+    arch: int
+    grid: Dimensions
+    block: Dimensions
+    sampled: int  # blocks that were run
+    phases: tuple[Phase, ...]
+    executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
+    spread: float  # largest difference in warp instructions among blocks inside the grid, relative
+    unknown: tuple[Unknown, ...]
+    unskipped: Mapping[int, str]  # loops that were run in full, and why
+    estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
+
+    @property
+    def blocks(self) -> int:
+        return int(np.prod(self.grid))
+
+    @property
+    def warps(self) -> int:
+        """Of a block."""
+        return -(-int(np.prod(self.block)) // 32)
+
+    def total(self, kind: str, field: str) -> float:
+        """Of an average block, over all phases: `total("shared load", "passes")`."""
+        return sum(
+            phase.passes * getattr(phase.accesses[kind], field)
+            for phase in self.phases
+            if kind in phase.accesses
+        )
+
+    def insts(self, *pipes: str) -> float:
+        """Warp instructions of an average block; all of them if no pipe is named."""
+        chosen = pipes or PIPES
+        return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in chosen)
+
+    @property
+    def fp32_ops(self) -> float:
+        """Of the grid."""
+        return self.blocks * sum(phase.passes * phase.fp32_ops for phase in self.phases)
+
+
+def prepare(listing: Listing) -> Compiled:
+    """A listing ready to run: keep it where one kernel is launched in several ways."""
+    return compiled(program(listing))
+
+
+def characterise(
+    kernel: Compiled | Listing,
+    launch: Launch,
+    times: Timing | None = None,
+    inside: int = 1,
+    step_limit: int = 200_000,
+    sample: Sample | None = None,
+) -> Characterisation:
+    """Run the representative blocks of a launch and count.
+
+    With `times`, one warp's critical path is worked out too. `inside` is the number of blocks taken from the
+    inside of each dimension of the grid; or `sample` says which blocks to run.
+
+    **Raises:** as `dse.cuda.execute.interpret.run`.
+    """
+    ready = kernel if isinstance(kernel, Compiled) else prepare(kernel)
+    sample = representative(launch.grid, inside) if sample is None else sample
+    return summary(run(ready, launch, sample.blocks, step_limit), sample, times)
+
+
+def summary(
+    machine: Machine,
+    sample: Sample,
+    times: Timing | None = None,
+    traffic: Mapping[tuple[int, int], Traffic] | None = None,
+) -> Characterisation:
+    """What was counted in the blocks of a sample. The machine also keeps the addresses, in `streams`.
+
+    `traffic` is what `dse.cuda.caches.cache_model.misses` says of its phases.
+    """
+    launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
+    walks: dict[tuple[int, int], Walk] = {}
+    if times is not None:
+        block = int(np.argmax(weights))
+        walks = walk(machine, block, longest_warp(machine, block), times)
+    touched = _first_touches(machine, weights)
+    counts: dict[tuple[int, int], np.ndarray] = {}
+    for phase, found in zip(machine.phases, machine.phase_counts, strict=True):
+        if found is not None:
+            key = (phase.opened, phase.closed)
+            passing = (found[0::1].any(axis=0)).astype(float)
+            row = np.vstack([found, passing])
+            counts[key] = counts[key] + row if key in counts else row
+    phases = tuple(
+        _phase(machine, key, found @ weights, walks.get(key), touched, (traffic or {}).get(key))
+        for key, found in counts.items()
+    )
+    whole = np.sum(list(counts.values()), axis=0)
+    grid_total = whole @ weights * launch.blocks
+    lengths = np.array([len(block.steps) for block in machine.program.blocks])
+    per_block = lengths @ whole[: 2 * len(lengths) : 2]
+    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
+    program_ = machine.program
+    return Characterisation(
+        kernel=program_.kernel,
+        arch=program_.arch,
+        grid=launch.grid,
+        block=launch.block,
+        sampled=len(sample.blocks),
+        phases=phases,
+        executed={
+            step.address: float(grid_total[2 * block.index])
+            for block in program_.blocks
+            for step in block.steps
+        },
+        spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
+        unknown=_unknown(machine),
+        unskipped={
+            program_.blocks[header].steps[0].address: why
+            for header, why in machine.compiled.irregular.items()
+        },
+        estimated={
+            program_.blocks[header].steps[0].address: each for header, each in machine.estimated.items()
+        },
+    )
+
+
+def _phase(
+    machine: Machine,
+    key: tuple[int, int],
+    counts: np.ndarray,
+    path: Walk | None,
+    touched: Mapping[tuple[tuple[int, int], str], float],
+    traffic: Traffic | None,
+) -> Phase:
+    """`counts` are of the average block over all its passes."""
+    program_, ready = machine.program, machine.compiled
+    passes = max(float(counts[-1]), 1e-300)
+    insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
+    lanes = sure = unsure = 0.0
+    accesses = {kind: np.zeros(4) for kind in ACCESSES}
+    for block in program_.blocks:
+        warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
+        if not warps:
+            continue
+        lanes += threads * len(block.steps)
+        for step in block.steps:
+            insts[step.pipe] += warps
+            operations = FP32_OPERATIONS.get(step.opcode, 0)
+            if operations and step.guard_known:
+                row = ready.guard_rows.get(step.index)
+                sure += operations * (threads if row is None else float(counts[row]))
+            elif operations:
+                unsure += operations * threads
+            if step.memory:
+                row = ready.memory_rows[step.index]
+                requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
+                accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
+                if step.opcode == "LDGSTS":
+                    requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
+                        : len(MEMORY_COUNTS)
+                    ]
+                    accesses["shared store"] += (requests, sectors, through, active * step.bytes)
+    total = sum(insts.values())
+    once = None if path is None else path * (1 / path.passes)
+    return Phase(
+        opened=key[0],
+        closed=key[1],
+        passes=passes,
+        insts={pipe: count / passes for pipe, count in insts.items() if count},
+        active=lanes / (32 * total) if total else 0.0,
+        fp32_ops=sure / passes,
+        fp32_ops_unsure=unsure / passes,
+        accesses={kind: Access(*(found / passes).tolist()) for kind, found in accesses.items() if found[0]},
+        new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
+        walk=once,
+        traffic=None if traffic is None else traffic * (1 / passes),
+    )
+
+
+def _kind(step: Step) -> str:
+    stores = step.opcode in STORES or (step.opcode in ATOMICS and not step.writes)
+    return f"{step.pipe} {'store' if stores else 'load'}"
+
+
+def _unknown(machine: Machine) -> tuple[Unknown, ...]:
+    found = []
+    for (index, what), taint in sorted(machine.unknown.items()):
+        step = machine.program.steps[index]
+        names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
+        found.append(Unknown(step.address, step.text, step.line, what, names))
+    return tuple(found)
+
+
+def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:
+    """Sectors of global memory that an average block touches for the first time, by phase and way."""
+    found: dict[tuple[tuple[int, int], str], float] = {}
+    for way in ("load", "store"):
+        streams = [
+            stream for stream in machine.streams if _kind(machine.program.steps[stream.step]).endswith(way)
+        ]
+        if not streams:
+            continue
+        places, order = [], []
+        for number, sectors in enumerate(_sectors(machine, streams)):
+            places.append(sectors)
+            order.append(np.full(len(sectors), number))
+        flat = np.concatenate(places)
+        _, first = np.unique(flat, return_index=True)
+        which = np.concatenate(order)[first]
+        block = flat[first] >> _BLOCK_SHIFT
+        instance = np.stack([stream.phase for stream in streams])[which, block]
+        for number in np.unique(instance).tolist():
+            phase = machine.phases[number]
+            key = ((phase.opened, phase.closed), way)
+            found[key] = found.get(key, 0.0) + float(weights[block[instance == number]].sum())
+    return found
+
+
+_BLOCK_SHIFT = 48
+_AT_A_TIME = 2**20  # sectors
+
+
+def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray]:
+    """For each stream the sectors that it touches, each once, with the block's number in the highest bits."""
+    known: dict[tuple[int, int, int, int], tuple[Stream, np.ndarray]] = {}
+    for stream in streams:
+        size = machine.program.steps[stream.step].bytes
+        offsets, found = stream.offsets(), []
+        within = offsets % SECTOR
+        for offset in dict.fromkeys(within.tolist()):
+            key = (id(stream.base), id(stream.lanes), offset, size)
+            if key not in known:
+                known[key] = stream, _sectors_of(machine, stream, offset, size)
+            sectors, on = known[key][1], offsets[within == offset] // SECTOR
+            parts = -(-len(on) * len(sectors) // _AT_A_TIME)
+            found += [np.unique(sectors + some[:, None]) for some in np.array_split(on, max(1, parts))]
+        yield np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+
+
+def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:
+    blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
+    sector = np.broadcast_to((stream.base + offset) >> 5, machine.shape) + blocks
+    sector = sector[np.broadcast_to(stream.lanes.mask, machine.shape)]
+    if len(sector) > 1:  # neighbours mostly share one
+        sector = sector[np.append(True, sector[1:] != sector[:-1])]
+    return np.unique(sector)

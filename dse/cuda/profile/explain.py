@@ -1,0 +1,139 @@
+"""Where in the code a launch spends its instructions and its memory accesses.
+
+Numbers are of the average block of the launch, from start to end. `dse.cuda.graphs.flow` tells where its
+lanes part.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.cuda.machine.accesses import LINE, SECTOR
+from dse.cuda.machine.blocks import Sample
+from dse.cuda.machine.state import MEMORY_COUNTS, Machine
+from dse.cuda.machine.thread_set import WARP
+from dse.cuda.sass.opcodes import ATOMICS, STORES
+from dse.cuda.sass.program import Step
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one memory instruction asks for."""
+
+    address: int  # of the instruction
+    line: int | None  # of the source
+    instruction: str
+    space: str  # global, shared or local
+    op: str  # load, store or atomic
+    bytes: int  # of one thread
+    requests: float  # warps that execute it with a thread or more
+    threads: float  # of a request
+    # Of a request: global and local, sectors of 32 bytes that it touches; shared, passes through the banks.
+    pieces: float
+    ideal: float  # the fewest for threads that each ask for bytes of their own
+
+    @property
+    def degree(self) -> float:
+        """How many times the ideal it takes: of shared memory the conflict degree. 1 where threads share."""
+        return max(1.0, self.pieces / self.ideal)
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was made of one line of the source.
+
+    Lanes that a predicate turns off count as active where it was not evaluated: nothing hangs on it.
+    """
+
+    line: int | None  # None: code that comes from no line
+    insts: float  # warp instructions
+    active: float  # share of their lanes that execute
+    pipes: dict[str, float]  # warp instructions by pipe
+    sectors: float  # global and local
+    passes: float  # through the banks of shared memory
+
+
+def accesses(machine: Machine, sample: Sample) -> list[Access]:
+    """Memory instructions that were executed, in the order of the code."""
+    counts = _counts(machine, sample)
+    found = []
+    for block in machine.program.blocks:
+        for step in block.steps:
+            for space, row in _rows(machine, step):
+                requests, sectors, passes, threads = counts[row : row + len(MEMORY_COUNTS)].tolist()
+                if not requests:
+                    continue
+                shared = space == "shared"
+                each = threads / requests
+                found.append(
+                    Access(
+                        address=step.address,
+                        line=step.line,
+                        instruction=step.text,
+                        space=space,
+                        op=_operation(step, space),
+                        bytes=step.bytes,
+                        requests=requests,
+                        threads=each,
+                        pieces=(passes if shared else sectors) / requests,
+                        ideal=max(1.0, each * step.bytes / (LINE if shared else SECTOR)),
+                    )
+                )
+    return found
+
+
+def lines(machine: Machine, sample: Sample) -> list[Line]:
+    """What was executed by lines of the source, most instructions first; None for code of no line."""
+    counts = _counts(machine, sample)
+    steps: dict[int | None, list[tuple[Step, float, float]]] = {}
+    for block in machine.program.blocks:
+        warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
+        for step in block.steps if warps else ():
+            taking_part = _threads(machine, step, threads, counts)
+            steps.setdefault(step.line, []).append((step, warps, taking_part))
+    found = []
+    for line, executed in steps.items():
+        pipes: dict[str, float] = {}
+        sectors = passes = 0.0
+        for step, warps, _ in executed:
+            pipes[step.pipe] = pipes.get(step.pipe, 0.0) + warps
+            for space, row in _rows(machine, step):
+                _, of_sectors, through, _ = counts[row : row + len(MEMORY_COUNTS)].tolist()
+                sectors += of_sectors
+                passes += through if space == "shared" else 0.0
+        insts = sum(warps for _, warps, _ in executed)
+        active = sum(threads for _, _, threads in executed) / (WARP * insts)
+        found.append(Line(line, insts, active, pipes, sectors, passes))
+    return sorted(found, key=lambda each: -each.insts)
+
+
+def _counts(machine: Machine, sample: Sample) -> np.ndarray:
+    """The counters of the average block, over all phases."""
+    found: Sequence[np.ndarray] = [each for each in machine.phase_counts if each is not None]
+    return np.sum(found, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
+
+
+def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
+    """The memory that an instruction asks, and the first row of its counters there."""
+    if not step.memory or step.index not in machine.compiled.memory_rows:
+        return
+    row = machine.compiled.memory_rows[step.index]
+    yield step.pipe, row
+    if step.opcode == "LDGSTS":  # from global to shared memory
+        yield "shared", row + len(MEMORY_COUNTS)
+
+
+def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -> float:
+    """Those of the threads in its basic block whose predicate holds, where that was counted."""
+    for _, row in _rows(machine, step):
+        return float(counts[row + MEMORY_COUNTS.index("threads")])
+    row = machine.compiled.guard_rows.get(step.index)
+    return entered if row is None else float(counts[row])
+
+
+def _operation(step: Step, space: str) -> str:
+    if step.opcode in ATOMICS:
+        return "atomic"
+    stores = step.opcode in STORES or (step.opcode == "LDGSTS" and space == "shared")
+    return "store" if stores else "load"

@@ -1,0 +1,115 @@
+"""Machine code to listings, with nvdisasm.
+
+To start nvdisasm takes a quarter of a second of CPU, whatever it is given; one kernel's code takes a tenth of
+that. So many kernels go through one process: their code, back to back, is read as one piece of raw code and
+cut up again. Raw code has no source lines; where those are wanted, each kernel takes a process of its own.
+"""
+
+import importlib.metadata
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate, groupby
+from pathlib import Path
+
+from dse.cuda.extra import INSTALL
+from dse.cuda.sass import elf, listing
+from dse.cuda.sass.elf import Binary
+from dse.cuda.sass.listing import Instruction, Listing
+from dse.errors import DseError
+
+
+def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
+    """The code of each kernel, in order. No source lines, and no labels but the kernel's own.
+
+    **Raises:** DseError if nvdisasm is missing or does not know the architecture or the code, and for code
+    that waits for addresses from loading it.
+    """
+    listings: list[Listing | None] = [None] * len(binaries)
+    order = sorted(range(len(binaries)), key=lambda index: binaries[index].arch)
+    for arch, group in groupby(order, key=lambda index: binaries[index].arch):
+        indices = list(group)
+        for first in range(0, len(indices), _BATCH):
+            batch = indices[first : first + _BATCH]
+            for index, found in zip(batch, _raw(arch, [binaries[index] for index in batch]), strict=True):
+                listings[index] = found
+    return [found for found in listings if found is not None]
+
+
+def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
+    """The code of one kernel with source lines, if it was compiled with -lineinfo, and labels.
+
+    **Raises:** DseError as `disassemble`, and if the cubin has no such kernel.
+    """
+    text = _nvdisasm(["-c", "-gi"], cubin, where)
+    for found in listing.parse(text, where):
+        if found.kernel == kernel:
+            return found
+    raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
+
+
+def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
+    for binary in binaries:
+        if binary.relocated:
+            raise DseError(f"{binary.kernel}: code: found addresses left open for loading, expected none")
+    ends = list(accumulate(len(binary.code) for binary in binaries))
+    code = b"".join(binary.code for binary in binaries)
+    text = _nvdisasm(["-b", f"SM{arch}"], code, binaries[0].kernel)
+    pieces: list[list[Instruction]] = [[] for _ in binaries]
+    piece = 0
+    for instruction in listing.instructions(text, binaries[0].kernel):
+        while instruction.address >= ends[piece]:
+            piece += 1
+        pieces[piece].append(_moved(instruction, ends[piece] - len(binaries[piece].code)))
+    return [
+        Listing(binary.kernel, arch, tuple(found), {binary.kernel: 0})
+        for binary, found in zip(binaries, pieces, strict=True)
+    ]
+
+
+def _moved(instruction: Instruction, base: int) -> Instruction:
+    """As if the code began at `base`. Branches name their targets relative to what nvdisasm was given."""
+    operands = instruction.operands
+    if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
+        operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
+    return Instruction(
+        instruction.address - base, instruction.predicate, instruction.opcode, operands, instruction.line
+    )
+
+
+def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="dse-") as folder:
+        path = Path(folder, "code")
+        path.write_bytes(data)
+        ended = subprocess.run(
+            [_tool(), *options, str(path)], capture_output=True, text=True, errors="replace", check=False
+        )
+    if ended.returncode:
+        reason = next(iter(ended.stderr.split("\n")), "").replace(str(path), where)
+        raise DseError(f"{where}: nvdisasm failed: {reason or ended.returncode}")
+    return ended.stdout
+
+
+@cache
+def _tool() -> str:
+    """Path of nvdisasm: of the package, else on the PATH."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        path = Path(str(file.locate()))
+        if path.stem == "nvdisasm" and os.access(path, os.X_OK):
+            return str(path)
+    if found := shutil.which("nvdisasm"):
+        return found
+    raise DseError(f"nvdisasm: found none, expected {INSTALL}")
+
+
+_BATCH = 64  # kernels of one process
+_TARGETS = frozenset(
+    {"BRA", "BRX", "BSSY", "CALL", "JMP", "LEPC", "PBK", "PCNT", "PRET", "RET", "SSY", "CAL", "JCAL"}
+)

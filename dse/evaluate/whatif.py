@@ -1,0 +1,147 @@
+"""What would change a simulation: one thing made different, the rest as it is.
+
+A change is `NAME=VALUE`. Of a kernel on a GPU:
+
+- `CLASS.lambda`, `CLASS.Lambda` (fp32, sfu, dram, ...): cycles, or with a trailing x that many times as many;
+- `issue_limit`: instructions a cycle;
+- `conflicts=off`: each access to shared memory takes one pass; `barriers=off`: there are none;
+  `uncoalesced=off`: global accesses touch what they ask for; `dram=off`: the L2 has everything;
+- `blocks`: resident on an SM; `scheduler`, `order`.
+
+Of a graph: `SUBSYSTEM.lambda`, `SUBSYSTEM.Lambda`, `issue_limit`, `warps`, `slots`, `groups`, `scheduler`,
+`order`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse.errors import DseError
+from dse.simulator import Case
+from dse.simulator.case.program import ORDERS, SCHEDULERS
+from dse.simulator.pipeline import Settings
+from dse.types import CLASSES, Gpu, Kernel, Launch
+
+SWITCHES = ("conflicts", "barriers", "uncoalesced", "dram")
+TERMS = {"lambda": "cpi", "Lambda": "latency"}
+CHOICES = {"scheduler": SCHEDULERS, "order": ORDERS}
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One configuration of a kernel on a GPU, about to be simulated."""
+
+    gpu: Gpu
+    kernel: Kernel
+    launch: Launch
+    settings: Settings
+
+
+def split(text: str) -> tuple[str, str]:
+    """NAME and VALUE. **Raises:** DseError for another form."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not (name and equals and value):
+        raise DseError(f"--what-if: found {text!r}, expected NAME=VALUE")
+    return name, value
+
+
+def of_kernel(setup: Setup, text: str) -> Setup:
+    """The setup with one change. **Raises:** DseError where there is no such thing to change."""
+    name, value = split(text)
+    name, field = (part.strip() for part in name.partition(".")[::2])
+    gpu, kernel, launch = setup.gpu, setup.kernel, setup.launch
+    if field:
+        _one_of(name, CLASSES, text)
+        _one_of(field, TERMS, text)
+        per_class = getattr(gpu, TERMS[field])
+        new = _number(value, text, getattr(per_class, name))
+        return replace(setup, gpu=replace(gpu, **{TERMS[field]: replace(per_class, **{name: new})}))
+    _one_of(name, (*SWITCHES, "issue_limit", "blocks", *CHOICES), text)
+    if name in CHOICES:
+        _one_of(value, CHOICES[name], text)
+        return replace(setup, settings=replace(setup.settings, **{name: value}))
+    if name == "issue_limit":
+        return replace(setup, gpu=replace(gpu, issue_limit=_number(value, text, gpu.issue_limit, above=0.0)))
+    if name == "blocks":
+        blocks = _number(value, text, launch.resident_blocks, above=0.0)
+        if float(blocks) % 1:
+            raise DseError(f"--what-if: {text}: found {value}, expected a whole number of blocks")
+        total = launch.resident_blocks * launch.waves
+        return replace(setup, launch=replace(launch, resident_blocks=blocks, waves=total / blocks))
+    _one_of(value, ("off",), text)
+    return replace(setup, kernel=_without(name, kernel))
+
+
+def _without(name: str, kernel: Kernel) -> Kernel:
+    work = kernel.work
+    match name:
+        case "conflicts":
+            return replace(kernel, work=replace(work, shared=jnp.minimum(work.shared, kernel.shared_insts)))
+        case "barriers":
+            return replace(kernel, work=replace(work, barrier=0 * work.barrier))
+        case "dram":
+            return replace(kernel, work=replace(work, dram=0 * work.dram))
+    # Uncoalesced: all levels move less by what the accesses touch too much.
+    asked = kernel.mem_insts * kernel.bytes_per_access / 32
+    less = jnp.where(kernel.sectors > asked, asked / jnp.where(kernel.sectors > 0, kernel.sectors, 1.0), 1.0)
+    work = replace(work, l1=work.l1 * less, l2=work.l2 * less, dram=work.dram * less)
+    return replace(kernel, work=work, sectors=kernel.sectors * less, uncoal_insts=0 * kernel.uncoal_insts)
+
+
+def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
+    """The case with one change. **Raises:** DseError where there is no such thing to change."""
+    name, value = split(text)
+    name, field = (part.strip() for part in name.partition(".")[::2])
+    if field:
+        _one_of(name, subsystems, text)
+        _one_of(field, TERMS, text)
+        number = list(subsystems).index(name)
+        attribute = {"lambda": "lam", "Lambda": "Lam"}[field]
+        programs = []
+        for program in case.programs:
+            old = getattr(program, attribute)
+            new = np.where(program.subsystem == number, _number(value, text, old), old)
+            programs.append(replace(program, **{attribute: new}))
+        return replace(case, programs=tuple(programs))
+    _one_of(name, ("issue_limit", "warps", "slots", "groups", *CHOICES), text)
+    if name in CHOICES:
+        _one_of(value, CHOICES[name], text)
+        return replace(case, **{name: value})
+    number = float(_number(value, text, np.asarray(float(getattr(case, name))), above=0.0))
+    if name == "issue_limit":
+        return replace(case, issue_limit=number)
+    if number % 1:
+        raise DseError(f"--what-if: {text}: found {value}, expected a whole number")
+    changed: Mapping[str, int] = {name: int(number)}
+    if name == "slots":
+        changed = {"slots": int(number), "groups": max(case.groups, int(number))}
+    try:
+        return replace(case, **changed)
+    except DseError as error:
+        raise DseError(f"--what-if: {text}: {error}") from None
+
+
+def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
+    """A number in the shape and type of the old one, or that many times the old one."""
+    times = value.endswith("x")
+    try:
+        number = float(value.removesuffix("x"))
+    except ValueError:
+        raise DseError(f"--what-if: {text}: found {value!r}, expected a number, or one with an x") from None
+    if not np.isfinite(number) or number < 0 or (above is not None and number <= above):
+        allowed = "0 or more" if above is None else f"above {above:g}"
+        raise DseError(f"--what-if: {text}: found {value}, expected a finite number, {allowed}")
+    # NumPy keeps the type of a graph's numbers, which JAX would round to its own.
+    kept = np.asarray(old)
+    return np.asarray(kept * number if times else np.full_like(kept, number), kept.dtype)
+
+
+def _one_of(name: str, allowed: Collection[str], text: str) -> None:
+    if name not in allowed:
+        near = get_close_matches(name, allowed, 1)
+        hint = f"; did you mean {near[0]}?" if near else ""
+        raise DseError(f"--what-if: {text}: found {name!r}, expected one of {', '.join(allowed)}{hint}")

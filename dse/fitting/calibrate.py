@@ -1,0 +1,206 @@
+"""A GPU file fitted to measured spaces, with its errors on what was fitted and on what was held out."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse import measured
+from dse.errors import DseError
+from dse.fitting import launches
+from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, of_model
+from dse.fitting.parameters import NAMES, check, widths
+from dse.gpus import write as gpu_text
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.measured.scores import mape, spearman
+from dse.models import SIMULATED
+
+HELD_OUT = 0.2  # of the configurations of each space
+
+
+@dataclass(frozen=True)
+class Space:
+    """One measured file of one kernel on one of the GPUs."""
+
+    description: Description
+    problem: Mapping[str, Number]
+    path: Path
+    gpu: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What came out."""
+
+    files: Sequence[GpuFile]
+    spaces: Sequence[Space]
+    model: str
+    fit: Fit  # to all data
+    scores: tuple[dict[str, Any], ...]
+
+    def fields(self) -> list[dict[str, Any]]:
+        """One row a fitted field of a GPU."""
+        rows = []
+        for number, file in enumerate(self.files):
+            records = {record.field: record for record in file.fields}
+            untold = self.fit.untold(number)
+            logs, spreads = self.fit.logs(number), self.fit.spreads(number)
+            for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
+                old = records[name]
+                rows.append(
+                    {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
+                    | {"fitted": old.value * float(np.exp(log)), "spread [%]": 100 * float(spread)}
+                    | {"told by the data": "no" if name in untold else "yes"}
+                )
+        return rows
+
+    def errors(self) -> list[dict[str, Any]]:
+        """One row a set of data: before and after the fit."""
+        return list(self.scores)
+
+    def untold(self) -> dict[str, tuple[str, ...]]:
+        """By GPU, the fields that the data cannot tell."""
+        return {file.name: self.fit.untold(number) for number, file in enumerate(self.files)}
+
+
+def calibrate(
+    spaces: Sequence[Space],
+    files: Sequence[GpuFile],
+    model: str,
+    free: Sequence[str] | None = None,
+    shared: Sequence[str] = (),
+    method: str = "lm",
+    starts: int = 4,
+    sample: int | None = None,
+    seed: int = 0,
+) -> Calibration:
+    """Fit GPUs to measured spaces: to all, and again with some held out, to see what the fit is worth.
+
+    **Raises:** DseError for an unknown field or method, a file that cannot be read, or where nothing ran.
+    """
+    names = tuple(free or NAMES)
+    check(names)
+    check(tuple(shared), "--shared")
+    for name in shared:
+        if name not in names:
+            raise DseError(
+                f"--shared: found {name}, expected one of the fields that are free: {', '.join(names)}"
+            )
+    if method not in METHODS:
+        raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
+    parameters = Parameters(names, np.stack([widths(file, names) for file in files]), frozenset(shared))
+    random = np.random.default_rng(seed)
+    data = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    gpus = [space.gpu for space in spaces]
+
+    predict = of_model(model)
+    walk = 0 if model in SIMULATED else WALK
+
+    def fitted(some: Sequence[Data], at: Sequence[int], start: int = 1) -> Fit:
+        return fit(some, at, parameters, predict, cast(Method, method), start, seed, walk)
+
+    train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
+    if not any(np.asarray(each.counts).any() for each in train):
+        raise DseError("--sample: found no configuration left to fit, expected more of them")
+    held = [each.only(~np.asarray(each.counts)) for each in train]
+    to_train = fitted(train, gpus)
+    scores = [
+        *_scores("fitted", spaces, train, to_train, model),
+        *_scores("held out: a fifth of the configurations", spaces, held, to_train, model),
+    ]
+    if len({space.description.name for space in spaces}) > 1:
+        for number, space in enumerate(spaces):
+            own = [other.description.name == space.description.name for other in spaces]
+            others = [each.only(np.full(len(each), not out)) for each, out in zip(data, own, strict=True)]
+            scores += _scores("held out: the kernel", [space], [data[number]], fitted(others, gpus), model)
+    return Calibration(files, spaces, model, fitted(data, gpus, starts), tuple(scores))
+
+
+def check_target(path: Path, gpus: int) -> None:
+    """DseError if so many fitted GPUs cannot be written there."""
+    if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
+        raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
+    if gpus == 1 and path.suffix != ".toml":
+        raise DseError(f"{path}: found suffix {path.suffix!r}, expected .toml")
+
+
+def write(found: Calibration, path: Path) -> None:
+    """The GPU file, or one for each of several GPUs in a folder."""
+    check_target(path, len(found.files))
+    for number, file in enumerate(found.files):
+        target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        untold = found.fit.untold(number)
+        moved = {
+            name: (log, spread)
+            for name, log, spread in zip(
+                found.fit.parameters.names, found.fit.logs(number), found.fit.spreads(number), strict=True
+            )
+            if name not in untold
+        }
+        source = "dse fit to " + ", ".join(
+            f"{space.path.name} ({space.description.name})" for space in found.spaces if space.gpu == number
+        )
+        records = [
+            replace(
+                record,
+                value=float(record.value * np.exp(moved[record.field][0])),
+                source=source,
+                provenance="fitted",
+                rule=f"by {found.model}, from {record.value:g} {record.unit}",
+                spread=float(moved[record.field][1]),
+            )
+            if record.field in moved
+            else record
+            for record in file.fields
+        ]
+        header = file.header.model_copy(update={"name": f"{file.header.name}, fitted", "aliases": []})
+        left = f"{found.fit.unexplained:.1%} of a time is left unexplained"
+        comments = [f"{source}, by {found.model}: {left}."]
+        if untold:
+            comments.append(f"As in the catalogue, since the data cannot tell: {', '.join(untold)}.")
+        gpu_text.write(target, header, records, comments)
+
+
+def _data(space: Space, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
+    table = measured.load(space.path, space.description)
+    ran = np.flatnonzero(table.ok)
+    if sample is not None:
+        ran = np.sort(random.permutation(ran)[:sample])
+    if not len(ran):
+        raise DseError(f"{space.path}: found no configuration that ran, expected at least one")
+    table = table.rows(ran)
+    sizes = {**space.problem, **table.problem}
+    found = launches.described(space.description, file.gpu, table.parameters, sizes)
+    return Data.of(found, table.fastest_s)
+
+
+def _scores(
+    what: str, spaces: Sequence[Space], data: Sequence[Data], found: Fit, model: str
+) -> Iterator[dict[str, Any]]:
+    """Errors of the catalogue's GPU and of the fitted one."""
+    predict, names = of_model(model), found.parameters.names
+    for space, each in zip(spaces, data, strict=True):
+        counts = np.asarray(each.counts)
+        with jax.enable_x64(True):
+            before, after = (
+                np.exp(np.asarray(predict(each.launches, names, jnp.asarray(logs))))[counts]
+                for logs in (np.zeros(len(names)), found.logs(space.gpu))
+            )
+            times = np.exp(np.asarray(each.log_seconds))[counts]
+        if not len(times):
+            continue
+        yield {
+            "data": what,
+            "kernel": space.description.name,
+            "configurations": len(times),
+            "MAPE before [%]": mape(before, times),
+            "MAPE [%]": mape(after, times),
+            "Spearman before": spearman(before, times),
+            "Spearman": spearman(after, times),
+        }

@@ -1,0 +1,288 @@
+"""Read and check GPU files: gpus/<name>.toml.
+
+Listing and finding them imports no JAX; loading one does.
+"""
+
+import difflib
+import itertools
+import re
+import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dse import catalogue
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.types import Gpu
+
+_SI = {  # unit of a field: the units it may be given in
+    "Hz": {"Hz": 1, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
+    "B/s": {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12},
+    "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 1e3, "MB": 1e6, "GB": 1e9},
+}
+_GROUPS = ("limits", "cpi", "latency")
+_MAY_BE_ZERO = (
+    "l1_bytes",
+    "l2_bytes",
+    "l1_with_shared",
+    "limits.registers_by_block",
+    "limits.shared_bytes_reserved",
+)
+_SMALLEST, _LARGEST = 1e-30, 1e30  # what single precision holds with room to spare
+
+
+class Header(BaseModel):
+    """What a GPU file says before its first table."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    name: str = Field(min_length=1, description="the full name of the GPU")
+    aliases: list[str] = Field([], description="a list of names")
+    vendor: str = Field(min_length=1, description='a name such as "NVIDIA"')
+    architecture: str = Field(min_length=1, description='a name such as "Ampere"')
+    compute_capability: str | None = Field(None, pattern=r"^\d+\.\d+$", description='a text such as "8.0"')
+    gfx_name: str | None = Field(None, pattern=r"^gfx\w+$", description='a text such as "gfx90a"')
+
+
+class _Entry(BaseModel):
+    """One quantity."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    value: int | float = Field(description="a number")
+    unit: str = Field(description="a unit")
+    source: str = Field(min_length=1, description="a text that says where the value is from")
+    provenance: Literal["stated", "measured", "measured here", "fitted", "derived"] = Field(
+        description="stated, measured, measured here, fitted or derived"
+    )
+    rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was worked out")
+    spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
+
+
+@dataclass(frozen=True)
+class Record:
+    """One quantity as its file has it; names of tables are joined by dots, as in cpi.fp32."""
+
+    field: str
+    value: int | float
+    unit: str
+    source: str
+    provenance: str
+    rule: str | None
+    spread: float | None = None
+
+
+@dataclass(frozen=True)
+class GpuFile:
+    """A GPU, and where its numbers are from."""
+
+    path: Path
+    header: Header
+    gpu: "Gpu"
+    fields: tuple[Record, ...]
+
+    @property
+    def name(self) -> str:
+        return self.header.name
+
+
+def names() -> list[str]:
+    """Names of the GPUs that come with the package."""
+    return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
+
+
+def headers() -> dict[str, Header]:
+    """Name and header of each of them."""
+    # Up to the first table: to read that takes no time.
+    head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
+    return {name: _checked(Header, _toml(text, _path(name)), _path(name)) for name, text in head.items()}
+
+
+def find(name: str | Path) -> Path:
+    """The file of a GPU: by its name, by a part of it that only one has, or by the path of a .toml file.
+
+    Case, spaces, - and _ do not matter; a number counts as a whole, so `a40` does not find the A4000.
+
+    **Raises:** DseError if no GPU or several have such a name.
+    """
+    path = Path(name).expanduser()
+    if path.suffix == ".toml":
+        if path.is_file():
+            return path
+        raise DseError(f"{path}: found no file, expected a GPU file")
+    known = {slug: [slug, header.name, *header.aliases] for slug, header in headers().items()}
+    wanted = "".join(_words(str(name)))
+    for accepts in (_equals, _starts_with, _contains):
+        found = [slug for slug, texts in known.items() if any(accepts(text, wanted) for text in texts)]
+        if len(found) == 1:
+            return _path(found[0])
+        if found:
+            raise DseError(f"gpu: found {str(name)!r}, expected one of {', '.join(found)}")
+    slugs = {"".join(_words(text)): slug for slug, texts in known.items() for text in texts}
+    near = dict.fromkeys(slugs[text] for text in difflib.get_close_matches(wanted, slugs))
+    hint = f"; did you mean {' or '.join(near)}?" if near else ""
+    raise DseError(f"gpu: found {str(name)!r}, expected a .toml file or a name that `dse gpus` lists{hint}")
+
+
+def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
+    """Read one GPU, in SI units: quantities as arrays of `dtype`, limits as 32-bit integers, all of shape [].
+
+    **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    from dse.types import Gpu, Limits, PerClass
+
+    path = find(name)
+    try:
+        tables = _toml(path.read_bytes(), path)
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+    head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
+    for group in _GROUPS:
+        inside = tables.pop(group, {})
+        if not isinstance(inside, dict):
+            raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
+        tables |= {f"{group}.{key}": value for key, value in inside.items()}
+
+    units = _units()
+    for field in tables:
+        if field not in units:
+            group = field.rpartition(".")[0]
+            known = [] if group else [*Header.model_fields, *_GROUPS]
+            known += [each for each in units if each.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field{_hint(field, known)}")
+    for field in units:
+        if field not in tables:
+            raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
+    header = _checked(Header, head, path)
+    entries = {field: _checked(_Entry, tables[field], path, field) for field in units}
+
+    arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
+    with jax.enable_x64(True):  # else float64 would be cut to float32
+        for field, entry in entries.items():
+            group, _, last = field.rpartition(".")
+            number = _si(entry, units[field], path, field)
+            arrays[group][last] = jnp.asarray(number, jnp.int32 if group == "limits" else dtype)
+        gpu = Gpu(
+            **arrays[""],
+            cpi=PerClass(**arrays["cpi"]),
+            latency=PerClass(**arrays["latency"]),
+            limits=Limits(**arrays["limits"]),
+        )
+    return GpuFile(path, header, gpu, tuple(Record(field, **dict(entry)) for field, entry in entries.items()))
+
+
+def stack(gpus: Sequence["Gpu"]) -> "Gpu":
+    """Several GPUs as one, on a new leading axis."""
+    import jax
+    import jax.numpy as jnp
+
+    with jax.enable_x64(True):
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
+
+
+def _path(name: str) -> Path:
+    return catalogue.folder("gpus") / f"{name}.toml"
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\s_-]+", text.lower())
+
+
+def _equals(text: str, wanted: str) -> bool:
+    return "".join(_words(text)) == wanted
+
+
+def _starts_with(text: str, wanted: str) -> bool:
+    return 0 in _places(text, wanted)
+
+
+def _contains(text: str, wanted: str) -> bool:
+    return bool(_places(text, wanted))
+
+
+def _places(text: str, wanted: str) -> list[int]:
+    """Where `wanted` begins in the words of `text`, but for places where it would cut a number off a word."""
+    words = _words(text)
+    joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
+    return [
+        start
+        for start in range(len(joined))
+        if wanted
+        and joined.startswith(wanted, start)
+        and (start in edges or not wanted[0].isdigit())
+        and (start + len(wanted) in edges or not wanted[-1].isdigit())
+    ]
+
+
+def _hint(field: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(field, known, 1)
+    return f", did you mean {near[0]}?" if near else f", expected one of {', '.join(known)}"
+
+
+def _toml(text: bytes, path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(text.decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DseError(f"{path}: is not TOML: {error}") from None
+
+
+def _units() -> dict[str, str]:
+    """Each field that a file must have, and its unit in `dse.types`."""
+    from dse.types import Gpu, Limits, PerClass
+
+    units: dict[str, str] = {}
+    for field in fields(Gpu):
+        if field.name == "limits":
+            units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
+        elif field.name in _GROUPS:
+            units |= {f"{field.name}.{each.name}": field.metadata["unit"] for each in fields(PerClass)}
+        else:
+            units[field.name] = field.metadata["unit"]
+    return units
+
+
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
+    """What was given as a model, or its first mistake as one line."""
+    try:
+        return model.model_validate(given)
+    except ValidationError as error:
+        mistake = error.errors()[0]
+    keys = list(model.model_fields)
+    if not mistake["loc"]:
+        raise DseError(f"{path}: {field}: found {given!r}, expected a table of {', '.join(keys)}")
+    key = str(mistake["loc"][0])
+    where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
+    if key not in keys:
+        raise DseError(f"{where}: unknown field{_hint(key, keys)}")
+    found = "missing" if mistake["type"] == "missing" else f"found {given[key]!r}"
+    raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")
+
+
+def _si(entry: _Entry, unit: str, path: Path, field: str) -> float:
+    """The value in the unit of `dse.types`, after a look at whether it can be one."""
+    allowed = _SI.get(unit, {unit: 1})
+    if entry.unit not in allowed:
+        raise DseError(f"{path}: {field}.unit: found {entry.unit!r}, expected {' or '.join(allowed)}")
+    if entry.provenance == "derived" and entry.rule is None:
+        raise DseError(f"{path}: {field}.rule: missing, expected one line on how the value was worked out")
+    value, zero, count = entry.value, field in _MAY_BE_ZERO, field.startswith("limits.")
+    what = "a number" if entry.unit == "1" else entry.unit
+    lowest = "of 0 or more" if zero else "above 0"
+    if not (_SMALLEST < value < _LARGEST or (zero and value == 0)):
+        raise DseError(f"{path}: {field}: found {value!r}, expected {what} {lowest}, in single precision")
+    number = value * allowed[entry.unit]
+    if count and not (number == int(number) and number < 2**31):
+        raise DseError(f"{path}: {field}: found {value!r}, expected a whole number of {what} below 2^31")
+    return number

@@ -1,0 +1,35 @@
+"""GPU files written: what `dse.gpus.read` reads."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dse.files import replacing
+from dse.gpus.read import Header, Record, load
+
+
+def write(path: Path, header: Header, records: Sequence[Record], comments: Sequence[str] = ()) -> None:
+    """A GPU file, read back once it is there: a mistake is to be found here, not by who uses it.
+
+    **Raises:** DseError if it cannot be written.
+    """
+    with replacing(path) as temporary:
+        temporary.write_text("\n".join(_lines(header, records, comments)) + "\n", encoding="utf-8")
+    load(path)
+
+
+def _lines(header: Header, records: Sequence[Record], comments: Sequence[str]) -> Iterator[str]:
+    yield from (f"# {line}" for line in comments)
+    for key, value in header.model_dump(exclude_none=True).items():
+        yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    for record in records:
+        yield ""
+        yield f"[{record.field}]"
+        yield f"value = {record.value}" if isinstance(record.value, int) else f"value = {record.value:.6g}"
+        yield f"unit = {json.dumps(record.unit)}"
+        yield f"source = {json.dumps(record.source, ensure_ascii=False)}"
+        yield f"provenance = {json.dumps(record.provenance)}"
+        if record.rule:
+            yield f"rule = {json.dumps(record.rule, ensure_ascii=False)}"
+        if record.spread is not None:
+            yield f"spread = {record.spread:.3g}"

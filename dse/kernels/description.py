@@ -1,0 +1,288 @@
+"""A described kernel: what one warp does and what a block asks for, as expressions of the parameters.
+
+Evaluated on a whole tuning space at once; nothing is compiled but the expressions themselves.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse.errors import DseError
+from dse.hardware.memory import safe_divide
+from dse.kernels.symbolic.average import average_access
+from dse.kernels.symbolic.subscript import Subscript
+from dse.space.expression import Expression, one_of
+from dse.space.space import Space
+from dse.types import ARITHMETIC, Gpu, Kernel, PerClass, Resources
+
+Expressions = tuple[tuple[str, Expression], ...]
+Number = int | float
+
+GPU_NAMES = ("warp_size", "l1_bytes", "l2_bytes", "sm_count")  # what an expression may ask of the GPU
+LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
+LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
+SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
+WARP_FIELDS = (*ARITHMETIC, "barrier", "ilp", "mlp")
+WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
+
+_PIPES = ("shared", "l1", "l2", "dram")
+_INSTS = ("shared_insts", "load_insts", "store_insts", "uncoal_insts")
+_SUMS = (*_PIPES, *_INSTS, "sectors", "uncoal_sectors", "bytes")  # over the accesses of a warp
+_AT_LEAST_ONE = ("launch.threads", "launch.blocks", "launch.registers", "warp.ilp", "warp.mlp")
+_INT32 = np.iinfo(np.int32)
+
+
+@dataclass(frozen=True)
+class Access:
+    """One memory instruction of the source."""
+
+    name: str
+    space: str  # "global" or "shared"
+    op: str  # "load" or "store"
+    fields: Expressions  # those that were given: count, bytes, sectors, passes, ...
+    subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
+    loops: tuple[str, ...] = ()  # indices in it that run
+
+
+@dataclass(frozen=True)
+class Alias:
+    """The names under which measured tables have this kernel's parameters."""
+
+    name: str
+    rename: tuple[tuple[str, str], ...] = ()  # column → parameter or problem size
+    set: tuple[tuple[str, Number], ...] = ()  # parameter or problem size → its value in all rows
+
+
+@dataclass(frozen=True)
+class ArrayArgument:
+    """An array that a kernel is launched with."""
+
+    size: Expression  # elements
+    type: str  # of an element, as NumPy names it
+    values: Expression | None  # of `index` and of `random`, from 0 up to 1; None where nothing hangs on them
+
+
+@dataclass(frozen=True)
+class Build:
+    """How a kernel's source is compiled and launched."""
+
+    kernel: str  # the function; "" for the only one of the file
+    defines: Expressions  # macros: the parameters in upper case, and others
+    block: tuple[Expression, ...]  # threads along x, y, z
+    grid: tuple[Expression, ...]  # blocks
+    arguments: tuple[Expression | ArrayArgument | None, ...]  # None: a number that is not stated
+    options: tuple[str, ...] = ()  # of the compiler
+    shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
+
+
+@dataclass(frozen=True)
+class Description:
+    """A kernel.toml, read and checked; or what else tells of a kernel, see `described`.
+
+    Hashable, so that it can be a static argument of a jitted function.
+    """
+
+    name: str
+    summary: str
+    path: Path  # of the kernel.toml or other file, for messages
+    source: Path | None
+    variant_of: str  # the work it does: kernels that share it are variants
+    space: Space
+    problem: tuple[tuple[str, Number], ...]  # default sizes
+    let: Expressions
+    launch: Expressions
+    warp: Expressions
+    accesses: tuple[Access, ...]
+    spaces: tuple[Alias, ...]
+    build: Build | None = None
+    shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
+
+    @property
+    def described(self) -> bool:
+        """Whether there are expressions of its launch and warps; else it is known by its source only."""
+        return bool(self.launch)
+
+    def sizes(self, **changed: Number) -> dict[str, Number]:
+        """The problem sizes, some of them changed. DseError if there is no such size."""
+        sizes = dict(self.problem)
+        for name in changed:
+            if name not in sizes:
+                raise DseError(f"{self.name}: problem: found {name!r}, {one_of(name, sizes)}")
+        return sizes | changed
+
+
+def describe(
+    description: Description,
+    parameters: Mapping[str, Any],
+    problem: Mapping[str, Any],
+    gpu: Gpu,
+    dtype: Any,
+) -> tuple[Kernel, Resources]:
+    """The kernel and the resources of each configuration, on each GPU.
+
+    **Shapes:** parameters [1, L] with GPU fields [G, 1], or [L] with scalar fields; sizes are scalars. A
+    field that depends on neither stays a scalar.
+    **Units:** counts of one warp; float fields have `dtype`. Expressions are evaluated in JAX's default
+    integer and float, so call it within `jax.enable_x64(True)` to have them exact.
+    **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
+    numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
+    block; a grid of more blocks than that is described as if it had so many.
+    **Raises:** DseError for a kernel that is known by its source only.
+    """
+    _expect_described(description)
+    names = _names(description, parameters, problem, gpu, jnp)
+    counts: dict[str, Any] = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS}
+    counts |= {name: expression(names) for name, expression in description.warp}
+    counts |= _accesses(description, names) | {"other_insts": 0}
+    counts = {name: jnp.asarray(value, dtype) for name, value in counts.items()}
+    work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
+    resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
+    return Kernel(work=work, **counts), Resources(**resources)
+
+
+def evaluated_names(
+    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
+) -> dict[str, Any]:
+    """The value of every name that an expression of a launch may use, in NumPy.
+
+    **Shapes:** parameters [L] or scalars, GPU fields scalars.
+    **Edges:** of a kernel that is known by its source only, the launch has no names.
+    """
+    return _names(description, parameters, problem, jax.tree.map(np.asarray, gpu), np)
+
+
+def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: Number) -> None:
+    """Evaluate a sample of the space and look for impossible counts: mistakes of who described the kernel.
+
+    **Shapes:** GPU fields are scalars or [G, 1]. `changed` are problem sizes.
+    **Raises:** DseError that names the field, the value, and one configuration that gives it; or if the
+    sample holds no valid configuration, or the kernel is known by its source only.
+    """
+    _expect_described(description)
+    problem = description.sizes(**changed)
+    parameters = _sample(description, problem, sample)
+    row = {name: values[np.newaxis] for name, values in parameters.items()}
+    with np.errstate(invalid="ignore"):  # a NaN becomes a negative integer, which is found below
+        names = _names(description, row, problem, jax.tree.map(np.asarray, gpu), np)
+    fields = {f"launch.{name}": names[name] for name, _ in description.launch}
+    fields |= {f"warp.{name}": expression(names, np) for name, expression in description.warp}
+    for access in description.accesses:
+        fields |= {f"access.{access.name}.{name}": value(names, np) for name, value in access.fields}
+    for name, value in fields.items():
+        value, lowest = np.asarray(value, float), int(name in _AT_LEAST_ONE)
+        wrong = ~(np.isfinite(value) & (value >= lowest))
+        if wrong.any():
+            found = value[wrong][0]
+            # the last axis is that of configurations, unless the value is the same for all
+            column = np.argwhere(wrong)[0][-1] if value.ndim and value.shape[-1] > 1 else 0
+            at = ", ".join(f"{key}={values[column]}" for key, values in parameters.items())
+            raise DseError(f"{description.path}: {name}: found {found:g} at {at}, expected {lowest} or more")
+
+
+def _names(
+    description: Description,
+    parameters: Mapping[str, Any],
+    problem: Mapping[str, Any],
+    gpu: Gpu,
+    xp: ModuleType,
+) -> dict[str, Any]:
+    """The value of every name that an expression of a warp or an access may use."""
+    names = dict(description.problem) | dict(problem) | dict(parameters)
+    names |= {"l1_bytes": gpu.l1_bytes, "l2_bytes": gpu.l2_bytes, "sm_count": gpu.sm_count}
+    names["warp_size"] = xp.asarray(gpu.limits.warp_size, int)
+    for name, expression in description.let:
+        names[name] = expression(names, xp)
+    launch = {name: _rounded_up(expression(names, xp), xp) for name, expression in description.launch}
+    names |= {"shared_bytes": xp.asarray(0, int)} | launch
+    if description.described:
+        names["warps"] = -(-names["threads"] // names["warp_size"])
+    return names
+
+
+def _expect_described(description: Description) -> None:
+    if not description.described:
+        raise DseError(
+            f"{description.path}: launch: found none, expected expressions; this kernel is known by its"
+            " source only"
+        )
+
+
+def _accesses(description: Description, names: Mapping[str, Any]) -> dict[str, Any]:
+    """What all accesses of a warp add up to."""
+    total: dict[str, Any] = dict.fromkeys(_SUMS, jnp.asarray(0, float))
+
+    def add(**amounts: Any) -> None:
+        for name, amount in amounts.items():
+            total[name] = total[name] + amount
+
+    for access in description.accesses:
+        given = {name: jnp.asarray(expression(names), float) for name, expression in access.fields}
+        if access.subscript is not None:
+            given = _looked_at(access, access.subscript, _shape(description, names), names) | given
+        count = given["count"]
+        asked = jnp.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
+        if access.space == "shared":
+            passes = given["passes"] if "passes" in given else jnp.maximum(asked / 128.0, 1.0)
+            add(shared=count * passes, shared_insts=count)
+            continue
+        coalesced = asked / 32.0
+        sectors = given.get("sectors", coalesced)
+        passes = given["passes"] if "passes" in given else jnp.maximum(sectors / 4.0, 1.0)
+        scattered = jnp.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
+        l2 = given.get("l2_sectors", count * sectors)
+        add(**{f"{access.op}_insts": count, "uncoal_insts": count * scattered})
+        add(sectors=count * sectors, uncoal_sectors=count * scattered * sectors, bytes=count * asked)
+        add(l1=count * passes, l2=l2, dram=given.get("dram_sectors", l2))
+
+    insts = total["load_insts"] + total["store_insts"]
+    total["bytes_per_access"] = safe_divide(total.pop("bytes"), insts)
+    total["transactions_per_uncoal"] = safe_divide(total.pop("uncoal_sectors"), total["uncoal_insts"], 1.0)
+    return total
+
+
+def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
+    """Threads of a block along x, y and z: what is not given, x has where alone, else z."""
+    given = {name: _rounded_up(expression(names), jnp) for name, expression in description.shape}
+    threads, one = names["threads"], jnp.asarray(1, int)
+    x = given.get("threads_x", threads)
+    y = given.get("threads_y", one)
+    return x, y, given.get("threads_z", jnp.maximum(threads // (x * y), 1))
+
+
+def _looked_at(
+    access: Access, subscript: Subscript, shape: tuple[Any, Any, Any], names: Mapping[str, Any]
+) -> dict[str, Array]:
+    """`passes` and, of global accesses, `sectors`, lane by lane."""
+    size = dict(access.fields).get("bytes")
+    width = 4 if size is None else int(size(names, np)) if not size.names else size(names)
+    return average_access(
+        subscript.index, access.loops, names, shape, names["warp_size"], width, access.space == "shared"
+    )
+
+
+def _rounded_up(value: Any, xp: ModuleType) -> Any:
+    return xp.asarray(xp.ceil(value) if value.dtype.kind == "f" else value, int)
+
+
+def _int32(value: Array) -> Array:
+    return jnp.clip(value, _INT32.min, _INT32.max).astype(jnp.int32)
+
+
+def _sample(description: Description, problem: Mapping[str, Number], count: int) -> dict[str, np.ndarray]:
+    """Valid configurations of a space: all of a small one, else some at random."""
+    space = description.space
+    rng, tries = np.random.default_rng(0), 10 * count
+    for _ in range(10):
+        index = rng.permutation(space.size) if space.size <= tries else rng.integers(0, space.size, tries)
+        parameters = {name: np.asarray(values) for name, values in space.decode(index, np).items()}
+        valid = np.broadcast_to(space.valid(parameters, problem, np), index.shape)
+        if valid.any():
+            return {name: values[valid][:count] for name, values in parameters.items()}
+    raise DseError(f"{description.path}: constraints: found no valid configuration, expected at least one")

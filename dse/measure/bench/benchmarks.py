@@ -1,0 +1,236 @@
+"""The microbenchmarks: their kernels, and what the machine code of each must hold to measure what it should.
+
+A kernel repeats one instruction, or two kinds, in an unrolled loop, and the loop is looked up in the machine
+code: what the compiler folded or added would be measured instead.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, read_source
+from dse.cuda.sass.disassemble import disassemble
+from dse.cuda.sass.listing import Listing
+
+FOLDER = Path(__file__).parent
+BODY = 256  # instructions of an unrolled loop, about: long against the three that make it a loop
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """A kind of instruction that `pipes.cu` repeats."""
+
+    name: str  # the class that it stands for
+    kind: str  # its name in pipes.cu
+    opcode: str
+    units: int = 1  # of work, as dse.types.PerClass counts it, of one warp instruction
+
+
+INSTRUCTIONS = {
+    each.name: each
+    for each in (
+        Instruction("fp32", "Fp32", "FFMA"),
+        Instruction("fp32_add", "Fadd", "FADD"),
+        Instruction("fp64", "Fp64", "DFMA"),
+        Instruction("int32", "Int32", "LOP3"),
+        Instruction("imul32", "Imul32", "IMAD"),
+        Instruction("sfu", "Sfu", "MUFU"),
+        Instruction("convert", "Convert", "F2I"),
+        Instruction("shuffle", "Shuffle", "SHFL"),
+        Instruction("shared", "Shared", "LDS"),
+        Instruction("l1", "L1", "LDG", units=2),
+        Instruction("barrier", "Barrier", "BAR"),
+    )
+}
+MIXED = ("fp32", "fp64", "int32", "imul32", "sfu", "convert", "shuffle", "shared", "l1")
+BETAS = (1, 2, 4, 8, 16)
+CHAINS = (1, 8)
+_MORE = 2  # instructions of an expected kind that the loop itself may take
+WIDTHS = (1, 2, 4)  # words of a thread
+STREAMS = {  # name → mode, bytes of a thread, cache operator
+    "read_4": (0, 4, "cg"),
+    "read_8": (0, 8, "cg"),
+    "read_16": (0, 16, "cg"),
+    "write_4": (1, 4, "cg"),
+    "write_16": (1, 16, "cg"),
+    "copy_16": (2, 16, "cg"),
+    "l1_read_4": (0, 4, "ca"),
+    "l1_read_16": (0, 16, "ca"),
+}
+
+
+@dataclass(frozen=True)
+class Build:
+    """A kernel of a microbenchmark, as it is compiled, and what its loop must hold."""
+
+    file: str
+    kernel: str
+    defines: tuple[tuple[str, int | str], ...] = ()
+    expected: tuple[tuple[str, int], ...] = ()  # opcode, with modifiers that matter → how often in the loop
+
+    @property
+    def name(self) -> str:
+        return " ".join([self.kernel, *(f"{name}={value}" for name, value in self.defines)])
+
+
+def pipe(name: str, chains: int) -> Build:
+    """One kind of instruction, going round `chains` values."""
+    instruction = INSTRUCTIONS[name]
+    defines = {"FIRST": instruction.kind, "CHAINS": chains, "REPEAT": BODY}
+    return Build("pipes.cu", "pipes", tuple(defines.items()), ((instruction.opcode, BODY),))
+
+
+def mix(first: str, second: str, beta: int) -> Build:
+    """`beta` instructions of the first kind for each one of the second."""
+    one, other = INSTRUCTIONS[first], INSTRUCTIONS[second]
+    repeat = BODY // (beta + 1)
+    defines = {"FIRST": one.kind, "SECOND": other.kind, "BETA": beta, "SECONDS": 1, "CHAINS": 4}
+    expected = ((one.opcode, beta * repeat), (other.opcode, repeat))
+    return Build("pipes.cu", "pipes", (*defines.items(), ("REPEAT", repeat)), expected)
+
+
+def banks(width: int, store: int) -> Build:
+    return Build(
+        "banks.cu",
+        "banks",
+        (("WIDTH", width), ("STORE", store), ("REPEAT", BODY)),
+        (("STS" if store else "LDS", BODY),),
+    )
+
+
+CHASED = 64  # loads of the loop
+
+
+def chase(cache: str) -> Build:
+    return Build("chase.cu", "chase", (("CACHE", cache), ("REPEAT", CHASED)), ((load(8, cache), CHASED),))
+
+
+def load(width: int, cache: str) -> str:
+    """The opcode of a global load of so many bytes; past the L1 (cg), what other SMs write is seen by it."""
+    size = f".{8 * width}" if width > 4 else ""
+    return f"LDG{size}" + (".STRONG.GPU" if cache == "cg" else "")
+
+
+LINK, TOUCH = Build("chase.cu", "link"), Build("chase.cu", "touch")
+
+
+def stream(name: str) -> Build:
+    mode, width, cache = STREAMS[name]
+    read, write = load(width, cache), f"STG.{8 * width}" if width > 4 else "STG"
+    expected = tuple((opcode, in_flight(width)) for opcode in ((read,), (write,), (read, write))[mode])
+    return Build("stream.cu", "stream", (("MODE", mode), ("WIDTH", width), ("CACHE", cache)), expected)
+
+
+def in_flight(width: int) -> int:
+    """Accesses that a thread of stream.cu has under way, each of `width` bytes."""
+    return 8 if width < 16 else 4
+
+
+LOCAL_BODY = 128
+
+
+def local(store: int) -> Build:
+    return Build(
+        "local.cu",
+        "local",
+        (("STORE", store), ("REPEAT", LOCAL_BODY)),
+        (("STL" if store else "LDL", LOCAL_BODY),),
+    )
+
+
+EMPTY, TICK = Build("clock.cu", "empty"), Build("clock.cu", "tick")
+BURN = Build("clock.cu", "burn", expected=(("FFMA", 64),))
+
+
+def pairs() -> Iterator[tuple[str, str]]:
+    """Each two kinds that are mixed."""
+    for place, first in enumerate(MIXED):
+        for second in MIXED[place + 1 :]:
+            yield first, second
+
+
+def chains_of(name: str) -> Sequence[int]:
+    """A barrier holds nothing to go round."""
+    return (1,) if name == "barrier" else CHAINS
+
+
+def builds() -> list[Build]:
+    """All of them."""
+    found = [pipe(name, chains) for name in INSTRUCTIONS for chains in chains_of(name)]
+    found += [mix(first, second, beta) for first, second in pairs() for beta in BETAS]
+    found += [banks(width, store) for width in WIDTHS for store in (0, 1)]
+    found += [chase("ca"), chase("cg"), LINK, TOUCH]
+    found += [stream(name) for name in STREAMS]
+    found += [local(1), local(0), EMPTY, TICK, BURN]
+    return found
+
+
+@cache
+def source(file: str, kernel: str) -> Source:
+    return read_source(FOLDER / file, kernel)
+
+
+def compiled(job: tuple[Build, int]) -> Compiled | Failure:
+    """A build for an architecture, in one argument, as processes take it."""
+    build, arch = job
+    return compile_source(source(build.file, build.kernel), arch, dict(build.defines))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What became of one build."""
+
+    build: Build
+    registers: int
+    found: Mapping[str, int]  # opcode → how often in the loop
+    problem: str  # "" where all is as expected
+
+
+def check(builds: Sequence[Build], made: Sequence[Compiled | Failure]) -> list[Checked]:
+    """Whether each compiled, spills nothing, and has in its loop what it should."""
+    good = [each for each in made if isinstance(each, Compiled)]
+    listings = iter(disassemble([each.binary for each in good]))
+    results = []
+    for build, each in zip(builds, made, strict=True):
+        if isinstance(each, Failure):
+            results.append(Checked(build, 0, {}, f"{each.reason}: {each.message}"))
+            continue
+        found = in_loop(next(listings), dict(build.expected))
+        problem = ", ".join(
+            f"found {found[opcode]} {opcode}, expected {count}"
+            for opcode, count in build.expected
+            if not count <= found[opcode] <= count + _MORE
+        )
+        if not problem and each.spill_bytes:
+            problem = f"found {each.spill_bytes} B of spilled registers, expected none"
+        results.append(Checked(build, each.binary.registers, found, problem))
+    return results
+
+
+def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
+    """How often each opcode stands in the loop that comes nearest to what is expected.
+
+    A loop is what lies between a branch back and its target.
+    """
+    parts = [frozenset(each.opcode.split(".")) for each in code.instructions]
+    best = dict.fromkeys(expected, 0)
+    for instruction in code.instructions:
+        target = instruction.operands[-1] if instruction.operands else ""
+        if not instruction.opcode.startswith("BRA") or not target.startswith("0x"):
+            continue
+        inside = [
+            opcode
+            for opcode, each in zip(parts, code.instructions, strict=True)
+            if int(target, 16) <= each.address <= instruction.address
+        ]
+        found = {
+            wanted: sum(opcode.issuperset(wanted.split(".")) for opcode in inside) for wanted in expected
+        }
+        if _alike(found, expected) > _alike(best, expected):
+            best = found
+    return best
+
+
+def _alike(found: Mapping[str, int], expected: Mapping[str, int]) -> int:
+    return sum(min(found[opcode], count) for opcode, count in expected.items())

@@ -1,0 +1,121 @@
+"""A GPU file of what was measured; what no measurement and no attribute gives is taken from the catalogue."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dse.errors import DseError
+from dse.gpus import read as gpus
+from dse.gpus import write as gpu_text
+from dse.measure.bench import derive
+from dse.measure.bench.derive import Value
+from dse.measure.bench.records import Recording
+
+LIMITS = {  # field of dse.types.Limits → attribute of the driver, and its unit
+    "warp_size": ("WARP_SIZE", "threads"),
+    "threads_per_block": ("MAX_THREADS_PER_BLOCK", "threads"),
+    "threads_per_sm": ("MAX_THREADS_PER_MULTIPROCESSOR", "threads"),
+    "blocks_per_sm": ("MAX_BLOCKS_PER_MULTIPROCESSOR", "blocks"),
+    "one_warp_blocks_per_sm": ("MAX_BLOCKS_PER_MULTIPROCESSOR", "blocks"),
+    "registers_per_sm": ("MAX_REGISTERS_PER_MULTIPROCESSOR", "registers"),
+    "registers_per_block": ("MAX_REGISTERS_PER_BLOCK", "registers"),
+    "shared_bytes_per_sm": ("MAX_SHARED_MEMORY_PER_MULTIPROCESSOR", "B"),
+    "shared_bytes_per_block": ("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN", "B"),
+    "shared_bytes_reserved": ("RESERVED_SHARED_MEMORY_PER_BLOCK", "B"),
+}
+
+
+def like(name: str, capability: str) -> gpus.GpuFile:
+    """The catalogue's GPU of this name; else one of the same compute capability, else of the next lower one.
+
+    **Raises:** DseError if the catalogue has nothing for it.
+    """
+    known = {slug: each for slug, each in gpus.headers().items() if not slug.endswith(MEASURED)}
+    for slug, header in known.items():
+        if header.name == name:
+            return gpus.load(slug)
+
+    def number(text: str | None) -> tuple[int, ...]:
+        return tuple(map(int, text.split("."))) if text else (0, 0)
+
+    older = {slug: number(each.compute_capability) for slug, each in known.items()}
+    older = {slug: each for slug, each in older.items() if (0, 0) < each <= number(capability)}
+    if not older:
+        raise DseError(f"{name}: compute capability: found {capability}, expected one of a GPU of `dse gpus`")
+    return gpus.load(max(older, key=lambda slug: older[slug]))
+
+
+MEASURED = "_measured"  # end of the names of GPU files that this module makes
+SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
+
+
+def slug_of(name: str) -> str:
+    """The name under which measurements of a GPU are kept: the catalogue's, else made of the GPU's own."""
+    found = [slug for slug, header in gpus.headers().items() if header.name == name]
+    return found[0] if found else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
+
+
+def write(recording: Recording, path: Path) -> dict[str, Value]:
+    """A GPU file, and what of it was measured.
+
+    **Raises:** DseError if the recording is not complete, or the file cannot be written.
+    """
+    found, device = derive.values(recording), recording.device
+    model = like(device["name"], device["capability"])
+    header = gpus.Header(
+        name=f"{device['name']}, measured",
+        vendor=model.header.vendor,
+        architecture=model.header.architecture,
+        compute_capability=device["capability"],
+        aliases=[],
+        gfx_name=None,
+    )
+    here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
+    loaded = f"{found['clock'].value:.0f} MHz under load"
+    comments = [f"Measured by dse measure gpu on {here}, SM clock {loaded}."]
+    comments += derive.warnings(recording, found)
+    source = f"dse measure gpu, {here}, {loaded}"
+    gpu_text.write(path, header, list(_records(device, model, found, source)), comments)
+    return found
+
+
+def _records(
+    device: Mapping[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
+) -> Iterator[gpus.Record]:
+    """Every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
+    given = dict(_attributes(device["attributes"]))
+    for record in model.fields:
+        if record.field in found:
+            value = found[record.field]
+            yield gpus.Record(
+                record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
+            )
+        elif record.field in given:
+            number, unit, rule = given[record.field]
+            driver = f"CUDA driver {device['driver']} on this GPU"
+            yield gpus.Record(record.field, number, unit, driver, "derived" if rule else "stated", rule)
+        elif model.header.name != device["name"] and record.provenance != "stated":
+            rule = f"as on {model.name}: {record.rule}" if record.rule else f"as on {model.name}"
+            yield replace(record, rule=rule)
+        else:
+            yield record
+
+
+def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | float, str, str]]]:
+    """What the driver says: field, then value, unit and rule. What it does not know it says is 0."""
+    for field, (name, unit) in LIMITS.items():
+        if attributes[name] or field == "shared_bytes_reserved":
+            yield f"limits.{field}", (attributes[name], unit, "")
+    threads, warp = attributes["MAX_THREADS_PER_MULTIPROCESSOR"], attributes["WARP_SIZE"]
+    if threads and warp:
+        yield "limits.warps_per_sm", (threads // warp, "warps", f"{threads} threads / {warp}")
+    if attributes["MULTIPROCESSOR_COUNT"]:
+        yield "sm_count", (attributes["MULTIPROCESSOR_COUNT"], "1", "")
+    if attributes["L2_CACHE_SIZE"]:
+        yield "l2_bytes", (attributes["L2_CACHE_SIZE"], "B", "")
+    khz, bits = attributes["MEMORY_CLOCK_RATE"], attributes["GLOBAL_MEMORY_BUS_WIDTH"]
+    if khz and bits:
+        rule = f"{khz / 1e3:.0f} MHz x 2 x {bits} bit / 8"
+        yield "dram_bandwidth", (2 * khz * 1e3 * bits / 8 / 1e9, "GB/s", rule)

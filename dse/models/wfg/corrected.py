@@ -1,0 +1,51 @@
+"""WFG corrected: exposed latency is paid once, and cycles hide either computation or memory.
+
+Known error: Eq. L42 takes the mean over all blocks for what lies before each load. Where blocks are unequal
+a load behind a short one is credited with cycles that do not exist, and cycles can fall as warps are added.
+A described kernel has equal blocks; for other graphs compare with Volkov's Λ_app.
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.models.about import About
+from dse.models.notation import comp_latency, two_pipes
+from dse.models.wfg import pipeline as wfg_pipeline
+from dse.models.wfg.pipeline import Block, graph, terms
+from dse.types import Gpu, Kernel, Launch, Prediction
+
+MONOTONE = False
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.4.2 (WFG*, with λ_mem^instr = 0)",
+    equations=wfg_pipeline.ABOUT.equations
+    | {"L36": "replaced by L42: Λ_exp = (Λ_mem − max(0, (ω − 1) NBC − α^i Λ_comp / ILP^i)) / ω"},
+    inputs=wfg_pipeline.INPUTS,
+    ignores=wfg_pipeline.IGNORES,
+    use_when="For kernels of equal blocks: what successive warps cannot hide behind the first one.",
+    aspects=wfg_pipeline.ASPECTS,
+    column="wfg",
+    differs=wfg_pipeline.DIFFERS,
+)
+
+
+def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: Block) -> Array:
+    """Λ_exp of the load behind `block` (Eq. L42); `between` is NBC, `latency` Λ_comp."""
+    hidden = (warps - 1.0) * between - block.comp_insts * latency / block.ilp
+    return (mem_latency - jnp.maximum(0.0, hidden)) / warps
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L30 to L39, L42.
+    """
+    run, details = terms(
+        launch.warps_per_sm,
+        two_pipes(gpu, kernel),
+        comp_latency(gpu, kernel),
+        jnp.zeros_like(gpu.issue_limit),
+        kernel.work.barrier,
+        graph(kernel),
+        exposed,
+    )
+    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})

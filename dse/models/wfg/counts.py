@@ -1,0 +1,111 @@
+"""WFG of a kernel known by its counts: equal trips of computation, shared memory, barriers and global
+accesses, the first of which is waited for.
+
+Λ and λ of memory are those of the level that is busiest and of the mean access. Warps are alike, so
+WLP_effect is what is resident. Graphs with branches and loops of their own: `dse.models.wfg.weights`.
+Known error: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
+as well (`wfg-corrected` mends both).
+"""
+
+import jax.numpy as jnp
+
+from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
+from dse.models.about import About
+from dse.models.notation import waits
+from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
+from dse.models.wfg.weights import Hardware, average_warp
+from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
+
+MONOTONE = False
+ABOUT = About(
+    source="Baghsorkhi et al. 2010, Sec. 2; cycles of a launch from those of a warp: Lemeire et al., Eq. L37",
+    equations={
+        "B3": "n computations: n u max(1, P / (u ILP WLP))",
+        "B4": "access: u + max(0, (CYC_mem − CYC_compute) / NUM_mem)",
+        "B5": "NBC = CYC_compute / (NUM_mem + NUM_sync + 1)",
+        "B6": "load that is waited for: Λ_mem − (WLP − 1) NBC, if that is longer than what lies between",
+    },
+    inputs=(
+        "λ and Λ of computation, of shared memory and of global memory, each lumped",
+        "counts of computation, accesses and barriers; how often a warp waits for memory",
+        "instruction-level and memory-level parallelism",
+        "resident warps",
+    ),
+    ignores=(
+        "branches, which a kernel known by its counts does not have",
+        "work groups that do not fill the SM evenly",
+        "issue limit of all instructions together, schedulers",
+    ),
+    use_when="For comparison with the published model on whole spaces: it overrates latency by far.",
+    aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"}),
+    column="wfg",
+    differs={
+        "workgroups": "of a kernel known by its counts all resident warps are alike; effective() has groups",
+        "divergent warps": "a kernel known by its counts has no branches; average_warp() has them",
+    },
+)
+
+
+def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> Graph:
+    """What the counts say: as many trips as a warp waits for memory, in each the same."""
+    times = waits(kernel)
+    some = (times > 0).astype(times.dtype)
+    trips = jnp.where(times > 0, times, 1.0)
+    insts = kernel.other_insts
+    busy, alone = insts / gpu.issue_limit, kernel.other_insts * gpu.latency.int32
+    for name in ARITHMETIC:
+        work = getattr(kernel.work, name)
+        insts, alone = insts + work, alone + work * getattr(gpu.latency, name)
+        busy = jnp.maximum(busy, work * getattr(gpu.cpi, name))
+    busy = jnp.maximum(busy, insts / gpu.issue_limit)
+    compute = Compute(
+        insts=insts / trips,
+        ilp=kernel.ilp,
+        cpi=safe_divide(busy, insts),
+        latency=safe_divide(alone, insts),
+    )
+    # An access to shared memory is as an instruction of Eq. 3: its passes issue, its latency is hidden by
+    # others.
+    passes = jnp.maximum(kernel.work.shared * gpu.cpi.shared, kernel.shared_insts * gpu.lsu_cycles)
+    waited = kernel.shared_insts * shared_latency(gpu, kernel) / (kernel.ilp * launch.warps_per_sm)
+    access = access_cpi(gpu, kernel)
+    return (
+        Loop(
+            trips=trips,
+            body=(
+                compute,
+                Scratchpad(cycles=jnp.maximum(passes, waited) / trips),
+                Loop(trips=kernel.work.barrier / trips, body=(Barrier(),)),
+                Branch(taken=some, passed=1.0 - some, then=(Memory(bytes=access, name="load"),)),
+                Loop(trips=kernel.mem_insts / trips - some, body=(Memory(bytes=access),)),
+                Scratchpad(cycles=0.0 * access, uses=("load",)),
+            ),
+        ),
+    )
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for what is no computation. **Source:** Eqs. 3
+    to 6.
+    """
+    hardware = Hardware(
+        issue_cycles=1.0 / gpu.issue_limit,
+        pipeline_latency=gpu.latency.int32,  # of no node: each has its own
+        bytes_per_cycle=jnp.ones_like(
+            gpu.clock
+        ),  # an access's bytes are the cycles that it keeps memory busy
+        mem_latency=access_latency(gpu, kernel),
+    )
+    warp = average_warp(graph(gpu, kernel, launch), hardware, launch.warps_per_sm)
+    bandwidth = warp.mem_insts * (warp.bandwidth_latency - hardware.issue_cycles)
+    per_warp = {
+        "compute": warp.comp_cycles,
+        "memory": bandwidth,
+        "latency": jnp.maximum(0.0, warp.warp_latency - warp.comp_cycles - bandwidth),
+    }
+    terms = {name: launch.warps_per_sm * launch.waves * cycles for name, cycles in per_warp.items()}
+    details = {"comp_cycles": warp.comp_cycles, "between_waits": warp.between_waits}
+    return Prediction.of(gpu.clock, details, **terms)

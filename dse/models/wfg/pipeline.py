@@ -1,0 +1,142 @@
+"""WFG in the Pipeline paper's notation: blocks of computation between the loads of a warp.
+
+Bank conflicts are in Λ_comp: there are no scratch-pad nodes.
+Known errors: Eq. L31 multiplies Eq. L30 by α^i twice (once is meant); the exposed latency is paid by every
+warp, and cycles that already hide computation hide memory as well (`wfg-corrected` mends both).
+"""
+
+from collections.abc import Callable, Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.hardware.memory import safe_divide
+from dse.models.about import About
+from dse.models.notation import TwoPipes, comp_latency, two_pipes, waits
+from dse.types import Gpu, Kernel, Launch, Prediction, Quantity, _Quantities, quantity
+
+MONOTONE = False
+INPUTS = (
+    "λ and Λ of computation and of memory, lumped",
+    "blocks of computation between the loads that are waited for; barriers",
+    "instruction-level and memory-level parallelism",
+    "resident warps",
+)
+IGNORES = (
+    "branches",
+    "work groups that do not fill the SM evenly",
+    "scratch-pad nodes of their own",
+    "more than two subsystems, issue limit of all instructions together, schedulers",
+)
+ASPECTS = frozenset({"ILP", "Λ_comp", "Λ_mem", "barriers"})
+DIFFERS = {
+    "workgroups": "Sec. 2.4 takes all resident warps for one group",
+    "divergent warps": "Sec. 2.4 has no branches",
+}
+ABOUT = About(
+    source="Lemeire et al., Sec. 2.4 (Baghsorkhi et al. 2010)",
+    equations={
+        "L30": "block i: α^i max(λ_comp, Λ_comp / (ILP^i ω))",
+        "L32": "CYC_comp = Σ (L30) + λ_mem^instr (α_mem + α_sync)",
+        "L34": "load: λ_mem^instr + max(0, (α_mem λ_mem − CYC_comp) / α_mem)",
+        "L35": "NBC = CYC_comp / (α_mem + α_sync + 1)",
+        "L36": "Λ_exp = Λ_mem − (ω − 1) NBC",
+        "L37, L39": "CPR = ω CPW; a load costs the larger of L34 and L36",
+    },
+    inputs=INPUTS,
+    ignores=IGNORES,
+    use_when="For comparison with the published model: it overrates latency by far.",
+    aspects=ASPECTS,
+    column="wfg",
+    differs=DIFFERS,
+)
+
+
+class Block(_Quantities):
+    """α^i computations of parallelism ILP^i, then global accesses of which the first `waits` (0 or 1)
+    is waited for; all of it `repeats` times."""
+
+    comp_insts: Quantity = quantity("1")
+    ilp: Quantity = quantity("1")
+    mem_insts: Quantity = quantity("1")
+    waits: Quantity = quantity("1")
+    repeats: Quantity = quantity("1")
+
+
+def graph(kernel: Kernel) -> tuple[Block, ...]:
+    """A described kernel as a work flow graph: equal blocks, one for each wait."""
+    times = waits(kernel)
+    some = times > 0
+    repeats = jnp.where(some, times, 1.0)
+    return (
+        Block(
+            comp_insts=kernel.comp_insts / repeats,
+            ilp=kernel.ilp,
+            mem_insts=kernel.mem_insts / repeats,
+            waits=jnp.where(some, 1.0, 0.0).astype(repeats.dtype),
+            repeats=repeats,
+        ),
+    )
+
+
+Exposed = Callable[[Array, Array, Array, Array, Block], Array]
+
+
+def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: Block) -> Array:
+    """Λ_exp of the load behind `block` (Eq. L36); `between` is NBC, `latency` Λ_comp."""
+    return mem_latency - (warps - 1.0) * between
+
+
+def terms(
+    warps: Array,
+    pipes: TwoPipes,
+    latency: Array,
+    issue: Array,
+    barriers: Array,
+    blocks: Sequence[Block],
+    exposed: Exposed = exposed,
+) -> tuple[dict[str, Array], dict[str, Array]]:
+    """Parts of CPR, cycles for a run of `warps`, and what the paper names.
+
+    `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
+    load to a block, as in the paper, that is α_mem.
+    """
+    each = [  # Eq. L30, cycles of a block's computations
+        block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
+    ]
+    mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
+    times = sum(block.repeats * block.waits for block in blocks)
+    comp = sum(block.repeats * cycles for block, cycles in zip(blocks, each, strict=True))
+    comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp
+    transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - safe_divide(comp_cycles, mem_insts))  # Eqs. L33, L34
+    between = comp_cycles / (times + barriers + 1.0)  # Eq. L35, NBC
+    beyond = sum(  # a load costs the larger of its two arcs
+        block.repeats
+        * block.waits
+        * jnp.maximum(0.0, exposed(warps, pipes.mem_latency, between, latency, block) - transfer)
+        for block in blocks
+    )
+    per_warp = {  # Eqs. L37, L39: CPR = ω CPW
+        "compute": comp + issue * barriers,
+        "memory": transfer * mem_insts,
+        "latency": beyond,
+    }
+    parts = {name: warps * cycles for name, cycles in per_warp.items()}
+    return parts, {"comp_cycles": comp_cycles, "between_waits": between}
+
+
+def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    """Cycles of a launch.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    **Gap:** λ_mem^instr is one issue slot, 1/IL. **Source:** Eqs. L30 to L40.
+    """
+    run, details = terms(
+        launch.warps_per_sm,
+        two_pipes(gpu, kernel),
+        comp_latency(gpu, kernel),
+        1.0 / gpu.issue_limit,
+        kernel.work.barrier,
+        graph(kernel),
+    )
+    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})

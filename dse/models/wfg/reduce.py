@@ -1,0 +1,182 @@
+"""A work flow graph with its weights, reduced to one arc: how long an average warp takes.
+
+The four rules: weights of a sequence add up; a loop is its body times its trips; a branch is the mean of its
+sides, each with what lies before and behind it as far as loads reach across; a dependence arc that is longer
+than what lies between load and use lengthens the last arc of that way.
+
+Along one way the last rule says that a use begins no sooner than its load's arc ends. So the ways through the
+graph are followed, each with its time and with when its loads are there. Ways on which nothing is awaited any
+more are joined in their mean, which is exact: from there on times add up.
+
+Gaps: the paper has no arcs into, out of and around loops. One that enters a loop is waited for in front of
+it. One that leaves it counts from the last trip. One to the next trip makes all trips but the first as long
+as a second one. One that begins on one side of a branch is waited for on that side only.
+Source: Baghsorkhi et al., PPoPP 2010, Figs. 2 to 4.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.hardware.memory import safe_divide
+from dse.models.wfg.graph import Branch, Compute, Graph, Leaf, Loop, Memory, leaves, loads, uses
+
+MOST_WAYS = 64  # followed at a time; beyond, those that await the same loads are joined
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Weights of the arcs out of a node, in cycles."""
+
+    arc: Callable[[Leaf], Array]  # transition
+    exposed: Callable[[Memory, Any], Array] | None = None  # dependence; None: no load is waited for
+    hides: Callable[[Compute], Array] | None = (
+        None  # its latency of its own, handed to `exposed` of a load behind
+    )
+    serial: bool = False  # a warp that splits takes both sides one after the other
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Ways through the graph up to some node; times are 0 at the start."""
+
+    share: Any  # of the warps
+    time: Any
+    there: dict[str, Any]  # when loads that will be used are there
+    hidden: Any  # latencies of the computation since the last load
+
+
+def warp_latency(graph: Graph, costs: Costs) -> Array:
+    """Cycles from the first node to the end. **Shapes:** all weights broadcast."""
+    return jnp.asarray(_mean(_follow(graph, [_Way(1.0, 0.0, {}, 0.0)], frozenset(), costs), _time))
+
+
+def sides(branch: Branch, serial: bool) -> list[tuple[Array, Graph]]:
+    """Ways through a branch, with the share of each.
+
+    The paper's mean (Fig. 3e) counts a warp that splits as if it took one side; `serial` has it take both.
+    """
+    if not serial:
+        both = branch.taken + branch.passed
+        taken = safe_divide(branch.taken, both)
+        return [(taken, branch.then), (safe_divide(branch.passed, both), branch.otherwise)]
+    split = jnp.maximum(branch.taken + branch.passed - 1.0, 0.0)
+    return [
+        (branch.taken - split, branch.then),
+        (branch.passed - split, branch.otherwise),
+        (split, branch.then + branch.otherwise),
+    ]
+
+
+def _follow(graph: Graph, ways: Sequence[_Way], awaited: frozenset[str], costs: Costs) -> list[_Way]:
+    """The ways at the end of `graph`, behind which the loads `awaited` are used."""
+    for number, node in enumerate(graph):
+        later = awaited | uses(graph[number + 1 :])
+        match node:
+            case Branch():
+                sided = sides(node, costs.serial)
+                ways = [
+                    end
+                    for share, side in sided
+                    for end in _follow(
+                        side, [replace(way, share=way.share * share) for way in ways], later, costs
+                    )
+                ]
+            case Loop():
+                ways = _loop(node, ways, later, costs)
+            case _:
+                ways = [_leaf(node, way, costs) for way in ways]
+        ways = _joined([_keep(way, later) for way in ways])
+    return list(ways)
+
+
+def _leaf(node: Leaf, way: _Way, costs: Costs) -> _Way:
+    way = _wait(way, node.uses)
+    there, hidden = way.there, way.hidden
+    if isinstance(node, Memory):
+        if node.name and costs.exposed:
+            there = there | {node.name: way.time + costs.exposed(node, hidden)}
+        hidden = 0.0
+    elif isinstance(node, Compute) and costs.hides:
+        hidden = hidden + costs.hides(node)
+    return replace(way, time=way.time + costs.arc(node), there=there, hidden=hidden)
+
+
+def _loop(loop: Loop, ways: Iterable[_Way], later: frozenset[str], costs: Costs) -> list[_Way]:
+    entering = uses(loop.body) - loads(loop.body)
+    carried = _carried(loop.body)
+    ways = [_wait(way, entering) for way in ways]
+    ends = _follow(loop.body, [_Way(1.0, 0.0, {}, 0.0)], later | carried, costs)
+    first = _mean(ends, _time)
+    cycles = loop.trips * first
+    if carried and costs.exposed:
+        ends = _follow(loop.body, ends, later | carried, costs)
+        more = jnp.maximum(loop.trips - 1.0, 0.0)
+        cycles = (loop.trips - more) * first + more * (_mean(ends, _time) - first)
+    hidden = _mean(ends, _hidden)
+    ends = _joined([_keep(end, later) for end in ends])
+    return [
+        _Way(
+            way.share * end.share,
+            way.time + cycles,
+            way.there | {name: way.time + cycles + (at - end.time) for name, at in end.there.items()},
+            hidden,
+        )
+        for way in ways
+        for end in ends
+    ]
+
+
+def _carried(body: Graph) -> frozenset[str]:
+    """Loads of a loop's body that are used in front of them: in the next trip."""
+    found, issued, own = set[str](), set[str](), loads(body)
+    for node in leaves(body):
+        found |= (set(node.uses) & own) - issued
+        if isinstance(node, Memory):
+            issued.add(node.name)
+    return frozenset(found)
+
+
+def _wait(way: _Way, names: Iterable[str]) -> _Way:
+    return replace(way, time=reduce(jnp.maximum, (way.there[n] for n in names if n in way.there), way.time))
+
+
+def _keep(way: _Way, names: frozenset[str]) -> _Way:
+    return replace(way, there={name: at for name, at in way.there.items() if name in names})
+
+
+def _joined(ways: Sequence[_Way]) -> list[_Way]:
+    """Ways on which nothing is awaited as one; and if there are too many, all those that await the same."""
+    groups: dict[object, list[_Way]] = {}
+    for number, way in enumerate(ways):
+        alone = way.there and len(ways) <= MOST_WAYS
+        groups.setdefault(number if alone else frozenset(way.there), []).append(way)
+    return [_one(group) for group in groups.values()]
+
+
+def _one(ways: Sequence[_Way]) -> _Way:
+    if len(ways) == 1:
+        return ways[0]
+    share = reduce(jnp.add, (way.share for way in ways))
+    there = {name: _mean(ways, lambda way, name=name: way.there[name]) for name in ways[0].there}
+    return _Way(share, _mean(ways, _time), there, _mean(ways, _hidden))
+
+
+def _mean(ways: Sequence[_Way], value: Callable[[_Way], Any]) -> Any:
+    """Over the ways, each by its share; 0 where no warp goes any of them."""
+    if len(ways) == 1:
+        return value(ways[0])
+    share = reduce(jnp.add, (way.share for way in ways))
+    return safe_divide(reduce(jnp.add, (way.share * value(way) for way in ways)), share)
+
+
+def _time(way: _Way) -> Any:
+    return way.time
+
+
+def _hidden(way: _Way) -> Any:
+    return way.hidden

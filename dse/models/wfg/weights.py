@@ -1,0 +1,193 @@
+"""WFG: the average warp of a kernel as a work flow graph, with weights of a GPU, reduced to its latency.
+
+The graph is reduced twice: without its dependence arcs, which gives how long a warp computes; then with the
+weights that follow from it, of accesses (what bandwidth adds) and of dependence arcs (latency that no other
+warp hides).
+
+Known errors: the exposed latency is paid by every warp, and cycles that already hide computation hide memory
+as well (`once` and `corrected` mend one and both, Lemeire et al., Eqs. L41, L42); the denominator of Eq. 8 is
+misprinted; a warp that splits is counted as if it took one side (`serial` mends that).
+Source: Baghsorkhi et al., PPoPP 2010, Sec. 2, Eqs. 1 to 8.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from dse.hardware.memory import safe_divide
+from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Leaf, Loop, Memory, Node, Scratchpad
+from dse.models.wfg.reduce import Costs, sides, warp_latency
+from dse.types import Quantity, _Quantities, quantity
+
+Exposed = Callable[[Array, Array, Array, Any], Array]
+
+
+class Hardware(_Quantities):
+    """What the model knows of a GPU."""
+
+    issue_cycles: Quantity = quantity("cycles")  # SIMD_work / SIMD_engine, of one warp instruction
+    pipeline_latency: Quantity = quantity("cycles")
+    bytes_per_cycle: Quantity = quantity("B/cycle")  # of memory, one SM's share
+    mem_latency: Quantity = quantity("cycles")
+
+
+class Latency(_Quantities):
+    """The average warp; all but `warp_latency` and the last two from the graph without dependence arcs."""
+
+    comp_cycles: Quantity = quantity("cycles")  # CYC_compute
+    mem_insts: Quantity = quantity("1")  # NUM_mem
+    bytes: Quantity = quantity("B")  # NUM_bytes
+    barriers: Quantity = quantity("1")  # NUM_sync
+    mem_cycles: Quantity = quantity("cycles")  # CYC_mem
+    between_waits: Quantity = quantity("cycles")  # NBC_avg
+    bandwidth_latency: Quantity = quantity("cycles")  # Latency_BW, of an access
+    exposed_latency: Quantity = quantity("cycles")  # Latency_exposed, where all warps come
+    warp_latency: Quantity = quantity("cycles")
+
+
+# Latency_exposed, of: warps, memory latency, NBC_avg, and the latencies of the computation in front of the
+# load
+
+
+def published(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
+    """Eq. 6."""
+    return latency - (warps - 1.0) * between
+
+
+def once(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
+    """Eq. L41: paid once and not by each warp."""
+    return published(warps, latency, between, in_front) / warps
+
+
+def corrected(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
+    """Eq. L42: and cycles hide either computation or memory."""
+    return (latency - jnp.maximum(0.0, (warps - 1.0) * between - in_front)) / warps
+
+
+def average_warp(
+    graph: Graph, hardware: Hardware, warps: Array, exposed: Exposed = published, serial: bool = False
+) -> Latency:
+    """The latency of an average warp and what it follows from.
+
+    `warps` is WLP_effect wherever a node does not have its own, as `effective` gives it.
+    **Shapes:** weights of the graph, `hardware` and `warps` broadcast; what depends on none is a scalar.
+    **Units:** cycles.
+    **Edges:** without an access, Latency_BW is the time to issue one.
+    """
+    issue = hardware.issue_cycles
+
+    def pipeline(node: Compute) -> Array:
+        return _given(node.latency, hardware.pipeline_latency) / node.ilp
+
+    def arc(node: Leaf) -> Array:
+        match node:
+            case Compute():  # Eq. 3, with u inside
+                waited = pipeline(node) / _given(node.warps, warps)
+                return node.insts * jnp.maximum(_given(node.cpi, issue), waited)
+            case Scratchpad():
+                return node.cycles
+        return issue
+
+    comp = warp_latency(graph, Costs(arc, serial=serial))
+    total = dict.fromkeys(("mem_insts", "bytes", "barriers"), 0.0 * comp)
+    for node, times in executions(graph, serial):
+        if isinstance(node, Memory):
+            total["mem_insts"] = total["mem_insts"] + times
+            total["bytes"] = total["bytes"] + times * node.bytes
+        elif isinstance(node, Barrier):
+            total["barriers"] = total["barriers"] + times
+    mem_insts, mem = total["mem_insts"], total["bytes"] / hardware.bytes_per_cycle
+    bandwidth = jnp.maximum(0.0, safe_divide(mem - comp, mem_insts)) + issue  # Eq. 4
+    between = comp / (mem_insts + total["barriers"] + 1.0)  # Eq. 5
+
+    def exposed_after(node: Memory, in_front: Any) -> Array:
+        return exposed(_given(node.warps, warps), hardware.mem_latency, between, in_front)  # Eq. 6
+
+    whole = Costs(
+        lambda node: bandwidth if isinstance(node, Memory) else arc(node),
+        exposed_after,
+        lambda node: node.insts * pipeline(node),
+        serial,
+    )
+    return Latency(
+        comp_cycles=comp,
+        mem_cycles=mem,
+        between_waits=between,
+        bandwidth_latency=bandwidth,
+        exposed_latency=exposed(warps, hardware.mem_latency, between, 0.0 * comp),
+        warp_latency=warp_latency(graph, whole),
+        **total,
+    )
+
+
+def executions(graph: Graph, serial: bool = False, times: Any = 1.0) -> Iterator[tuple[Leaf, Any]]:
+    """Each node that is no loop or branch, and how often an average warp executes it."""
+    for node in graph:
+        match node:
+            case Loop():
+                yield from executions(node.body, serial, times * node.trips)
+            case Branch():
+                for share, side in sides(node, serial):
+                    yield from executions(side, serial, times * share)
+            case _:
+                yield node, times
+
+
+def effective(graph: Graph, warps: Array, blocks: Array) -> Graph:
+    """The graph with ILP_effect and WLP_effect at its nodes, `blocks` being resident with `warps` in all.
+
+    A warp sees the others of its block where it is itself, and those of other blocks anywhere. Where few
+    warps come, so few that there is less than one, that one is there all the same.
+    **Shapes:** all broadcast. **Source:** Eqs. 1, 2, 7, 8; in a loop an instruction counts by its trips.
+    """
+    everywhere = list(_regions(graph, 1.0, 1.0))
+    insts = reduce(jnp.add, (n for n, *_ in everywhere))
+    warps_on_average = warps * safe_divide(reduce(jnp.add, (n * share for n, share, _ in everywhere)), insts)
+    computing = [(n * share, node.ilp) for n, share, node in everywhere if isinstance(node, Compute)]
+    insts = reduce(jnp.add, (n for n, _ in computing), 0.0 * warps)
+    ilp_on_average = safe_divide(reduce(jnp.add, (n * ilp for n, ilp in computing), 0.0 * warps), insts, 1.0)
+
+    def mixed(local: Array, average: Array) -> Array:
+        return (local + (blocks - 1.0) * average) / blocks
+
+    def at(nodes: Graph, share: Any) -> Graph:
+        seen = jnp.maximum(1.0, mixed(share * warps, warps_on_average))
+        return tuple(with_parallelism(node, share, seen) for node in nodes)
+
+    def with_parallelism(node: Node, share: Any, seen: Array) -> Node:
+        match node:
+            case Compute():
+                return replace(node, warps=seen, ilp=mixed(node.ilp, ilp_on_average))
+            case Memory():
+                return replace(node, warps=seen)
+            case Loop():
+                return replace(node, body=at(node.body, share))
+            case Branch():
+                then, otherwise = at(node.then, share * node.taken), at(node.otherwise, share * node.passed)
+                return replace(node, then=then, otherwise=otherwise)
+        return node
+
+    return at(graph, 1.0)
+
+
+def _regions(graph: Graph, share: Any, trips: Any) -> Iterator[tuple[Any, Any, Leaf]]:
+    """(warp instructions of a warp that comes there, share of the warps that do, node)."""
+    for node in graph:
+        match node:
+            case Loop():
+                yield from _regions(node.body, share, trips * node.trips)
+            case Branch():
+                yield from _regions(node.then, share * node.taken, trips)
+                yield from _regions(node.otherwise, share * node.passed, trips)
+            case Compute():
+                yield trips * node.insts, share, node
+            case _:
+                yield trips, share, node
+
+
+def _given(own: Array | None, otherwise: Array) -> Array:
+    return otherwise if own is None else own

@@ -1,0 +1,126 @@
+"""The smallest set of configurations that holds a nearly fastest one, but for a stated risk.
+
+Three ways a configuration is kept:
+
+- **It could still win.** With measurements, the surrogate gives each a mean and a spread. It is kept if its
+  lower end lies below what would beat the best measured one by more than `within`. How many spreads the lower
+  end is down is the conformal quantile, at 1 - risk, of how far each measurement lies below what the others
+  say of it: a configuration taken at random falls below its lower end with that risk at most. The fastest one
+  is not taken at random, hence
+- **it is among the first** by the lower end, and
+- **among the first by the model alone**: what few measurements bend, the model still has.
+
+How deep "the first" reaches comes from measured spaces: in each, how far down the order the first nearly
+fastest configuration stands. The depth is the quantile at 1 - risk of another space's, by a normal
+distribution of their logs, or by their order (conformal) if that is deeper: of few spaces, the deepest.
+
+Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
+(leaving one out); Geisser 1993 (predictive quantile: Student's t).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+from scipy.stats import rankdata, t
+
+from dse.errors import DseError
+from dse.tuning.candidates import Candidates
+from dse.tuning.tuner import Tuner
+
+# Where the first configuration within 5 % of the optimum stands in the order, as a share of the space, in the
+# measured spaces of docs/accuracy.md: by the phase model, and by the better of that and the lower end after
+# 50 measurements taken at random (the worst of six draws). scripts/calibrate_pruning.py
+BY_MODEL = (0.0013, 0.11, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
+REFITTED = (0.0013, 0.022, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
+FEWEST = 10  # measurements from which on they are used
+SPREADS = 1.5  # at least, that the lower end is down
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is worth measuring."""
+
+    places: np.ndarray  # among the candidates, the most promising first
+    share: float
+    depth: float  # of "the first"
+    spreads: float | None  # that the lower end is down; None without measurements
+
+
+def keep(
+    candidates: Candidates,
+    risk: float = 0.05,
+    within: float = 0.05,
+    told: Mapping[int, float] | None = None,
+    by_model: tuple[float, ...] = BY_MODEL,
+    refitted: tuple[float, ...] = REFITTED,
+) -> Kept:
+    """The configurations kept; never none, equals are kept or left out together.
+
+    `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
+    model holds for impossible is left out unless it ran, what failed too; what may fail is kept.
+
+    **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
+    nor FEWEST measurements that ran.
+    """
+    check(risk, within)
+    told = dict(told or {})
+    ran = {place: seconds for place, seconds in told.items() if np.isfinite(seconds)}
+    refit = len(ran) >= FEWEST
+    if not (candidates.modelled or refit):
+        raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
+    out = ~candidates.possible
+    for place in told:  # what ran is possible, whatever the model says
+        out[place] = place not in ran
+    if out.all():
+        raise DseError("configurations: found none that is possible, expected at least one")
+    depth = reach(refitted if refit else by_model, risk)
+    kept = np.zeros(len(candidates), bool)
+    order, spreads = np.where(out, np.inf, candidates.log_s), None
+    if candidates.modelled:
+        kept |= first(order, depth)
+    if refit:
+        tuner = Tuner(candidates, told=told)
+        mean, deviation = tuner.predict()
+        with jax.enable_x64(True):
+            spreads = lower_end(tuner.fit().left_out(), risk)
+        order = np.where(out, np.inf, mean - spreads * deviation)
+        best = min(ran, key=lambda place: ran[place])
+        kept |= first(order, depth) | (order <= np.log(ran[best] / (1 + within)))
+        kept[best] = True
+    kept &= ~out
+    places = np.flatnonzero(kept)
+    places = places[np.argsort(order[places], kind="stable")]
+    return Kept(places, len(places) / len(candidates), depth, spreads)
+
+
+def check(risk: float, within: float) -> None:
+    """DseError for one that is not between 0 and 1."""
+    for name, value in (("--risk", risk), ("--within", within)):
+        if not 0 < value < 1:
+            raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
+
+
+def reach(found: tuple[float, ...], risk: float) -> float:
+    """Depth of another space: the predictive quantile, at least the conformal one as far as these tell it."""
+    count, logs = len(found), np.log(found)
+    far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
+    return min(1.0, max(float(np.exp(far)), conformal(np.array(found), risk)))
+
+
+def conformal(found: np.ndarray, risk: float) -> float:
+    """What another one exceeds with that risk at most; the largest where these are too few to tell."""
+    rank = int(np.ceil((1 - risk) * (len(found) + 1)))
+    return float(np.sort(found)[min(rank, len(found)) - 1])
+
+
+def lower_end(left_out: np.ndarray, risk: float) -> float:
+    """How many spreads below its mean all but `risk` of configurations lie at most."""
+    return max(SPREADS, conformal(-left_out, risk))
+
+
+def first(order: np.ndarray, depth: float) -> np.ndarray:
+    """Which are among the first, equals of the last of them too."""
+    place = rankdata(order, "min")
+    return place <= max(1.0, np.ceil(depth * len(order)))

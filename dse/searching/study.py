@@ -1,0 +1,296 @@
+"""Optuna over one or several kernels that do the same work, asked and told in batches.
+
+A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
+are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
+configuration that breaks a constraint is given back to the sampler without a model call. Every other
+suggestion goes to the variant tried least, so that a slower variant is searched too and its rank is fair.
+"""
+
+import hashlib
+import math
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+import optuna
+from optuna.trial import Trial, TrialState
+
+from dse.errors import DseError
+from dse.evaluate.chunks import evaluate
+from dse.kernels.description import Description, Number
+from dse.models import SIMULATED
+from dse.types import Gpu
+
+SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
+OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
+BATCH = 20
+EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
+EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
+ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
+
+VARIANT = "variant"
+_WHY = "why pruned"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One kernel of those that do the same work, with its problem sizes."""
+
+    description: Description
+    problem: Mapping[str, Number]
+
+    @property
+    def free(self) -> dict[str, tuple[Number, ...]]:
+        """Parameters that have a choice."""
+        return {name: values for name, values in self.description.space.values.items() if len(values) > 1}
+
+
+@dataclass
+class Shares:
+    """Where the time of a search went, in seconds."""
+
+    model: float = 0.0
+    optuna: float = 0.0
+
+
+@dataclass
+class Search:
+    """A study and what it has cost so far.
+
+    The sampler works on a study in memory; `kept` is its copy in storage, written once a batch, since a
+    database takes longer over each step of a trial than a model over a thousand configurations.
+    """
+
+    study: optuna.Study
+    kept: optuna.Study | None
+    variants: dict[str, Variant]
+    objectives: tuple[str, ...]
+    stored: int = 0  # trials that `kept` has
+    shares: Shares = field(default_factory=Shares)
+    asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
+
+    def evaluated(self) -> list[optuna.trial.FrozenTrial]:
+        """Trials that got as far as the model."""
+        return [
+            trial
+            for trial in self.study.get_trials(deepcopy=False)
+            if trial.state == TrialState.COMPLETE or trial.user_attrs.get(_WHY) == "cannot run"
+        ]
+
+    def best(self) -> list[dict[str, Any]]:
+        """The fastest trial of each variant, fastest variant first; a variant without one comes last."""
+        fastest: dict[str, optuna.trial.FrozenTrial] = {}
+        done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+        for trial in done:
+            name = self._variant_of(trial)
+            if name not in fastest or trial.values[0] < fastest[name].values[0]:
+                fastest[name] = trial
+        rows = [self._row(name, trial) for name, trial in fastest.items()]
+        rows.sort(key=lambda row: row["time"])
+        return rows + [{VARIANT: name, "time": None} for name in self.variants if name not in fastest]
+
+    def front(self) -> list[dict[str, Any]]:
+        """Trials that no other beats in all objectives, each configuration once, fastest first."""
+        rows = [self._row(self._variant_of(trial), trial) for trial in self.study.best_trials]
+        unique = {tuple(row.items()): row for row in rows}
+        return sorted(unique.values(), key=lambda row: row["time"])
+
+    def _variant_of(self, trial: optuna.trial.FrozenTrial) -> str:
+        return trial.params.get(VARIANT, next(iter(self.variants)))
+
+    def _row(self, name: str, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
+        values = {
+            parameter: choices[trial.params[f"{name}.{parameter}"]]
+            for parameter, choices in self.variants[name].free.items()
+        }
+        return {VARIANT: name} | dict(zip(self.objectives, trial.values, strict=True)) | values
+
+
+def variants(descriptions: Iterable[tuple[Description, Mapping[str, Number]]]) -> dict[str, Variant]:
+    """The kernels to choose among. DseError where they do not do the same work."""
+    found = {description.name: Variant(description, problem) for description, problem in descriptions}
+    works = sorted({variant.description.variant_of for variant in found.values()})
+    if len(works) > 1:
+        raise DseError(
+            f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
+        )
+    return found
+
+
+def objectives(text: str) -> tuple[str, ...]:
+    """`time` or `time,registers,shared`. DseError for anything else; time comes first."""
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        if name not in OBJECTIVES:
+            raise DseError(f"--objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
+    if names[0] != "time":
+        raise DseError(f"--objective: found {names[0]!r} first, expected time")
+    return names
+
+
+def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
+    """The Optuna sampler of that name. DseError for another name."""
+    if name not in SAMPLERS:
+        raise DseError(f"--sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        match name:
+            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
+                return optuna.samplers.TPESampler(
+                    multivariate=True, group=True, constant_liar=True, seed=seed
+                )
+            case "nsga2":
+                return optuna.samplers.NSGAIISampler(seed=seed)
+            case "cmaes":
+                return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            case "qmc":
+                return optuna.samplers.QMCSampler(
+                    seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False
+                )
+            case _:
+                return optuna.samplers.RandomSampler(seed=seed)
+
+
+def start(
+    choices: Mapping[str, Variant],
+    gpu_name: str,
+    model: str,
+    goals: Sequence[str],
+    chosen: str = "tpe",
+    storage: str | None = None,
+    seed: int | None = None,
+) -> Search:
+    """A new study, or the one that `storage` has of the same kernels, sizes, GPU, model and objectives.
+
+    **Raises:** DseError where the storage cannot be opened.
+    """
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    key = repr([(repr(v.description), sorted(v.problem.items())) for v in choices.values()])
+    digest = hashlib.sha256(key.encode()).hexdigest()[:12]
+    name = f"{'+'.join(choices)} on {gpu_name} by {model} for {','.join(goals)} ({digest})"
+    directions = [optuna.study.StudyDirection.MINIMIZE] * len(goals)
+    study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
+    kept = None
+    if storage is not None:
+        try:
+            kept = optuna.create_study(
+                study_name=name, storage=storage, directions=directions, load_if_exists=True
+            )
+            study.add_trials(kept.get_trials(deepcopy=False))
+        except Exception as problem:  # SQLAlchemy and its drivers raise what they like
+            raise DseError(f"--storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
+    return Search(study, kept, dict(choices), tuple(goals), len(study.get_trials(deepcopy=False)))
+
+
+def run(
+    search: Search,
+    gpu: Gpu,
+    model: str,
+    trials: int,
+    advance: Callable[[int], None] = lambda steps: None,
+    batch: int = BATCH,
+) -> None:
+    """Ask and tell until the study has `trials` evaluated trials.
+
+    Each batch is one vectorised model call for each variant in it. Trials of an interrupted run count.
+    **Raises:** DseError where constraints leave too little to find by suggestion.
+    """
+    done = len(search.evaluated())
+    advance(min(done, trials))
+    attempts = 0
+    while done < trials:
+        asked: list[tuple[Trial, str, dict[str, Number]]] = []
+        while len(asked) < min(batch, trials - done):
+            attempts += 1
+            if attempts > ATTEMPTS * trials + 1_000:
+                raise DseError(
+                    f"constraints: found {done} valid configurations in {attempts:,} suggestions, "
+                    f"expected {trials}; use `dse rank`, which enumerates"
+                )
+            asked += _ask(search)
+        values = _evaluate(search, gpu, model, asked)
+        begun = time.perf_counter()
+        for (trial, _, _), value in zip(asked, values, strict=True):
+            if math.isfinite(value[0]):
+                search.study.tell(trial, value)
+            else:
+                trial.set_user_attr(_WHY, "cannot run")
+                search.study.tell(trial, state=TrialState.PRUNED)
+        if search.kept is not None:
+            trials_now = search.study.get_trials(deepcopy=False)
+            search.kept.add_trials(trials_now[search.stored :])
+            search.stored = len(trials_now)
+        search.shares.optuna += time.perf_counter() - begun
+        done += len(asked)
+        advance(len(asked))
+
+
+def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
+    """One suggestion: none where it breaks a constraint."""
+    begun = time.perf_counter()
+    names = list(search.variants)
+    free = search.study.sampler
+    if len(names) > 1 and sum(search.asked.values()) % 2:
+        least = min(names, key=lambda name: search.asked[name])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
+    trial = search.study.ask()
+    name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
+    search.asked[name] += 1
+    variant = search.variants[name]
+    values = {parameter: choices[0] for parameter, choices in variant.description.space.values.items()}
+    for parameter, choices in variant.free.items():
+        values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
+    search.study.sampler = free
+    valid = bool(variant.description.space.valid(values, variant.problem, np))
+    if not valid:
+        trial.set_user_attr(_WHY, "breaks a constraint")
+        search.study.tell(trial, state=TrialState.PRUNED)
+    search.shares.optuna += time.perf_counter() - begun
+    return [(trial, name, values)] if valid else []
+
+
+def _evaluate(
+    search: Search, gpu: Gpu, model: str, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
+) -> list[list[float]]:
+    """The objectives of each configuration asked for; time is infinite where it cannot run."""
+    begun = time.perf_counter()
+    values: list[list[float]] = [[] for _ in asked]
+    for name, variant in search.variants.items():
+        places = [i for i, (_, chosen, _) in enumerate(asked) if chosen == name]
+        if not places:
+            continue
+        configurations = [asked[i][2] for i in places]
+        parameters = {key: np.array([c[key] for c in configurations]) for key in configurations[0]}
+        found = evaluate(
+            variant.description, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
+        )
+        columns = {
+            "time": found.forecasts[model].seconds[0],
+            "registers": found.resources["registers"][0],
+            "shared": found.resources["shared_bytes"][0],
+        }
+        for row, i in enumerate(places):
+            values[i] = [float(columns[goal][row]) for goal in search.objectives]
+    search.shares.model += time.perf_counter() - begun
+    return values
+
+
+def optimum(variant: Variant, gpu: Gpu, model: str) -> float | None:
+    """The best time of a variant by looking at every configuration; None where there are too many."""
+    if variant.description.space.size > 50 * EXHAUSTIVE:
+        return None
+    parameters = variant.description.space.configurations(variant.problem)
+    count = len(next(iter(parameters.values())))
+    if not 0 < count <= (EXHAUSTIVE_SIMULATED if model in SIMULATED else EXHAUSTIVE):
+        return None
+    found = evaluate(
+        variant.description, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
+    )
+    return float(found.forecasts[model].seconds.min())

@@ -1,0 +1,17 @@
+"""The Pipeline simulator: what closed forms cannot give, exact, for whole batches of configurations."""
+
+from dse.simulator.case.program import Case, Loop, Program, read_case
+from dse.simulator.result.gradient import Terms, makespans
+from dse.simulator.simulation import Critical, Simulation, simulate
+
+__all__ = [
+    "Case",
+    "Critical",
+    "Loop",
+    "Program",
+    "Simulation",
+    "Terms",
+    "makespans",
+    "read_case",
+    "simulate",
+]

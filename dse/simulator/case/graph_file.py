@@ -1,0 +1,209 @@
+"""Read an instruction dependence graph that a person wrote: a program of a warp, and the core that runs it.
+
+```toml
+name = "example"
+
+[core]                        # optional: warps, slots, groups, issue_limit, order, scheduler
+warps = 4
+
+[subsystems]                  # λ and Λ in cycles; cap: most instructions in flight
+computation = { lambda = 1, Lambda = 4 }
+memory = { lambda = 2, Lambda = 6 }
+
+[[instruction]]
+name = "M2"
+subsystem = "memory"
+needs = ["C0", "C1"]          # by name; of a later one in a loop: the iteration before
+# lambda, Lambda, same_warp, kind = "barrier"
+
+[[loop]]
+first = "M2"
+last = "C3"
+trips = 10
+```
+
+Warps that differ have a `[[program]]` each, with its own instructions and loops (`[[program.instruction]]`);
+`core.assignment` says which warp runs which.
+"""
+
+import math
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from dse.errors import DseError
+from dse.simulator.case.program import Case, Loop, Program
+
+Cycles = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """A case with the names that its file uses."""
+
+    name: str
+    case: Case
+    subsystems: tuple[str, ...]
+    labels: tuple[tuple[str, ...], ...]  # per program, of its instructions
+
+
+def load(path: Path) -> Graph:
+    """Read and check one. **Raises:** DseError, one line with file, field, what was found and allowed."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise DseError(f"{path}: is not TOML: {error}") from None
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+    try:
+        file = _File.model_validate(raw)
+    except ValidationError as error:
+        raise DseError(f"{path}: {_first(error)}") from None
+    for field in ("instruction", "loop"):
+        if file.program and getattr(file, field):
+            raise DseError(f"{path}: {field}: found beside [[program]], expected inside of it")
+    if not (file.program or file.instruction):
+        raise DseError(f"{path}: instruction: found nothing, expected at least one")
+    parts = file.program or [_Program(instruction=file.instruction, loop=file.loop)]
+    core = file.core.model_dump()
+    core["assignment"] = tuple(core["assignment"] or range(len(parts)))
+    try:
+        programs = tuple(_program(part, file.subsystems) for part in parts)
+        case = Case(programs, caps=tuple(s.cap for s in file.subsystems.values()), **core)
+    except DseError as error:
+        raise DseError(f"{path}: {error}") from None
+    labels = tuple(tuple(i.name for i in part.instruction) for part in parts)
+    return Graph(file.name, case, tuple(file.subsystems), labels)
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)  # no "3" for 3
+
+
+class _Subsystem(_Table):
+    lam: Cycles = Field(alias="lambda")
+    Lam: Cycles = Field(alias="Lambda")
+    cap: float = math.inf
+
+
+class _Instruction(_Table):
+    name: str
+    subsystem: str
+    needs: list[str] = []
+    lam: Cycles | None = Field(None, alias="lambda")
+    Lam: Cycles | None = Field(None, alias="Lambda")
+    same_warp: Cycles = 0.0
+    kind: Literal["compute", "memory", "barrier"] = "compute"
+
+
+class _Loop(_Table):
+    first: str
+    last: str
+    trips: int = Field(ge=1)
+
+
+class _Program(_Table):
+    instruction: list[_Instruction] = Field(min_length=1)
+    loop: list[_Loop] = []
+
+
+class _Core(_Table):
+    warps: int = 1
+    slots: int = 1
+    groups: int = 1
+    issue_limit: float = math.inf
+    order: str = "program"
+    scheduler: str = "rr"
+    assignment: list[int] = []
+
+
+class _File(_Table):
+    name: str
+    summary: str = ""
+    core: _Core = _Core()
+    subsystems: dict[str, _Subsystem] = Field(min_length=1)
+    instruction: list[_Instruction] = []
+    loop: list[_Loop] = []
+    program: list[_Program] = []
+
+
+_TABLES = {
+    "core": _Core,
+    "subsystems": _Subsystem,
+    "instruction": _Instruction,
+    "loop": _Loop,
+    "program": _Program,
+}
+
+
+def _first(error: ValidationError) -> str:
+    """The first mistake, as `field: found X, expected Y`."""
+    mistake = dict[str, Any](error.errors()[0])
+    at = mistake["loc"]
+    field = ".".join(str(part + 1) if isinstance(part, int) else part for part in at)
+    match mistake["type"]:
+        case "missing":
+            return f"{field}: found nothing, expected a value"
+        case "extra_forbidden":
+            inside = [part for part in at[:-1] if isinstance(part, str)]
+            inside = inside[1:] if inside[:1] == ["program"] and len(inside) > 1 else inside
+            fields = (_TABLES[inside[0]] if inside else _File).model_fields
+            names = [each.alias or name for name, each in fields.items()]
+            return f"{field}: found an unknown field, {_expected(at[-1], names)}"
+        case "too_short":
+            return f"{field}: found nothing, expected at least one"
+        case "model_type" | "dict_type":
+            return f"{field}: found {mistake['input']!r}, expected a table"
+        case _:
+            return f"{field}: found {mistake['input']!r}, expected {mistake['msg'].split(' be ', 1)[-1]}"
+
+
+def _expected(name: str, allowed: Collection[str]) -> str:
+    near = get_close_matches(name, allowed, 1)
+    return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")
+
+
+def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
+    names = [each.name for each in part.instruction]
+    number = {name: n for n, name in enumerate(names)}
+    if len(number) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DseError(f"instruction: name: found {twice!r} twice, expected each once")
+    places = {name: n for n, name in enumerate(subsystems)}
+
+    def place(name: str, allowed: Mapping[str, int], field: str) -> int:
+        if name not in allowed:
+            raise DseError(f"{field}: found {name!r}, {_expected(name, allowed)}")
+        return allowed[name]
+
+    loops = [
+        Loop(place(x.first, number, "loop: first"), place(x.last, number, "loop: last") + 1, x.trips)
+        for x in part.loop
+    ]
+    for x, loop in zip(part.loop, loops, strict=True):
+        if loop.stop <= loop.first:
+            raise DseError(f"loop: last: found {x.last!r} before {x.first!r}, expected it or a later one")
+    for i, each in enumerate(part.instruction):
+        for name in each.needs:
+            j = place(name, number, f"instruction {each.name}: needs")
+            if j >= i and not any(i in loop and j in loop for loop in loops):
+                expected = "an earlier one, or one of the same loop"
+                raise DseError(f"instruction {each.name}: needs: found {name!r}, expected {expected}")
+
+    where = [place(i.subsystem, places, f"instruction {i.name}: subsystem") for i in part.instruction]
+    of = [subsystems[i.subsystem] for i in part.instruction]
+    return Program(
+        subsystem=np.array(where),
+        lam=np.array([s.lam if i.lam is None else i.lam for i, s in zip(part.instruction, of, strict=True)]),
+        Lam=np.array([s.Lam if i.Lam is None else i.Lam for i, s in zip(part.instruction, of, strict=True)]),
+        preds=tuple(tuple(number[name] for name in i.needs) for i in part.instruction),
+        kind="".join(i.kind[0] for i in part.instruction),
+        same_warp=np.array([i.same_warp for i in part.instruction]),
+        loops=tuple(loops),
+    )

@@ -1,0 +1,241 @@
+"""The instruction dependence graph of a kernel that is known by its counts only: that of an average warp.
+
+A warp goes through equal phases. A phase loads, waits for what it loads, computes, and stores; with barriers,
+what it loads goes to shared memory, and the others of the block are met before it is used and once it has
+been. How many phases there are, the counts say: a warp waits for memory load_insts / mlp times, and of two
+barriers one stands before the use of a tile and one behind it.
+
+A phase may have thousands of instructions, so one instruction of the graph stands for a run of equal ones. It
+keeps its pipe busy as long as they do (λ), and its result is there when the warp, alone on the SM, would have
+the last of theirs (Λ): of α instructions with parallelism ILP, α / ILP are waited for and the rest overlap.
+Each waits for the one before. So both totals are those of the counts: Σλ of a subsystem is how long a warp
+keeps that pipe busy, and a warp alone takes Volkov's Λ_app. A run enters as a whole, and warps that meet at a
+pipe wait for longer than with single instructions: with runs a quarter as long (`RUNS`), kernels of the
+catalogue are predicted to take some 5 % less.
+
+A global access takes two steps: through the load/store units (with the L1, where that is shared memory too),
+and on to the memory behind. It keeps both busy, and its latency counts once.
+
+Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.1, with the mapper g of Secs. 4.4 and 6.3.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
+from dse.simulator.case.program import Loop, Program
+from dse.types import ARITHMETIC, Gpu, Kernel, Quantity, _Quantities, quantity, several
+
+RUNS = 12  # into which the computation of a phase is cut, about
+MOST_BARRIERS = 8  # of a phase; more are merged
+UNROLLED = 4  # phases up to which a program has no loop: loops take the simulator longer
+
+COMPUTATION = (*ARITHMETIC, "shared")
+GLOBAL = ("load passes", "load", "store passes", "store")
+SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each part of a warp's work
+    "shared": "lsu",  # all accesses but those that fill a tile
+    "tile": "lsu",  # what was loaded is stored to shared memory
+    "load passes": "lsu",
+    "load": "memory",
+    "store passes": "lsu",
+    "store": "memory",
+    "barrier": "barrier",
+}
+PARTS = tuple(SUBSYSTEM_OF)
+SUBSYSTEMS = tuple(dict.fromkeys(SUBSYSTEM_OF.values()))
+
+
+class Warp(_Quantities):
+    """What an average warp does from start to end, by its parts."""
+
+    busy: dict[str, Array] = several("cycles")  # Σλ: how long each part keeps its subsystem busy
+    alone: dict[str, Array] = several("cycles")  # ΣΛ: how long it takes a warp that has the SM for itself
+    waits: Quantity = quantity("1")  # for global memory
+    barriers: Quantity = quantity("1")
+    issue: Quantity = quantity("cycles")  # of all its instructions, 1/IL each
+
+
+def warp(gpu: Gpu, kernel: Kernel) -> Warp:
+    """The parts of a kernel's average warp on this GPU.
+
+    **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
+    An access holds the load/store units for its passes through the banks, or for the units' own cycles,
+    whichever is more over the whole warp. Passes through an L1 beside shared memory count to the memory
+    behind, of whose levels the busiest counts.
+    """
+    work, cpi, latency = kernel.work, gpu.cpi, gpu.latency
+    waited = 1.0 / kernel.ilp
+    busy = {name: getattr(work, name) * getattr(cpi, name) for name in ARITHMETIC}
+    alone = {
+        name: getattr(work, name) * getattr(latency, name) * waited + busy[name] * (1.0 - waited)
+        for name in ARITHMETIC
+    }
+
+    banks, l1 = work.shared * cpi.shared, work.l1 * cpi.l1
+    together, apart = gpu.l1_with_shared * l1, (1.0 - gpu.l1_with_shared) * l1
+    slots = (kernel.shared_insts + kernel.mem_insts) * gpu.lsu_cycles
+    by_slots = slots >= banks + together
+    shared = jnp.where(by_slots, kernel.shared_insts * gpu.lsu_cycles, banks)
+    passes = jnp.where(by_slots, kernel.mem_insts * gpu.lsu_cycles, together)
+    memory = jnp.maximum(jnp.maximum(work.l2 * cpi.l2, work.dram * cpi.dram), apart)
+
+    # Where there are barriers, each load is stored to shared memory, as far as there are accesses to it.
+    staged = jnp.where(work.barrier > 0.0, jnp.minimum(kernel.load_insts, kernel.shared_insts), 0.0)
+    staged = safe_divide(staged, kernel.shared_insts)
+    loads = safe_divide(kernel.load_insts, kernel.mem_insts)
+    busy |= {
+        "shared": shared * (1.0 - staged),
+        "tile": shared * staged,
+        "load passes": passes * loads,
+        "load": memory * loads,
+        "store passes": passes * (1.0 - loads),
+        "store": memory * (1.0 - loads),
+        "barrier": work.barrier * cpi.barrier,
+    }
+
+    shared = kernel.shared_insts * shared_latency(gpu, kernel) * waited + banks * (1.0 - waited)
+    waits, access = kernel.load_insts / kernel.mlp, access_cpi(gpu, kernel)
+    none = 0.0 * memory
+    alone |= {
+        "shared": shared * (1.0 - staged),
+        "tile": shared * staged,
+        "load passes": none,
+        "load": waits * access_latency(gpu, kernel) + (kernel.load_insts - waits) * access,
+        "store passes": none,
+        "store": kernel.store_insts * access,
+        "barrier": work.barrier * latency.barrier,
+    }
+    return Warp(busy, alone, waits, work.barrier, kernel.insts / gpu.issue_limit)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One phase in symbols."""
+
+    part: np.ndarray  # [n], of PARTS
+    share: np.ndarray  # [n], of what a phase has of that part
+    subsystem: np.ndarray  # [n], of SUBSYSTEMS
+    kind: str
+    preds: tuple[tuple[int, ...], ...]  # counted from the phase's beginning: below 0 in the phase before
+
+    def __len__(self) -> int:
+        return len(self.part)
+
+    def program(self, lam: np.ndarray, Lam: np.ndarray, phases: int) -> Program:
+        """So many phases. **Shapes:** λ and Λ of the instructions, [n]."""
+        n = len(self)
+        if phases > UNROLLED:
+            around = tuple(tuple(j % n for j in js) for js in self.preds)
+            return Program(self.subsystem, lam, Lam, around, self.kind, loops=(Loop(0, n, phases),))
+        preds = tuple(tuple(first + j for j in js if first + j >= 0) for first in range(0, phases * n, n)
+                      for js in self.preds)  # fmt: skip
+        subsystem, lam, Lam = (np.tile(x, phases) for x in (self.subsystem, lam, Lam))
+        return Program(subsystem, lam, Lam, preds, self.kind * phases)
+
+
+@cache
+def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> Graph:
+    """The phase that has `numbers[p]` instructions of each part p, one at most of parts that do not compute.
+
+    In program order each waits for the one before it: later instructions are issued when all of a run have
+    been. In dataflow order nothing holds a load but a barrier, and computation waits for its own operands.
+    """
+    number = dict(zip(PARTS, numbers, strict=True))
+    rows: list[tuple[str, float]] = []
+
+    def add(*names: str, share: float = 1.0) -> None:
+        rows.extend((name, share) for name in names if number[name])
+
+    def compute(share: float) -> None:
+        """Runs of all pipes mixed, those of each pipe spread evenly."""
+        runs = [(name, number[name]) for name in COMPUTATION]
+        places = [((i + 0.5) / n, name, share / n) for name, n in runs for i in range(n)]
+        rows.extend((name, part) for _, name, part in sorted(places, key=lambda run: run[0]))
+
+    add("load passes", "load", "tile")
+    # A barrier before what was loaded is used and one when it has been, the rest between; without loads, one
+    # before each piece of computation.
+    pieces = max(barriers - 1, 1) if number["load"] else max(barriers, 1)
+    for _ in range(pieces):
+        if barriers:
+            add("barrier", share=1 / barriers)
+        compute(1 / pieces)
+    if barriers > pieces:
+        add("barrier", share=1 / barriers)
+    add("store passes", "store")
+    rows = rows or [(PARTS[0], 1.0)]  # a program has one instruction at least
+
+    names = [name for name, _ in rows]
+    preds: list[tuple[int, ...]] = [(i - 1,) for i in range(len(rows))]
+    if dataflow:
+        loads = sum(name in ("load passes", "load") for name in names)
+        own = [i for i in range(loads, len(rows)) if names[i] not in GLOBAL]
+        for i in range(loads):
+            preds[i] = (i - 1,) if i else ()
+        if own:  # the first of them waits for what was loaded, and for the last of the phase before
+            preds[own[0]] = (*preds[own[0]], own[-1] - len(rows)) if loads else (own[-1] - len(rows),)
+    return Graph(
+        part=np.array([PARTS.index(name) for name in names]),
+        share=np.array([share for _, share in rows]),
+        subsystem=np.array([SUBSYSTEMS.index(SUBSYSTEM_OF[name]) for name in names], np.int32),
+        kind="".join("b" if name == "barrier" else "m" if name in GLOBAL else "c" for name in names),
+        preds=tuple(preds),
+    )
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How the warps of N kernels go."""
+
+    phases: np.ndarray  # [N], of a warp
+    graphs: list[Graph]  # of a phase
+    lam: np.ndarray  # [N, PARTS], cycles, Σλ of a phase
+    Lam: np.ndarray  # ΣΛ
+
+    @property
+    def entries(self) -> np.ndarray:
+        """Instructions of a phase, [N]."""
+        return np.array([len(graph) for graph in self.graphs])
+
+    def program(self, n: int, phases: int, tick: float) -> Program:
+        """So many phases of kernel n in ticks of so many cycles, rounded to whole ones; 0: not rounded."""
+        graph = self.graphs[n]
+        lam, Lam = (x[n, graph.part] * graph.share for x in (self.lam, self.Lam))
+        if tick:
+            lam, Lam = np.rint(lam / tick), np.rint(Lam / tick)
+        return graph.program(lam, Lam, phases)
+
+
+def plan(warp: Warp, dataflow: bool = False) -> Plan:
+    """Cut warps into phases, and these into runs.
+
+    **Shapes:** fields of `warp` are NumPy arrays [N] of float64.
+    Fractions, as means have them, become whole waits and barriers whose λ and Λ make up for it. Computation
+    is cut into runs that take a warp alone about equally long; of each pipe a power of two, so that many
+    kernels have their graph in common.
+    """
+    waits, barriers = (_whole(np.asarray(x)) for x in (warp.waits, warp.barriers))
+    tiles = np.where(waits > 0, np.minimum(waits, np.maximum(barriers // 2, 1)), barriers)
+    phases = np.maximum(np.where(barriers > 0, tiles, waits), 1)
+    met = np.minimum(-(-barriers // phases), MOST_BARRIERS)
+
+    busy, alone = (np.stack([part[name] for name in PARTS], -1) for part in (warp.busy, warp.alone))
+    computes = np.array([name in COMPUTATION for name in PARTS])
+    effort = np.where(computes, alone, 0.0)
+    total = np.maximum(effort.sum(1, keepdims=True), np.finfo(float).tiny)
+    runs = RUNS * effort / total / np.maximum(met - 1, 1)[:, None]
+    runs = np.where(computes, 2.0 ** np.rint(np.log2(np.maximum(runs, 1.0))), 1.0) * (busy + alone > 0)
+    graphs = [
+        graph(tuple(numbers), barriers, dataflow)
+        for numbers, barriers in zip(runs.astype(int).tolist(), met.tolist(), strict=True)
+    ]
+    return Plan(phases, graphs, busy / phases[:, None], alone / phases[:, None])
+
+
+def _whole(count: np.ndarray) -> np.ndarray:
+    """The nearest whole number; 1 at least of what there is."""
+    return np.where(count > 0, np.maximum(np.rint(count), 1), 0).astype(int)

@@ -1,0 +1,55 @@
+"""A trace: what one warp executes, instruction by instruction, with loops rolled."""
+
+from dataclasses import dataclass
+
+from dse.simulator.case.program import Loop
+
+ARITHMETIC = (  # the rows of TEG's Table 1
+    "int_add",
+    "int_mul16",
+    "int_mad16",
+    "float_add",
+    "float_mul",
+    "float_mad",
+    "double_add",
+    "double_mul",
+    "double_fma",
+)
+KINDS = (*ARITHMETIC, "special", "move", "load", "store", "barrier")
+
+
+@dataclass(frozen=True)
+class Access:
+    """Which addresses the lanes of a warp ask for.
+
+    Lane n asks for `bytes` at n times `stride`, and the next warp for the same, `pitch` bytes on. Where the
+    addresses follow no stride, `count` says how many words of one bank a half-warp needs at most (shared),
+    or how many transactions of 32 bytes a warp (global).
+    """
+
+    space: str  # "shared" or "global"
+    bytes: int = 4
+    stride: int = 4
+    count: int | None = None
+    pitch: int | None = None  # None: each warp goes on where the one before ends
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One warp instruction."""
+
+    kind: str  # one of `KINDS`
+    needs: tuple[int, ...] = ()  # those whose results it reads, as in `dse.simulator.Program`
+    text: str = ""
+    lanes: int = 32  # that take part; the others are masked
+    access: Access | None = None  # to global memory, or of an operand that lies in shared memory
+
+
+@dataclass(frozen=True)
+class Trace:
+    """All instructions of a warp. Every warp executes the same."""
+
+    name: str
+    instructions: tuple[Instruction, ...]
+    loops: tuple[Loop, ...] = ()
+    block: int | None = None  # warps of a block, at most; None: any number

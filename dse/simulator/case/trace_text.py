@@ -1,0 +1,273 @@
+"""Read an instruction trace: what a warp executes, in the disassembler's syntax for sm_13, loops rolled.
+
+```
+.kernel matmul_abt
+.block 8                              // warps of a block, at most; optional
+
+/*0098*/ GLD.U32 R8, global14[R4];    // a comment; in words NAME=VALUE, the pattern of the addresses
+.repeat 10                            // what follows up to .end
+    FMAD32 R0, g[A2+0x1], R10, R0;    // stride=64
+.end
+```
+
+    line        = [ directive | instruction ] [ "//" { NAME=VALUE | word } ]
+    directive   = ".kernel" name | ".block" warps | ".repeat" times | ".end"
+    instruction = [ "@" flag ] opcode { "." modifier } [ operand { "," operand } ] [ ";" ]
+
+Operands are what a listing has: registers (`R1`, `R0L`, `A1`, `C0`), shared memory and parameters (`g[...]`,
+`s[...]`), constants (`c[...]`), `global14[...]`, `local[...]`, numbers. The first one is written, but by
+stores, branches and barriers; the others are read, and so is what stands in brackets. `.U64` and `.U128`
+(S, B, F) are two and four registers, and doubles are pairs. Dependences are those of registers, not of what
+is in memory. `/* ... */` may stand anywhere.
+
+A listing does not say which addresses a warp asks for, nor which lanes take part. Who runs the code knows:
+
+- `stride`: bytes from one lane's address to the next one's. By default an access is coalesced, free of
+  conflicts, or of one address where no register is in it;
+- `ways`: words of one bank that a half-warp needs at most, where shared addresses have no stride;
+- `transactions`: of 32 bytes, of a warp, where global ones have none;
+- `pitch`: bytes from one warp's addresses to the next one's, by default those of a whole warp;
+- `lanes`: how many take part, 32 by default.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+
+from dse.errors import DseError
+from dse.simulator.case.program import Loop
+from dse.simulator.case.trace import Access, Instruction, Trace
+
+FILE = "trace.sass"  # beside a kernel.toml
+
+_OPCODES = {  # without what follows the first dot, and without the 32 and I of short and immediate forms
+    "int_add": "IADD ISUB SHL SHR LOP ISET IMIN IMAX ISAD I2I I2F F2I F2F FSET FMIN FMAX SEL ADA R2A A2R "
+    "R2C C2R S2R MVI MVC NOP BRA BRX BRK CAL RET EXIT SSY JOIN PBK",
+    "int_mul16": "IMUL",
+    "int_mad16": "IMAD",
+    "float_add": "FADD",
+    "float_mul": "FMUL",
+    "float_mad": "FMAD",
+    "double_add": "DADD DMIN DMAX DSET",
+    "double_mul": "DMUL",
+    "double_fma": "DFMA",
+    "special": "RCP RSQ SIN COS EX2 LG2 RRO",
+    "move": "MOV G2R R2G",
+    "load": "GLD LLD",
+    "store": "GST LST",
+    "barrier": "BAR",
+}
+_KIND = {opcode: kind for kind, opcodes in _OPCODES.items() for opcode in opcodes.split()}
+_BRANCHES = ("BRA", "BRX", "BRK", "CAL", "RET", "EXIT", "SSY", "JOIN", "PBK", "NOP")
+_DIRECTIVES = (".kernel", ".block", ".repeat", ".end")
+_PATTERN = {"stride": 0, "pitch": 0, "ways": 1, "transactions": 1, "lanes": 1}  # with the least value
+_INSTRUCTION = re.compile(
+    r"(?:@!?(?P<flag>\S+)\s+)?(?P<opcode>[A-Z][A-Z0-9]*)(?P<modifiers>(\.[A-Za-z0-9_]+)*)\b"
+)
+_REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
+_OPERAND = re.compile(r"[-~|!]*\w[\w.]*\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
+_SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
+
+
+def load(path: Path | str) -> Trace:
+    """Read and check one. **Raises:** DseError, one line with file, line, what was found and allowed."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DseError(f"{path}: is not UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+    return parse(text, str(path), path.parent.name if path.name == FILE else path.stem)
+
+
+def parse(text: str, where: str = "trace", name: str = "trace") -> Trace:
+    """A trace from its text. **Raises:** DseError that starts with `where` and the number of the line."""
+    lines = re.sub(r"/\*.*?\*/", lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.DOTALL)
+    read, block = list[_Line](), None
+    open_loops, loops = list[tuple[int, int, int]](), list[Loop]()
+    for number, line in enumerate(lines.splitlines(), 1):
+        code, _, comment = line.partition("//")
+        code = code.strip().removesuffix(";").strip()
+        try:
+            pattern = _pattern(comment)
+            if not code.startswith("."):
+                if code:
+                    read.append(_line(code, pattern))
+                elif pattern:
+                    raise DseError(
+                        f"found {next(iter(pattern))} on its own, expected an instruction before it"
+                    )
+                continue
+            match code.split():
+                case [".kernel", name]:
+                    pass
+                case [".block", count]:
+                    block = _whole(count, ".block", 1)
+                case [".repeat", count]:
+                    open_loops.append((len(read), _whole(count, ".repeat", 1), number))
+                case [".end"]:
+                    if not open_loops:
+                        raise DseError("found .end, expected a .repeat before it")
+                    first, trips, _ = open_loops.pop()
+                    if first == len(read):
+                        raise DseError("found .end, expected an instruction since .repeat")
+                    loops.append(Loop(first, len(read), trips))
+                case [directive, *_]:
+                    expected = _one_of(directive, _DIRECTIVES)
+                    raise DseError(f"found {code!r}, {expected}")
+        except DseError as error:
+            raise DseError(f"{where}:{number}: {error}") from None
+    if open_loops:
+        raise DseError(f"{where}:{open_loops[-1][2]}: found .repeat without .end, expected both")
+    if not read:
+        raise DseError(f"{where}: found no instruction, expected at least one")
+    needs = _needs(read, [loop for loop in loops if loop.trips > 1])
+    instructions = tuple(
+        replace(line.instruction, needs=tuple(sorted(js))) for line, js in zip(read, needs, strict=True)
+    )
+    return Trace(name, instructions, tuple(loop for loop in loops if loop.trips > 1), block)
+
+
+@dataclass(frozen=True)
+class _Line:
+    """An instruction and its registers."""
+
+    instruction: Instruction
+    reads: frozenset[str]
+    writes: frozenset[str]
+
+
+def _pattern(comment: str) -> dict[str, int]:
+    """The words NAME=VALUE of a comment."""
+    found = {}
+    for name, value in re.findall(r"(\S+)=(\S+)", comment):
+        if name not in _PATTERN:
+            raise DseError(f"found {name!r} with a value, {_one_of(name, _PATTERN)}")
+        found[name] = _whole(value, name, _PATTERN[name])
+    if found.get("lanes", 32) > 32:
+        raise DseError(f"lanes: found {found['lanes']}, expected 1 to 32")
+    return found
+
+
+def _line(code: str, pattern: dict[str, int]) -> _Line:
+    head = _INSTRUCTION.match(code)
+    if head is None:
+        raise DseError(f"found {code!r}, expected an opcode such as FADD32, and operands")
+    opcode, modifiers = head["opcode"], head["modifiers"].upper().split(".")[1:]
+    stem = opcode if opcode in _KIND else re.sub(r"(32)?I?$", "", opcode)
+    if stem not in _KIND:
+        raise DseError(f"found opcode {opcode!r}, {_one_of(opcode, _KIND)}")
+    kind, operands = _KIND[stem], _operands(code[head.end() :])
+    wide = _wide(modifiers, double=kind.startswith("double"))
+    access = _access(kind, operands, wide, modifiers, pattern)
+
+    writes: set[str] = {found for found in modifiers if re.fullmatch(r"C\d", found)}
+    reads = _registers([head["flag"] or ""])
+    sources = operands
+    if operands and kind not in ("store", "barrier") and stem not in _BRANCHES and "[" not in operands[0]:
+        writes |= _registers(operands[:1], wide)
+        sources = operands[1:]
+    elif operands and operands[0].startswith("o"):  # the result is thrown away
+        sources = operands[1:]
+    for operand in sources:  # addresses are single registers
+        reads |= _registers([operand], 1 if "[" in operand else wide if kind != "load" else 1)
+    return _Line(
+        Instruction(kind, text=code, lanes=pattern.get("lanes", 32), access=access),
+        frozenset(reads),
+        frozenset(writes),
+    )
+
+
+def _operands(text: str) -> list[str]:
+    operands = [part.strip() for part in re.split(r",(?![^\[]*\])", text)] if text.strip() else []
+    for operand in operands:
+        if not _OPERAND.fullmatch(operand):
+            raise DseError(f"found operand {operand!r}, expected a register, memory in brackets, or a number")
+    return operands
+
+
+def _wide(modifiers: Iterable[str], double: bool) -> int:
+    """Registers of an operand."""
+    bits = [int(found[1]) for found in (re.fullmatch(r"[USBF](\d+)", each) for each in modifiers) if found]
+    return 2 if double else max(1, max(bits, default=32) // 32)
+
+
+def _access(
+    kind: str, operands: Sequence[str], wide: int, modifiers: Sequence[str], pattern: dict[str, int]
+) -> Access | None:
+    """The access to memory, if there is one."""
+    given = [name for name in pattern if name != "lanes"]
+    shared = [found[1] for found in map(_SHARED.search, operands) if found]
+    bits = [int(found[1]) for found in (re.fullmatch(r"[USBF](\d+)", each) for each in modifiers) if found]
+    if kind in ("load", "store"):
+        if not any("[" in operand for operand in operands):
+            raise DseError(f"found {', '.join(operands) or 'no operand'}, expected one such as global14[R1]")
+        _none_of(given, ("ways",), "an access to global memory")
+        size = max(1, bits[0] // 8) if bits else 4
+        stride = pattern.get("stride", size)
+        return Access("global", size, stride, pattern.get("transactions"), pattern.get("pitch"))
+    if shared and kind != "barrier":
+        _none_of(given, ("transactions", "pitch"), "an access to shared memory")
+        by_register = any(_REGISTER.search(address) for address in shared)
+        size = max(1, min(bits) // 8) if bits and kind == "move" else 4 * wide
+        stride = pattern.get("stride", size if by_register else 0)
+        return Access("shared", size, stride, pattern.get("ways"))
+    _none_of(given, given, "an instruction without access to memory")
+    return None
+
+
+def _none_of(given: Sequence[str], wrong: Sequence[str], what: str) -> None:
+    for name in given:
+        if name in wrong:
+            raise DseError(f"found {name} with {what}, expected none")
+
+
+def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
+    """Names of registers: halves are the register, and wide operands several."""
+    found = {(kind, int(n)) for operand in operands for kind, n in _REGISTER.findall(operand)}
+    return {f"{kind}{n + k}" for kind, n in found for k in range(wide if kind == "R" else 1)}
+
+
+def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
+    """For each instruction those that may have written what it reads: the latest before it.
+
+    Loops are gone through twice, so that the second time finds what the iteration before has written.
+    """
+    needs: list[set[int]] = [set() for _ in lines]
+    nested = sorted(loops, key=lambda loop: (loop.first, -loop.stop))
+
+    def through(first: int, stop: int, inside: list[Loop], written: dict[str, int]) -> None:
+        i = first
+        while i < stop:
+            if inside and inside[0].first == i:
+                loop, inside = inside[0], inside[1:]
+                inner = [each for each in inside if each.first < loop.stop]
+                through(i, loop.stop, inner, written)
+                through(i, loop.stop, inner, written)
+                i, inside = loop.stop, inside[len(inner) :]
+                continue
+            needs[i] |= {written[name] for name in lines[i].reads if name in written}
+            written.update(dict.fromkeys(lines[i].writes, i))
+            i += 1
+
+    through(0, len(lines), nested, {})
+    return needs
+
+
+def _whole(text: str, name: str, least: int) -> int:
+    try:
+        value = int(text.rstrip(",;"), 0)
+    except ValueError:
+        raise DseError(f"{name}: found {text!r}, expected a whole number") from None
+    if value < least:
+        raise DseError(f"{name}: found {value}, expected {least} or more")
+    return value
+
+
+def _one_of(name: str, allowed: Iterable[str]) -> str:
+    allowed = list(allowed)
+    near = get_close_matches(name, allowed, 1)
+    return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")

@@ -1,0 +1,264 @@
+"""Pipeline: the warps of one SM, simulated entry by entry as they share its pipes.
+
+Of a kernel that is known by its counts all warps are alike, with equal phases, in which runs of instructions
+stand for single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
+simulated; the rest is taken to go on as that ends.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dse.models.about import ASPECTS, About
+from dse.simulator.case.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, Plan, Warp, plan
+from dse.simulator.case.program import Case, Program
+from dse.simulator.simulation import simulate
+from dse.types import Launch
+
+PHASES = (1, 3)  # what is simulated of a warp that has more
+ROUNDS = 2  # of resident blocks, and what the last one has beside
+CHUNK = 2_048  # launches at a time, to bound memory
+ENTRIES = 2**17  # of a case on its own, unless its size is said
+TICKS = 2.0**21  # that a makespan is expected to have
+
+TERMS = (*SUBSYSTEMS, "issue", "latency")
+ABOUT = About(
+    source="Lemeire, Cornelis & Konstantinidis, Sec. 3",
+    equations={
+        "Sec. 3": "an instruction enters its subsystem when what it needs is there (Λ), the subsystem is "
+        "free (λ), so is an issue slot (1 / IL), and the scheduler picks its warp"
+    },
+    inputs=(
+        "λ and Λ of each subsystem, issue limit",
+        "the instructions of each warp and what each needs; from counts: an average warp",
+        "warps of a block, blocks at a time, blocks in all",
+        "scheduler",
+    ),
+    ignores=(
+        "what mean counts do not tell, of kernels that are known by these only",
+        "differences between SMs",
+    ),
+    use_when="When schedulers, barriers or warps that differ matter, and a thousand times the time does not.",
+    aspects=frozenset(ASPECTS),
+    column="pipeline",
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to simulate."""
+
+    scheduler: str = "rr"  # the others come no closer to measured times
+    order: str = "program"
+    groups: int | None = None  # blocks of which all phases are simulated, two rounds at least; None: a sample
+
+
+def predict(
+    warp: Warp,
+    launch: Launch,
+    settings: Settings | None = None,
+    advance: Callable[[int], None] = lambda launches: None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Cycles of N launches, and the bottleneck of each, an index into TERMS.
+
+    **Shapes:** all fields are NumPy arrays [N] of float64. **Units:** cycles.
+    Exact for its programs where a launch has few phases and rounds (PHASES, ROUNDS). Else a few makespans are
+    taken on along straight lines: 3 % off on average for the catalogue's matrix multiplication.
+    Never faster than the busiest pipe. That is the bottleneck, or the issue slots, or latency where a warp
+    alone would take longer than any of them.
+    `advance` is told how many launches are done.
+    """
+    settings = settings or Settings()
+    distinct, which = _distinct(warp, launch)
+    warp, launch = jax.tree.map(lambda x: x[distinct], (warp, launch))
+    cycles, launches = np.empty(len(distinct)), np.bincount(which, minlength=len(distinct))
+    for start in range(0, len(distinct), CHUNK):
+        some = slice(start, start + CHUNK)
+        part = jax.tree.map(lambda x, some=some: x[some], (warp, launch))
+        cycles[some] = _simulated(part[0], part[1], settings)
+        advance(int(launches[some].sum()))
+    bounds = _bounds(warp, launch)
+    cycles = np.maximum(cycles, bounds[:, :-1].max(1))
+    return cycles[which], np.argmax(bounds, 1)[which]
+
+
+def one(warp: Warp, launch: Launch, settings: Settings) -> tuple[Case, tuple[str, ...]]:
+    """A launch as a case, with the parts of the kernel that its instructions stand for.
+
+    All phases, in cycles, of `settings.groups` blocks; else of all that the busiest SM runs, or of as many as
+    ENTRIES allows, a round at least. **Shapes:** all fields are scalars.
+    """
+    warp, launch = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(1), (warp, launch))
+    made = plan(warp, settings.order == "dataflow")
+    program = made.program(0, int(made.phases[0]), 0.0)
+    warps, slots = int(launch.warps_per_block[0]), int(launch.resident_blocks[0])
+    blocks = int(np.rint(launch.resident_blocks * launch.waves)[0])
+    most = max(ENTRIES // (program.entries * warps), slots)
+    groups = settings.groups or min(blocks, most)
+    issue = float((warp.issue / made.phases / made.entries)[0])
+    case = Case(
+        programs=(program,),
+        warps=warps,
+        slots=min(slots, groups),
+        groups=groups,
+        issue_limit=1.0 / issue if issue else math.inf,
+        order=settings.order,
+        scheduler=settings.scheduler,
+    )
+    names = tuple(PARTS[part] for part in made.graphs[0].part)
+    return case, names * (len(program) // len(names))
+
+
+def _distinct(warp: Warp, launch: Launch) -> tuple[np.ndarray, np.ndarray]:
+    """Launches that differ, and for each of all launches which of these it equals."""
+    columns = [*jax.tree.leaves(warp), launch.warps_per_block, launch.resident_blocks, launch.waves]
+    _, distinct, which = np.unique(np.stack(columns, -1), axis=0, return_index=True, return_inverse=True)
+    return distinct, which.ravel()
+
+
+def _bounds(warp: Warp, launch: Launch) -> np.ndarray:
+    """Cycles of a launch in which each of TERMS is all that takes time, [N, TERMS]."""
+    busy = {name: np.zeros(len(warp.waits)) for name in SUBSYSTEMS}
+    for part, subsystem in SUBSYSTEM_OF.items():
+        busy[subsystem] += warp.busy[part]
+    warps = launch.warps_per_block * launch.resident_blocks * launch.waves
+    alone = np.sum(list(warp.alone.values()), 0) * launch.waves
+    return np.stack([*(x * warps for x in (*busy.values(), warp.issue)), alone], -1)
+
+
+def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) -> tuple[np.ndarray, Warp]:
+    """Cycles of N launches as `predict` has them, and their derivative by each number of the warp.
+
+    A makespan is the sum of terms on its critical path, so how often each is there are its derivatives.
+    **Shapes:** as `predict`; the derivatives by counts of waits and barriers are 0: they give the structure.
+    """
+    settings = settings or Settings()
+    sampled = _sample(warp, launch, settings)
+    found = simulate(sampled.cases, critical=True)
+    assert found.critical is not None
+    none = np.zeros(len(warp.waits))
+    busy: dict[str, Any] = {name: none.copy() for name in PARTS}
+    alone: dict[str, Any] = {name: none.copy() for name in PARTS}
+    issue, cycles = none.copy(), none.copy()
+    made = sampled.made
+    for (n, k), case, critical, makespan in zip(
+        np.argwhere(sampled.weights).tolist(), sampled.cases, found.critical, found.makespan, strict=True
+    ):
+        graph, weight = made.graphs[n], sampled.weights[n, k]
+        cycles[n] += weight * makespan * sampled.tick[n]
+        repeated = len(case.programs[0]) // len(graph)
+        for into, counts in ((busy, critical.lam[0]), (alone, critical.Lam[0])):
+            shares = np.tile(graph.share, repeated) * counts
+            for part, share in zip(np.tile(graph.part, repeated).tolist(), shares.tolist(), strict=True):
+                into[PARTS[part]][n] += weight * share / made.phases[n]
+        issue[n] += weight * critical.valve / made.phases[n] / made.entries[n]
+
+    bounds = _bounds(warp, launch)[:, :-1]
+    binding, bound = np.argmax(bounds, 1), bounds.max(1)
+    bound_binds = bound > cycles
+    warps = np.asarray(launch.warps_per_block * launch.resident_blocks * launch.waves)
+    for part, subsystem in SUBSYSTEM_OF.items():
+        binds = binding == SUBSYSTEMS.index(subsystem)
+        busy[part] = np.where(bound_binds, np.where(binds, warps, 0.0), busy[part])
+        alone[part] = np.where(bound_binds, 0.0, alone[part])
+    issue = np.where(bound_binds, np.where(binding == len(SUBSYSTEMS), warps, 0.0), issue)
+    slopes = eqx.tree_at(
+        lambda x: (x.busy, x.alone, x.waits, x.barriers, x.issue), warp, (busy, alone, none, none, issue)
+    )
+    return np.maximum(cycles, bound), slopes
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What is simulated of N launches: cases in the order of the weights [N, 4] that are not 0."""
+
+    made: Plan
+    cases: list[Case]
+    weights: np.ndarray
+    tick: np.ndarray  # [N], cycles
+
+
+def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
+    """Cycles of N launches, each a weighted sum of a few makespans."""
+    sampled = _sample(warp, launch, settings)
+    makespan = np.zeros(sampled.weights.shape)
+    makespan[sampled.weights != 0] = simulate(sampled.cases).makespan
+    return (sampled.weights * makespan).sum(1) * sampled.tick
+
+
+def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
+    made = plan(warp, settings.order == "dataflow")
+    warps, slots = (np.asarray(x).astype(int) for x in (launch.warps_per_block, launch.resident_blocks))
+    blocks = np.rint(launch.resident_blocks * launch.waves).astype(int)
+    phases, groups, weights = _samples(made.phases, blocks, slots, settings.groups)
+
+    # Terms in whole ticks let the simulator count in integers. Of those there are enough for any precision.
+    sampled = phases.max(1) / made.phases * groups.max(1) / blocks
+    tick = np.maximum(_bounds(warp, launch).max(1) * sampled / TICKS, np.finfo(float).tiny)
+    # An entry stands for many instructions, and closes the valve for as long as their mean number does.
+    issue = np.asarray(warp.issue) / made.phases / made.entries
+    valve = _two_reciprocals(issue / tick)
+    tick = np.where(valve > 0, issue / np.maximum(valve, 1.0), tick)
+
+    cases: list[Case] = []
+    programs: dict[tuple[int, int], Program] = {}
+    for n, k in np.argwhere(weights).tolist():
+        trips, count = int(phases[n, k]), int(groups[n, k])
+        if (n, trips) not in programs:
+            programs[n, trips] = made.program(n, trips, float(tick[n]))
+        cases.append(
+            Case(
+                programs=(programs[n, trips],),
+                warps=int(warps[n]),
+                slots=min(int(slots[n]), count),
+                groups=count,
+                issue_limit=1.0 / float(valve[n]) if valve[n] else math.inf,
+                order=settings.order,
+                scheduler=settings.scheduler,
+            )
+        )
+    return _Sample(made, cases, weights, tick)
+
+
+def _samples(
+    phases: np.ndarray, blocks: np.ndarray, slots: np.ndarray, most: int | None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What to simulate of N launches: phases of a warp and blocks, and the weight of each makespan, [N, 4].
+
+    A straight line through two numbers of phases, and one through two numbers of blocks a round apart, with
+    the blocks of the last, incomplete round in both. Where there are not so many, or where `most` blocks are
+    asked for and thus all their phases, one point is enough.
+    """
+    few, many = (np.full_like(phases, x) for x in PHASES)
+    short = (phases <= many) | (most is not None)
+    trips = np.stack([np.where(short, phases, few), np.where(short, phases, many)], 1)
+
+    rounds = np.full_like(blocks, ROUNDS) if most is None else np.maximum(most // slots, ROUNDS)
+    high = np.minimum(blocks, blocks % slots + rounds * slots)
+    low = np.minimum(high, np.maximum(high - slots, slots))
+    groups = np.stack([low, high], 1)
+
+    along, across = _line(trips, phases), _line(groups, blocks)
+    weights = along[:, :, None] * across[:, None, :]
+    return trips.repeat(2, 1), np.tile(groups, 2), weights.reshape(-1, 4)
+
+
+def _line(at: np.ndarray, to: np.ndarray) -> np.ndarray:
+    """Weights of the values at two points, [N, 2], for that at a third; the first alone if they are one."""
+    step = at[:, 1] - at[:, 0]
+    second = np.where(step > 0, (to - at[:, 0]) / np.maximum(step, 1), 0.0)
+    return np.stack([1.0 - second, second], 1)
+
+
+def _two_reciprocals(x: np.ndarray) -> np.ndarray:
+    """Whole numbers near x, 0 or more, that are the reciprocal of their reciprocal, as few are not."""
+    whole = np.rint(x)
+    with np.errstate(divide="ignore"):
+        while (other := 1.0 / (1.0 / whole) != whole).any():
+            whole += other
+    return whole

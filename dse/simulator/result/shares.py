@@ -1,0 +1,55 @@
+"""What binds: the shares of a makespan that lie on the critical path, by subsystem and by instruction."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.simulator.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of one case; all shares together are 1.
+
+    A share of `throughput` is time in which something waited for the subsystem to accept it, of `latency`
+    for a result, of `same_warp` for the interval between entries of a warp, of `issue` for the valve.
+    **Shapes:** [S] by subsystem, or per program [n] by instruction.
+    """
+
+    throughput: np.ndarray
+    latency: np.ndarray
+    same_warp: np.ndarray
+    issue: float
+    instructions: tuple[np.ndarray, ...]  # throughput, latency and same_warp together
+
+    @property
+    def bottleneck(self) -> tuple[int, str]:
+        """The largest: of which subsystem (-1: none, the issue limit), and the kind of share."""
+        kinds = ("throughput", "latency", "same_warp")
+        table = np.stack([getattr(self, kind) for kind in kinds])
+        kind, subsystem = np.unravel_index(np.argmax(table), table.shape)
+        if self.issue > table.max():
+            return -1, "issue"
+        return int(subsystem), kinds[kind]
+
+
+def shares(result: Simulation, n: int) -> Shares:
+    """Shares of case n of a simulation; zeros where it takes no time.
+
+    **Errors:** ValueError where the simulation has no critical paths.
+    """
+    if result.critical is None:
+        raise ValueError("shares: found no critical paths, expected simulate(cases, critical=True)")
+    case, path = result.cases[n], result.critical[n]
+    makespan = result.makespan[n] if result.makespan[n] > 0 else np.inf
+    by_subsystem = {}
+    by_instruction = [np.zeros(len(program)) for program in case.programs]
+    for name, terms in (("lam", "throughput"), ("Lam", "latency"), ("same_warp", "same_warp")):
+        total = np.zeros(case.subsystems)
+        for program, counts, sums in zip(case.programs, getattr(path, name), by_instruction, strict=True):
+            cycles = counts * getattr(program, name) / makespan
+            total += np.bincount(program.subsystem, cycles, case.subsystems)
+            sums += cycles
+        by_subsystem[terms] = total
+    issue = float(path.valve * case.valve_cycles / makespan)
+    return Shares(**by_subsystem, issue=issue, instructions=tuple(by_instruction))

@@ -1,0 +1,266 @@
+"""TEG: the Pipeline simulator set to GT200, fed with an instruction trace.
+
+A warp's instructions are issued in order, one of all warps every second cycle, as soon as their operands are
+ready and their unit is free. Which of the simulator's terms say what of TEG:
+
+- λ is the issue latency towards other warps, Λ the execution latency, and the same-warp interval the issue
+  latency towards the warp itself; the issue limit is one instruction in two cycles;
+- the memory pipeline that three SMs share is a subsystem with a limit in flight: an SM has a third of C_mem;
+- an access that has to be served piece by piece (bank conflicts, no coalescing) is one entry with a larger λ
+  and Λ. Until it is done its warp issues nothing: the paper does not say how long such an access occupies its
+  warp, only that one to global memory does for some 60 cycles, and this fits its measured times best.
+
+All blocks and SMs are taken to be alike, and each address to be in the TLB.
+
+Source: Lai & Seznec, TEG, INRIA RR-7804, 2011. docs/teg.md says what is the paper's and what was chosen.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.simulator.case.program import MOST_INSTRUCTIONS, Case, Program
+from dse.simulator.case.trace import ARITHMETIC, Access, Instruction, Trace
+from dse.simulator.simulation import simulate
+
+WARP, HALF_WARP = 32, 16  # lanes
+WORD, UNIT = 4, 128  # bytes: of a bank, and of a warp that loads a word a lane
+SUBSYSTEMS = ("sp", "dpu", "sfu", "memory", "barrier")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Cycles of one kind of instruction."""
+
+    execution: float  # until its result is ready
+    multi_warp: float  # until its unit takes one of another warp
+    same_warp: float  # until its warp issues the next one
+
+
+def _timings() -> dict[str, Timing]:
+    single, double = Timing(24, 4, 8), Timing(48, 32, 32)
+    table = {name: double if name.startswith("double") else single for name in ARITHMETIC}
+    table["float_mul"] = Timing(24, 2, 8)  # in SP and SFU
+    # Table 1 has none of the following. Two SFUs take 16 cycles for a warp, 12 more than eight SPs.
+    table["special"] = Timing(24 + 12, 16, 16)
+    table["move"] = table["barrier"] = single
+    table["load"] = table["store"] = Timing(440, 4, 60)  # Secs. 3.2.2 and 3.2.4: 436 to 443, about 60
+    return table
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A GPU as TEG sees it; GT200 as it comes."""
+
+    clock: float = 1.296e9  # Hz
+    bandwidth: float = 141.7e9  # B/s: 8 channels x 8 B x 2.214 GHz
+    tpcs: int = 10
+    sms: int = 3  # of a TPC, that share its memory pipeline
+    warps: int = 32  # of an SM, at most
+    issue_interval: float = 2.0  # cycles
+    timings: Mapping[str, Timing] = field(default_factory=_timings)  # Table 1, by kind
+    shared_latency: float = 38.0  # of a move from shared memory, Sec. 3.2.4
+    operand_latency: float = 50.0  # more where an operand is in shared memory: 74 - 24, Sec. 3.3.3
+    conflict_latency: float = 192.0 / 15  # more for each further word of a bank: (266 - 74) / 15
+    banks: int = 16
+    bank_cycles: float = 4.0  # for a word of one bank to both half-warps: two each (CUDA programming guide)
+    channels: int = 8
+    channel_bytes: int = 256
+
+    def transactions_in_flight(self, element_bytes: int) -> float:
+        """C_mem: how many accesses of a warp to elements of so many bytes a TPC has under way at most.
+
+        **Source:** Sec. 3.2.4.
+        """
+        per_second = self.bandwidth / (self.tpcs * WARP * element_bytes)
+        return per_second * self.timings["load"].execution / self.clock
+
+    @property
+    def in_flight(self) -> int:
+        """Coalesced accesses to words that one SM has under way at most: its third of whole ones."""
+        return max(math.floor(self.transactions_in_flight(WORD)) // self.sms, 1)
+
+
+GT200 = Machine()
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What costs time. Each can be left out, as if its bottleneck were removed."""
+
+    issue: bool = True  # one instruction every second cycle
+    same_warp: bool = True  # a warp issues no faster than Table 1 says
+    dependence: bool = True  # an instruction waits for its operands
+    barriers: bool = True
+    divergence: bool = True  # a masked instruction costs as much as a whole one
+    conflicts: bool = True  # of shared memory's banks
+    uncoalesced: bool = True  # global accesses move more than they ask for, piece by piece
+    held: bool = True  # a warp issues nothing while one of its accesses is served piece by piece
+    in_flight: bool = True  # C_mem
+    channels: bool = True  # of global memory are used unevenly
+
+    @classmethod
+    def without(cls, name: str) -> "Effects":
+        """All but one."""
+        return replace(cls(), **{name: False})
+
+
+NAMES = tuple(each.name for each in fields(Effects))
+
+
+def ways(access: Access, lanes: int = WARP, machine: Machine = GT200) -> int:
+    """How many words of one bank a half-warp needs at most; 1 where it has no conflict."""
+    if access.count is not None:
+        return access.count
+    most = 1
+    for half in _halves(lanes):
+        first = half * access.stride
+        words = np.unique((first[:, None] + np.arange(0, max(access.bytes, WORD), WORD)) // WORD)
+        most = max(most, int(np.bincount(words % machine.banks).max()))
+    return most
+
+
+def transactions(access: Access, lanes: int = WARP) -> list[int]:
+    """Bytes of each transaction of a warp's access to global memory.
+
+    A half-warp needs the segments of 128 bytes (of 32 and 64 for elements of one and two) that its lanes
+    touch, each as its half or quarter where that is enough.
+    **Source:** CUDA programming guide, compute capability 1.2 and 1.3.
+    """
+    if access.count is not None:
+        return [32] * access.count
+    segment, moved = {1: 32, 2: 64}.get(access.bytes, 128), []
+    for half in _halves(lanes):
+        first = half * access.stride
+        touched = (first[:, None] + np.arange(access.bytes)).ravel()
+        for start in np.unique(touched // segment) * segment:
+            size, inside = segment, touched[(touched >= start) & (touched < start + segment)] - start
+            while size > 32 and inside.min() // (size // 2) == inside.max() // (size // 2):
+                size //= 2
+            moved.append(size)
+    return moved
+
+
+def _halves(lanes: int) -> list[np.ndarray]:
+    """The lanes of each half-warp, of those that take part."""
+    return [np.arange(first, min(first + HALF_WARP, lanes)) for first in range(0, lanes, HALF_WARP)]
+
+
+def skew(access: Access, lanes: int = WARP, machine: Machine = GT200) -> float:
+    """How much more the busiest channel gets than with all equally busy: 1 to the number of channels.
+
+    Over all warps, which ask for addresses that lie `pitch` apart.
+    """
+    pitch, stride = access.pitch, access.stride
+    if access.count is not None:
+        if pitch is None:
+            return 1.0
+        lanes, stride = 1, 0
+    pitch = WARP * stride if pitch is None else pitch
+    around = machine.channels * machine.channel_bytes
+    warps = np.arange(around // math.gcd(pitch, around)) if pitch else np.zeros(1, int)
+    at = warps[:, None] * pitch + np.arange(lanes) * stride
+    busy = np.bincount((at // machine.channel_bytes % machine.channels).ravel())
+    return machine.channels * busy.max() / busy.sum()
+
+
+def terms(each: Instruction, machine: Machine, effects: Effects) -> tuple[str, float, float, float]:
+    """Subsystem, λ, Λ and same-warp interval of one instruction."""
+    timing = machine.timings[each.kind]
+    lam, Lam, held = timing.multi_warp, timing.execution, timing.same_warp
+    share = 1.0
+    if not effects.divergence:  # there are as many full warps as give these lanes
+        share, each = each.lanes / WARP, replace(each, lanes=WARP)
+    access = each.access
+    if access is not None and access.space == "shared":
+        Lam = machine.shared_latency if each.kind == "move" else Lam + machine.operand_latency
+        degree = ways(access, each.lanes, machine) if effects.conflicts else 1
+        if degree > 1:
+            lam = max(lam, degree * machine.bank_cycles)
+            Lam += round((degree - 1) * machine.conflict_latency)
+            held = max(held, Lam) if effects.held else held
+    elif access is not None:
+        lam, serialised = _global(access, each.lanes, machine, effects)
+        held = max(held, Lam) if serialised and effects.held else held
+    pipe = {"special": "sfu", "load": "memory", "store": "memory", "barrier": "barrier"}.get(each.kind, "sp")
+    pipe = "dpu" if each.kind.startswith("double") else pipe
+    return pipe, lam * share, Lam, held * share if effects.same_warp else 0.0
+
+
+def _global(access: Access, lanes: int, machine: Machine, effects: Effects) -> tuple[float, bool]:
+    """λ of an access to global memory, and whether it is served piece by piece.
+
+    The limit in flight counts accesses of UNIT bytes. One that moves more shuts the pipe for as long as that
+    limit lets as much through.
+    """
+    load = machine.timings["load"]
+    if effects.uncoalesced:
+        moved = transactions(access, lanes)
+    else:
+        moved = transactions(replace(access, stride=access.bytes, count=None), lanes)
+    lam, total = load.multi_warp, sum(moved)
+    if effects.in_flight and total > UNIT:
+        lam = max(lam, total / UNIT * load.execution / machine.in_flight)
+    uneven = skew(access, lanes, machine) if effects.channels else 1.0
+    if uneven > 1:
+        share = machine.bandwidth / (machine.clock * machine.tpcs * machine.sms)  # B a cycle
+        lam = max(lam, total * uneven / share)
+    return lam, len(moved) > 2 * len(_halves(lanes))
+
+
+def program(trace: Trace, machine: Machine = GT200, effects: Effects | None = None) -> Program:
+    """The trace with the terms of a machine. **Raises:** DseError where it is too long."""
+    effects = effects or Effects()
+    if len(trace.instructions) > MOST_INSTRUCTIONS:
+        found = f"{len(trace.instructions):,} instructions"
+        raise DseError(f"{trace.name}: found {found}, expected at most {MOST_INSTRUCTIONS:,}: roll loops")
+    found = [terms(each, machine, effects) for each in trace.instructions]
+    names, lam, Lam, held = zip(*found, strict=True)
+    kinds = {"load": "m", "store": "m"} | ({"barrier": "b"} if effects.barriers else {})
+    return Program(
+        subsystem=np.array([SUBSYSTEMS.index(name) for name in names]),
+        lam=np.array(lam),
+        Lam=np.array(Lam),
+        preds=tuple(each.needs if effects.dependence else () for each in trace.instructions),
+        kind="".join(kinds.get(each.kind, "c") for each in trace.instructions),
+        same_warp=np.array(held),
+        loops=trace.loops,
+    )
+
+
+def case(
+    trace: Trace,
+    warps: int,
+    machine: Machine = GT200,
+    effects: Effects | None = None,
+    scheduler: str = "rr",
+    groups: int | None = None,
+) -> Case:
+    """So many warps on one SM: one block, or whole blocks where they are more than a block has.
+
+    `groups` are the blocks in all, as many as at a time if not given; `scheduler` is the scoreboard's policy.
+    """
+    effects, block = effects or Effects(), min(trace.block or warps, warps)
+    if not 1 <= warps <= machine.warps or warps % block:
+        expected = f"up to {block}, or a multiple of it up to {machine.warps}"
+        raise DseError(f"warps: found {warps}, expected {expected}")
+    unlimited = machine.in_flight if effects.in_flight else math.inf
+    return Case(
+        programs=(program(trace, machine, effects),),
+        warps=block,
+        slots=min(warps // block, groups or warps),
+        groups=groups or warps // block,
+        issue_limit=1.0 / machine.issue_interval if effects.issue else math.inf,
+        caps=tuple(unlimited if name == "memory" else math.inf for name in SUBSYSTEMS),
+        scheduler=scheduler,
+    )
+
+
+def cycles(
+    trace: Trace, warps: Sequence[int], machine: Machine = GT200, effects: Effects | None = None
+) -> np.ndarray:
+    """Cycles for which each number of warps runs, [N]."""
+    return simulate([case(trace, n, machine, effects) for n in warps]).makespan

@@ -1,0 +1,5 @@
+"""Every way in which a kernel comes in: by name, as kernel.toml, T1 problem, CUDA source or machine code."""
+
+from dse.sources.read import Given, load
+
+__all__ = ["Given", "load"]

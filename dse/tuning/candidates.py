@@ -1,0 +1,122 @@
+"""The configurations that a tuner chooses from, and what the model says of each before any measurement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse.fitting import launches as fixed
+from dse.fitting.launches import Launches, linearised
+from dse.fitting.parameters import NAMES, widths
+from dse.fitting.surrogate import positions
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.progress import Progress, silent
+
+CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """N configurations; arrays [N]."""
+
+    parameters: dict[str, np.ndarray]
+    position: np.ndarray  # [N, D], `dse.fitting.surrogate.positions`
+    log_s: np.ndarray  # of the predicted time; 0 where there is no model
+    slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
+    possible: np.ndarray  # as the model has it
+    modelled: bool
+
+    def __len__(self) -> int:
+        return len(self.log_s)
+
+    @property
+    def varying(self) -> dict[str, np.ndarray]:
+        """The parameters that have several values."""
+        return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
+
+    def rows(self, chosen: np.ndarray) -> "Candidates":
+        """Some of them, where each parameter's values stand as they did."""
+        columns = {name: values[chosen] for name, values in self.parameters.items()}
+        position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
+        return Candidates(columns, position, log_s, slopes, self.possible[chosen], self.modelled)
+
+    @cached_property
+    def places(self) -> dict[tuple[Any, ...], int]:
+        """Where a configuration stands among the candidates, by its values in the order of the parameters."""
+        columns = (values.tolist() for values in self.parameters.values())
+        return {values: place for place, values in enumerate(zip(*columns, strict=True))}
+
+    def place(self, configuration: Mapping[str, Any]) -> int:
+        """Where one stands. KeyError if it is not among them, or lacks a parameter."""
+        return self.places[tuple(configuration[name] for name in self.parameters)]
+
+    def most(self, count: int, seed: int = 0) -> "Candidates":
+        """So many: half those predicted to be fastest, the others at random. All if there are fewer."""
+        if len(self) <= count:
+            return self
+        order = np.argsort(np.where(self.possible, self.log_s, np.inf), kind="stable")
+        others = np.random.default_rng(seed).permutation(order[count // 2 :])[: count - count // 2]
+        return self.rows(np.sort(np.concatenate([order[: count // 2], others])))
+
+
+def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
+    """Of a kernel of which nothing is known but its tuning parameters."""
+    columns = {name: np.asarray(values) for name, values in parameters.items()}
+    count = len(next(iter(columns.values())))
+    return Candidates(
+        columns, positions(columns), np.zeros(count), np.zeros((count, 1)), np.ones(count, bool), False
+    )
+
+
+def of_launches(
+    parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: str
+) -> Candidates:
+    """Of launches that a closed form can predict."""
+    with jax.enable_x64(True):
+        log_s, slopes = linearised(launches, model, NAMES, jnp.zeros(len(NAMES)))
+    log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
+    known = possible & np.isfinite(log_s)
+    slopes = np.where(known[:, None], slopes, 0.0) * widths(file)
+    log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
+    slopes = np.column_stack([slopes, CONTRAST * log_s])
+    slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
+    columns = {name: np.asarray(values) for name, values in parameters.items()}
+    return Candidates(
+        columns, positions(columns), log_s.astype(float), slopes.astype(float), known, bool(known.any())
+    )
+
+
+def described(
+    description: Description,
+    file: GpuFile,
+    model: str,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+) -> Candidates:
+    """Of a described kernel."""
+    return of_launches(parameters, fixed.described(description, file.gpu, parameters, problem), file, model)
+
+
+def from_source(
+    description: Description,
+    file: GpuFile,
+    arch: int,
+    model: str,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    compiled: int | None = None,
+    progress: Progress = silent,
+) -> Candidates:
+    """Of a kernel read from its CUDA source, as `dse.cuda.counts.count`."""
+    from dse.cuda.counts import count
+
+    found = count(description, file.gpu, arch, parameters, problem, progress, compiled)
+    launches = fixed.counted(file.gpu, found.kernel, found.resources)
+    failed = np.isin(np.arange(len(launches)), list(found.failures))
+    launches = Launches(launches.gpu, launches.kernel, launches.launch, launches.possible & ~failed)
+    return of_launches(parameters, launches, file, model)

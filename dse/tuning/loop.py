@@ -1,0 +1,187 @@
+"""A tuning run: ask, measure, tell, until the budget is spent or more would not pay; all is kept.
+
+The journal has one JSON object a line, written as soon as a measurement is there; a run that is started again
+with it goes on where the last one ended.
+"""
+
+import json
+import math
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.files import replacing
+from dse.kernels.description import Number
+from dse.tuning.candidates import Candidates
+from dse.tuning.tuner import Tuner
+
+Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One measurement of a run."""
+
+    place: int  # among the candidates
+    seconds: float | None  # None where it failed
+    fastest: float | None  # of all until then
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run measured, in order, and why it ended."""
+
+    tuner: Tuner
+    measured: tuple[Measured, ...]
+    ended: str
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a measurement; parameters that never vary are left out."""
+        names = self.tuner.candidates.varying
+        return [
+            {"number": number}
+            | {name: values[each.place].item() for name, values in names.items()}
+            | {"time": each.seconds, "fastest": each.fastest}
+            for number, each in enumerate(self.measured, 1)
+        ]
+
+
+def run(
+    tuner: Tuner,
+    measure: Measure,
+    budget: int,
+    batch: int | Callable[[int], int] = 1,
+    journal: Path | None = None,
+    pays: float = 0.0,
+    advance: Callable[[int], None] = lambda measurements: None,
+) -> Run:
+    """Measure up to `budget` configurations, those of the journal included.
+
+    `batch` are chosen at a time; it may hang on how many were measured. The run ends early once no
+    configuration is expected to improve on the fastest by more than `pays`, a share of its time.
+
+    **Raises:** DseError if the journal cannot be read or written or is of another space.
+    """
+    candidates, done = tuner.candidates, list[Measured]()
+
+    def tell(place: int, seconds: float | None) -> None:
+        tuner.tell(place, seconds)
+        times = [each.seconds for each in done if each.seconds is not None]
+        times += [] if seconds is None else [seconds]
+        done.append(Measured(place, seconds, min(times, default=None)))
+        advance(1)
+
+    for place, seconds in _before(journal, candidates):
+        tell(place, seconds)
+    ended = "the budget is spent"
+    while len(done) < budget:
+        if pays and tuner.best is not None and tuner.expected_gain() < pays:
+            ended = f"no other is expected to be faster by {pays:.1%}"
+            break
+        places = tuner.ask(min(batch(len(done)) if callable(batch) else batch, budget - len(done)))
+        if not places:
+            ended = "all were measured"
+            break
+        for place in places:
+            configuration = {name: values[place].item() for name, values in candidates.parameters.items()}
+            seconds = measure(configuration)
+            _keep(journal, configuration, seconds)
+            tell(place, seconds)
+    return Run(tuner, tuple(done), ended)
+
+
+def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
+    """Measurements that were made before: times of the candidates, NaN or infinite where one failed."""
+
+    def measure(configuration: Mapping[str, Any]) -> float | None:
+        found = float(seconds[candidates.place(configuration)])
+        return found if math.isfinite(found) else None
+
+    return measure
+
+
+def commanded(command: str, unit_s: float) -> Measure:
+    """A command that measures: `{name}` in it becomes a value, and its last printed number is the time.
+
+    One that ends with another exit code than 0, or prints no number above 0, failed.
+    """
+    parts = shlex.split(command)
+
+    def measure(configuration: Mapping[str, Number]) -> float | None:
+        filled = [part.format_map(dict(configuration)) for part in parts]
+        try:
+            ended = subprocess.run(filled, capture_output=True, text=True, errors="replace", check=False)
+        except OSError as error:
+            raise DseError(f"--command: cannot run {filled[0]}: {error.strerror}") from None
+        numbers = NUMBER.findall(ended.stdout)
+        seconds = float(numbers[-1]) * unit_s if numbers else 0.0
+        return seconds if ended.returncode == 0 and seconds > 0 else None
+
+    return measure
+
+
+def check_command(command: str, names: Mapping[str, Any]) -> None:
+    """DseError where the command has a `{name}` that is no parameter, or none at all."""
+    try:
+        shlex.split(command)
+        asked = {name for _, name, _, _ in Formatter().parse(command) if name is not None}
+    except ValueError as error:
+        raise DseError(f"--command: cannot read {command!r}: {error}") from None
+    for name in sorted(asked - set(names)):
+        raise DseError(f"--command: found {{{name}}}, expected one of {', '.join(names)}")
+    if not asked:
+        raise DseError(f"--command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
+
+
+def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None]]:
+    """Measurements of earlier runs."""
+    if journal is None or not journal.exists():
+        return []
+    try:
+        text = journal.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DseError(f"{journal}: cannot read: {error}") from None
+    lines, found = text.splitlines(), []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = json.loads(line)
+            place, seconds = candidates.place(row["parameters"]), row["seconds"]
+        except json.JSONDecodeError:
+            if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
+                del lines[-1]  # cut off while it was written
+                break
+            raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
+        except (KeyError, TypeError):
+            expected = f"values of {', '.join(candidates.parameters)}"
+            raise DseError(
+                f"{journal}: line {number}: found no configuration of this space, expected {expected}"
+            ) from None
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+            raise DseError(
+                f"{journal}: line {number}: found {seconds!r} seconds, expected a number above 0 or null"
+            )
+        found.append((place, seconds))
+    whole = "".join(f"{line}\n" for line in lines)
+    if whole != text:  # the next measurement is to begin a line of its own
+        with replacing(journal) as temporary:
+            temporary.write_text(whole, encoding="utf-8")
+    return found
+
+
+def _keep(journal: Path | None, configuration: Mapping[str, Any], seconds: float | None) -> None:
+    if journal is None:
+        return
+    try:
+        with journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"parameters": dict(configuration), "seconds": seconds}) + "\n")
+    except OSError as error:
+        raise DseError(f"{journal}: cannot write: {error.strerror}") from None

@@ -1,0 +1,184 @@
+"""What predicts the configurations of a tuner, which has its own names for parameters: a kernel on a GPU.
+
+A tuner's names are those of the kernel's parameters and problem sizes, or of one of its `[spaces.…]`, or are
+said by `rename`. What the tuner does not vary has its only value, or is said by `fixed`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from numbers import Real
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse import gpus, sources
+from dse.errors import DseError
+from dse.fitting.surrogate import positions
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Alias, Description, Number
+from dse.models import check_name
+from dse.space.expression import one_of
+from dse.tuning.candidates import Candidates, bare, described, from_source
+
+Columns = Mapping[str, Sequence[Any] | np.ndarray]  # of N configurations: N values of each parameter
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A kernel, a GPU and a model; without a kernel nothing is predicted.
+
+    **Raises:** DseError for a name that there is not, when it is first needed.
+    """
+
+    kernel: str | Path | Description | None
+    gpu: str | Path | GpuFile | None = None
+    model: str = "phase"
+    fixed: Mapping[str, Number] = field(default_factory=dict)  # parameters and sizes that are not tuned
+    rename: Mapping[str, str | None] = field(default_factory=dict)  # theirs → ours; None: the kernel has none
+    source: bool = False  # count what the CUDA source does, not what the description says
+
+    @cached_property
+    def description(self) -> Description:
+        assert self.kernel is not None
+        return self.kernel if isinstance(self.kernel, Description) else sources.load(self.kernel)
+
+    @cached_property
+    def file(self) -> GpuFile:
+        if self.gpu is None:
+            raise DseError("gpu: found none, expected one that `dse gpus` lists")
+        return self.gpu if isinstance(self.gpu, GpuFile) else gpus.load(self.gpu)
+
+    def candidates(
+        self,
+        columns: Columns,
+        where: str,
+        sizes: Mapping[str, Any] | None = None,
+        optional: Collection[str] = (),
+    ) -> Candidates:
+        """N configurations, by the tuner's names.
+
+        Those of `sizes` that the kernel has are its problem sizes. A parameter that the kernel does not know
+        changes no prediction: it must be `optional`, or renamed to None, or have one value only. Where times
+        are told it counts all the same.
+
+        **Raises:** DseError, which begins with `where`, if names do not match or a value is no number.
+        """
+        if not columns or not len(next(iter(columns.values()))):
+            raise DseError(f"{where}: found no configuration, expected one at least")
+        seen = {name: _ordered(values) for name, values in columns.items()}
+        if self.kernel is None:
+            return bare(seen)
+        check_name(self.model)
+        ours, problem = self.named(columns, where, sizes, optional)
+        if self.source or not self.description.described:
+            from dse.cuda.counts import architecture
+
+            arch = architecture(self.file)
+            found = from_source(self.description, self.file, arch, self.model, ours, problem)
+        else:
+            found = described(self.description, self.file, self.model, ours, problem)
+        return replace(found, position=positions(seen))
+
+    def named(
+        self,
+        columns: Columns,
+        where: str,
+        sizes: Mapping[str, Any] | None = None,
+        optional: Collection[str] = (),
+    ) -> tuple[dict[str, np.ndarray], dict[str, Number]]:
+        """The same configurations as the kernel names them: its parameters, in its order, and its sizes."""
+        values, problem = self.description.space.values, dict(self.description.problem)
+        for name in self.fixed:
+            if name not in values and name not in problem:
+                raise DseError(f"{where}: fixed: found {name!r}, {one_of(name, [*values, *problem])}")
+        aliases = [Alias(self.description.name), *self.description.spaces]
+        found = [self._matched(alias, columns, optional) for alias in aliases]
+        theirs, constants, wrong = min(found, key=lambda each: len(each[2]))
+        if wrong:
+            raise DseError(
+                f"{where}: found {', '.join(wrong)}, expected the parameters of {self.description.name}: "
+                f"{', '.join(values)}; `rename` says which is which, `fixed` what is not tuned"
+            )
+        numbers = {name: _numbers(columns[name], f"{where}: {name}") for name in theirs.values()}
+        count = len(next(iter(columns.values())))
+        parameters: dict[str, np.ndarray] = {
+            name: numbers[theirs[name]] if name in theirs else np.full(count, constants.get(name, known[0]))
+            for name, known in values.items()
+        }
+        given: dict[str | None, Any] = {
+            self.rename.get(name, name): value
+            for name, value in (sizes or {}).items()
+            if isinstance(value, Real)
+        }
+        given |= {name: numbers[column][0].item() for name, column in theirs.items()} | constants
+        return parameters, {name: given.get(name, size) for name, size in problem.items()}
+
+    def values(self, name: str) -> tuple[Number, ...] | None:
+        """The values that the kernel's own space has of a tuner's parameter.
+
+        None if it has no such parameter; (), no value, of one that is renamed to None.
+        """
+        space = self.description.space.values
+        if name in self.rename:
+            ours = self.rename[name]
+            return () if ours is None else space.get(ours)
+        renamed = [dict(alias.rename).get(name, name) for alias in self.description.spaces]
+        return next((space[each] for each in (name, *renamed) if each in space), None)
+
+    def valid(self, columns: Columns, where: str) -> np.ndarray:
+        """Which configurations keep the kernel's own constraints. DseError as `candidates`."""
+        return self.description.space.valid(*self.named(columns, where), np)
+
+    def _matched(
+        self, alias: Alias, columns: Columns, optional: Collection[str]
+    ) -> tuple[dict[str, str], dict[str, Number], list[str]]:
+        """Under one of the kernel's aliases: our names → theirs; what is constant; what does not match."""
+        values, problem = self.description.space.values, dict(self.description.problem)
+        theirs: dict[str, str] = {}
+        wrong = []
+        for name, column in columns.items():
+            ours = self.rename.get(name, dict(alias.rename).get(name, name))
+            varies = len(np.unique(_ordered(column))) > 1
+            if ours is None:
+                continue
+            if ours in problem and varies:
+                wrong.append(f"several values of the size {name!r}")
+            elif ours in values or ours in problem:
+                theirs[ours] = name
+            elif varies and name not in optional:
+                wrong.append(f"{name!r}")
+        wrong += [f"{name!r} both tuned and fixed" for name in self.fixed if name in theirs]
+        constants = {name: value for name, value in alias.set if name not in theirs} | dict(self.fixed)
+        known = theirs.keys() | constants.keys()
+        wrong += [f"no {name!r}" for name, each in values.items() if len(each) > 1 and name not in known]
+        return theirs, constants, wrong
+
+
+def _numbers(values: Sequence[Any] | np.ndarray, where: str) -> np.ndarray:
+    """Whole numbers as integers, else floats. DseError where a value is no number."""
+    numbers = _as_numbers(values)
+    if numbers is None:
+        found = next((value for value in values if not isinstance(value, Real)), values[0])
+        raise DseError(f"{where}: found {found!r}, expected a number")
+    return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
+
+
+def _ordered(values: Sequence[Any] | np.ndarray) -> np.ndarray:
+    """Numbers as they are; of other values each one's place among them, as they first came."""
+    numbers = _as_numbers(values)
+    if numbers is not None:
+        return numbers
+    words = [str(value) for value in values]
+    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
+    return np.array([places[word] for word in words], float)
+
+
+def _as_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray | None:
+    """Floats, or None where not all are numbers."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # sequences of different lengths
+        return None
+    return array.astype(float) if array.ndim == 1 and array.dtype.kind in "biuf" else None

@@ -1,0 +1,116 @@
+"""What is written holds the kept configurations, no more and no fewer, for the program that it is for."""
+
+import ast
+import json
+
+import numpy as np
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from kernel_tuner.searchspace import Searchspace
+
+from dse.bridges import export
+from dse.errors import DseError
+from dse.sources import t1 as t1_files
+
+KEPT = {"block": np.array([128, 64, 64, 256]), "items": np.array([2, 1, 2, 1])}
+ROWS = [(128, 2), (64, 1), (64, 2), (256, 1)]
+
+
+def read_back(path) -> set[tuple]:
+    columns = t1_files.load(path).space.configurations()
+    return set(zip(*(column.tolist() for column in columns.values()), strict=True))
+
+
+@st.composite
+def some_of_a_space(draw):
+    sizes = draw(st.lists(st.integers(1, 5), min_size=1, max_size=4))
+    step = draw(st.sampled_from([1, 16, 0.1, -3]))
+    place = st.tuples(*(st.integers(0, size - 1) for size in sizes))
+    return [
+        tuple(each * step for each in row)
+        for row in draw(st.lists(place, min_size=1, max_size=40, unique=True))
+    ]
+
+
+@settings(max_examples=50)
+@given(rows=some_of_a_space(), longest=st.sampled_from([0, 40, 3000]))
+def test_t1_reads_back_as_exactly_what_was_kept(tmp_path_factory, rows, longest):
+    path = tmp_path_factory.getbasetemp() / "kept.json"
+    columns = {f"p{i}": np.array(column) for i, column in enumerate(zip(*rows, strict=True))}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "LONGEST", longest)  # conditions are split as those of large spaces are
+        export.t1(columns, path)
+    assert read_back(path) == set(rows)
+
+
+def test_no_condition_is_too_long_to_be_read(tmp_path):
+    chosen = np.random.default_rng(0).choice(300 * 40, 2000, replace=False)
+    columns = {"a": 16 * (chosen // 40), "b": chosen % 40}
+    export.t1(columns, tmp_path / "kept.json")
+    assert read_back(tmp_path / "kept.json") == set(
+        zip(*(each.tolist() for each in columns.values()), strict=True)
+    )
+
+
+def test_t1_of_a_problem_keeps_all_but_its_space(tmp_path):
+    export.t1({"block": [32, 64], "items": [1, 1]}, tmp_path / "T1.json")
+    problem = json.loads((tmp_path / "T1.json").read_text())
+    problem["KernelSpecification"]["LocalSize"] = {"X": "block"}
+    (tmp_path / "T1.json").write_text(json.dumps(problem))
+    export.t1(KEPT, tmp_path / "kept.json", tmp_path / "T1.json")
+    kept = t1_files.load(tmp_path / "kept.json")
+    assert kept.threads.names == {"block"}
+    assert read_back(tmp_path / "kept.json") == set(ROWS)
+    with pytest.raises(DseError, match=r"T1.json: TuningParameters: found block, items, expected block$"):
+        export.t1({"block": [32]}, tmp_path / "kept.json", tmp_path / "T1.json")
+
+
+def test_kernel_tuner_takes_the_python_file(tmp_path):
+    export.kernel_tuner(KEPT, tmp_path / "kept.py")
+    names: dict = {}
+    exec((tmp_path / "kept.py").read_text(), names)
+    space = Searchspace(names["tune_params"], names["restrictions"], 1024)
+    assert set(space.list) == set(ROWS)
+
+
+def test_kernel_tuner_takes_the_json_as_a_cache(tmp_path):
+    export.kernel_tuner(KEPT, tmp_path / "kept.json")
+    space = Searchspace(None, None, None, from_cache=json.loads((tmp_path / "kept.json").read_text()))
+    assert space.list == ROWS
+
+
+def test_triton_configurations(tmp_path):
+    export.triton({"BLOCK": [128, 64], "num_warps": [4, 2], "split": ["yes", "no"]}, tmp_path / "configs.py")
+    made = []
+
+    def config(*given, **options):
+        made.append((given, options))
+
+    tree = ast.parse((tmp_path / "configs.py").read_text())
+    tree.body = [each for each in tree.body if not isinstance(each, ast.Import)]
+    names = {"triton": type("triton", (), {"Config": config})}
+    exec(compile(tree, "configs.py", "exec"), names)
+    assert made == [
+        (({"BLOCK": 128, "split": "yes"},), {"num_warps": 4}),
+        (({"BLOCK": 64, "split": "no"},), {"num_warps": 2}),
+    ]
+
+
+def test_a_table(tmp_path):
+    export.table(KEPT, tmp_path / "kept.parquet")
+    found = pyarrow.parquet.read_table(tmp_path / "kept.parquet")
+    assert found.to_pydict() == {name: column.tolist() for name, column in KEPT.items()}
+
+
+def test_mistakes(tmp_path):
+    with pytest.raises(DseError, match=r"^configurations: found none, expected at least one$"):
+        export.t1({"block": []}, tmp_path / "kept.json")
+    with pytest.raises(DseError, match=r"kept.json: mode: found 'a', expected a number$"):
+        export.t1({"mode": ["a"]}, tmp_path / "kept.json")
+    with pytest.raises(DseError, match=r"kept.txt: suffix: found .txt, expected .py or .json$"):
+        export.kernel_tuner(KEPT, tmp_path / "kept.txt")
+    with pytest.raises(DseError, match=r"none.json: No such file or directory, expected a T1 file$"):
+        export.t1(KEPT, tmp_path / "kept.json", tmp_path / "none.json")
+    assert not list(tmp_path.iterdir())

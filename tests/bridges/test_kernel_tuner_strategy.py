@@ -1,0 +1,122 @@
+"""Kernel Tuner itself tunes, in simulation mode: its runner looks times up in a cache that is made here."""
+
+import itertools
+import json
+import math
+
+import pytest
+from kernel_tuner import tune_kernel
+
+from dse.bridges.kernel_tuner_strategy import strategy
+from dse.errors import DseError
+from dse.tuning.predictor import Predictor
+
+TUNE = {"block_size_x": [32, 64, 128, 256, 512], "items": [1, 2, 3, 4]}
+OWN = "block_size_x * items <= 1024"
+GUIDED = {"model": "roofline", "rename": {"block_size_x": "block"}}
+
+
+def time_ms(block, items):
+    """The fastest is 128, 2; large blocks with one item fail."""
+    return None if block == 512 and items == 1 else 1.0 + abs(block - 128) / 64 + abs(items - 2)
+
+
+def cache(path):
+    """What Kernel Tuner leaves behind where it has measured all of them."""
+    entries = {}
+    for values in itertools.product(*TUNE.values()):
+        time = time_ms(*values)
+        entry = dict(zip(TUNE, values, strict=True)) | {
+            "time": "RuntimeFailedConfig" if time is None else time
+        }
+        entry |= {"times": [], "compile_time": 1.0, "verification_time": 0.0, "benchmark_time": 1.0}
+        if time is not None:
+            entry["rate"] = 1.0 / time
+        entries[",".join(map(str, values))] = entry
+    header = {"device_name": "a GPU", "kernel_name": "toy", "problem_size": 1048576}
+    header |= {"tune_params_keys": list(TUNE), "tune_params": TUNE, "objective": "time"}
+    path.write_text(json.dumps(header | {"cache": entries}))
+    return path
+
+
+@pytest.fixture
+def tune(tmp_path):
+    path = cache(tmp_path / "toy.json")
+
+    def run(chosen, most=8, **options):
+        budget = {} if most is None else {"max_fevals": most}
+        results, environment = tune_kernel(
+            "toy",
+            "",
+            1048576,
+            [],
+            TUNE,
+            strategy=chosen,
+            strategy_options=budget,
+            simulation_mode=True,
+            cache=str(path),
+            quiet=True,
+            **options,
+        )
+        return [(each["block_size_x"], each["items"]) for each in results], environment["best_config"]
+
+    return run
+
+
+def test_a_strategy_of_kernel_tuner(tune, toy_kernel):
+    tried, best = tune(strategy(toy_kernel, "a100-pcie-40gb", **GUIDED), restrictions=[OWN])
+    assert len(tried) == len(set(tried)) == 8
+    assert all(block * items <= 1024 for block, items in tried)
+    assert (best["block_size_x"], best["items"]) == (128, 2)
+
+
+def test_the_model_says_where_to_begin(tune, toy_kernel):
+    rows = [row for row in itertools.product(*TUNE.values()) if math.prod(row) <= 1024]
+    columns = dict(zip(TUNE, zip(*rows, strict=True), strict=True))
+    predicted = Predictor(toy_kernel, "a100-pcie-40gb", **GUIDED).candidates(columns, "here").log_s
+    [first], _ = tune(strategy(toy_kernel, "a100-pcie-40gb", **GUIDED), 1, restrictions=[OWN])
+    assert predicted[rows.index(first)] == predicted.min()
+
+
+def test_each_time_is_told_of_the_configuration_that_took_it(tune, monkeypatch):
+    told = {}
+
+    class InOrder:
+        def __init__(self, candidates, seed):
+            self.rows = list(zip(*candidates.parameters.values(), strict=True))
+            self.places = iter(range(len(self.rows)))
+
+        def ask(self):
+            return [next(self.places)]
+
+        def tell(self, place, seconds):
+            told[self.rows[place]] = seconds
+
+    monkeypatch.setattr("dse.bridges.kernel_tuner_strategy.Tuner", InOrder)
+    tune(strategy(None), 20)
+    assert len(told) == 19  # with the last one the budget is spent
+    assert told == {row: time_ms(*row) for row in told}
+
+
+def test_without_a_kernel(tune):
+    tried, _ = tune(strategy(None, seed=1), 4)
+    assert len(set(tried)) == 4
+
+
+def test_without_a_budget_it_does_not_measure_for_ever(tune, monkeypatch):
+    monkeypatch.setattr("dse.bridges.kernel_tuner_strategy.WITHOUT_BUDGET", 3)
+    assert len(tune(strategy(None), None)[0]) == 3
+    assert len(tune(strategy(None), 4)[0]) == 4
+
+
+def test_a_throughput_is_to_be_high(tune, toy_kernel):
+    guided = strategy(toy_kernel, "a100-pcie-40gb", **GUIDED)
+    _, best = tune(guided, 8, restrictions=[OWN], objective="rate", objective_higher_is_better=True)
+    assert best["rate"] == 1.0
+
+
+def test_mistakes(tune, toy_kernel):
+    with pytest.raises(DseError, match=r"^tune_params: found 'block_size_x', no 'block', expected"):
+        tune(strategy(toy_kernel, "a100-pcie-40gb"))
+    with pytest.raises(DseError, match=r"^objective: found time, rate, expected one"):
+        tune(strategy(None), objectives={"time": False, "rate": True})

@@ -1,0 +1,162 @@
+"""Optuna studies with the sampler: in memory, from storage, with failures and with parameters of others."""
+
+import itertools
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+
+from dse.bridges.optuna_sampler import ModelGuidedSampler
+from dse.errors import DseError
+from dse.tuning.candidates import bare
+from dse.tuning.predictor import Predictor
+
+BLOCKS = [32, 64, 128, 256, 512]
+SPACE = {"block": CategoricalDistribution(BLOCKS), "items": IntDistribution(1, 4)}
+ROWS = list(itertools.product(BLOCKS, (1, 2, 3, 4)))  # all keep the constraints of the toy
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+
+
+@pytest.fixture
+def sampler(toy_kernel):
+    def made(**settings):
+        return ModelGuidedSampler(toy_kernel, "a100-pcie-40gb", "roofline", **settings)
+
+    return made
+
+
+def chosen(study):
+    return [(trial.params["block"], trial.params["items"]) for trial in study.trials]
+
+
+def objective(trial):
+    block, items = trial.suggest_categorical("block", BLOCKS), trial.suggest_int("items", 1, 4)
+    if block == 512 and items == 1:
+        raise optuna.TrialPruned
+    return 1.0 + abs(block - 128) / 64 + abs(items - 2)
+
+
+def test_the_fastest_is_found(sampler):
+    study = optuna.create_study(sampler=sampler(space=SPACE))
+    study.optimize(objective, n_trials=8)
+    assert study.best_params == {"block": 128, "items": 2}
+    assert len(set(chosen(study))) == 8
+
+
+def test_the_model_says_where_to_begin(sampler, toy_kernel):
+    study = optuna.create_study(sampler=sampler(space=SPACE))
+    study.optimize(objective, n_trials=1)
+    columns = dict(zip(("block", "items"), zip(*ROWS, strict=True), strict=True))
+    log_s = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here").log_s
+    assert log_s[ROWS.index(chosen(study)[0])] == log_s.min()
+
+
+def test_without_the_space_the_first_trial_tells_it_and_others_parameters_stay_others(sampler):
+    def with_another(trial):
+        assert 0 <= trial.suggest_float("another", 0, 1) <= 1
+        return objective(trial)
+
+    study = optuna.create_study(sampler=sampler(seed=3))
+    study.optimize(with_another, n_trials=12)
+    assert study.best_params.items() >= {"block": 128, "items": 2}.items()
+    assert len(set(chosen(study))) == 12
+
+
+def test_a_study_from_storage_goes_on_as_if_it_had_not_stopped(sampler, tmp_path):
+    def some(storage, *parts):
+        for trials in parts:
+            study = optuna.create_study(
+                study_name="toy", storage=storage, sampler=sampler(space=SPACE), load_if_exists=True
+            )
+            study.optimize(objective, n_trials=trials)
+        return chosen(study)
+
+    file = JournalFileBackend(str(tmp_path / "toy.log"))
+    assert some(JournalStorage(file), 3, 4) == some(None, 7)
+
+
+def test_what_is_being_measured_is_not_asked_for_again(sampler):
+    study = optuna.create_study(sampler=sampler(space=SPACE))
+    for _ in range(4):
+        trial = study.ask()
+        trial.suggest_categorical("block", BLOCKS)
+        trial.suggest_int("items", 1, 4)
+    assert len(set(chosen(study))) == 4
+
+
+@pytest.fixture
+def in_order(monkeypatch):
+    """In place of the tuner: asks for one after the other. What it was told is kept."""
+    told_last = {}
+
+    class InOrder:
+        def __init__(self, candidates, seed, told):
+            self.left = [place for place in range(len(candidates)) if place not in told]
+            told_last.clear()
+            told_last.update(told)
+
+        def ask(self, count):
+            return self.left[:count]
+
+    monkeypatch.setattr("dse.bridges.optuna_sampler.Tuner", InOrder)
+    monkeypatch.setattr(
+        Predictor,
+        "candidates",
+        lambda self, columns, where: bare({name: np.array(values) for name, values in columns.items()}),
+    )
+    return told_last
+
+
+def test_failed_and_pruned_trials_do_not_run(sampler, in_order):
+    def fails(trial):
+        block, items = trial.suggest_categorical("block", BLOCKS), trial.suggest_int("items", 1, 4)
+        if items > 2:
+            trial.report(1.0, step=0)  # what it came to before it was given up
+            raise optuna.TrialPruned
+        if items > 1:
+            raise ArithmeticError
+        return float(block)
+
+    study = optuna.create_study(sampler=sampler(space=SPACE))
+    study.optimize(fails, n_trials=21, catch=ArithmeticError)  # the last one: all were tried, another samples
+    assert set(chosen(study)) == set(ROWS)
+    assert in_order == {
+        place: float(block) if items == 1 else np.inf for place, (block, items) in enumerate(ROWS)
+    }
+
+
+def test_values_are_those_of_the_kernel_within_the_distribution(sampler, in_order):
+    space = {"block": IntDistribution(40, 300), "size": FloatDistribution(0.5, 3.5)}
+    guided = sampler(space=space, rename={"size": "items"})
+    study = optuna.create_study(sampler=guided)
+    study.optimize(
+        lambda trial: trial.suggest_int("block", 40, 300) + trial.suggest_float("size", 0.5, 3.5), 10
+    )
+    # of the blocks 48, 64, 96, 128 and 256 its constraints forbid 96, and 48 with several items
+    found = {(trial.params["block"], trial.params["size"]) for trial in study.trials}
+    assert found == {(48, 1.0), *itertools.product((64, 128, 256), (1.0, 2.0, 3.0))}
+
+
+def test_a_throughput_is_to_be_high(sampler):
+    study = optuna.create_study(direction="maximize", sampler=sampler(space=SPACE))
+    study.optimize(lambda trial: 1.0 / objective(trial), n_trials=8)
+    assert study.best_value == 1.0
+
+
+def test_mistakes(sampler):
+    def run(sampler, objective=objective, **settings):
+        optuna.create_study(sampler=sampler, **settings).optimize(objective, n_trials=2)
+
+    with pytest.raises(DseError, match=r"^study: found no 'items', expected the parameters of toy"):
+        run(sampler(), lambda trial: trial.suggest_categorical("block", BLOCKS))
+    with pytest.raises(DseError, match=r"^study: objective: found -1.0, expected a number above 0$"):
+        run(sampler(space=SPACE), lambda trial: min(-1.0, objective(trial)))
+    with pytest.raises(DseError, match=r"^study: found 2 objectives, expected one$"):
+        run(sampler(space=SPACE), lambda trial: (objective(trial), 1.0), directions=["minimize", "minimize"])

@@ -1,0 +1,175 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.cuda.compile.nvrtc import Failure, Source
+from dse.cuda.estimate.active_sampling import choose
+from dse.cuda.estimate.bank_layout import conflicts, passes_per_request
+from dse.cuda.estimate.estimate import Estimate, estimate
+from dse.cuda.estimate.features import Known, known
+from dse.cuda.estimate.regression import fitted
+from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.source import Configuration, Found
+from dse.hardware import occupancy
+from dse.types import Resources
+
+LIMITS = gpus.load("a100").gpu.limits
+SOURCE = Source("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
+SPACE = [
+    (x, y, tile, flag) for x, y, tile, flag in product([8, 16, 32, 64], [1, 2, 4, 8], [1, 2, 3, 4, 6], [0, 1])
+]
+
+
+def passes(x: int, y: int) -> float:
+    """Of a warp's load of word (2 X + 1) y + x, counted one by one."""
+    total, warps = 0, -(-x * y // 32)
+    for warp in range(warps):
+        words = {(2 * x + 1) * (t // x) + t % x for t in range(32 * warp, min(32 * warp + 32, x * y))}
+        banks = [word % 32 for word in words]
+        total += max(banks.count(bank) for bank in set(banks))
+    return total / warps
+
+
+def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
+    """A made-up kernel: registers jump, some do not compile, some numbers are products, some only smooth."""
+    if tile == 6 and y == 8:
+        return Failure("compile error", "too much")
+    registers = 255 if tile >= 4 and y >= 4 else 24 + 4 * tile + 2 * flag
+    warps = -(-x * y // 32)
+    loads, through = 10.0 * tile, 10.0 * tile * passes(x, y)
+    access = Access(loads * warps, 0.0, through * warps, loads * 4 * min(32 * warps, x * y))
+    phase = Phase(
+        opened=-1, closed=-1, passes=2.0, insts={}, active=1.0, fp32_ops=0.0, fp32_ops_unsure=0.0,
+        accesses={"shared load": access}, new_sectors={}, traffic=None, walk=None,
+    )  # fmt: skip
+    counts = Characterisation(
+        kernel="k", arch=80, grid=(64 // tile, 3, 1), block=(x, y, 1), sampled=1, phases=(phase,),
+        executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
+    )  # fmt: skip
+    warp = {
+        "phases.0.passes": 2.0,
+        "phases.0.insts": 50.0 * tile * float(np.log2(2 * x)),
+        "phases.0.memory_insts": loads,
+        "phases.0.work.shared": through,
+        "phases.0.work.fp32": 9.0 * tile * x,
+        "work.fp32": 18.0 * tile * x,
+        "work.shared": 2 * through,
+        "other_insts": 7.0,
+    }
+    return Found(registers, 4 * y * (2 * x + 1), 0, 0, "", counts, warp)
+
+
+@pytest.fixture(scope="module")
+def before() -> Known:
+    names = ["X", "Y", "TILE", "FLAG"]
+    columns = dict(zip(names, np.array(SPACE).T, strict=True))
+    wanted = [
+        Configuration((("X", x), ("Y", y), ("TILE", tile), ("FLAG", flag)), (64 // tile, 3, 1), (x, y, 1), ())
+        for x, y, tile, flag in SPACE
+    ]
+    return known(SOURCE, columns, wanted)
+
+
+@pytest.fixture(scope="module")
+def chosen(before: Known) -> dict[int, Found | Failure]:
+    found: dict[int, Found | Failure] = {}
+    while batch := choose(before, 40, found):
+        assert not set(batch) & set(found)
+        found |= {place: result(*SPACE[place]) for place in batch}
+    return found
+
+
+@pytest.fixture(scope="module")
+def guess(before: Known, chosen: dict[int, Found | Failure]) -> Estimate:
+    return estimate(before, chosen, LIMITS)
+
+
+def test_as_many_are_chosen_as_asked_for(before: Known, chosen: dict[int, Found | Failure]) -> None:
+    assert len(chosen) == 40
+    assert choose(before, 40, chosen) == []
+    assert len(choose(before, 10_000, {})) == len(SPACE) / 2
+
+
+def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
+    for place, found in chosen.items():
+        assert guess.fails[place] == isinstance(found, Failure)
+        assert guess.warps[place] == (found.warp if isinstance(found, Found) else {})
+        if isinstance(found, Found):
+            assert guess.resources["registers"][place] == found.registers
+
+
+def test_what_follows_exactly_is_exact(guess: Estimate) -> None:
+    assert guess.exact_patterns == {"phases.0.shared load"}
+    for place, configuration in enumerate(SPACE):
+        found = result(*configuration)
+        if isinstance(found, Failure):
+            continue
+        assert guess.resources["shared_bytes"][place] == found.shared_bytes
+        for name in ("work.fp32", "phases.0.work.shared", "work.shared", "other_insts"):
+            if not guess.fails[place]:
+                assert guess.warps[place][name] == pytest.approx(found.warp[name], rel=2e-3), name
+
+
+def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> None:
+    results = [result(*each) for each in SPACE]
+    fails = np.array([isinstance(each, Failure) for each in results])
+    assert np.mean(guess.fails != fails) < 0.05
+    registers = np.array([each.registers if isinstance(each, Found) else 0 for each in results])
+    off = np.abs(guess.resources["registers"] - registers)[~fails & ~guess.fails]
+    assert np.mean(off > 2) < 0.05
+
+
+def test_estimated_registers_let_a_launch_run(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
+    there = np.array([place not in chosen for place in range(len(SPACE))]) & (guess.resources["threads"] > 0)
+    asked = Resources(**{name: values[there] for name, values in guess.resources.items()})
+    assert occupancy.possible(occupancy.resident_blocks(LIMITS, asked)[1]).all()
+    assert (asked.registers[asked.threads == 512] <= 128).all()
+    assert asked.registers.max() == 255
+
+
+def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
+    places = [place for place in range(len(SPACE)) if guess.warps[place] and not guess.fails[place]]
+    found = {place: each for place in places if isinstance(each := result(*SPACE[place]), Found)}
+    off = [
+        guess.warps[place]["phases.0.insts"] / each.warp["phases.0.insts"] - 1
+        for place, each in found.items()
+    ]
+    assert np.median(np.abs(off)) < 0.02
+    errors = guess.errors()
+    assert len(errors["phases.0.insts"]) == len(guess.compiled)
+    assert np.median(np.abs(errors["phases.0.insts"])) < 0.05
+    assert np.abs(errors["work.fp32"]).max() < 1e-6
+
+
+def test_too_few_is_refused(before: Known) -> None:
+    with pytest.raises(ValueError, match="fewer than two"):
+        estimate(before, {0: Failure("compile error", "")}, LIMITS)
+
+
+def test_a_pattern_that_no_stride_explains_is_not_called_exact() -> None:
+    block = np.array([(x, 4, 1) for x in (8, 16, 32, 64)])
+    names = {"x": block[:, 0]}
+    assert not conflicts(block, names, 4, np.arange(4), np.array([1.3, 2.7, 1.9, 3.1]))[1]
+
+
+@pytest.mark.parametrize("x", [8, 16, 32])
+def test_passes_are_those_counted_one_by_one(x: int) -> None:
+    block, ones = np.array([(x, y, 1) for y in (1, 2, 4)]), np.ones(3, int)
+    found = passes_per_request(block, ones, (2 * x + 1) * ones, 4)
+    np.testing.assert_allclose(found, [passes(x, y) for y in (1, 2, 4)])
+
+
+def test_a_process_left_out_is_one_fitted_without() -> None:
+    """Given the same settings; against the textbook's formula with one point gone."""
+    rng = np.random.default_rng(0)
+    points = rng.normal(size=(12, 2))
+    process = fitted(points, np.sin(points[:, 0]) + points[:, 1])
+    values = (np.sin(points[:, 0]) + points[:, 1] - process.mean) / process.scale
+    whole = np.linalg.inv(process.inverse)
+    for gone in range(12):
+        rest = np.arange(12) != gone
+        expected = whole[gone, rest] @ np.linalg.solve(whole[np.ix_(rest, rest)], values[rest])
+        found = values[gone] - process.left_out[gone] / process.scale
+        assert found == pytest.approx(expected, abs=1e-6)

@@ -1,0 +1,105 @@
+from itertools import product
+
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.cuda.compile.nvrtc import Failure, Source
+from dse.cuda.estimate.active_sampling import choose
+from dse.cuda.estimate.estimate import estimate
+from dse.cuda.estimate.features import Known, known
+from dse.cuda.estimate.partition import variants
+from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.source import Configuration, Found
+
+LIMITS = gpus.load("a100").gpu.limits
+SPACE = list(product([16, 32, 64, 128], [1, 2, 3, 4], [0, 1], [0, 1]))  # block, tile, staged, unrolled
+NAMES = ("block", "tile", "staged", "unrolled")
+
+
+def phase(*kinds: str) -> Phase:
+    access = Access(1.0, 0.0, 1.0, 4.0)
+    return Phase(
+        opened=-1, closed=-1, passes=1.0, insts={}, active=1.0, fp32_ops=0.0, fp32_ops_unsure=0.0,
+        accesses=dict.fromkeys(kinds, access), new_sectors={}, traffic=None, walk=None,
+    )  # fmt: skip
+
+
+def result(block: int, tile: int, staged: int, unrolled: int) -> Found:
+    """A kernel with two phases if staged, else with one that does other things; large tiles spill."""
+    spilled = ["local store"] if tile == 4 and not unrolled else []
+    phases = (phase("global load", *spilled), phase("shared load")) if staged else (phase("global load"),)
+    counts = Characterisation(
+        kernel="k", arch=80, grid=(8, 1, 1), block=(block, 1, 1), sampled=1, phases=phases,
+        executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
+    )  # fmt: skip
+    warp = {"phases.0.work.fp32": 10.0 * tile**2 if staged else 900.0 / tile, "phases.0.work.shared": 0.0}
+    if staged:
+        warp |= {"phases.1.insts": 5.0 * tile * block, "phases.1.work.shared": 1.0}
+    return Found(20 + tile if staged else 60 - 4 * tile, 0, 0, 0, "", counts, warp)
+
+
+@pytest.fixture(scope="module")
+def before() -> Known:
+    columns = dict(zip(NAMES, np.array(SPACE).T, strict=True))
+    wanted = [
+        Configuration(tuple(zip(NAMES, each, strict=True)), (8, 1, 1), (each[0], 1, 1), ()) for each in SPACE
+    ]
+    return known(Source("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
+
+
+def test_flags_are_features(before: Known) -> None:
+    assert len(before.flags) == 3  # staged, unrolled, wide
+    assert before.features.shape[1] == before.code.shape[1] + 1
+
+
+def results(*places: int) -> dict[int, Found | Failure]:
+    return {place: result(*SPACE[place]) for place in places}
+
+
+def test_what_has_other_phases_is_apart(before: Known) -> None:
+    """By the flag that decides on them; what is spilled decides on nothing."""
+    found = results(*range(0, 64, 2), 1, 3, 5)
+    one, other = variants(before, found)
+    staged = np.array(SPACE)[:, 2]
+    assert not staged[one.places].any()
+    assert staged[other.places].all()
+    for part in (one, other):
+        assert len(part.known.threads) == len(part.places)
+        assert part.found == {
+            number: found[place] for number, place in enumerate(part.places.tolist()) if place in found
+        }
+        assert "staged" in part.known.names
+        assert part.known.code.shape[1] == before.code.shape[1] - 1  # it does not vary any more
+
+
+def test_few_are_not_taken_apart(before: Known) -> None:
+    assert len(variants(before, results(*range(12)))) == 1
+    assert len(variants(before, {0: Failure("compile error", "")})) == 1
+
+
+def test_names_together_may_tell(before: Known) -> None:
+    """Where none does by itself."""
+    found = {
+        place: result(block, tile, staged * unrolled, 1)
+        for place, (block, tile, staged, unrolled) in enumerate(SPACE)
+    }
+    parts = variants(before, found)
+    assert all(len({len(each.counts.phases) for each in part.found.values()}) == 1 for part in parts)
+
+
+def test_each_is_chosen_from_and_estimated_by_itself(before: Known) -> None:
+    found: dict[int, Found | Failure] = {}
+    while batch := choose(before, 36, found):
+        found |= results(*batch)
+    assert len(found) == 36
+    guess = estimate(before, found, LIMITS)
+    for place, configuration in enumerate(SPACE):
+        there = result(*configuration)
+        assert guess.warps[place].keys() == there.warp.keys()
+        assert guess.warps[place] == pytest.approx(there.warp, rel=0.05)
+        assert guess.resources["registers"][place] == pytest.approx(there.registers, abs=1)
+        assert guess.resources["threads"][place] == configuration[0]
+    assert sorted(guess.compiled) == sorted(found)
+    errors = guess.errors()
+    assert len(errors["phases.1.insts"]) == len(errors["registers"]) == 36

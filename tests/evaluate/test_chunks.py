@@ -1,0 +1,138 @@
+"""Chunks of configurations, against the same models called one configuration at a time."""
+
+from contextlib import nullcontext
+
+import jax
+import numpy as np
+import pytest
+
+from dse import gpus, kernels
+from dse.evaluate import chunks as module
+from dse.evaluate.chunks import chunks, evaluate
+from dse.hardware import occupancy
+from dse.kernels.description import describe
+from dse.models import CLOSED_FORMS, MODELS, predictor
+from dse.simulator import pipeline
+from dse.simulator.case import idg
+from dse.simulator.pipeline import Settings
+
+NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
+
+
+def plain(description, model, gpu, configuration):
+    """One configuration on one GPU, without jit, chunks or a batch axis."""
+    parameters = {name: np.asarray(value) for name, value in configuration.items()}
+    kernel, resources = describe(description, parameters, description.sizes(), gpu, gpu.clock.dtype)
+    launch, limiter = occupancy.launch(gpu, resources)
+    prediction = predictor(model)(gpu, kernel, launch)
+    return prediction, bool(occupancy.possible(limiter))
+
+
+def test_equals_one_at_a_time(toy_kernel):
+    description = kernels.load(toy_kernel)
+    files = [gpus.load(name, np.float64) for name in NAMES]
+    parameters = description.space.configurations(description.sizes())
+    found = evaluate(description, CLOSED_FORMS, gpus.stack([file.gpu for file in files]), parameters)
+    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float64)}
+    impossible = 0
+    for g, file in enumerate(files):
+        for i in (0, 9, len(parameters["block"]) - 1):
+            one = {name: values[i] for name, values in parameters.items()}
+            for model in CLOSED_FORMS:
+                prediction, possible = plain(description, model, file.gpu, one)
+                forecast = found.forecasts[model]
+                if possible:
+                    np.testing.assert_allclose(forecast.seconds[g, i], prediction.seconds, rtol=1e-12)
+                    assert forecast.bottleneck[g, i] == prediction.bottleneck
+                else:
+                    impossible += 1
+                    assert np.isinf(forecast.seconds[g, i])
+                    assert np.isinf(forecast.cycles[g, i])
+                    assert forecast.bottleneck_names()[g, i] == ""
+                assert found.possible[g, i] == possible
+    assert impossible  # 1,024 threads are too many for the GTX 280
+
+
+def test_chunks_do_not_matter(toy_kernel, monkeypatch):
+    description = kernels.load(toy_kernel)
+    gpu = gpus.stack([gpus.load("a100").gpu])
+    parameters = description.space.configurations(description.sizes())
+    whole = evaluate(description, ("volkov",), gpu, parameters)
+    monkeypatch.setattr(module, "CHUNK", 8)
+    monkeypatch.setattr(module, "SMALLEST", 8)
+    parts = evaluate(description, ("volkov",), gpu, parameters)
+    np.testing.assert_array_equal(whole.forecasts["volkov"].seconds, parts.forecasts["volkov"].seconds)
+    np.testing.assert_array_equal(whole.limiter, parts.limiter)
+    again = [block["block"] for block in chunks(parameters, 8)]
+    np.testing.assert_array_equal(np.concatenate(again), parameters["block"])
+
+
+def test_compiles_once_for_new_values_and_sizes(toy_kernel):
+    description = kernels.load(toy_kernel)
+    parameters = description.space.configurations(description.sizes())
+    with jax.log_compiles(False):
+        for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
+            evaluate(description, ("transit",), gpus.stack([gpus.load(name).gpu]), parameters, {"n": n})
+            if name == "a100":
+                before = module._evaluate._cached._cache_size()
+    assert module._evaluate._cached._cache_size() == before
+
+
+def test_precision_follows_the_gpu(toy_kernel):
+    # that of float64 is checked where such is evaluated anyway
+    description = kernels.load(toy_kernel)
+    parameters = {"block": np.array([128, 256]), "items": np.array([1, 1])}
+    gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
+    found = evaluate(description, MODELS, gpu, parameters)
+    assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
+
+
+@pytest.mark.parametrize("settings", [None, Settings("gto", groups=1)])
+def test_what_is_simulated_is_the_same_outside(toy_kernel, settings):
+    description = kernels.load(toy_kernel)
+    files = [gpus.load(name, np.float64) for name in NAMES]
+    parameters = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}
+    steps = []
+    found = evaluate(
+        description, ("pipeline", "volkov"), gpus.stack([file.gpu for file in files]), parameters, None,
+        settings, lambda text, total: nullcontext(lambda done: steps.append(done / total)),
+    )  # fmt: skip
+    assert sum(steps) == 1
+    forecast = found.forecasts["pipeline"]
+    assert forecast.seconds.dtype == np.float64
+    ran, fields = [], []
+    for g, file in enumerate(files):
+        gpu = file.gpu
+        for i in range(3):
+            one = {name: np.asarray(values[i]) for name, values in parameters.items()}
+            kernel, resources = describe(description, one, description.sizes(), gpu, gpu.clock.dtype)
+            launch, limiter = occupancy.launch(gpu, resources)
+            if not occupancy.possible(limiter):
+                assert (forecast.seconds[g, i], forecast.bottleneck[g, i]) == (np.inf, -1)
+                continue
+            ran.append((g, i))
+            fields.append(jax.tree.map(np.asarray, (idg.warp(gpu, kernel), launch)))
+    together = jax.tree.map(lambda *x: np.stack(np.broadcast_arrays(*x)), *fields)
+    for (g, i), cycles, bottleneck in zip(ran, *pipeline.predict(*together, settings), strict=True):
+        np.testing.assert_allclose(forecast.cycles[g, i], cycles, rtol=1e-12)
+        np.testing.assert_allclose(forecast.seconds[g, i], cycles / files[g].gpu.clock, rtol=1e-12)
+        assert forecast.bottleneck_names()[g, i] == pipeline.TERMS[bottleneck]
+        assert forecast.cycles[g, i] >= found.forecasts["volkov"].cycles[g, i] * 0.9
+    assert not found.possible.all()
+
+
+def test_problem_sizes_reach_the_expressions(toy_kernel):
+    description = kernels.load(toy_kernel)
+    gpu = gpus.stack([gpus.load("a100").gpu])
+    one = {"block": np.array([128]), "items": np.array([1])}
+    small = evaluate(description, ("volkov",), gpu, one)
+    large = evaluate(description, ("volkov",), gpu, one, {"n": 2**40})
+    assert small.resources["blocks"][0, 0] == 2**20 // 128
+    assert large.resources["blocks"][0, 0] == 2**31 - 1  # cut off, not wrapped
+
+
+def test_no_configurations_is_refused(toy_kernel):
+    description = kernels.load(toy_kernel)
+    gpu = gpus.stack([gpus.load("a100").gpu])
+    with pytest.raises(ValueError, match="no configurations"):
+        evaluate(description, ("volkov",), gpu, {"block": np.array([], int), "items": np.array([], int)})

@@ -1,0 +1,131 @@
+"""One configuration at all its occupancies."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse import gpus, kernels
+from dse.errors import DseError
+from dse.evaluate.curve import curve, fastest, laid_out
+from dse.evaluate.rank import rank
+from dse.models import DEFAULT
+from dse.simulator import pipeline
+
+GPU = gpus.load("a100").gpu
+BLOCK, ITEMS, N = 32, 4, 1 << 20
+MODELS = ("roofline", "volkov", "mwp-cwp-corrected", "pipeline")
+BLOCKS = -(-N // (BLOCK * ITEMS))  # of one warp each
+OF_AN_SM = -(-BLOCKS // 108)
+
+
+@pytest.fixture(scope="module")
+def laid(toy_kernel):
+    return laid_out(kernels.load(toy_kernel), GPU, {"block": BLOCK, "items": ITEMS}, {"n": N})
+
+
+@pytest.fixture(scope="module")
+def rows(laid):
+    return curve(laid[0], GPU, laid[1], MODELS)
+
+
+def of(rows, model, field="throughput"):
+    return np.array([row[field] for row in rows if row["model"] == model])
+
+
+def test_a_configuration_is_laid_out(laid):
+    kernel, launch = laid
+    assert float(kernel.work.fp32) == ITEMS
+    assert float(kernel.load_insts) == ITEMS
+    assert (float(launch.warps_per_block), float(launch.blocks)) == (1, BLOCKS)
+    assert float(launch.resident_blocks * launch.waves) == pytest.approx(OF_AN_SM)
+    assert kernel.ilp.dtype == launch.waves.dtype == GPU.clock.dtype
+
+
+def test_a_configuration_that_cannot_run_is_refused(toy_kernel):
+    old = gpus.load("gtx-280").gpu
+    message = "^toy: launch: found too many threads in a block with block=1024, items=1, expected one that"
+    with pytest.raises(DseError, match=message):
+        laid_out(kernels.load(toy_kernel), old, {"block": 1024, "items": 1}, {"n": N})
+
+
+def test_a_row_for_each_model_and_occupancy(rows, laid):
+    most = int(laid[1].resident_blocks)
+    assert most == 32  # blocks of one warp: as many as an SM of the A100 holds
+    expected = [(model, warps) for model in MODELS for warps in range(1, most + 1)]
+    assert [(row["model"], row["warps"]) for row in rows] == expected
+
+
+def test_warps_are_those_of_whole_blocks(toy_kernel):
+    kernel, launch = laid_out(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
+    found = curve(kernel, GPU, launch, ("roofline",))
+    assert [row["warps"] for row in found] == [8, 16, 24, 32, 40, 48, 56, 64]
+    work = [row["seconds"] * float(GPU.clock) * row["throughput"] for row in found]
+    np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
+
+
+def test_the_work_stays_the_same(rows):
+    cycles = np.array([row["seconds"] for row in rows]) * float(GPU.clock)
+    throughput = np.array([row["throughput"] for row in rows])
+    np.testing.assert_allclose(cycles * throughput, OF_AN_SM, rtol=1e-5)
+    instructions = np.array([row["instructions"] for row in rows])
+    np.testing.assert_allclose(instructions / throughput, 8 + 4 * ITEMS, rtol=1e-6)
+
+
+def test_the_shapes_of_the_rooflines(rows):
+    roofline, volkov = of(rows, "roofline"), of(rows, "volkov")
+    np.testing.assert_allclose(roofline, roofline[0], rtol=1e-5)
+    limited = volkov < 0.999 * roofline
+    ridge = int(limited.sum())
+    assert 2 < ridge < 30
+    assert limited[:ridge].all()
+    np.testing.assert_allclose(volkov[:ridge], volkov[0] * np.arange(1, ridge + 1), rtol=1e-5)  # rising
+    np.testing.assert_allclose(volkov[ridge:], roofline[ridge:], rtol=1e-3)  # then flat
+
+
+def test_no_model_is_above_the_roofline(rows):
+    for model in MODELS[1:]:
+        assert (of(rows, model) <= of(rows, "roofline") * (1 + 1e-5)).all()
+
+
+def test_simulated_at_every_occupancy(rows):
+    found, volkov = of(rows, "pipeline"), of(rows, "volkov")
+    assert found[0] == pytest.approx(volkov[0], rel=0.02)  # a warp alone
+    assert (found > 0.5 * volkov).all()
+    assert found[-1] > 3 * found[0]
+
+
+def test_what_is_handed_to_the_simulator(laid, monkeypatch):
+    kernel, launch = laid
+    asked = []
+
+    def predict(warp, each, settings):
+        asked.append((warp, each, settings))
+        return np.arange(1.0, 33.0), np.zeros(32, int)
+
+    monkeypatch.setattr(pipeline, "predict", predict)
+    settings = pipeline.Settings("gto", groups=7)
+    found = curve(kernel, GPU, launch, ("pipeline",), settings)
+    [(warp, each, used)] = asked
+    assert used == settings
+    np.testing.assert_array_equal(each.resident_blocks, np.arange(1, 33))
+    np.testing.assert_allclose(each.waves, OF_AN_SM / np.arange(1, 33), rtol=1e-6)
+    assert each.waves.dtype == np.float64
+    np.testing.assert_array_equal(warp.waits, np.ones(32))
+    np.testing.assert_allclose([1 / row["throughput"] for row in found], np.arange(1, 33) / OF_AN_SM)
+
+
+def test_fastest_is_the_first_of_a_ranking(toy_kernel):
+    description = kernels.load(toy_kernel)
+    row = rank(description, GPU, (DEFAULT,), {"n": N}).rows(1)[0]
+    assert fastest(description, GPU, {"n": N}) == {name: row[name] for name in ("block", "items")}
+    fixed = replace(description, space=description.space.with_values({"block": 512}))
+    assert fastest(fixed, GPU, {"n": N})["block"] == 512
+    assert all(type(value) is int for value in fastest(fixed, GPU, {"n": N}).values())
+
+
+def test_nothing_is_fastest_in_an_empty_space(toy_kernel):
+    description = kernels.load(toy_kernel)
+    empty = replace(description, space=description.space.with_values({"block": 96, "items": 4}))
+    with pytest.raises(DseError, match="no valid configuration"):
+        fastest(empty, GPU, {"n": N})

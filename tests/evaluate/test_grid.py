@@ -1,0 +1,189 @@
+"""Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.evaluate import grid as module
+from dse.evaluate.grid import reduce_grid
+from dse.hardware import occupancy
+from dse.models import CLOSED_FORMS, predictor
+from dse.types import CLASSES, Kernel, PerClass, Resources
+
+NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
+AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
+REGISTERS = (16, 40, 77, 128, 255)
+COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
+
+
+def along(axis, values, dtype=float):
+    return np.asarray(values, dtype).reshape([-1 if name == axis else 1 for name in AXES])
+
+
+def made(dtype=np.float64, order=AXES, registers=REGISTERS):
+    """Fields along `order`. Some launches cannot run.
+
+    Kernel 0 has no memory accesses, kernel 2 nothing else; 1 and 3, the fastest, are the same.
+    """
+    rng = np.random.default_rng(1)
+    stacked = gpus.stack([gpus.load(name, dtype).gpu for name in NAMES])
+    gpu = jax.tree.map(lambda x: along("G", x, x.dtype), stacked)
+
+    def per_kernel(low, high):
+        values = rng.uniform(low, high, 5)
+        values[3] = values[1]
+        return along("K", values)
+
+    c = along("C", [1, 2, 4])
+    amount = c * along("K", [1, 0.2, 1, 0.2, 1])
+    work = {name: per_kernel(1, 60) * amount for name in CLASSES}
+    fields = {name: per_kernel(1, 20) * amount for name in COUNTS}
+    fields |= {"ilp": per_kernel(1, 4), "mlp": per_kernel(1, 3)}
+    fields["uncoal_insts"] = 0.5 * fields["load_insts"]
+    memory = ("l1", "l2", "dram", "load_insts", "store_insts", "uncoal_insts", "sectors")
+    for values in (work, fields):
+        for name in values.keys() - {"ilp", "mlp", "bytes_per_access", "transactions_per_uncoal"}:
+            values[name] = values[name] * along("K", np.arange(5) != (0 if name in memory else 2))
+    kernel = Kernel(
+        work=PerClass(**{name: x.astype(dtype) for name, x in work.items()}),
+        **{name: x.astype(dtype) for name, x in fields.items()},
+    )
+    threads = along("B", [32, 96, 100, 256, 512, 1024, 1500], int)
+    resources = Resources(
+        threads=threads,
+        blocks=-(-200_000 // (threads * c.astype(int))),
+        registers=along("R", registers, int),
+        shared_bytes=16 * threads,
+    )
+    axes = [AXES.index(name) for name in order]
+    return jax.tree.map(lambda x: np.asarray(x).transpose(axes), (gpu, kernel, resources))
+
+
+def one_of(fields, **chosen):
+    """The grid at one position along some of its axes."""
+
+    def take(x):
+        for axis, name in enumerate(AXES):
+            if name in chosen and x.shape[axis] > 1:
+                x = x.take([chosen[name]], axis)
+        return x
+
+    return jax.tree.map(take, fields)
+
+
+def plain(model, fields):
+    """Seconds of every configuration in flat order, infinite for those that cannot run; shape of the grid."""
+    shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
+    gpu, kernel, resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, shape).ravel()), fields)
+    launch, limiter = occupancy.launch(gpu, resources)
+    seconds = predictor(model)(gpu, kernel, launch).seconds
+    return np.where(occupancy.possible(limiter), seconds, np.inf), shape
+
+
+def check(summary, model, fields, rtol=1e-12):
+    seconds, shape = plain(model, fields)
+    ran = np.isfinite(seconds)
+    k = len(summary.seconds)
+    best = sorted(np.flatnonzero(ran).tolist(), key=lambda i: (seconds[i], i))[:k]
+    assert 0 < ran.sum() < ran.size
+    assert (summary.shape, summary.count) == (shape, ran.sum())
+    np.testing.assert_allclose(summary.total, math.fsum(seconds[ran]), rtol=rtol)
+    np.testing.assert_allclose(summary.mean, math.fsum(seconds[ran]) / ran.sum(), rtol=rtol)
+    np.testing.assert_allclose(summary.seconds[: len(best)], seconds[best], rtol=rtol)
+    np.testing.assert_array_equal(summary.index[: len(best)], best)
+    np.testing.assert_array_equal(summary.seconds[len(best) :], np.inf)
+    np.testing.assert_array_equal(summary.index[len(best) :], -1)
+    assert summary.minimum == summary.seconds[0]
+
+
+@pytest.mark.parametrize(
+    ("models", "dtype", "rtol"),
+    [(CLOSED_FORMS, np.float64, 1e-12), (("volkov", "mwp-cwp", "wfg-corrected"), np.float32, 2e-5)],
+)
+def test_equals_evaluating_everything(models, dtype, rtol):
+    fields = made(dtype)
+    found = reduce_grid(models, *fields, k=10)
+    assert tuple(found) == models
+    for model, summary in found.items():
+        assert summary.seconds.dtype == dtype
+        check(summary, model, fields, rtol)
+
+
+@pytest.mark.parametrize(
+    ("order", "sizes"),  # of SHORT_ROW, LONG_ROW, BLOCK, STEP, TASK
+    [
+        ("GKCBR", (16, 64, 70, 210, 1000)),  # kernels in blocks of which the last two overlap
+        ("GKCBR", (2, 4, 8, 16, 64)),  # registers in pieces, the last one padded
+        ("GCKBR", (20, 21, 42, 84, 84)),  # block sizes in pieces, each with all registers
+        ("KGBCR", (16, 1 << 14, 30, 60, 90)),
+        ("BRCKG", (8, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # GPUs along the rows
+        ("KCRBG", (1 << 14, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # everything in one row
+    ],
+)
+def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
+    for name, size in zip(("SHORT_ROW", "LONG_ROW", "BLOCK", "STEP", "TASK"), sizes, strict=True):
+        monkeypatch.setattr(module, name, size)
+    fields = made(order=order)
+    for k, threads in ((5, 1), (40, 3)):
+        check(reduce_grid(("roofline",), *fields, k=k, threads=threads)["roofline"], "roofline", fields)
+
+
+def test_a_last_axis_longer_than_a_row():
+    fields = one_of(made(registers=np.arange(20_011) % 300), G=1, C=0, K=2)
+    check(reduce_grid(("roofline",), *fields, k=40)["roofline"], "roofline", fields)
+
+
+def test_equal_ones_come_in_the_order_of_the_grid():
+    fields = made(registers=(8, 9, 10, 11, 12, 13))  # too few to make a difference
+    for k in (2, 7, 20):
+        summary = reduce_grid(("roofline",), *fields, k=k)["roofline"]
+        check(summary, "roofline", fields)
+        assert len(np.unique(summary.seconds)) < k
+
+
+def test_fields_of_fewer_axes():
+    gpu, kernel, resources = made()
+    one = jax.tree.map(lambda x: x[0, 0, 0, 0, 0], gpu)
+    summary = reduce_grid(("roofline",), one, kernel, resources)["roofline"]
+    check(summary, "roofline", (jax.tree.map(lambda x: x.reshape(1, 1, 1, 1, 1), one), kernel, resources))
+
+
+def test_fewer_can_run_than_are_asked_for():
+    fields = one_of(made(), G=0, K=1, C=0)
+    summary = reduce_grid(("roofline",), *fields, k=100)["roofline"]
+    check(summary, "roofline", fields)
+    found = summary.index >= 0
+    position = np.array(summary.coordinates())
+    index = np.ravel_multi_index(tuple(position[:, found]), summary.shape)
+    np.testing.assert_array_equal(index, summary.index[found])
+    assert not found.all()
+    assert np.all(position[:, ~found] == -1)
+
+
+def test_nothing_can_run():
+    summary = reduce_grid(("roofline",), *made(registers=(1000, 2000)), k=3)["roofline"]
+    assert (summary.count, summary.total, summary.minimum) == (0, 0, np.inf)
+    assert np.isnan(summary.mean)
+    assert summary.index.tolist() == [-1, -1, -1]
+
+
+def test_infinite_fields():
+    gpu, kernel, resources = made()
+    gpu = eqx.tree_at(lambda g: g.issue_limit, gpu, np.full_like(gpu.issue_limit, np.inf))
+    kernel = eqx.tree_at(lambda k: k.ilp, kernel, np.full_like(kernel.ilp, np.inf))
+    for model, summary in reduce_grid(("volkov", "wfg-corrected"), gpu, kernel, resources).items():
+        check(summary, model, (gpu, kernel, resources))
+
+
+def test_refuses_nan_and_empty_axes():
+    gpu, kernel, resources = made()
+    broken = eqx.tree_at(lambda k: k.work.dram, kernel, np.full_like(kernel.work.dram, np.nan))
+    with pytest.raises(ValueError, match=r"work\.dram: found NaN"):
+        reduce_grid(("volkov",), gpu, broken, resources)
+    with pytest.raises(ValueError, match="no empty axis"):
+        reduce_grid(("volkov",), gpu, kernel, jax.tree.map(lambda x: x[..., :0], resources))

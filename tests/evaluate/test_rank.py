@@ -1,0 +1,55 @@
+"""The order of a ranking, and what its rows show."""
+
+import numpy as np
+import pytest
+
+from dse import gpus, kernels
+from dse.errors import DseError
+from dse.evaluate.rank import rank
+
+
+def test_fastest_first_and_impossible_last(toy_kernel):
+    ranking = rank(kernels.load(toy_kernel), gpus.load("gtx-280").gpu, ["volkov", "roofline"])
+    seconds = ranking.evaluation.forecasts["volkov"].seconds[0][ranking.order]
+    assert np.all(np.diff(seconds[np.isfinite(seconds)]) >= 0)
+    assert np.all(np.isinf(seconds[-ranking.impossible :]))
+    rows = ranking.rows()
+    assert [row["rank"] for row in rows] == list(range(1, ranking.count + 1))
+    assert rows[-1]["limited by"] == "too many threads in a block"
+    assert rows[0]["time"] == seconds[0]
+    assert {"roofline", "occupancy", "bottleneck"} <= set(rows[0])
+
+
+def test_equal_times_keep_the_order_of_the_space(toy_kernel):
+    ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["roofline"])
+    seconds = ranking.evaluation.forecasts["roofline"].seconds[0]
+    for a, b in zip(ranking.order, ranking.order[1:], strict=False):
+        assert seconds[a] < seconds[b] or (seconds[a] == seconds[b] and a < b)
+
+
+def test_measured_times_stand_beside(toy_kernel, tmp_path):
+    path = tmp_path / "a100.csv"
+    path.write_text("block,items,time_ms\n64,1,2.5\n128,2,1.5\n")
+    ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["volkov"], measured=path)
+    times = {(row["block"], row["items"]): row["measured"] for row in ranking.rows()}
+    assert times[64, 1] == pytest.approx(2.5e-3)
+    assert times[128, 2] == pytest.approx(1.5e-3)
+    assert np.isnan(times[32, 1])
+
+
+def test_parameters_with_one_value_are_left_out(toy_kernel):
+    description = kernels.load(toy_kernel)
+    fixed = description.space.with_values({"items": 4})
+    from dataclasses import replace
+
+    ranking = rank(replace(description, space=fixed), gpus.load("a100").gpu, ["volkov"])
+    assert "items" not in ranking.rows(1)[0]
+
+
+def test_an_empty_space_is_an_error(toy_kernel):
+    from dataclasses import replace
+
+    description = kernels.load(toy_kernel)
+    empty = replace(description, space=description.space.with_values({"block": 96, "items": 4}))
+    with pytest.raises(DseError, match="no valid configuration"):
+        rank(empty, gpus.load("a100").gpu, ["volkov"])

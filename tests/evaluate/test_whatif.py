@@ -1,0 +1,221 @@
+"""Changes: each does what it says, and nothing else."""
+
+from dataclasses import replace
+
+import jax
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.errors import DseError
+from dse.evaluate.whatif import Setup, of_graph, of_kernel, split
+from dse.simulator import Case, Loop, Program
+from dse.simulator.pipeline import Settings
+from dse.types import CLASSES, Kernel, Launch, PerClass
+
+COUNTS = dict(zip(CLASSES, (10, 2, 20, 3, 4, 24, 30, 90, 70, 5), strict=True))  # units of work
+TOY = Kernel(
+    work=PerClass(**COUNTS),
+    shared_insts=8,  # three passes each
+    load_insts=6,
+    store_insts=4,
+    uncoal_insts=5,
+    transactions_per_uncoal=16,
+    sectors=100,  # of which 128 B an access asks for 40
+    bytes_per_access=128,
+    ilp=2,
+    mlp=3,
+)
+LAUNCH = Launch(
+    threads_per_block=64, warps_per_block=2, blocks=1000, resident_blocks=6, active_sms=108, waves=1.5
+)
+SETUP = Setup(gpus.load("a100").gpu, TOY, LAUNCH, Settings())
+ATTRIBUTES = {"lambda": "cpi", "Lambda": "latency"}
+
+
+def leaves(setup):
+    tree = {
+        "gpu": setup.gpu,
+        "kernel": setup.kernel,
+        "launch": setup.launch,
+        "settings": vars(setup.settings),
+    }
+    flat, _ = jax.tree_util.tree_flatten_with_path(tree)
+    names = ["".join(str(key) for key in path).replace("['", ".").replace("']", "") for path, _ in flat]
+    return dict(zip([name.lstrip(".") for name in names], [leaf for _, leaf in flat], strict=True))
+
+
+BEFORE = leaves(SETUP)
+
+
+def changed(text, setup=SETUP):
+    """The fields that a change changes, with their new values."""
+    after = leaves(of_kernel(setup, text))
+    before = leaves(setup)
+    assert set(after) >= set(before) - {"settings.groups"}
+    for name, old in before.items():
+        if hasattr(old, "dtype"):
+            assert (after[name].dtype, after[name].shape) == (old.dtype, old.shape), name
+    differ = {name: after[name] for name in before if np.any(after[name] != before[name])}
+    return {name: x if isinstance(x, str) else pytest.approx(float(x)) for name, x in differ.items()}
+
+
+@pytest.fixture(autouse=True)
+def _untouched():
+    yield
+    now = leaves(SETUP)
+    assert now.keys() == BEFORE.keys()
+    for name, old in BEFORE.items():
+        np.testing.assert_array_equal(now[name], old)
+
+
+@pytest.mark.parametrize("name", CLASSES)
+@pytest.mark.parametrize("term", ATTRIBUTES)
+def test_a_term_of_a_class(name, term):
+    field = f"gpu.{ATTRIBUTES[term]}.{name}"
+    old = float(BEFORE[field])
+    assert changed(f"{name}.{term}=12345.5") == {field: 12345.5}
+    assert changed(f" {name}.{term} = 3x ") == ({field: 3 * old} if old else {})
+    assert changed(f"{name}.{term}=1x") == {}
+    assert changed(f"{name}.{term}=0") == ({field: 0} if old else {})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("issue_limit=0.5", {"gpu.issue_limit": 0.5}),
+        ("issue_limit=2x", {"gpu.issue_limit": 2 * float(BEFORE["gpu.issue_limit"])}),
+        ("conflicts=off", {"kernel.work.shared": 8}),
+        ("barriers=off", {"kernel.work.barrier": 0}),
+        ("dram=off", {"kernel.work.dram": 0}),
+        (
+            "uncoalesced=off",
+            {
+                "kernel.work.l1": 12,
+                "kernel.work.l2": 36,
+                "kernel.work.dram": 28,
+                "kernel.sectors": 40,
+                "kernel.uncoal_insts": 0,
+            },
+        ),
+        ("blocks=2", {"launch.resident_blocks": 2, "launch.waves": 4.5}),
+        ("blocks=0.5x", {"launch.resident_blocks": 3, "launch.waves": 3}),
+        ("blocks=12", {"launch.resident_blocks": 12, "launch.waves": 0.75}),
+        ("scheduler=gto", {"settings.scheduler": "gto"}),
+        ("order=dataflow", {"settings.order": "dataflow"}),
+    ],
+)
+def test_of_a_kernel(text, expected):
+    assert changed(text) == expected
+
+
+def test_nothing_to_switch_off():
+    nothing = jax.tree.map(lambda x: 0 * x, TOY.work)
+    calm = replace(TOY, work=nothing, shared_insts=0, load_insts=0, store_insts=0, sectors=0, uncoal_insts=0)
+    setup = replace(SETUP, kernel=calm)
+    for name in ("conflicts", "barriers", "uncoalesced", "dram"):
+        assert changed(f"{name}=off", setup) == {}
+    coalesced = replace(SETUP, kernel=replace(TOY, sectors=40, uncoal_insts=0))
+    assert changed("uncoalesced=off", coalesced) == {}
+    assert changed("conflicts=off", replace(SETUP, kernel=replace(TOY, shared_insts=30))) == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sfu", "found 'sfu', expected NAME=VALUE"),
+        ("=1", "found '=1', expected NAME=VALUE"),
+        ("sfu.lambda=", "found 'sfu.lambda=', expected NAME=VALUE"),
+        ("sfo.lambda=1", r"sfo.lambda=1: found 'sfo', expected one of fp32, .*; did you mean sfu\?"),
+        ("sfu.lamda=1", r"sfu.lamda=1: found 'lamda', expected one of lambda, Lambda; did you mean lambda\?"),
+        ("sfu.lambda=fast", "sfu.lambda=fast: found 'fast', expected a number, or one with an x"),
+        ("sfu.lambda=x", "sfu.lambda=x: found 'x', expected a number"),
+        ("sfu.lambda=-1", "sfu.lambda=-1: found -1, expected a finite number, 0 or more"),
+        ("sfu.lambda=nan", "sfu.lambda=nan: found nan, expected a finite number"),
+        ("sfu.lambda=inf", "sfu.lambda=inf: found inf, expected a finite number"),
+        ("issue_limit=0", "issue_limit=0: found 0, expected a finite number, above 0"),
+        ("issue=4", r"issue=4: found 'issue', expected one of .*; did you mean issue_limit\?"),
+        ("conflict=off", r"conflict=off: found 'conflict', .*; did you mean conflicts\?"),
+        ("conflicts=on", "conflicts=on: found 'on', expected one of off"),
+        ("blocks=0", "blocks=0: found 0, expected a finite number, above 0"),
+        ("blocks=1.5", "blocks=1.5: found 1.5, expected a whole number of blocks"),
+        ("scheduler=gro", r"scheduler=gro: found 'gro', expected one of rr, gto, oldest; did you mean gto\?"),
+        ("order=data", "order=data: found 'data', expected one of program, dataflow"),
+        ("warps=4", "warps=4: found 'warps', expected one of"),
+    ],
+)
+def test_a_mistake_gets_one_line(text, message):
+    with pytest.raises(DseError, match=f"^--what-if: {message}") as error:
+        of_kernel(SETUP, text)
+    assert "\n" not in str(error.value)
+
+
+def test_split():
+    assert split(" a.b = c=d ") == ("a.b", "c=d")
+
+
+NAMES = ("alu", "mem")
+
+
+def program(length=3, loops=()):
+    s = np.arange(length) % 2
+    preds = tuple((i - 1,) if i else () for i in range(length))
+    return Program(s, np.array([1.0, 0.1])[s], np.array([18.0, 400.0])[s], preds, loops=loops)
+
+
+GRAPH = Case((program(3), program(2, (Loop(0, 2, 5),))), 2, 3, 4, assignment=(0, 1), caps=(np.inf, 4.0))
+
+
+def fields(case):
+    found = {name: getattr(case, name) for name in ("warps", "slots", "groups", "issue_limit", "caps")}
+    found |= {name: getattr(case, name) for name in ("order", "scheduler", "assignment")}
+    for n, each in enumerate(case.programs):
+        found |= {f"{n}.{name}": getattr(each, name).tolist() for name in ("lam", "Lam", "same_warp")}
+        found |= {f"{n}.rest": (each.preds, each.kind, each.loops, each.subsystem.tolist())}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("alu.lambda=2.5", {"0.lam": [2.5, 0.1, 2.5], "1.lam": [2.5, 0.1]}),
+        ("alu.Lambda=0.5x", {"0.Lam": [9, 400, 9], "1.Lam": [9, 400]}),
+        ("mem.lambda=0.3", {"0.lam": [1, 0.3, 1], "1.lam": [1, 0.3]}),
+        ("mem.Lambda=0", {"0.Lam": [18, 0, 18], "1.Lam": [18, 0]}),
+        ("issue_limit=0.7", {"issue_limit": 0.7}),
+        ("warps=6", {"warps": 6}),
+        ("slots=2", {"slots": 2}),
+        ("slots=2x", {"slots": 6, "groups": 6}),
+        ("groups=16777217", {"groups": 16777217}),  # what has no place in a float of 32 bits
+        ("scheduler=oldest", {"scheduler": "oldest"}),
+        ("order=dataflow", {"order": "dataflow"}),
+    ],
+)
+@pytest.mark.parametrize("x64", [False, True])  # a command leaves JAX at 32 bits
+def test_of_a_graph(text, expected, x64):
+    before = fields(GRAPH)
+    with jax.enable_x64(x64):
+        after = fields(of_graph(GRAPH, NAMES, text))
+    assert {name: x for name, x in after.items() if x != before[name]} == expected
+    assert fields(GRAPH) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("men.lambda=1", r"men.lambda=1: found 'men', expected one of alu, mem; did you mean mem\?"),
+        ("mem.cap=1", "mem.cap=1: found 'cap', expected one of lambda, Lambda"),
+        ("warp=1", r"warp=1: found 'warp', .*; did you mean warps\?"),
+        ("warps=1.5", "warps=1.5: found 1.5, expected a whole number"),
+        ("warps=0", "warps=0: found 0, expected a finite number, above 0"),
+        ("warps=2000", "warps=2000: case: found 3 groups of 2000 warps"),
+        ("groups=2", "groups=2: case: groups: found 2, expected 3 or more"),
+        ("order=any", "order=any: found 'any', expected one of program, dataflow"),
+        ("conflicts=off", "conflicts=off: found 'conflicts', expected one of"),
+        ("warps", "found 'warps', expected NAME=VALUE"),
+    ],
+)
+def test_a_mistake_in_a_change_of_a_graph(text, message):
+    with pytest.raises(DseError, match=f"^--what-if: {message}") as error:
+        of_graph(GRAPH, NAMES, text)
+    assert "\n" not in str(error.value)

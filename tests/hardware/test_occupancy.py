@@ -1,0 +1,357 @@
+"""Occupancy against the toolkit's stored answers and against the rules in plain Python."""
+
+import csv
+from functools import cache
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from dse.hardware import occupancy
+from dse.types import CLASSES, Gpu, Limits, PerClass, Resources
+
+DATA = Path(__file__).parent
+LARGEST = 2**31 - 1
+# How a sweep may compile: fast math turns divisions into multiplications by a reciprocal.
+FAST = {"xla_cpu_enable_fast_math": True, "xla_cpu_prefer_vector_width": "512"}
+
+
+@cache
+def capabilities() -> dict[str, dict[str, int]]:
+    with (DATA / "capability_limits.csv").open(newline="") as file:
+        rows = {row.pop("capability"): row for row in csv.DictReader(file)}
+    return {
+        name: {key: int(value) for key, value in row.items() if key != "source" and value}
+        for name, row in rows.items()
+    }
+
+
+CAPABILITIES = tuple(capabilities())
+launch = jax.jit(occupancy.launch)
+
+
+def limits_of(*names: str, **changes: int) -> Limits:
+    """Limits [G, 1] of compute capabilities, or of one [] if there is one."""
+    rows = [capabilities()[name] | changes for name in names]
+    columns = {key: np.array([[row[key]] for row in rows]) for key in Limits.__dataclass_fields__}
+    return Limits(**{key: column if len(names) > 1 else column[0, 0] for key, column in columns.items()})
+
+
+def gpu_of(*names: str, sm_count: int = 16, dtype: type = np.float64) -> Gpu:
+    """GPUs whose only true figures are their limits and SMs."""
+    shape = (len(names), 1) if len(names) > 1 else ()
+    numbers = {
+        key: np.ones(shape, dtype) for key in Gpu.__dataclass_fields__ if key not in ("cpi", "latency")
+    }
+    ones = PerClass(**{name: np.ones(shape, dtype) for name in CLASSES})
+    numbers |= {"sm_count": np.full(shape, sm_count, dtype)}
+    return Gpu(**numbers | {"cpi": ones, "latency": ones, "limits": limits_of(*names)})
+
+
+def resources(threads=128, blocks=LARGEST, registers=16, shared_bytes=0) -> Resources:
+    return Resources(threads=threads, blocks=blocks, registers=registers, shared_bytes=shared_bytes)
+
+
+def names_of(codes) -> np.ndarray:
+    return np.array(occupancy.LIMITERS)[np.asarray(codes)]
+
+
+# The rules, one resource at a time, in plain Python.
+
+
+def up(x: int, unit: int) -> int:
+    return -(-x // unit) * unit
+
+
+def register_blocks(name: str, warps: int, registers: int, parts: int) -> float:
+    """Blocks that the registers allow with `parts` sub-partitions; 0 if one block may not have so many."""
+    row = capabilities()[name]
+    per_warp = row["warp_size"] * registers
+    if registers == 0:
+        return float("inf")
+    if row["registers_by_block"]:  # 1.x: the guide's G_W is 2 warps
+        block = up(up(warps, 2) * per_warp, row["register_unit"])
+        return row["registers_per_sm"] // block if block <= row["registers_per_block"] else 0
+    per_warp = up(per_warp, row["register_unit"])
+    checked = warps if name.startswith("gfx") else up(warps, parts)
+    if per_warp * checked > row["registers_per_block"]:
+        return 0
+    return row["registers_per_sm"] // parts // per_warp * parts // warps
+
+
+def plain(name: str, threads: int, blocks: int, registers: int, shared_bytes: int) -> tuple[int, str]:
+    """Resident blocks and the limiter."""
+    row = capabilities()[name]
+    if threads < 1:
+        return 0, "no threads"
+    if blocks < 1:
+        return 0, "no blocks"
+    if min(registers, shared_bytes) < 0:
+        return 0, "negative registers or shared memory"
+    if threads > row["threads_per_block"]:
+        return 0, "too many threads in a block"
+    if registers > row["registers_per_thread"]:
+        return 0, "too many registers a thread"
+    warps = -(-threads // row["warp_size"])
+    by_registers = register_blocks(name, warps, registers, row["sub_partitions"])
+    if name == "6.0" and register_blocks(name, warps, registers, 4) == 0:
+        by_registers = 0  # refused for the sake of 6.1, which could not run it
+    if by_registers == 0:
+        return 0, "too many registers in a block"
+    if shared_bytes > row["shared_bytes_per_block"]:
+        return 0, "too much shared memory"
+    shared = up(shared_bytes + row["shared_bytes_reserved"], row["shared_unit_bytes"])
+    fit = {
+        "warps": min(row["warps_per_sm"] // warps, row["threads_per_sm"] // (row["warp_size"] * warps)),
+        "blocks": row["one_warp_blocks_per_sm"] if warps == 1 else row["blocks_per_sm"],
+        "registers": by_registers,
+        "shared memory": row["shared_bytes_per_sm"] // shared if shared else float("inf"),
+    }
+    limiter = min(fit, key=lambda resource: fit[resource])
+    return int(fit[limiter]), limiter
+
+
+def plain_launch(name: str, sm_count: int, asked: tuple[int, int, int, int]) -> tuple[int, int, float, str]:
+    """Resident blocks of the busiest SM, active SMs, waves, and the limiter."""
+    fit, limiter = plain(name, *asked)
+    blocks = max(asked[1], 1)
+    busiest = -(-blocks // sm_count)
+    if busiest < fit:
+        limiter = "grid"
+    resident = max(min(fit, busiest), 1)
+    return resident, min(sm_count, blocks), busiest / resident, limiter
+
+
+def asked_for(launches: Resources) -> list[tuple[int, int, int, int]]:
+    fields = (launches.threads, launches.blocks, launches.registers, launches.shared_bytes)
+    return list(zip(*(np.ravel(field).tolist() for field in fields), strict=True))
+
+
+def assert_equals_plain_python(found, names, launches, sm_count) -> None:
+    """`found` is what `occupancy.launch` gave for GPUs [G, 1] and launches [1, L]."""
+    laid, code = found
+    cells = [[plain_launch(name, sm_count, asked) for asked in asked_for(launches)] for name in names]
+    got = (laid.resident_blocks, laid.active_sms, laid.waves, names_of(code))
+    for k, field in enumerate(got):
+        expected = np.array([[cell[k] for cell in row] for row in cells])
+        # Under fast math the quotient that gives the waves may be off in its last digit.
+        check = np.testing.assert_array_max_ulp if k == 2 else np.testing.assert_array_equal
+        check(np.broadcast_to(field, expected.shape), expected)
+
+
+def random_resources(launches: int) -> Resources:
+    """Launches [1, L], many of them near the edges of what fits, some beyond."""
+    rng = np.random.default_rng(7)
+
+    def mixed(*choices: np.ndarray) -> np.ndarray:
+        return np.choose(rng.integers(0, len(choices), launches), choices)[None]
+
+    threads = mixed(
+        rng.integers(-1, 70, launches), rng.integers(0, 1100, launches), 32 * rng.integers(1, 34, launches)
+    )
+    near = 65536 // np.maximum(threads[0], 1) + rng.integers(-9, 3, launches)
+    registers = mixed(rng.integers(-1, 80, launches), np.clip(near, 0, 520))
+    near = 102400 // rng.integers(1, 33, launches) + rng.integers(-1300, 300, launches)
+    shared_bytes = mixed(np.zeros(launches, int), rng.integers(-1, 3000, launches), near)
+    blocks = mixed(
+        rng.integers(0, 200, launches), rng.integers(0, 20000, launches), rng.integers(0, LARGEST, launches)
+    )
+    return Resources(threads=threads, blocks=blocks, registers=registers, shared_bytes=shared_bytes)
+
+
+def test_equals_the_toolkits_header():
+    with (DATA / "occupancy_vectors.csv").open(newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    assert len(rows) == 2000
+    vectors = {key: np.array([int(row[key]) for row in rows]) for key in rows[0] if key != "capability"}
+    limits = [capabilities()[row["capability"]] for row in rows]
+    columns = {key: np.array([row[key] for row in limits]) for key in Limits.__dataclass_fields__}
+    # The header lets a thread have registers that 3.0 and 7.0 upwards cannot address.
+    columns |= {"registers_per_thread": np.array([row["header_registers_per_thread"] for row in limits])}
+    asked = resources(vectors["threads"], LARGEST, vectors["registers"], vectors["shared_bytes"])
+    fit, code = jax.jit(occupancy.resident_blocks)(Limits(**columns), asked)
+    np.testing.assert_array_equal(fit, vectors["blocks"])
+    bits = {"warps": 1, "too many threads": 1, "registers": 2, "shared memory": 4, "blocks": 8}
+    for limiter, factors in zip(names_of(code), vectors["factors"], strict=True):
+        held = [bit for words, bit in bits.items() if words in limiter]
+        assert held == [bit for bit in held if bit & factors], limiter
+        assert held or limiter == "no threads"
+
+
+@pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
+def test_equals_the_rules_in_plain_python(options):
+    launches, sm_count = random_resources(1500), 108
+
+    def both(gpu, launches):
+        return occupancy.resident_blocks(gpu.limits, launches), occupancy.launch(gpu, launches)
+
+    (fit, code), found = jax.jit(both, compiler_options=options)(
+        gpu_of(*CAPABILITIES, sm_count=sm_count), launches
+    )
+    cells = [[plain(name, *asked) for asked in asked_for(launches)] for name in CAPABILITIES]
+    np.testing.assert_array_equal(fit, [[blocks for blocks, _ in row] for row in cells])
+    np.testing.assert_array_equal(names_of(code), [[limiter for _, limiter in row] for row in cells])
+    assert_equals_plain_python(found, CAPABILITIES, launches, sm_count)
+    assert set(np.unique(found[1])) == set(range(len(occupancy.LIMITERS))), "a limiter that no launch reached"
+
+
+COUNTS = st.one_of(st.integers(-2, 300), st.integers(0, 300_000), st.integers(LARGEST - 2000, LARGEST))
+LAUNCHES = st.lists(st.tuples(COUNTS, COUNTS, COUNTS, COUNTS), min_size=8, max_size=8)
+
+
+@settings(max_examples=50)
+@given(name=st.sampled_from(CAPABILITIES), sm_count=st.integers(1, 300), launches=LAUNCHES)
+@example(name="9.0", sm_count=1, launches=[(1024, LARGEST, 64, 0), (LARGEST,) * 4] * 4)
+def test_equals_the_rules_for_any_counts(name, sm_count, launches):
+    launches = resources(*np.array(launches).T[:, None])
+    found = launch(gpu_of(name, sm_count=sm_count), launches)
+    assert_equals_plain_python(found, [name], launches, sm_count)
+
+
+def test_hong_and_kims_example():
+    # Table 2: 80 blocks of 128 threads on 16 SMs, 5 resident blocks; the registers that give 5 are ours.
+    laid, code = occupancy.launch(gpu_of("1.0"), resources(threads=128, blocks=80, registers=12))
+    assert names_of(code) == "registers"
+    assert (laid.resident_blocks, laid.warps_per_sm, laid.waves, laid.active_sms) == (5, 20, 1, 16)
+    # Section 3.4.2: 40 blocks, 4 SMs, 2 resident blocks each: #Rep is 5.
+    laid, _ = occupancy.launch(gpu_of("1.0", sm_count=4), resources(threads=256, blocks=40, registers=16))
+    assert (laid.resident_blocks, laid.waves) == (2, 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "blocks", "limiter"),
+    [
+        ("8.0", {"threads": 256, "registers": 32}, 8, "warps"),
+        ("8.0", {"threads": 32, "registers": 32}, 32, "blocks"),
+        ("8.0", {"threads": 256, "registers": 33}, 6, "registers"),  # units of 8 a thread: as with 40
+        ("8.0", {"threads": 64, "shared_bytes": 48 * 1024}, 3, "shared memory"),  # 49 KiB each of 164
+        ("8.0", {"threads": 64, "shared_bytes": 166912}, 1, "shared memory"),
+        ("8.0", {"threads": 64, "shared_bytes": 166913}, 0, "too much shared memory"),
+        ("8.0", {"threads": 1024, "registers": 64}, 1, "registers"),
+        ("8.0", {"threads": 1024, "registers": 65}, 0, "too many registers in a block"),
+        ("8.0", {"threads": 32, "registers": 256}, 0, "too many registers a thread"),
+        ("8.0", {"threads": 1025}, 0, "too many threads in a block"),
+        ("3.0", {"threads": 32, "registers": 64}, 0, "too many registers a thread"),
+        # 17 warps of 112 registers: 18 x 3584 fit, 20 x 3584 do not, and 6.0 asks for 20.
+        ("6.0", {"threads": 544, "registers": 112}, 0, "too many registers in a block"),
+        ("6.0", {"threads": 512, "registers": 112}, 1, "registers"),
+        # 6.0 has larger sub-partitions: 2 x 9 warps of 112 registers, where 6.1 holds 4 x 4.
+        ("6.0", {"threads": 96, "registers": 112}, 6, "registers"),
+        ("6.1", {"threads": 96, "registers": 112}, 5, "registers"),
+        ("1.3", {"threads": 96, "registers": 21}, 5, "registers"),  # 4 warps are counted for 3
+        # A group of one wave needs no barrier, of which there are 16.
+        ("gfx906", {"threads": 64, "registers": 24}, 40, "warps"),
+        ("gfx906", {"threads": 65, "registers": 24}, 16, "blocks"),
+        # 9 waves of 208 registers: the 4 SIMDs hold 2 each.
+        ("gfx90a", {"threads": 576, "registers": 208}, 0, "too many registers in a block"),
+        ("gfx1100", {"threads": 64, "registers": 25}, 16, "warps"),
+        ("gfx1100", {"threads": 64, "registers": 97}, 12, "registers"),  # 1,536 registers a lane, 120 each
+    ],
+)
+def test_worked_by_hand(name, asked, blocks, limiter):
+    fit, code = occupancy.resident_blocks(limits_of(name), resources(**asked))
+    assert (fit, names_of(code)) == (blocks, limiter)
+    assert occupancy.possible(code) == (blocks > 0)
+
+
+@pytest.mark.parametrize("name", ["1.3", "6.0", "7.5", "8.0", "gfx90a"])
+def test_most_registers(name):
+    """One more, and the block does not run; with shared memory that no SM has, it never does."""
+    threads = np.array([32, 64, 96, 256, 480])
+    limits = limits_of(name)
+    most = np.asarray(occupancy.most_registers(limits, resources(threads=threads)))
+    for more in (0, 1):
+        _, code = occupancy.resident_blocks(limits, resources(threads=threads, registers=most + more))
+        assert (occupancy.possible(code) == (more == 0)).all()
+    assert occupancy.most_registers(limits, resources(shared_bytes=2**20)) == 0
+    if name == "8.0":
+        np.testing.assert_array_equal(most, [255, 255, 255, 255, 128])
+
+
+def test_threads_may_bind_before_warps():
+    # No GPU here has fewer threads than its warps make up, so this one is invented: 31 whole warps.
+    fit, code = occupancy.resident_blocks(limits_of("8.0", threads_per_sm=1000), resources(threads=128))
+    assert (fit, names_of(code)) == (7, "warps")
+
+
+def test_broadcasting_equals_looping():
+    gpu, launches = gpu_of("1.3", "6.0", "gfx90a"), random_resources(20)
+    grid = launch(gpu, launches)
+    assert grid[0].waves.shape == grid[1].shape == (3, 20)
+    gpu, launches, grid = jax.tree.map(np.asarray, (gpu, launches, grid))
+    for g in range(3):
+        one_gpu = jax.tree.map(lambda x, g=g: x[g, 0], gpu)
+        for i in range(20):
+            one = launch(one_gpu, jax.tree.map(lambda x, i=i: x[0, i], launches))
+            cell = jax.tree.map(lambda x, g=g, i=i: np.broadcast_to(x, (3, 20))[g, i], grid)
+            assert jax.tree.all(jax.tree.map(np.equal, one, cell))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_floats_have_the_gpus_dtype(dtype):
+    launches = random_resources(500)
+    gpu = gpu_of("5.0", "12.0", dtype=dtype)
+    laid, code = launch(gpu, launches)
+    assert code.dtype == jnp.int32
+    assert {leaf.dtype for leaf in jax.tree.leaves(laid)} == {np.dtype(dtype)}
+    assert occupancy.occupancy(gpu.limits, laid).dtype == dtype
+    double, same = launch(gpu_of("5.0", "12.0"), launches)
+    np.testing.assert_array_equal(code, same)
+    np.testing.assert_allclose(laid.waves, double.waves, rtol=2e-7)
+    np.testing.assert_array_equal(laid.resident_blocks, double.resident_blocks)
+
+
+def test_no_launch_divides_by_zero():
+    launches = random_resources(1000)
+    gpu = gpu_of(*CAPABILITIES)
+
+    def total(gpu):
+        laid, _ = occupancy.launch(gpu, launches)
+        inverses = [jnp.sum(1 / leaf) for leaf in jax.tree.leaves(laid)]
+        return sum(inverses, jnp.sum(laid.waves / laid.warps_per_sm))
+
+    value, gradient = eqx.filter_jit(eqx.filter_value_and_grad(total))(gpu)
+    assert jnp.isfinite(value)
+    assert all(jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(gradient))
+
+
+def test_occupancy_is_the_share_of_warps():
+    gpu = gpu_of("8.6")  # 48 warps
+    laid, code = occupancy.launch(gpu, resources(threads=[512, 512, 1], blocks=[10**6, 32, 16]))
+    np.testing.assert_allclose(occupancy.occupancy(gpu.limits, laid), [1.0, 2 / 3, 1 / 48])
+    assert names_of(code).tolist() == ["warps", "grid", "grid"]
+    np.testing.assert_allclose(laid.waves, [62500 / 3, 1, 1])
+
+
+def test_reason_in_words():
+    words = [occupancy.reason(code) for code in range(len(occupancy.LIMITERS))]
+    assert len(set(words)) == len(words)
+    assert words[2] == "limited by registers"
+    assert words[-1] == "cannot run: too much shared memory"
+
+
+@pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
+def test_quotients_are_exact(options):
+    # A divisor that is the same for all launches is what fast math replaces by its reciprocal.
+    quotient = jax.jit(occupancy._quotient, compiler_options=options)
+    a = np.arange(2**21, dtype=np.int32)
+    units = [48, 64, 96, 108, 128, 132, 256, 512, 768, 1024, 3584, 65536, 102400]
+    for b in [*range(1, 42), *units, *np.random.default_rng(1).integers(42, 2**21, 40).tolist()]:
+        assert np.array_equal(quotient(a, jnp.int32(b)), a // b), b
+
+
+@pytest.mark.parametrize("options", [None, FAST], ids=["plain", "fast math"])
+def test_large_quotients_are_exact(options):
+    quotient = jax.jit(occupancy._large_quotient, compiler_options=options)
+    rng = np.random.default_rng(2)
+    b = np.concatenate([rng.integers(1, 400, 300_000), rng.integers(1, 2**20, 300_000)])
+    near = b * rng.integers(0, (LARGEST + 1) // b, len(b)) + rng.integers(-1, 2, len(b))
+    a = np.clip(np.concatenate([near[::2], rng.integers(0, LARGEST + 1, len(b) // 2)]), 0, LARGEST)
+    a[:400], b[:400] = LARGEST, np.arange(1, 401)
+    got = quotient(jnp.asarray(a, jnp.int32), jnp.asarray(b, jnp.int32))
+    np.testing.assert_array_equal(got, a // b)

@@ -1,0 +1,328 @@
+"""A described kernel against plain Python: one configuration at a time, sums written out."""
+
+import dataclasses
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.kernels.description import Access, Description, check, describe
+from dse.kernels.symbolic.subscript import parse_subscript
+from dse.space.expression import parse
+from dse.space.space import Space
+from dse.types import Gpu, Limits, PerClass
+
+VALUES = {"bx": [16, 32, 48], "by": [1, 2, 4], "tile": [1, 2, 3], "staged": [0, 1]}
+
+
+described = jax.jit(describe, static_argnums=(0, 4))
+
+
+def expressions(texts):
+    return tuple((name, parse(text, f"test: {name}")) for name, text in texts.items())
+
+
+def make(**changes):
+    kernel = Description(
+        name="stencil",
+        summary="made up",
+        path=Path("stencil/kernel.toml"),
+        source=None,
+        variant_of="stencil",
+        space=Space(VALUES, (parse("bx * by <= 128", "test"),)),
+        problem=(("width", 1000), ("radius", 3)),
+        let=expressions(
+            {"columns": "bx * tile + 2 * radius", "loads": "ceil(columns * by / threads_wanted)"}
+        ),
+        launch=expressions(
+            {
+                "threads": "bx * by",
+                "blocks": "ceil(width / (bx * tile)) * ceil(width / by)",
+                "registers": "20.5 + 2 * tile",
+                "shared_bytes": "4 * columns * by if staged else 0",
+            }
+        ),
+        warp=expressions(
+            {"fp32": "tile * (2 * radius + 1) ** 2", "barrier": "staged", "ilp": "tile", "sfu": 1}
+        ),
+        accesses=(
+            Access(
+                "stage", "shared", "store", expressions({"count": "loads * staged", "passes": "1 + tile % 2"})
+            ),
+            Access("taps", "shared", "load", expressions({"count": "7 * tile * staged", "bytes": 8})),
+            Access("flag", "shared", "load", expressions({"count": "by", "bytes": 1})),
+            Access(
+                "image",
+                "global",
+                "load",
+                expressions({"count": "loads", "sectors": "2 + 8 * tile", "l2_sectors": "tile"}),
+            ),
+            Access(
+                "halo",
+                "global",
+                "load",
+                expressions(
+                    {
+                        "count": "warps + registers / 100",
+                        "bytes": "4 * tile",
+                        "sectors": "5",
+                        "passes": "3",
+                        "l2_sectors": "loads * 5 / (1 + l1_bytes / 1000)",
+                        "dram_sectors": "min(1, sm_count / 100)",
+                        "uncoalesced": "by == 1",
+                    }
+                ),
+            ),
+            Access("result", "global", "store", expressions({"count": "tile", "bytes": 2})),
+        ),
+        spaces=(),
+    )
+    let = expressions({"threads_wanted": "bx * by"}) + kernel.let
+    return dataclasses.replace(dataclasses.replace(kernel, let=let), **changes)
+
+
+def gpu(warp_size=(32, 64), l1_bytes=(128e3, 16e3), sm_count=(108.0, 60.0)):
+    """GPUs on axis 0; only what expressions may ask for matters."""
+
+    def column(values):
+        return jnp.asarray(values).reshape(-1, 1)
+
+    limits = dict.fromkeys(Limits.__dataclass_fields__, 1)
+    per_class = PerClass(**dict.fromkeys(PerClass.__dataclass_fields__, 1.0))
+    rest = dict.fromkeys(Gpu.__dataclass_fields__, 1.0)
+    return Gpu(
+        **rest
+        | {
+            "cpi": per_class,
+            "latency": per_class,
+            "l1_bytes": column(l1_bytes),
+            "sm_count": column(sm_count),
+            "limits": Limits(**limits | {"warp_size": column(warp_size)}),
+        }
+    )
+
+
+def reference(bx, by, tile, staged, width, radius, warp_size, l1_bytes, sm_count):
+    """What `make` says, by hand."""
+    threads = bx * by
+    columns = bx * tile + 2 * radius
+    loads = -(-columns * by // threads)
+    registers = math.ceil(20.5 + 2 * tile)
+    warps = -(-threads // warp_size)
+    halo = warps + registers / 100
+    halo_l2 = loads * 5 / (1 + l1_bytes / 1000)
+    wide = 2 + 8 * tile > 2 * warp_size * 4 / 32  # the image is uncoalesced by its sectors
+    uncoal = loads * wide + halo * (by == 1)
+    uncoal_sectors = loads * (2 + 8 * tile) * wide + halo * 5 * (by == 1)
+    line = warp_size * 2 / 32  # sectors of the result
+    mem = loads + halo + tile
+    work = {
+        "fp32": tile * (2 * radius + 1) ** 2,
+        "fp64": 0,
+        "int32": 0,
+        "imul32": 0,
+        "sfu": 1,
+        "barrier": staged,
+        "shared": staged * (loads * (1 + tile % 2) + 7 * tile * warp_size * 8 / 128) + by,
+        "l1": loads * (2 + 8 * tile) / 4 + halo * 3 + tile * max(1, line / 4),
+        "l2": tile + halo_l2 + tile * line,
+        "dram": tile + min(1, sm_count / 100) + tile * line,
+    }
+    kernel = {
+        "shared_insts": staged * (loads + 7 * tile) + by,
+        "load_insts": loads + halo,
+        "store_insts": tile,
+        "uncoal_insts": uncoal,
+        "transactions_per_uncoal": uncoal_sectors / uncoal if uncoal else 1,
+        "sectors": loads * (2 + 8 * tile) + halo * 5 + tile * line,
+        "bytes_per_access": warp_size * (4 * loads + 4 * tile * halo + 2 * tile) / mem,
+        "ilp": tile,
+        "mlp": 1,
+    }
+    resources = {
+        "threads": threads,
+        "blocks": math.ceil(width / (bx * tile)) * math.ceil(width / by),
+        "registers": registers,
+        "shared_bytes": 4 * columns * by if staged else 0,
+    }
+    return work, kernel, resources
+
+
+def row(configurations):
+    return {name: jnp.asarray(values)[None, :] for name, values in configurations.items()}
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_equals_plain_python(dtype):
+    description, problem = make(), {"width": 777, "radius": 2}
+    configurations = description.space.configurations(problem)
+    kernel, resources = described(description, row(configurations), problem, gpu(), dtype)
+    rtol = 1e-6 if dtype == jnp.float32 else 1e-12
+    for g, of_gpu in enumerate(zip((32, 64), (128e3, 16e3), (108.0, 60.0), strict=True)):
+        for i in range(len(configurations["bx"])):
+            point = {name: int(values[i]) for name, values in configurations.items()}
+            work, counts, needs = reference(*point.values(), *problem.values(), *of_gpu)
+            for owner, expected in ((kernel.work, work), (kernel, counts), (resources, needs)):
+                for name, value in expected.items():
+                    got = np.broadcast_to(getattr(owner, name), (2, len(configurations["bx"])))[g, i]
+                    np.testing.assert_allclose(got, value, rtol=rtol, err_msg=f"{name} at {point}, {of_gpu}")
+
+
+def test_types():
+    kernel, resources = described(make(), row(make().space.configurations()), {}, gpu(), jnp.float32)
+    assert {x.dtype for x in jax.tree.leaves(kernel)} == {np.dtype("float32")}
+    assert {x.dtype for x in jax.tree.leaves(resources)} == {np.dtype("int32")}
+
+
+def test_a_changed_size_compiles_nothing():
+    traces = []
+
+    def counted(*arguments):
+        traces.append(1)
+        return describe(*arguments)
+
+    evaluate = jax.jit(counted, static_argnums=(0, 4))
+    parameters = row(make().space.configurations())
+    for width in (512, 1024):
+        problem = {"width": jnp.asarray(width), "radius": jnp.asarray(1)}
+        _, resources = evaluate(make(), parameters, problem, gpu(), jnp.float64)
+        assert resources.blocks[0, 0] == math.ceil(width / 16) * width
+    assert len(traces) == 1  # make() anew each time: descriptions are equal by content
+
+
+def test_scalar_parameters_and_a_list():
+    description = make()
+    point = {"bx": 32, "by": 2, "tile": 2, "staged": 1}
+    one = jax.tree.map(lambda x: x.reshape(-1)[0] if x.ndim else x, gpu())
+    kernel, resources = described(description, point, {}, one, jnp.float64)
+    assert kernel.load_insts.shape == resources.threads.shape == ()
+    listed = {name: jnp.full(3, value) for name, value in point.items()}
+    kernels, _ = described(description, listed, {}, one, jnp.float64)
+    np.testing.assert_array_equal(kernels.load_insts, np.full(3, kernel.load_insts))
+
+
+def test_sizes_are_exact_and_do_not_wrap():
+    # float32 does not hold 2^24 + 1, int32 not 2^40
+    launch = expressions({"threads": 32, "registers": 1, "blocks": "n * n", "shared_bytes": "m"})
+    description = make(launch=launch, let=(), warp=(), accesses=(), problem=(("n", 2**20), ("m", 2**24 + 1)))
+    point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
+    _, resources = described(description, point, {}, gpu(), jnp.float32)
+    assert resources.blocks == 2**31 - 1
+    assert resources.shared_bytes == 2**24 + 1
+    _, resources = described(description, point, {"m": -(2**40)}, gpu(), jnp.float32)
+    assert resources.shared_bytes == -(2**31)
+
+
+def test_a_kernel_without_accesses():
+    description = make(accesses=(), warp=expressions({"fp32": 5}), launch=make().launch[:3])
+    kernel, resources = described(
+        description, {"bx": 16, "by": 1, "tile": 1, "staged": 1}, {}, gpu(), jnp.float64
+    )
+    assert kernel.mem_insts == kernel.work.shared == kernel.bytes_per_access == 0
+    assert kernel.transactions_per_uncoal == kernel.ilp == kernel.mlp == 1
+    assert resources.shared_bytes == 0
+
+
+def test_gradients_are_finite_where_nothing_is_uncoalesced():
+    def transactions(l1_bytes):
+        count = expressions({"count": "l1_bytes * staged", "uncoalesced": "1"})
+        description = make(accesses=(Access("a", "global", "load", count),))
+        point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
+        kernel, _ = described(description, point, {}, gpu(l1_bytes=l1_bytes), jnp.float64)
+        return jnp.sum(kernel.transactions_per_uncoal + kernel.bytes_per_access)
+
+    assert np.isfinite(jax.grad(lambda x: transactions(x * jnp.ones(2)))(1e3))
+
+
+def test_descriptions_are_equal_by_content():
+    assert make() == make()
+    assert hash(make()) == hash(make())
+    assert make() != make(problem=(("width", 1001), ("radius", 3)))
+
+
+def test_sizes():
+    assert make().sizes(width=5) == {"width": 5, "radius": 3}
+    with pytest.raises(DseError, match=r"stencil: problem: found 'widht', .*did you mean 'width'"):
+        make().sizes(widht=5)
+
+
+def test_check_passes_what_is_right():
+    check(make(), gpu())
+    check(make(), gpu(), sample=5)
+    check(make(warp=expressions({"fp32": "128 - bx * by"})), gpu())  # negative only where it is not valid
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"warp": expressions({"fp32": "tile - 2"})},
+            r"warp\.fp32: found -1 at .*tile=1.*, expected 0 or more",
+        ),
+        (
+            {"warp": expressions({"ilp": "tile / 2"})},
+            r"warp\.ilp: found 0\.5 at .*tile=1.*, expected 1 or more",
+        ),
+        ({"warp": expressions({"mlp": "sm_count / 100"})}, r"warp\.mlp: found 0\.6 at bx="),
+        ({"warp": expressions({"sfu": "1 / abs(tile - 2)"})}, r"warp\.sfu: found inf at .*tile=2"),
+        (
+            {"launch": (*make().launch[:2], *expressions({"registers": "(1 - tile) ** 0.5"}))},
+            "launch.registers",
+        ),
+        (
+            {"launch": (*make().launch[:2], *expressions({"registers": 0}))},
+            r"launch\.registers: found 0 at .*, expected 1 or more",
+        ),
+        (
+            {"accesses": (Access("a", "global", "load", expressions({"count": "2", "sectors": "4 - bx"})),)},
+            r"access\.a\.sectors: found -(12|28|44) at ",
+        ),
+    ],
+)
+def test_check_finds_impossible_counts(changes, message):
+    with pytest.raises(DseError, match=r"^stencil/kernel\.toml: (" + message + ")"):
+        check(make(**changes), gpu())
+
+
+def test_check_of_a_space_without_valid_configurations():
+    space = Space(VALUES, (parse("bx > width", "test"),))
+    with pytest.raises(DseError, match="no valid configuration"):
+        check(make(space=space), gpu())
+    check(make(space=space), gpu(), width=20)
+
+
+def test_sectors_and_passes_follow_from_subscripts():
+    # Rows of a block lie 1000 elements apart, that is, 0, 2, 4, ... elements from a sector's start.
+    def access(name, space, fields, subscript, loops=()):
+        return Access(name, space, "load", expressions(fields), parse_subscript(subscript, "test"), loops)
+
+    in_global = access(
+        "image", "global", {"count": "tile"}, "A[(by * nty + ty) * width + tx + i * width]", ("i",)
+    )
+    in_shared = access("tile", "shared", {"count": 3, "bytes": "4 * tile"}, "t[ty * ntx + tx]")
+    kernel = make(
+        accesses=(in_global, in_shared),
+        shape=expressions({"threads_x": "bx"}),
+        launch=(*make().launch[1:], *expressions({"threads": "bx * 4"})),
+    )
+    shaped = dataclasses.replace(kernel, shape=expressions({"threads_x": "bx", "threads_y": 4}))
+    names = {"bx": jnp.array([[16, 32]]), "by": jnp.array([[4, 4]]), "tile": jnp.array([[1, 4]])}
+    names |= {"staged": jnp.array([[0, 0]])}
+    for description, rows in ((kernel, 1), (shaped, 4)):
+        found, _ = described(description, names, {}, gpu(), np.float64)
+        for (row, column), sectors in np.ndenumerate(np.asarray(found.sectors)):
+            bx, tile = (16, 32)[column], (1, 4)[column]
+            warp = (32, 64)[row]
+            warps = 4 * bx // warp
+            touched = 0
+            for number in range(8):
+                thread = [number % warps * warp + lane for lane in range(warp)]
+                first = 3 * number % 8 * rows + 7 * number % 8  # row of the block, and trip
+                places = [(first + t // bx % rows) * 1000 + t % bx for t in thread]
+                touched += len({place // 8 for place in places})
+            assert sectors == pytest.approx(tile * touched / 8)
+        np.testing.assert_allclose(found.work.shared, [[3, 12], [6, 24]])  # of 4 and 16 bytes, side by side

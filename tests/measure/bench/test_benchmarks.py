@@ -1,0 +1,86 @@
+"""The loops of the microbenchmarks hold what they should, by their machine code."""
+
+from dataclasses import replace
+
+import pytest
+
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.sass.listing import Instruction, Listing
+from dse.measure.bench import benchmarks
+from dse.measure.bench.benchmarks import Build, builds, check, compiled, in_loop
+
+SOME = (
+    benchmarks.pipe("fp32", 1),
+    benchmarks.pipe("l1", 8),
+    benchmarks.mix("int32", "imul32", 4),
+    benchmarks.banks(2, 0),
+    benchmarks.chase("cg"),
+    benchmarks.stream("copy_16"),
+    benchmarks.local(1),
+    benchmarks.BURN,
+)
+
+
+@pytest.fixture(scope="module")
+def made() -> list[Compiled | Failure]:
+    return [compiled((build, 80)) for build in SOME]
+
+
+def test_some_of_each_kind(made: list[Compiled | Failure]):
+    checked = check(SOME, made)
+    assert [each.problem for each in checked] == [""] * len(SOME)
+    assert checked[0].found == {"FFMA": 256}
+    assert checked[4].found == {"LDG.64.STRONG.GPU": 64}
+    assert checked[5].found == {"LDG.128.STRONG.GPU": 4, "STG.128": 4}
+    assert all(0 < each.registers <= 32 for each in checked[:5])
+
+
+def test_a_load_through_the_l1_is_not_one_past_it(made: list[Compiled | Failure]):
+    through = compiled((benchmarks.chase("ca"), 80))
+    [found] = check([benchmarks.chase("cg")], [through])
+    assert found.problem == "found 0 LDG.64.STRONG.GPU, expected 64"
+
+
+def test_what_the_compiler_folds_is_noticed():
+    # x + i + i + ... is one multiplication for several additions
+    source = benchmarks.source("pipes.cu", "pipes")
+    folded = replace(source, text=source.text.replace("mad.lo.u32 %0, %0, %1, %2;", "add.u32 %0, %0, %1;"))
+    assert folded != source
+    build = benchmarks.pipe("imul32", 1)
+    one = benchmarks.compile_source(folded, 80, dict(build.defines))
+    [found] = check([build], [one])
+    assert "IMAD, expected 256" in found.problem
+
+
+def test_what_does_not_compile_is_a_problem():
+    build = Build("pipes.cu", "pipes", (("FIRST", "Nothing"),))
+    [found] = check([build], [compiled((build, 80))])
+    assert found.problem.startswith("compile error: pipes.cu")
+
+
+def test_every_build_is_another():
+    names = [build.name for build in builds()]
+    assert len(set(names)) == len(names) > 200
+
+
+def test_the_loop_that_comes_nearest():
+    def code(*rows: tuple[str, str]) -> Listing:
+        instructions = [
+            Instruction(16 * place, "", opcode, (target,) if target else (), None)
+            for place, (opcode, target) in enumerate(rows)
+        ]
+        return Listing("k", 80, tuple(instructions), {})
+
+    listing = code(
+        ("FADD", ""),
+        ("FFMA.FTZ", ""),  # 0x10
+        ("MUFU.EX2", ""),
+        ("BRA", "0x10"),
+        ("FFMA", ""),
+        ("FFMA", ""),  # 0x50
+        ("BRA", "0x40"),
+        ("BRA", "0x70"),
+    )
+    assert in_loop(listing, {"FFMA": 2}) == {"FFMA": 2}
+    assert in_loop(listing, {"FFMA": 1, "MUFU": 1}) == {"FFMA": 1, "MUFU": 1}
+    assert in_loop(listing, {"FADD": 1}) == {"FADD": 0}

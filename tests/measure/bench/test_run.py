@@ -1,0 +1,78 @@
+"""The run of the microbenchmarks: what it does where the driver refuses, the GPU breaks, or time is up."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.cuda.compile.nvrtc import Compiled
+from dse.errors import DseError
+from dse.measure.bench import benchmarks
+from dse.measure.bench import run as gpu
+from dse.measure.bench.benchmarks import Build
+from dse.measure.bench.records import Recording
+from dse.measure.bench.run import cycles_of, planned
+from dse.measure.device import DeviceError
+
+SMALL = (gpu._clock, gpu._local, gpu._launch)
+
+
+def run(device: Any, made: dict[Build, Compiled], **options: Any) -> tuple[list[str], list[str]]:
+    """Benchmarks that were recorded, and what went wrong."""
+    recording = Recording(gpu.described(device))
+    problems = gpu.measure(device, made, recording, **options)
+    return list(dict.fromkeys(each.benchmark for each in recording.records)), problems
+
+
+@pytest.mark.parametrize(
+    ("code", "recorded"), [("NOT_SUPPORTED", ["clock", "launch"]), ("ILLEGAL_ADDRESS", ["clock"])]
+)
+def test_what_fails_costs_only_itself(
+    fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch, code: str, recorded: list[str]
+):
+    def fails(*arguments: Any) -> float:
+        raise DeviceError("cuLaunchKernel", f"CUDA_ERROR_{code}")
+
+    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+    fake_gpu.local = fails
+    assert run(fake_gpu, made) == (recorded, [f"local: cuLaunchKernel: CUDA_ERROR_{code}"])
+
+
+def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+    gone = benchmarks.local(1)
+    some = {build: each for build, each in made.items() if build != gone}
+    assert run(fake_gpu, some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
+
+
+def test_time_is_up(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+    assert run(fake_gpu, made, budget=0.0) == (["clock"], ["time is up in clock"])
+
+
+def test_an_old_driver_is_told_before_anything_runs(fake_gpu: Any, made: Any):
+    fake_gpu.driver_version = "11.8"
+    with pytest.raises(DseError, match=r"^driver: found one for CUDA 11\.8"):
+        run(fake_gpu, made)
+
+
+def test_memory_is_given_back(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gpu, "FAMILIES", (gpu._stream,))
+    run(fake_gpu, made)
+    assert len(fake_gpu.held) == 3  # what all benchmarks share
+
+
+def test_no_more_than_was_planned(recording: Recording):
+    assert 0.9 * sum(planned().values()) < len(recording.records) <= sum(planned().values())
+
+
+def test_cycles_of_an_sm():
+    # SM 7 runs two warps from 100 to 350, SM 9 from 1000 to 1260; SM 8 has one warp only
+    times = np.array(
+        [[100, 340, 7, 0], [5, 9, 8, 0], [1010, 1260, 9, 0], [110, 350, 7, 0], [1000, 1250, 9, 0]], np.int64
+    )
+    assert cycles_of(times, 2) == (255.0, 0.0)
+    assert cycles_of(times, 3) == (250.0, 0.0)  # no SM has three: all count
+    times[:, 3] = 240 * 1000
+    times[:, 1] = times[:, 0] + 360_000
+    assert cycles_of(times, 2)[1] == pytest.approx(1500)

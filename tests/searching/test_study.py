@@ -1,0 +1,145 @@
+"""Studies: variants, constraints without model calls, batches, resuming, and how close they end."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse import gpus, kernels
+from dse.errors import DseError
+from dse.searching import study
+from dse.space.space import Space
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return gpus.load("a100").gpu
+
+
+@pytest.fixture
+def choices(toy_kernel):
+    """Two variants: the toy kernel, and one with larger blocks only."""
+    toy = kernels.load(toy_kernel)
+    large = replace(toy, name="large", space=toy.space.with_values({"block": [512, 1024]}))
+    return study.variants([(toy, toy.sizes()), (large, large.sizes())])
+
+
+def search(choices, gpu, trials=60, chosen="tpe", **options):
+    found = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1, **options)
+    study.run(found, gpu, "volkov", trials)
+    return found
+
+
+def brute_force(variant, gpu):
+    return study.optimum(variant, gpu, "volkov")
+
+
+@pytest.mark.parametrize("chosen", study.SAMPLERS)
+def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
+    found = search(choices, gpu, 120, chosen)
+    rows = found.best()
+    assert len(found.evaluated()) == 120
+    assert {row["variant"] for row in rows} == {"toy", "large"}
+    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    for row in rows:
+        optimum = brute_force(choices[row["variant"]], gpu)
+        assert optimum <= row["time"] <= 1.05 * optimum
+
+
+def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
+    seen = []
+    real = study.evaluate
+
+    def counting(description, models, gpu, parameters, problem):
+        seen.append(parameters)
+        return real(description, models, gpu, parameters, problem)
+
+    monkeypatch.setattr(study, "evaluate", counting)
+    found = search(choices, gpu)
+    pruned = [t for t in found.study.trials if t.user_attrs.get("why pruned") == "breaks a constraint"]
+    assert pruned
+    space = choices["toy"].description.space
+    assert all(np.all(space.valid(parameters, {"n": 1}, np)) for parameters in seen)
+    assert sum(len(parameters["block"]) for parameters in seen) == 60
+    assert len(seen) <= 2 * 60 / study.BATCH  # once a batch and variant
+
+
+def test_parameters_stand_below_their_variant(choices, gpu):
+    for trial in search(choices, gpu).study.trials:
+        chosen = trial.params["variant"]
+        assert all(name.startswith(f"{chosen}.") for name in trial.params if name != "variant")
+
+
+def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    real, calls = study._evaluate, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(study, "_evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(choices, gpu, 3 * study.BATCH, storage=storage)
+    second = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(second.evaluated()) == 3 * study.BATCH
+    assert len(calls) == 1 + 1 + 2  # the batch that was told is not done again
+    third = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(calls) == 4
+    assert [(t.params, t.values) for t in third.study.trials] == [
+        (t.params, t.values) for t in second.study.trials
+    ]
+
+
+def test_several_objectives(choices, gpu):
+    goals = study.objectives("time,registers,shared")
+    found = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
+    study.run(found, gpu, "volkov", 60)
+    front = found.front()
+    assert front == sorted(front, key=lambda row: row["time"])
+    for row in front:
+        for other in front:
+            assert not (other["time"] < row["time"] and other["registers"] < row["registers"])
+
+
+def test_impossible_launches_are_not_scored(toy_kernel):
+    toy = kernels.load(toy_kernel)
+    huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
+    found = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
+    assert any(t.user_attrs.get("why pruned") == "cannot run" for t in found.evaluated())
+    assert found.best()[0]["block"] == 64
+
+
+def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
+    from dse.space.expression import parse
+
+    toy = kernels.load(toy_kernel)
+    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse("block == 640", "here"),))
+    found = study.start(
+        study.variants([(replace(toy, space=space), toy.sizes())]), "a100", "volkov", ("time",), "random"
+    )
+    with pytest.raises(DseError, match="dse rank"):
+        study.run(found, gpu, "volkov", 2, batch=2)
+
+
+def test_different_work_is_refused(toy_kernel):
+    toy = kernels.load(toy_kernel)
+    other = replace(toy, name="other", variant_of="something else")
+    with pytest.raises(DseError, match="different work"):
+        study.variants([(toy, {}), (other, {})])
+
+
+def test_mistakes_in_options():
+    with pytest.raises(DseError, match="--objective: found 'speed'"):
+        study.objectives("speed")
+    with pytest.raises(DseError, match="expected time"):
+        study.objectives("registers,time")
+    with pytest.raises(DseError, match="--sampler: found 'grid'"):
+        study.sampler("grid", None)
+
+
+def test_a_storage_that_cannot_be_opened(choices):
+    with pytest.raises(DseError, match="--storage"):
+        study.start(choices, "a100", "volkov", ("time",), storage="sqlite:////nonexistent/folder/x.db")

@@ -1,0 +1,257 @@
+"""Reading graph.toml: what is right is read, what is wrong gets one clear line."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse import catalogue
+from dse.errors import DseError
+from dse.simulator import Loop, simulate
+from dse.simulator.case import graph_file as graphs
+
+GOOD = """
+name = "chain"
+
+[core]
+warps = 2
+issue_limit = 2
+
+[subsystems]
+alu = { lambda = 1, Lambda = 4.5 }
+mem = { lambda = 2, Lambda = 60, cap = 6 }
+spare = { lambda = 3, Lambda = 3 }
+
+[[instruction]]
+name = "load"
+subsystem = "mem"
+kind = "memory"
+needs = ["next"]
+
+[[instruction]]
+name = "use"
+subsystem = "alu"
+needs = ["load"]
+Lambda = 0
+
+[[instruction]]
+name = "next"
+subsystem = "alu"
+needs = ["use", "load"]
+same_warp = 0.5
+
+[[instruction]]
+name = "meet"
+subsystem = "spare"
+kind = "barrier"
+lambda = 0.25
+
+[[loop]]
+first = "load"
+last = "next"
+trips = 7
+"""
+
+TWO = """
+name = "two"
+[subsystems]
+alu = { lambda = 1, Lambda = 4 }
+[[program]]
+[[program.instruction]]
+name = "a"
+subsystem = "alu"
+[[program]]
+[[program.instruction]]
+name = "a"
+subsystem = "alu"
+[[program.instruction]]
+name = "b"
+subsystem = "alu"
+needs = ["a", "b"]
+[[program.loop]]
+first = "b"
+last = "b"
+trips = 3
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """`write(old, new)`: a graph.toml with one piece of the good one replaced."""
+
+    def write(old: str = "", new: str = "", good: str = GOOD) -> Path:
+        assert not old or good.count(old) == 1
+        path = tmp_path / "graph.toml"
+        path.write_text(good.replace(old, new) if old else good)
+        return path
+
+    return write
+
+
+def test_reads_everything(write):
+    graph = graphs.load(write())
+    assert (graph.name, graph.subsystems) == ("chain", ("alu", "mem", "spare"))
+    assert graph.labels == (("load", "use", "next", "meet"),)
+    case = graph.case
+    assert (case.warps, case.slots, case.groups, case.issue_limit) == (2, 1, 1, 2)
+    assert (case.order, case.scheduler, case.assignment) == ("program", "rr", (0,))
+    assert case.caps == (np.inf, 6, np.inf)
+    [program] = case.programs
+    np.testing.assert_array_equal(program.subsystem, [1, 0, 0, 2])
+    np.testing.assert_array_equal(program.lam, [2, 1, 1, 0.25])
+    np.testing.assert_array_equal(program.Lam, [60, 0, 4.5, 3])  # 0 is said, and not left out
+    np.testing.assert_array_equal(program.same_warp, [0, 0, 0.5, 0])
+    assert program.preds == ((2,), (0,), (0, 1), ())
+    assert program.kind == "mccb"
+    assert program.loops == (Loop(0, 3, 7),)
+
+
+def test_several_programs(write):
+    graph = graphs.load(write(good=TWO))
+    assert graph.labels == (("a",), ("a", "b"))
+    assert graph.case.assignment == (0, 1)
+    first, second = graph.case.programs
+    assert first.loops == ()
+    assert (second.preds, second.loops) == (((), (0, 1)), (Loop(1, 2, 3),))
+    core = "[core]\nwarps = 3\nassignment = [1, 0, 1]\n[subsystems]"
+    assert graphs.load(write("[subsystems]", core, TWO)).case.assignment == (1, 0, 1)
+
+
+@pytest.mark.parametrize("name", ["example", "instruction_mix", "iterative_barrier"])
+def test_every_shipped_file_loads(name):
+    graph = graphs.load(catalogue.folder("kernels") / name / "graph.toml")
+    assert graph.name == name
+    assert graph.case.entries > 0
+
+
+def test_shipped_experiments_are_those_of_the_paper():
+    kernels = catalogue.folder("kernels")
+    mix = graphs.load(kernels / "instruction_mix" / "graph.toml").case
+    assert (mix.warps, mix.issue_limit, mix.programs[0].loops) == (48, 1, (Loop(0, 5, 256),))
+    np.testing.assert_array_equal(mix.programs[0].lam, [1, 1, 1, 1, 4])
+    assert mix.programs[0].preds == ((4,), (0,), (1,), (2,), (3,))  # the first waits for the trip before
+    barrier = graphs.load(kernels / "iterative_barrier" / "graph.toml").case
+    assert (barrier.warps, barrier.slots, barrier.groups) == (8, 6, 6)
+    assert (barrier.programs[0].kind, barrier.programs[0].barriers) == ("cb", 1024)
+
+
+CORE = "[core]\nwarps = 2\nissue_limit = 2\n"
+PART = '[[program.instruction]]\nname = "x"\nsubsystem = "alu"'
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('name = "chain"\n', "", "name: found nothing, expected a value"),
+        ('name = "chain"', "name = 3", "name: found 3, expected a valid string"),
+        ('name = "chain"', 'nam = "chain"', r"(name: found nothing|nam: found an unknown field)"),
+        ("warps = 2", "warp = 2", r"core\.warp: found an unknown field, .*; did you mean warps\?"),
+        ("warps = 2", 'warps = "2"', r"core\.warps: found '2', expected a valid integer"),
+        ("warps = 2", "warps = true", r"core\.warps: found True, expected a valid integer"),
+        ("warps = 2", "warps = 0", "case: found 1 groups of 0 warps, expected 1 to"),
+        ("warps = 2", "slots = 2", "case: groups: found 1, expected 2 or more"),
+        ("warps = 2", 'scheduler = "fifo"', "case: scheduler: found 'fifo', expected one of rr, gto, oldest"),
+        ("warps = 2", 'order = "any"', "case: order: found 'any', expected one of program, dataflow"),
+        ("warps = 2", "assignment = [0, 1]", r"case: assignment: found \[0, 1\], expected 0 to 0"),
+        ("issue_limit = 2", "issue_limit = 0", "case: issue limit: found 0"),
+        (CORE, "core = 3\n", "core: found 3, expected a table"),
+        ("mem = { lambda = 2,", "mem = {", r"subsystems\.mem\.lambda: found nothing, expected a value"),
+        ("lambda = 2", "lambda = -2", r"subsystems\.mem\.lambda: found -2, expected greater than or equal"),
+        ("Lambda = 60", "Lambda = inf", r"subsystems\.mem\.Lambda: found inf, expected a finite number"),
+        ("Lambda = 60", "Lambda = 60, caps = 2", r"subsystems\.mem\.caps: found an .* did you mean cap\?"),
+        ("Lambda = 60", "lam = 60", r"subsystems\.mem\.(Lambda: found nothing|lam: found an unknown)"),
+        ("cap = 6", "cap = 0", "case: caps: found 0"),
+        ("cap = 6", "cap = nan", "case: caps: found nan"),
+        ("lambda = 0.25", "lambda = -1", r"instruction\.4\.lambda: found -1, expected greater than or equal"),
+        ("lambda = 0.25", "lamda = 1", r"instruction\.4\.lamda: found an .*; did you mean lambda\?"),
+        ('"barrier"', '"barier"', r"instruction\.4\.kind: found 'barier', expected .*'barrier'"),
+        ("same_warp = 0.5", "same_warp = -1", r"instruction\.3\.same_warp: found -1"),
+        (
+            'subsystem = "mem"',
+            'subsystem = "men"',
+            r"instruction load: subsystem: found 'men', expected one of alu, mem, spare; did you mean mem\?",
+        ),
+        ('subsystem = "mem"\n', "", r"instruction\.1\.subsystem: found nothing"),
+        ('["load"]', '["lod"]', r"instruction use: needs: found 'lod', .*; did you mean load\?"),
+        ('["load"]', '"load"', r"instruction\.2\.needs: found 'load', expected a valid list"),
+        ('["load"]', '["meet"]', "instruction use: needs: found 'meet', expected an earlier one"),
+        ('name = "use"', 'name = "load"', "instruction: name: found 'load' twice"),
+        ('first = "load"', 'first = "meet"', "loop: last: found 'next' before 'meet'"),
+        ('first = "load"', 'first = "lead"', r"loop: first: found 'lead', .*; did you mean load\?"),
+        ('last = "next"', 'last = "nxt"', r"loop: last: found 'nxt', .*; did you mean next\?"),
+        ("trips = 7", "trips = 0", r"loop\.1\.trips: found 0, expected greater than or equal to 1"),
+        ("trips = 7", "trips = 7.5", r"loop\.1\.trips: found 7\.5, expected a valid integer"),
+        (
+            "trips = 7",
+            'trips = 7\n[[loop]]\nfirst = "use"\nlast = "meet"\ntrips = 2',
+            "program: loops: found",
+        ),
+        ("[[loop]]", f"[[program]]\n{PART}\n[[loop]]", r"instruction: found beside \[\[program\]\]"),
+        ("[[loop]]", f"{PART}\n[[loop]]", r"program: found .*, expected a valid list"),
+        ("[core]", "[core", "is not TOML: .*line"),
+    ],
+)
+def test_a_mistake_gets_one_line(write, old, new, message):
+    path = write(old, new)
+    with pytest.raises(DseError, match=f"^{path}: {message}") as error:
+        graphs.load(path)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('needs = ["a", "b"]\n', "ned = 1\n", r"program\.2\.instruction\.2\.ned: found .* mean needs\?"),
+        ("[[program.loop]]", "[[program.loops]]", r"program\.2\.loops: found an .*; did you mean loop\?"),
+        ("[[program.loop]]", "[[loop]]", "loop: found beside"),
+        ('[[program.loop]]\nfirst = "b"', '[[program.loop]]\nfirst = "c"', "loop: first: found 'c'"),
+        ("[subsystems]\nalu =", "[subsystems.loop]\nx =", r"subsystems\.loop\.lambda: found nothing"),
+        (
+            '[[program]]\n[[program.instruction]]\nname = "a"\nsubsystem = "alu"\n[[program]]\n',
+            "[[program]]\ninstruction = []\n[[program]]\n",
+            r"program\.1\.instruction: found nothing, expected at least one",
+        ),
+    ],
+)
+def test_a_mistake_in_one_of_several_programs(write, old, new, message):
+    path = write(old, new, TWO)
+    with pytest.raises(DseError, match=f"^{path}: {message}") as error:
+        graphs.load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_warps_of_a_group_that_meet_unequally_often(write):
+    core = "[core]\nwarps = 2\n[subsystems]"
+    path = write(
+        "[subsystems]", core, TWO.replace('"alu"\n[[program]]', '"alu"\nkind = "barrier"\n[[program]]')
+    )
+    with pytest.raises(DseError, match=f"^{path}: case: found 0 and 1 barriers in group 0"):
+        graphs.load(path)
+
+
+def test_nothing_to_run(tmp_path):
+    path = tmp_path / "graph.toml"
+    path.write_text('name = "a"\n[subsystems]\nalu = { lambda = 1, Lambda = 1 }\n')
+    with pytest.raises(DseError, match=f"^{path}: instruction: found nothing, expected at least one$"):
+        graphs.load(path)
+    path.write_text('name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "alu"\n')
+    with pytest.raises(DseError, match=f"^{path}: subsystems: found nothing, expected at least one$"):
+        graphs.load(path)
+
+
+def test_no_file_and_not_text(tmp_path):
+    with pytest.raises(DseError, match=r"^\S+none\.toml: cannot read: No such file"):
+        graphs.load(tmp_path / "none.toml")
+    with pytest.raises(DseError, match="cannot read"):
+        graphs.load(tmp_path)
+    (tmp_path / "graph.toml").write_bytes(b'name = "\xff"')
+    with pytest.raises(DseError, match="is not TOML"):
+        graphs.load(tmp_path / "graph.toml")
+
+
+def test_the_example_takes_what_the_paper_says():
+    """25 cycles with one warp; with more, round robin, what a simulation by hand gives."""
+    case = graphs.load(catalogue.folder("kernels") / "example" / "graph.toml").case
+    cycles = {1: 25, 2: 28, 3: 32, 4: 35, 5: 38, 6: 41, 7: 44, 10: 58, 20: 108, 40: 208}
+    assert simulate([replace(case, warps=w) for w in cycles]).makespan.tolist() == list(cycles.values())

@@ -1,0 +1,283 @@
+"""Counts as a graph: totals are kept, phases are what the counts say, and launches come out right."""
+
+import equinox as eqx
+import jax
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.models import roofline, volkov
+from dse.simulator import Case, pipeline, simulate
+from dse.simulator.case import idg
+from dse.simulator.pipeline import Settings
+from dse.types import CLASSES, Kernel, Launch, PerClass
+
+NAMES = ("a100", "mi250x")  # L1 with shared memory, and beside; issue limits 4 and 1
+
+
+def kernels(count, seed=0, **changed):
+    """Random counts [count]; `changed` are set in all of them."""
+    rng = np.random.default_rng(seed)
+
+    def some(low, high, missing=0.2):
+        return np.where(rng.random(count) < missing, 0.0, rng.uniform(low, high, count))
+
+    work = {name: some(0.3, 40) for name in CLASSES} | {"barrier": np.rint(some(1, 5, 0.5))}
+    fields = {"load_insts": some(0.3, 12), "store_insts": some(0.3, 5), "shared_insts": some(1, 30)}
+    fields |= {"ilp": rng.uniform(1, 6, count), "mlp": rng.uniform(1, 4, count)}
+    fields |= {"uncoal_insts": 0.0, "transactions_per_uncoal": 1.0, "bytes_per_access": 128.0}
+    for name in changed:
+        assert name in work or name in fields
+    work |= {name: np.full(count, changed[name]) for name in work if name in changed}
+    fields |= {name: np.full(count, changed[name]) for name in fields if name in changed}
+    # What passes through memory or the banks is there because of some access.
+    accesses = fields["load_insts"] + fields["store_insts"]
+    work |= {name: np.where(accesses > 0, work[name], 0.0) for name in ("l1", "l2", "dram")}
+    work["shared"] = np.where(fields["shared_insts"] > 0, work["shared"] + fields["shared_insts"], 0.0)
+    fields["sectors"] = np.maximum(work["l2"], work["dram"]) + 1.0
+    return Kernel(work=PerClass(**work), **{k: np.broadcast_to(x, count) for k, x in fields.items()})
+
+
+def launches(count, warps=4, slots=3, waves=1.0):
+    shape = {"warps_per_block": warps, "resident_blocks": slots, "waves": waves}
+    shape |= {"threads_per_block": 32 * warps, "blocks": 1.0, "active_sms": 1.0}
+    return Launch(**{name: np.full(count, x, float) for name, x in shape.items()})
+
+
+def predict(warp, launch, *rest, **options):
+    return pipeline.predict(warp, jax.tree.map(np.asarray, launch), *rest, **options)
+
+
+def warps_of(gpu, kernel):
+    count = len(kernel.ilp)
+    return jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), count), idg.warp(gpu, kernel))
+
+
+@pytest.fixture(params=NAMES)
+def gpu(request):
+    return gpus.load(request.param, np.float64).gpu
+
+
+def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
+    kernel = kernels(200)
+    warp = warps_of(gpu, kernel)
+    made = idg.plan(warp)
+    busy = np.zeros((200, len(idg.SUBSYSTEMS)))
+    for n in range(200):
+        program = made.program(n, int(made.phases[n]), 0.0)
+        np.add.at(busy[n], program.subsystem, program.lam * program.runs)
+    found = dict(zip(idg.SUBSYSTEMS, busy.T, strict=True))
+    expected = {name: np.broadcast_to(x, 200) for name, x in roofline.busy_cycles(gpu, kernel).items()}
+    for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
+    if float(gpu.l1_with_shared):
+        lsu, memory = ("lsu", "l1", "shared"), ("l2", "dram")
+    else:
+        lsu, memory = ("lsu", "shared"), ("l1", "l2", "dram")
+    np.testing.assert_allclose(found["lsu"], np.max([expected[x] for x in lsu], 0), rtol=1e-12)
+    np.testing.assert_allclose(found["memory"], np.max([expected[x] for x in memory], 0), rtol=1e-12)
+
+
+def test_a_warp_alone_takes_volkovs_latency(gpu):
+    kernel = kernels(100, seed=1)
+    warp = warps_of(gpu, kernel)
+    np.testing.assert_allclose(sum(warp.alone.values()), volkov.latency_of_one_warp(gpu, kernel), rtol=1e-12)
+    made = idg.plan(warp)
+    cases = [Case((made.program(n, int(made.phases[n]), 0.0),), warps=1) for n in range(100)]
+    # A pipe may be busy for longer than a result takes: only then is a warp in its own way.
+    np.testing.assert_array_less(np.asarray(sum(warp.alone.values())) * (1 - 1e-9), simulate(cases).makespan)
+    slow = {part: warp.busy[part] > warp.alone[part] for part in idg.PARTS if not part.endswith("passes")}
+    clear = ~np.any(list(slow.values()), 0)
+    clear &= warp.busy["load passes"] + warp.busy["store passes"] <= warp.alone["load"]
+    assert clear.sum() > 20
+    expected = np.broadcast_to(volkov.latency_of_one_warp(gpu, kernel), 100)
+    np.testing.assert_allclose(simulate(cases).makespan[clear], expected[clear], rtol=1e-9)
+
+
+def names(graph):
+    return [idg.PARTS[part] for part in graph.part]
+
+
+def graph_of(dataflow=False, barriers=0, **numbers):
+    return idg.graph(tuple(numbers.get(x.replace(" ", "_"), 0) for x in idg.PARTS), barriers, dataflow)
+
+
+def test_a_phase_loads_meets_computes_meets_and_stores():
+    parts = {"fp32": 2, "shared": 1, "tile": 1, "load_passes": 1, "load": 1, "store": 1, "barrier": 1}
+    found = graph_of(barriers=2, **parts)
+    assert names(found) == [
+        "load passes",
+        "load",
+        "tile",
+        "barrier",
+        "fp32",
+        "shared",
+        "fp32",
+        "barrier",
+        "store",
+    ]
+    assert found.kind == "mmcbcccbm"
+    assert found.preds == tuple((i - 1,) for i in range(9))
+    np.testing.assert_array_equal(found.share, [1, 1, 1, 0.5, 0.5, 1, 0.5, 0.5, 1])
+    four = graph_of(barriers=4, **parts)
+    assert "".join(four.kind) == "mmcb" + "cccb" * 3 + "m"
+    np.testing.assert_allclose(np.bincount(four.part, four.share)[sorted(set(four.part))], 1)
+    no_loads = graph_of(barriers=2, fp32=1, barrier=1)
+    assert names(no_loads) == ["barrier", "fp32"] * 2
+
+
+def test_dataflow_holds_no_load():
+    parts = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
+    found = graph_of(dataflow=True, **parts)
+    assert names(found) == ["load passes", "load", "fp32", "fp32", "store"]
+    assert found.preds == ((), (0,), (1, -2), (2,), (3,))  # -2: the last fp32 of the phase before
+    program = found.program(np.ones(5), np.ones(5), 2)
+    assert program.preds == ((), (0,), (1,), (2,), (3,), (), (5,), (3, 6), (7,), (8,))
+    assert graph_of(dataflow=True, fp32=2).preds == ((-1,), (0,))
+
+
+@pytest.mark.parametrize("dataflow", [False, True])
+def test_rolled_and_unrolled_are_the_same(dataflow):
+    graph = graph_of(dataflow=dataflow, fp32=2, sfu=1, load_passes=1, load=1, store=1, barrier=1, barriers=1)
+    rng = np.random.default_rng(2)
+    lam, Lam = rng.integers(1, 9, (2, len(graph))).astype(float)
+    rolled = graph.program(lam, Lam, 6)
+    flat = graph.program(lam, Lam, 3)
+    assert (len(rolled), len(flat)) == (len(graph), 3 * len(graph))
+    again = rolled.unrolled()
+    assert again.preds[: len(flat)] == flat.preds
+    np.testing.assert_array_equal(again.lam[: len(flat)], flat.lam)
+    assert again.kind == flat.kind * 2
+
+
+@pytest.mark.parametrize(
+    ("waits", "barriers", "phases", "met"),
+    [
+        (0, 0, 1, 0),
+        (5, 0, 5, 0),
+        (0.4, 0, 1, 0),  # a wait that some warps have
+        (128.3, 256, 128, 2),  # tiles: a barrier before their use and one behind
+        (5, 1, 1, 1),  # all is loaded first
+        (1, 9, 1, 8),  # more barriers than are told apart
+        (0, 7, 7, 1),
+        (2000, 256, 128, 2),
+    ],
+)
+def test_phases(waits, barriers, phases, met):
+    kernel = kernels(1, load_insts=float(waits), mlp=1.0, barrier=float(barriers), fp32=10.0)
+    made = idg.plan(warps_of(gpus.load("a100", np.float64).gpu, kernel))
+    assert made.phases[0] == phases
+    assert made.graphs[0].kind.count("b") == met
+
+
+def test_computation_is_cut_evenly():
+    kernel = kernels(
+        1, fp32=1000.0, int32=250.0, fp64=0.0, imul32=0.0, sfu=0.0, shared_insts=0.0, barrier=0.0
+    )
+    made = idg.plan(warps_of(gpus.load("a100", np.float64).gpu, kernel))
+    found = names(made.graphs[0])
+    assert (found.count("fp32"), found.count("int32")) == (8, 2)  # 1000 and 250 of 12 runs, as powers of two
+
+
+def plainly(gpu, kernel, launch, settings, n=0):
+    """One launch of few phases, all of its blocks."""
+    made = idg.plan(warps_of(gpu, kernel), settings.order == "dataflow")
+    program = made.program(n, int(made.phases[n]), 0.0)
+    blocks = round(float(launch.resident_blocks[n] * launch.waves[n]))
+    limit = float(gpu.issue_limit) * program.entries / float(kernel.insts[n])
+    case = Case(
+        (program,), int(launch.warps_per_block[n]), int(launch.resident_blocks[n]), blocks, limit,
+        order=settings.order, scheduler=settings.scheduler,
+    )  # fmt: skip
+    return simulate([case]).makespan[0]
+
+
+@pytest.mark.parametrize(
+    ("waves", "settings"),
+    [(1.0, Settings()), (2.0, Settings("oldest")), (4 / 3, Settings("gto", "dataflow"))],
+)
+def test_few_phases_and_rounds_are_simulated_as_they_are(gpu, waves, settings):
+    kernel, launch = (
+        kernels(1, seed=3, load_insts=3.0, mlp=1.0, fp32=20.0, barrier=0.0),
+        launches(1, waves=waves),
+    )
+    [found], _ = predict(warps_of(gpu, kernel), launch, settings)
+    # Terms are rounded to ticks, which may put another instruction first.
+    rtol = 0.01 if settings.order == "program" else 0.1
+    np.testing.assert_allclose(found, plainly(gpu, kernel, launch, settings), rtol=rtol)
+
+
+def test_long_launches_go_on_as_they_began():
+    gpu = gpus.load("a100", np.float64).gpu
+    phases = {"load_insts": 12.0, "mlp": 1.0, "barrier": 0.0}
+    for changed, waves in (({}, 7 + 1 / 3), (phases, 1.0), (phases, 2 + 2 / 3)):
+        kernel = kernels(24, seed=5, **changed)
+        warp, launch = warps_of(gpu, kernel), launches(24, waves=waves)
+        sampled, _ = predict(warp, launch)
+        whole, _ = predict(warp, launch, Settings(groups=10**6))
+        np.testing.assert_allclose(sampled, whole, rtol=0.25)
+        assert np.mean(np.abs(sampled / whole - 1)) < 0.07
+        assert (sampled != whole).any()
+
+
+def test_samples_add_up():
+    phases, blocks, slots = (np.array(x) for x in ([1, 3, 5, 40, 40], [3, 50, 50, 6, 2], [3, 4, 4, 4, 2]))
+    trips, groups, weights = pipeline._samples(phases, blocks, slots, None)
+    # Were a makespan 2 + 3 phases + 5 blocks + 7 phases of blocks, so would their sum be.
+    makespan = 2 + 3 * trips + 5 * groups + 7 * trips * groups
+    np.testing.assert_allclose((makespan * weights).sum(1), 2 + 3 * phases + 5 * blocks + 7 * phases * blocks)
+    assert (groups <= blocks[:, None]).all()
+    assert (((groups - blocks[:, None]) % slots[:, None] == 0) | (weights == 0)).all()
+    np.testing.assert_array_equal((weights != 0).sum(1), [1, 2, 4, 2, 2])
+    trips, groups, weights = pipeline._samples(phases, blocks, slots, 100)
+    assert (trips == phases[:, None]).all()
+    np.testing.assert_array_equal((groups * weights).sum(1), blocks)
+    np.testing.assert_array_equal((weights != 0).sum(1), 1)
+
+
+def test_no_faster_than_the_roofline_and_the_bottleneck_is_its(gpu):
+    kernel, launch = kernels(60, seed=6), launches(60, slots=6, waves=5.5)
+    cycles, bottleneck = predict(warps_of(gpu, kernel), launch)
+    bound = np.asarray(roofline.predict(gpu, kernel, launch).cycles)
+    assert (cycles >= bound * (1 - 1e-9)).all()
+    assert (cycles < 4 * np.asarray(volkov.predict(gpu, kernel, launch).cycles)).all()
+    terms = volkov.predict(gpu, kernel, launch).terms
+    latency = np.asarray(terms["latency"]) > 0
+    assert (latency == (np.array(pipeline.TERMS)[bottleneck] == "latency")).all()
+
+
+def test_others_beside_do_not_matter():
+    gpu = gpus.load("a100", np.float64).gpu
+    warp, launch = warps_of(gpu, kernels(9, seed=7)), launches(9, waves=3.0)
+    whole, _ = predict(warp, launch)
+    done = []
+    again, _ = predict(
+        *jax.tree.map(lambda x: np.concatenate([x[::-1], x]), (warp, launch)), advance=done.append
+    )
+    np.testing.assert_array_equal(again, np.concatenate([whole[::-1], whole]))
+    assert sum(done) == 18
+    alone = [predict(*jax.tree.map(lambda x, i=i: x[i : i + 1], (warp, launch)))[0][0] for i in (0, 5)]
+    np.testing.assert_array_equal(alone, whole[[0, 5]])
+
+
+def test_time_has_a_unit(gpu):
+    warp, launch = warps_of(gpu, kernels(20, seed=8)), launches(20)
+    slow = jax.tree.map(lambda x: 4 * x, warp)
+    slow = eqx.tree_at(lambda w: (w.waits, w.barriers), slow, (warp.waits, warp.barriers))
+    np.testing.assert_array_equal(predict(slow, launch)[0], 4 * predict(warp, launch)[0])
+
+
+def test_a_kernel_that_does_nothing_takes_no_time():
+    nothing = kernels(1, **dict.fromkeys((*CLASSES, "load_insts", "store_insts", "shared_insts"), 0.0))
+    cycles, _ = predict(warps_of(gpus.load("a100", np.float64).gpu, nothing), launches(1, waves=8.0))
+    assert cycles[0] == 0
+
+
+def test_reciprocals_that_come_back():
+    x = np.arange(0.0, 5000.0) + 0.2
+    found = pipeline._two_reciprocals(x)
+    assert found[0] == 0
+    np.testing.assert_array_equal(1.0 / (1.0 / found[1:]), found[1:])
+    np.testing.assert_array_equal(found, np.rint(found))
+    assert np.abs(found - x).max() < 20
+    assert np.median(np.abs(found - x)) < 0.3

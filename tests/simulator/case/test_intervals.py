@@ -1,0 +1,105 @@
+"""Intervals of a warp: by hand, against the simulator, and into GPUMech."""
+
+import re
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.models import gpumech, gpumech_gto
+from dse.simulator import Case, Loop, Program, simulate
+from dse.simulator.case.intervals import intervals
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def example():
+    """The example kernel of Lemeire et al., Table 2: C C M C C M, where the second C waits for nobody."""
+    return Program(
+        subsystem=np.array([0, 0, 1, 0, 0, 1]),
+        lam=np.array([1, 1, 2, 1, 1, 2]),
+        Lam=np.array([4, 4, 6, 4, 4, 6]),
+        preds=((), (), (0, 1), (2,), (3,), (4,)),
+        kind="ccmccm",
+    )
+
+
+def test_by_hand(example):
+    # C at 0 and 1, done at 5; M at 5, done at 11; C at 11 and 15; M at 19, done at 25
+    insts, stalls = intervals(example)
+    assert insts.tolist() == [2, 1, 1, 1, 1]
+    assert stalls.tolist() == [3, 5, 3, 3, 5]
+    assert (insts + stalls).sum() == 25  # Λ_app, Sec. 2.2
+
+
+def test_latency_of_computation_left_out(example):
+    insts, stalls = intervals(example, waited_for="m")
+    assert insts.tolist() == [3, 3]
+    assert stalls.tolist() == [5, 5]  # of 6, one is the load's own slot
+
+
+def test_a_loop_and_half_a_slot():
+    # Each trip waits for the load of the trip before it: 3 instructions, then the stall
+    Lam = np.array([1.0, 1.0, 40.0])
+    body = Program(np.zeros(3, int), np.zeros(3), Lam, ((2,), (), ()), "ccm", loops=(Loop(0, 3, 4),))
+    insts, stalls = intervals(body, issue_limit=0.5)
+    assert insts.tolist() == [3] * 4
+    assert stalls.tolist() == [38] * 4
+
+
+def test_is_what_the_simulator_says_of_one_warp():
+    random = np.random.default_rng(5)
+    programs, limits, drained = [], [], []
+    for _ in range(60):
+        n = int(random.integers(1, 12))
+        limit = float(random.choice([0.5, 1.0, 2.0]))
+        preds = tuple(tuple(np.flatnonzero(random.random(i) < 0.3).tolist()) for i in range(n))
+        programs.append(
+            Program(
+                subsystem=random.integers(0, 3, n),
+                lam=random.random(n) / limit,  # a pipe is free again at the next slot
+                Lam=random.integers(0, 50, n).astype(float),
+                preds=preds,
+                kind="".join(random.choice(list("cmb"), n)),
+                same_warp=random.integers(0, 8, n) * random.integers(0, 2, n).astype(float),
+                loops=(Loop(0, n, 3),) if random.random() < 0.5 else (),
+            )
+        )
+        limits.append(limit)
+    cases = [Case((program,), 1, issue_limit=limit) for program, limit in zip(programs, limits, strict=True)]
+    makespans = simulate(cases).makespan
+    for program, limit, expected in zip(programs, limits, makespans, strict=True):
+        insts, stalls = intervals(program, limit)
+        assert insts.sum() == program.entries
+        assert (stalls[:-1] > 0).all()
+        total = insts.sum() / limit + stalls.sum()
+        if stalls[-1] > 0:
+            assert total == pytest.approx(expected, rel=1e-12)
+        else:  # the last instruction's slot ends after all results
+            assert expected <= total <= expected + 1 / limit
+        drained.append(stalls[-1] > 0)
+    assert 0 < sum(drained) < len(drained)
+
+
+def test_into_the_model(example):
+    insts, stalls = intervals(example, waited_for="m")
+    of_warp = gpumech.Intervals.once(insts, stalls)
+    parts, details = gpumech.run(of_warp, jnp.float64(1), jnp.float64(1), gpumech_gto.nonoverlapped)
+    assert float(sum(parts.values())) == 16
+    assert float(details["ipc"]) == 6 / 16
+
+
+def test_the_example_of_the_page(monkeypatch, tmp_path):
+    def blocks(page, language):
+        text = (ROOT / "docs" / page).read_text()
+        return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+
+    [graph] = blocks("simulator.md", "toml")
+    (tmp_path / "graph.toml").write_text(graph)
+    monkeypatch.chdir(tmp_path)
+    [code] = blocks("models.md", "python")
+    names = {}
+    exec(compile(code, "models.md", "exec"), names)
+    assert float(names["cycles"]) >= names["insts"].sum() + names["stalls"].sum() > names["insts"].sum()

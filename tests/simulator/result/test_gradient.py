@@ -1,0 +1,80 @@
+"""The counts of the critical path are the derivatives of the makespan."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from dse.simulator import Case, Program, Terms, makespans, simulate
+
+STEP = 1e-6  # cycles: smooth points have no kink so near
+
+
+def smooth_case(rng: np.random.Generator, order: str) -> Case:
+    """Terms that are all different real numbers."""
+    n, subsystems = int(rng.integers(4, 24)), int(rng.integers(1, 5))
+    s = rng.integers(0, subsystems, n)
+    preds = tuple(
+        tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
+    )
+    kind = "".join("b" if i % 9 == 8 else "c" for i in range(n))
+    lam, Lam = rng.uniform(0.5, 6, n), rng.uniform(4, 60, n)
+    slots = int(rng.integers(1, 3))
+    return Case(
+        (Program(s, lam, Lam, preds, kind, rng.uniform(0, 2, n)),),
+        warps=int(rng.integers(1, 5)),
+        slots=slots,
+        groups=slots + int(rng.integers(0, 3)),
+        issue_limit=float(rng.choice([math.inf, rng.uniform(0.3, 2)])),
+        caps=(float(rng.choice([3, math.inf])),),
+        order=order,
+        scheduler=str(rng.choice(["rr", "gto", "oldest"])),
+    )
+
+
+@pytest.fixture(scope="module")
+def cases() -> list[Case]:
+    rng = np.random.default_rng(0)
+    return [smooth_case(rng, "dataflow" if n % 4 == 3 else "program") for n in range(200)]
+
+
+def test_equals_central_differences(cases: list[Case]):
+    function, terms = makespans(cases), Terms.of(cases)
+    np.testing.assert_array_equal(function(terms), simulate(cases).makespan)
+    rng = np.random.default_rng(1)
+    direction = Terms(*(rng.normal(size=x.shape) for x in terms))
+    ahead, behind = (
+        Terms(*(x + h * d for x, d in zip(terms, direction, strict=True))) for h in (STEP, -STEP)
+    )
+    differences = (np.asarray(function(ahead)) - np.asarray(function(behind))) / (2 * STEP)
+
+    gradient = jax.grad(lambda terms: function(terms).sum())(terms)
+    case = np.repeat(np.arange(len(cases)), [len(case.programs[0]) for case in cases])
+    slopes = np.zeros(len(cases))
+    for name in ("lam", "Lam", "same_warp"):
+        slopes += np.bincount(case, getattr(gradient, name) * getattr(direction, name))
+    finite = np.array([case.issue_limit < math.inf for case in cases])
+    slopes += np.where(finite, gradient.valve * direction.valve, 0.0)
+    np.testing.assert_array_equal(np.asarray(gradient.valve)[~finite], 0.0)
+    np.testing.assert_allclose(slopes, differences, rtol=1e-6, atol=1e-6)
+
+
+def test_is_a_function_like_others():
+    program = Program(np.zeros(2, int), np.array([1.3, 2.1]), np.array([4.7, 9.2]), ((), (0,)))
+    case = Case((program,), 3, issue_limit=0.9)
+    function, terms = jax.jit(makespans([case])), Terms.of([case])
+    plain = simulate([case], critical=True)
+    assert plain.critical is not None
+    assert function(terms)[0] == plain.makespan[0]
+    gradient = jax.jit(jax.grad(lambda terms: 2 * function(terms)[0]))(terms)
+    np.testing.assert_array_equal(gradient.lam, 2 * plain.critical[0].lam[0])
+    np.testing.assert_array_equal(gradient.Lam, 2 * plain.critical[0].Lam[0])
+    assert gradient.valve[0] == 2 * plain.critical[0].valve
+
+
+def test_wants_float64():
+    case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
+    terms = Terms(*(x.astype(np.float32) for x in Terms.of([case])))
+    with pytest.raises(TypeError, match="lam: found float32, expected float64"):
+        makespans([case])(terms)

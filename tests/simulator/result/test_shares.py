@@ -1,0 +1,136 @@
+"""Shares of the makespan: they add up, and the largest is what binds."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dse import catalogue
+from dse.errors import DseError
+from dse.simulator import Case, Loop, Program, simulate
+from dse.simulator.case import graph_file as graphs
+from dse.simulator.result.shares import shares
+
+KINDS = ("throughput", "latency", "same_warp")
+RANDOM = 24
+
+
+def chain(lam, Lam, **options):
+    """Instructions one after another, one subsystem each."""
+    n = len(lam)
+    preds = tuple((i - 1,) if i else () for i in range(n))
+    return Program(np.arange(n), np.array(lam, float), np.array(Lam, float), preds, **options)
+
+
+ALONE = chain([1, 2], [18, 40])
+CASES = {
+    "example": graphs.load(catalogue.folder("kernels") / "example" / "graph.toml").case,
+    "one warp": Case((ALONE,), 1),
+    "pipe": Case((ALONE,), 60),  # the second pipe is busy for 120 cycles, and 58 pass without it
+    "issue": Case((chain([0, 0], [1, 1]),), 60, issue_limit=0.5),
+    "self": Case((chain([1, 1, 1], [1, 1, 1], same_warp=np.array([9.0, 9.0, 0.0])),), 1),
+    "groups": Case((chain([0], [5]),), 3, slots=1, groups=4),
+    "nothing": Case((chain([0, 0], [0, 0]),), 2),
+}
+
+
+@pytest.fixture(scope="module")
+def simulated(random_case):
+    """All cases at once: they share a compilation."""
+    rng = np.random.default_rng(4)
+    features = "valve same_warp barriers sequence several"
+    random = [random_case(rng, features) for _ in range(RANDOM)]
+    return simulate([*CASES.values(), *random], critical=True)
+
+
+@pytest.fixture(scope="module")
+def found(simulated):
+    """`found[name]`: shares of a constructed case."""
+    return {name: shares(simulated, n) for n, name in enumerate(CASES)}
+
+
+def test_of_the_worked_example(found, simulated):
+    """25 cycles: the second load waits for five results in a row, the first of which waited for one λ."""
+    assert simulated.makespan[0] == 25
+    np.testing.assert_allclose(found["example"].throughput, [1 / 25, 0])
+    np.testing.assert_allclose(found["example"].latency, [3 * 4 / 25, 2 * 6 / 25])
+    assert found["example"].issue == 0
+    np.testing.assert_allclose(found["example"].instructions[0], np.array([1, 4, 6, 4, 4, 6]) / 25)
+
+
+def test_what_binds(found):
+    assert found["one warp"].bottleneck == (1, "latency")
+    assert found["pipe"].bottleneck == (1, "throughput")
+    assert found["issue"].bottleneck == (-1, "issue")
+    assert found["self"].bottleneck[1] == "same_warp"
+    assert found["groups"].bottleneck == (0, "latency")
+
+
+def test_how_much_binds(found, simulated):
+    names = list(CASES)
+    np.testing.assert_allclose(found["one warp"].latency, [18 / 58, 40 / 58])
+    makespan = simulated.makespan[names.index("pipe")]
+    assert makespan == 18 + 59 * 2 + 40
+    np.testing.assert_allclose(found["pipe"].throughput, [0, 59 * 2 / makespan])
+    np.testing.assert_allclose(found["pipe"].latency, [18 / makespan, 40 / makespan])
+    assert simulated.makespan[names.index("issue")] == 119 * 2 + 1
+    assert found["issue"].issue == pytest.approx(119 * 2 / 239)
+    np.testing.assert_allclose(found["self"].same_warp, [9 / 19, 9 / 19, 0])
+    np.testing.assert_allclose(found["groups"].latency, [1])
+
+
+def test_nothing_takes_no_share(found):
+    none = found["nothing"]
+    assert none.issue == 0
+    for kind in KINDS:
+        np.testing.assert_array_equal(getattr(none, kind), [0, 0])
+    np.testing.assert_array_equal(none.instructions[0], [0, 0])
+
+
+def test_shares_add_up(simulated):
+    for n, case in enumerate(simulated.cases):
+        one = shares(simulated, n)
+        total = sum(getattr(one, kind).sum() for kind in KINDS) + one.issue
+        assert total == pytest.approx(1 if simulated.makespan[n] else 0, abs=1e-12)
+        by_instruction = sum(x.sum() for x in one.instructions) + one.issue
+        assert by_instruction == pytest.approx(total, abs=1e-12)
+        assert [len(x) for x in one.instructions] == [len(program) for program in case.programs]
+        assert {len(getattr(one, kind)) for kind in KINDS} == {case.subsystems}
+
+
+def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
+    reached = dict.fromkeys((*KINDS, "issue"), 0)
+    for n in range(len(CASES), len(CASES) + RANDOM):
+        case, one = simulated.cases[n], shares(simulated, n)
+        expected = oracle(case)
+        path = expected.critical()
+        by = {kind: [0.0] * case.subsystems for kind in KINDS}
+        for p, program in enumerate(case.programs):
+            of = [0.0] * len(program)
+            for i in range(len(program)):
+                for kind, counts, term in zip(
+                    KINDS, ("lam", "Lam", "self"), (program.lam, program.Lam, program.same_warp), strict=True
+                ):
+                    cycles = path[counts][p][i] * float(term[i])
+                    by[kind][program.subsystem[i]] += cycles / expected.makespan
+                    of[i] += cycles / expected.makespan
+            np.testing.assert_allclose(one.instructions[p], of, atol=1e-12)
+        for kind in KINDS:
+            np.testing.assert_allclose(getattr(one, kind), by[kind], atol=1e-12)
+            reached[kind] += any(by[kind])
+        valve = 0.0 if math.isinf(case.issue_limit) else path["valve"] / case.issue_limit
+        assert one.issue == pytest.approx(valve / expected.makespan)
+        reached["issue"] += valve > 0
+    assert min(reached.values()) > 3
+
+
+def test_a_simulation_without_paths_is_refused():
+    case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
+    with pytest.raises(ValueError, match="found no critical paths"):
+        shares(simulate([case]), 0)
+
+
+def test_a_path_that_is_too_long_to_keep_is_refused():
+    loop = Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),), loops=(Loop(0, 1, 2**28),))
+    with pytest.raises(DseError, match="critical path: found a case of 268,435,456 entries"):
+        simulate([Case((loop,), 1)], critical=True)

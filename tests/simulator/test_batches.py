@@ -1,0 +1,220 @@
+"""The simulator against a literal one in plain Python, the worked values, and what always holds."""
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.simulator import Case, Program, Simulation, simulate
+
+Oracle = Any
+MakeCase = Callable[..., Case]
+
+
+def assert_equal(result: Simulation, oracle: Oracle) -> None:
+    """Every number of every case."""
+    assert result.critical is not None
+    for n, case in enumerate(result.cases):
+        expected = oracle(case)
+        assert result.makespan[n] == expected.makespan
+        assert result.entries[n] == expected.entries
+        np.testing.assert_allclose(result.busy(n), expected.busy, rtol=1e-12)
+        counts, path = expected.critical(), result.critical[n]
+        assert [x.tolist() for x in path.lam] == counts["lam"]
+        assert [x.tolist() for x in path.Lam] == counts["Lam"]
+        assert [x.tolist() for x in path.same_warp] == counts["self"]
+        assert path.valve == counts["valve"]
+
+
+@pytest.mark.parametrize("order", ["program", "dataflow"])
+@pytest.mark.parametrize(
+    "features",
+    ["", "valve cap barriers", "valve cap same_warp barriers sequence several"],
+)
+def test_equals_plain_python(oracle: Oracle, random_case: MakeCase, features: str, order: Any):
+    rng = np.random.default_rng(len(features) + len(order))
+    cases = [replace(random_case(rng, features), order=order) for _ in range(40)]
+    result = simulate(cases, critical=True)
+    assert result.in_ticks.all()
+    assert_equal(result, oracle)
+
+
+@pytest.mark.parametrize("order", ["program", "dataflow"])
+def test_equals_plain_python_where_no_tick_divides_the_terms(
+    oracle: Oracle, random_case: MakeCase, order: Any
+):
+    rng = np.random.default_rng(5)
+    every = "valve cap same_warp barriers sequence several"
+    cases = [replace(random_case(rng, every, grid=None), order=order) for _ in range(40)]
+    result = simulate(cases, critical=True)
+    assert not result.in_ticks.any()
+    assert_equal(result, oracle)
+
+
+def test_long_programs_equal_plain_python_in_dataflow_order(
+    oracle: Oracle, random_program: Callable[..., Program]
+):
+    # Rows of several blocks, some of them full; barriers in any of them; more successors than a row of edges.
+    rng = np.random.default_rng(6)
+    cases = []
+    for n, barriers in ((96, 0), (96, 7), (70, 3), (64, 1), (33, 2)):
+        program = random_program(rng, n, 3, barriers, grid=64, same_warp=True)
+        hub = replace(program, preds=tuple((0, *js) if i else () for i, js in enumerate(program.preds)))
+        cases += [Case((p,), 2, 2, 3, order="dataflow", scheduler="gto") for p in (program, hub)]
+    assert_equal(simulate(cases, critical=True), oracle)
+
+
+EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(4)
+    subsystem=np.array([0, 0, 1, 0, 0, 1]),
+    lam=np.array([1, 1, 2, 1, 1, 2]),
+    Lam=np.array([4, 4, 6, 4, 4, 6]),
+    preds=((), (), (0, 1), (2,), (3,), (4,)),
+    kind="ccmccm",
+)
+WORKED = {  # cycles by warps, the specification's table
+    "rr": (25, 28, 32, 35, 38, 41, 44, 58, 108, 208),
+    "gto": (25, 27, 30, 32, 34, 36, 40, 61, 101, 176),
+    "oldest": (25, 27, 30, 32, 34, 38, 50, 59, 95, 183),
+}
+
+
+def test_worked_values():
+    warps = (1, 2, 3, 4, 5, 6, 7, 10, 20, 40)
+    cases = [Case((EXAMPLE,), w, scheduler=s) for s in WORKED for w in warps]
+    np.testing.assert_array_equal(simulate(cases).makespan, np.concatenate(list(WORKED.values())))
+
+
+def test_one_warp_of_the_example_takes_25_cycles_in_every_way():
+    cases = [
+        Case((EXAMPLE,), 1, order=order, scheduler=scheduler)
+        for order in ("program", "dataflow")
+        for scheduler in WORKED
+    ]
+    np.testing.assert_array_equal(simulate(cases).makespan, 25)
+
+
+EVERY = "valve cap same_warp barriers sequence several"
+
+
+@pytest.fixture(scope="module")
+def mixed(random_case: MakeCase) -> list[Case]:
+    """Both orders, both kinds of times."""
+    rng = np.random.default_rng(8)
+    cases = [random_case(rng, EVERY, grid) for _ in range(12) for grid in (64, None)]
+    return [replace(case, order="dataflow") if n % 3 == 0 else case for n, case in enumerate(cases)]
+
+
+def test_a_batch_equals_one_at_a_time(mixed: list[Case]):
+    some = [0, 1]  # in dataflow order and ticks, in program order and floats
+    alone = [simulate([mixed[n]]).makespan[0] for n in some]
+    np.testing.assert_array_equal(simulate(mixed).makespan[some], alone)
+
+
+def test_the_order_of_a_batch_does_not_matter(mixed: list[Case]):
+    order = np.random.default_rng(2).permutation(len(mixed))
+    there, back = simulate(mixed), simulate([mixed[n] for n in order])
+    np.testing.assert_array_equal(there.makespan[order], back.makespan)
+    np.testing.assert_array_equal(there.in_ticks[order], back.in_ticks)
+
+
+def scaled(case: Case, factor: float) -> Case:
+    programs = tuple(
+        Program(p.subsystem, factor * p.lam, factor * p.Lam, p.preds, p.kind, factor * p.same_warp)
+        for p in case.programs
+    )
+    return replace(case, programs=programs, issue_limit=case.issue_limit / factor)
+
+
+def test_scaling_every_term_scales_the_makespan(mixed: list[Case]):
+    # A power of two rounds nothing, and ticks become coarser or finer with it.
+    plain, longer = simulate(mixed), simulate([scaled(case, 8.0) for case in mixed])
+    np.testing.assert_array_equal(longer.makespan, 8 * plain.makespan)
+
+
+def test_makespan_is_at_least_its_bounds(mixed: list[Case], random_case: MakeCase):
+    rng = np.random.default_rng(4)
+    cases = mixed + [random_case(rng, "", 64) for _ in range(20)]
+    result = simulate(cases)
+    for n, case in enumerate(cases):
+        # The roofline: no subsystem accepts faster; its last entry is done no earlier than it enters.
+        widest = max(float(p.lam.max()) for p in case.programs)
+        assert result.makespan[n] >= case.cycles_of_subsystems().max() - widest - 1e-9
+        # Volkov: the longest chain of a warp, as often as some slot takes a group.
+        shortest = min(chain(case.programs[p]) for p in case.assignment)
+        assert result.makespan[n] >= -(-case.groups // case.slots) * shortest - 1e-9
+
+
+def chain(program: Program) -> float:
+    """Λ along the longest chain of dependences."""
+    done = np.zeros(len(program))
+    for i, js in enumerate(program.preds):
+        done[i] = program.Lam[i] + max((done[j] for j in js), default=0.0)
+    return float(done.max())
+
+
+def test_a_makespan_beyond_the_range_of_ticks_is_simulated_in_floats(oracle: Oracle):
+    # Each term fits, the sum of latencies does not: found out on the way.
+    long = Program(
+        np.zeros(40, int),
+        np.ones(40),
+        np.full(40, 2.0**24 + 1),
+        tuple(((i - 1,) if i else ()) for i in range(40)),
+    )
+    case = Case((long,), 3)
+    result = simulate([case, Case((EXAMPLE,), 1)])
+    assert result.in_ticks.tolist() == [False, True]
+    assert result.makespan[0] == oracle(case).makespan
+
+
+def test_no_cases():
+    assert simulate([]).makespan.shape == (0,)
+
+
+def test_nothing_takes_time():
+    free = Program(np.zeros(3, int), np.zeros(3), np.zeros(3), ((), (), (0,)))
+    result = simulate([Case((free,), 2)], critical=True)
+    assert result.makespan[0] == 0
+    assert np.isnan(result.busy(0)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"warps": 0}, "expected 1 to 1024 warps"),
+        ({"groups": 0}, "groups: found 0, expected 1 or more"),
+        ({"issue_limit": 0.0}, "issue limit: found 0.0"),
+        ({"order": "random"}, "order: found 'random', expected one of program, dataflow"),
+        ({"scheduler": "lrr"}, "scheduler: found 'lrr', expected one of rr, gto, oldest"),
+        ({"caps": (0.5,)}, "caps: found 0.5, expected an integer"),
+        ({"assignment": (1,)}, "assignment: found \\[1\\], expected 0 to 0"),
+    ],
+)
+def test_a_wrong_case_is_named(changes: dict[str, Any], message: str):
+    with pytest.raises(DseError, match=message):
+        Case(**({"programs": (EXAMPLE,), "warps": 1} | changes))
+
+
+def test_warps_that_meet_unequally_often_are_refused():
+    other = replace(EXAMPLE, kind="ccbccm")
+    with pytest.raises(DseError, match="0 and 1 barriers in group 0"):
+        Case((EXAMPLE, other), 2, assignment=(0, 1))
+    Case((EXAMPLE, other), 2, groups=2, assignment=(0, 0, 1, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"lam": np.ones(1)}, "lam: found 1 values, expected 6"),
+        ({"Lam": np.array([1, 2, 3, math.inf, 5, 6])}, "Lam: found .* expected finite cycles"),
+        ({"preds": ((), (), (0, 2), (), (), ())}, "preds of instruction 2"),
+        ({"kind": "ccxccm"}, "kind: found 'x'"),
+        ({"subsystem": np.array([0, 0, 8, 0, 0, 1])}, "subsystem: expected integers from 0 to 7"),
+    ],
+)
+def test_a_wrong_program_is_named(changes: dict[str, Any], message: str):
+    with pytest.raises(DseError, match=message):
+        replace(EXAMPLE, **changes)

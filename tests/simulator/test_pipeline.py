@@ -1,0 +1,199 @@
+"""Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
+
+import jax
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.models import roofline
+from dse.simulator import pipeline, simulate
+from dse.simulator.case import idg
+from dse.simulator.pipeline import TERMS, Settings
+from dse.types import CLASSES, Kernel, Launch, PerClass
+
+GPU = gpus.load("a100", np.float64).gpu
+LIMIT = float(GPU.issue_limit)
+
+
+def kernel(**changed):
+    """Counts of one warp, all 0 but those that are named; ILP and MLP 1."""
+    work = {name: np.asarray(changed.pop(name, 0.0)) for name in CLASSES}
+    fields = dict.fromkeys(("shared_insts", "load_insts", "store_insts", "uncoal_insts"), 0.0)
+    fields |= {"transactions_per_uncoal": 1.0, "bytes_per_access": 128.0, "ilp": 1.0, "mlp": 1.0}
+    fields |= changed
+    fields["sectors"] = 4.0 * (fields["load_insts"] + fields["store_insts"])
+    return Kernel(work=PerClass(**work), **{name: np.asarray(x) for name, x in fields.items()})
+
+
+def loads(count, **more):
+    """Coalesced loads that all go to DRAM."""
+    return kernel(load_insts=count, l1=1.0 * count, l2=4.0 * count, dram=4.0 * count, **more)
+
+
+def launch(warps=4, resident=1, blocks=1):
+    shape = {"warps_per_block": warps, "resident_blocks": resident, "waves": blocks / resident}
+    shape |= {"threads_per_block": 32 * warps, "blocks": 1.0, "active_sms": 1.0}
+    return Launch(**{name: np.asarray(float(x)) for name, x in shape.items()})
+
+
+def busiest(one, at):
+    """Cycles for which a pipe, or the issue of instructions, is busy at least."""
+    issue = float(one.insts) / LIMIT * float(at.warps_per_sm * at.waves)
+    return max(float(roofline.predict(GPU, one, at).cycles), issue)
+
+
+MIXED = loads(9.0, fp32=40.0, int32=11.0, store_insts=1.0)
+TILED = loads(8.0, fp32=64.0, shared=20.0, shared_insts=20.0, barrier=16.0)
+SHORT = loads(2.0, fp32=30.0, sfu=4.0, shared=9.0, shared_insts=3.0, barrier=2.0)
+ROUNDS = (1, 2, 3, 5, 8, 13)
+CASES = {
+    "barriers": (kernel(barrier=5.0), launch(8)),
+    "barriers of two": (kernel(barrier=2.0), launch(2, 2, 4)),
+    "load": (loads(3.0), launch(1)),
+    "loads": (loads(12.0), launch(8, 8, 80)),
+    "fp32": (kernel(fp32=400.0, ilp=4.0), launch(16, 4, 8)),
+    "sfu": (kernel(sfu=100.0, fp32=100.0, ilp=4.0), launch(16, 4, 8)),
+    # Two pipes that take half of what can be issued each, and two more.
+    "issue": (kernel(fp32=100.0, int32=100.0, sfu=10.0, imul32=10.0, ilp=4.0), launch(16, 4, 8)),
+    "alone": (MIXED, launch(1, 1, 2)),
+    "short": (SHORT, launch(4, 2, 4)),
+    "short tail": (SHORT, launch(3, 4, 9)),
+    "long": (TILED, launch(8, 4, 32)),
+    "long again": (TILED, launch(8, 4, 32)),
+    "more blocks": (TILED, launch(8, 4, 33)),
+}
+CASES |= {f"mixed {n}": (MIXED, launch(4, 6, 6 * n)) for n in ROUNDS}
+CASES |= {f"tiled {n}": (TILED, launch(4, 3, 3 * n)) for n in ROUNDS}
+FEW = ("barriers of two", "load", "short", "short tail", "alone")  # phases and rounds: all are simulated
+MANY = ("long", "more blocks", "mixed 8")
+
+
+def together(chosen):
+    """Warps and launches [N]: all predicted at once, so that they share a compilation."""
+    made = [(idg.warp(GPU, one), at) for one, at in chosen]
+    return jax.tree.map(lambda *x: np.stack([np.asarray(each, np.float64) for each in x]), *made)
+
+
+@pytest.fixture(scope="module")
+def predicted():
+    cycles, bottleneck = pipeline.predict(*together(CASES.values()))
+    return dict(zip(CASES, zip(cycles.tolist(), [TERMS[n] for n in bottleneck], strict=True), strict=True))
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The same launches as cases of their own, all of their blocks: makespans."""
+    cases = [pipeline.one(idg.warp(GPU, CASES[x][0]), CASES[x][1], Settings())[0] for x in (*FEW, *MANY)]
+    return dict(zip((*FEW, *MANY), simulate(cases).makespan.tolist(), strict=True))
+
+
+def test_nothing_but_barriers(predicted):
+    """Each waits until the last warp has come, one λ (or issue slot) after another."""
+    between, Lam = max(float(GPU.cpi.barrier), 1 / LIMIT), float(GPU.latency.barrier)
+    assert predicted["barriers"][0] == pytest.approx(5 * (7 * between + Lam), rel=1e-5)
+
+
+def test_nothing_but_loads(predicted):
+    """A warp waits for each; many keep the memory busy, and lose the first latency only."""
+    lam = max(4 * float(GPU.cpi.dram), 4 * float(GPU.cpi.l2))
+    assert predicted["load"][0] > 3 * float(GPU.latency.dram) - 1
+    assert predicted["load"][0] < 3 * (float(GPU.latency.dram) + 8 * lam)
+    assert predicted["load"][1] == "latency"
+    cycles, bottleneck = predicted["loads"]
+    assert bottleneck == "memory"
+    assert 1 <= cycles / (12 * 8 * 80 * lam) < 1.2
+
+
+def test_one_saturated_pipe(predicted):
+    for name, lam, count in (("fp32", GPU.cpi.fp32, 400), ("sfu", GPU.cpi.sfu, 100)):
+        cycles, bottleneck = predicted[name]
+        assert bottleneck == name
+        assert 1 <= cycles / (16 * 8 * count * float(lam)) < 1.15
+    cycles, bottleneck = predicted["issue"]
+    assert bottleneck == "issue"
+    assert 1 <= cycles / (16 * 8 * 220 / LIMIT) < 1.3
+
+
+def test_never_faster_than_the_busiest_pipe(predicted):
+    for name, (one, at) in CASES.items():
+        assert predicted[name][0] >= busiest(one, at) * (1 - 1e-12), name
+
+
+def test_faster_than_it_could_be_where_the_line_is_too_low(monkeypatch):
+    """Makespans that are taken on along a line may fall below the bound, and are lifted to it."""
+    monkeypatch.setattr(pipeline, "_simulated", lambda warp, launch, settings: np.zeros(len(warp.waits)))
+    cycles, _ = pipeline.predict(*together(CASES.values()))
+    bounds = [busiest(one, at) for one, at in CASES.values()]
+    np.testing.assert_allclose(cycles, bounds, rtol=1e-9)
+
+
+def test_equal_launches_take_equally_long(predicted):
+    assert predicted["long"] == predicted["long again"]
+    assert predicted["long"] != predicted["more blocks"]
+
+
+def test_more_rounds_take_longer(predicted):
+    for kind in ("mixed", "tiled"):
+        cycles = np.array([predicted[f"{kind} {n}"][0] for n in ROUNDS])
+        assert (np.diff(cycles) > 0).all()
+        # Each round adds the same, once there are more than are simulated.
+        steps = np.diff(cycles[2:]) / np.diff(ROUNDS[2:])
+        np.testing.assert_allclose(steps, steps[0], rtol=1e-9)
+
+
+def test_one_is_what_predict_simulates(predicted, alone):
+    """Where there are few phases and rounds; what is taken on along a line comes close to it."""
+    for name in FEW:
+        np.testing.assert_allclose(predicted[name][0], alone[name], rtol=2e-3, err_msg=name)
+    for name in MANY:
+        np.testing.assert_allclose(predicted[name][0], alone[name], rtol=0.15, err_msg=name)
+
+
+def test_one_keeps_all_phases_and_blocks():
+    one, at = CASES["long"]
+    case, labels = pipeline.one(idg.warp(GPU, one), at, Settings("gto"))
+    [program] = case.programs
+    assert (case.warps, case.slots, case.groups, case.scheduler, case.order) == (8, 4, 32, "gto", "program")
+    assert len(labels) == len(program)
+    assert set(labels) <= set(idg.PARTS)
+    busy = np.bincount(program.subsystem, program.lam * program.runs, len(idg.SUBSYSTEMS))
+    assert busy[idg.SUBSYSTEMS.index("fp32")] == pytest.approx(64 * float(GPU.cpi.fp32))
+    for label, subsystem in zip(labels, program.subsystem, strict=True):
+        assert idg.SUBSYSTEM_OF[label] == idg.SUBSYSTEMS[subsystem]
+    # The valve is closed for as long as the instructions that the entries stand for take.
+    assert program.entries / case.issue_limit == pytest.approx(float(one.insts) / LIMIT)
+    some, _ = pipeline.one(idg.warp(GPU, one), at, Settings(groups=3))
+    assert (some.slots, some.groups) == (3, 3)
+    many, _ = pipeline.one(idg.warp(GPU, one), launch(8, 4, 10**7), Settings())
+    assert many.entries <= pipeline.ENTRIES < many.entries + 8 * program.entries
+    other, others = pipeline.one(idg.warp(GPU, CASES["short"][0]), CASES["short"][1], Settings())
+    assert len(others) == len(other.programs[0])  # unrolled: of each phase
+
+
+def test_settings_change_results(predicted):
+    gto, _ = pipeline.predict(*together(CASES.values()), Settings("gto"))
+    rr = np.array([cycles for cycles, _ in predicted.values()])
+    assert (gto != rr).sum() > len(CASES) / 3
+    np.testing.assert_allclose(gto, rr, rtol=0.6)
+    assert gto[list(CASES).index("alone")] == rr[list(CASES).index("alone")]  # one warp at a time
+    whole, _ = pipeline.predict(*together([CASES["mixed 8"], CASES["short"]]), Settings("gto", groups=10**6))
+    assert whole[0] != gto[list(CASES).index("mixed 8")]
+    assert whole[1] == gto[list(CASES).index("short")]
+
+
+def test_dataflow_order_overlaps_loads(predicted):
+    """A warp's later loads need nothing of its earlier ones."""
+    chosen = [CASES["load"], CASES["alone"]]
+    cycles, _ = pipeline.predict(*together(chosen), Settings(order="dataflow"))
+    assert cycles[0] < 0.5 * predicted["load"][0]
+    assert cycles[1] < predicted["alone"][0]
+
+
+def test_slopes_are_what_cycles_are_made_of(predicted):
+    """Cycles are a sum of λ, Λ and 1/IL, so each times its derivative adds up to them."""
+    warps, launches = together(CASES.values())
+    cycles, slopes = pipeline.with_slopes(warps, launches)
+    np.testing.assert_allclose(cycles, [predicted[name][0] for name in CASES], rtol=1e-12)
+    products = jax.tree.map(lambda part, slope: part * slope, warps, slopes)
+    total = sum(products.busy.values()) + sum(products.alone.values()) + products.issue
+    np.testing.assert_allclose(total, cycles, rtol=1e-4)  # terms are rounded to ticks

@@ -1,0 +1,218 @@
+"""TEG: terms against the paper's, patterns of addresses against plain Python, times against its tables."""
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse import catalogue
+from dse.errors import DseError
+from dse.reproduce import papers
+from dse.simulator import simulate, teg
+from dse.simulator.case import trace_text
+from dse.simulator.case.trace import KINDS, Access, Instruction
+from dse.simulator.teg import GT200, Effects
+
+KERNELS = catalogue.folder("kernels")
+MATMUL, AOS, SOA = (
+    trace_text.load(KERNELS / name / trace_text.FILE) for name in ("matmul_abt", "hopping_aos", "hopping_soa")
+)
+OPERAND = Access("shared", stride=4)
+CONFLICT = Access("shared", stride=64)  # 16 words: all of one bank
+LANES = st.integers(1, 32)
+accesses = st.builds(
+    Access, space=st.just("global"), bytes=st.sampled_from([1, 2, 4, 8, 16]), stride=st.integers(0, 600)
+)
+
+
+def measured(number):
+    """Warps and cycles of a table of the paper."""
+    rows = papers.table(f"teg_table_{number}")
+    return [int(row["warps"]) for row in rows], np.array([float(row["measured_cycles"]) for row in rows])
+
+
+# Terms
+
+
+def of(kind, access=None, lanes=32, **effects):
+    return teg.terms(Instruction(kind, access=access, lanes=lanes), GT200, Effects(**effects))
+
+
+@pytest.mark.parametrize("row", papers.table("teg_table_1"), ids=lambda row: row["instruction"])
+def test_table_1(row):
+    _, lam, Lam, held = of(row["instruction"])
+    printed = [row[f"issue_{warps}"] for warps in ("multi_warp", "same_warp")]
+    assert [lam, held, Lam] == [*map(float, printed), float(row["execution_latency"])]
+
+
+def test_operands_in_shared_memory():
+    # Secs. 3.2.4 and 3.3.3: 38 for a move, 74 and 266 for an addition
+    assert of("move", OPERAND)[1:] == (4, 38, 8)
+    assert of("float_add", OPERAND)[1:] == (4, 74, 8)
+    assert of("float_add", CONFLICT)[1:] == (64, 266, 266)
+    assert of("float_add", CONFLICT, held=False)[1:] == (64, 266, 8)
+    assert of("float_add", CONFLICT, conflicts=False) == of("float_add", OPERAND)
+    assert of("float_add", replace(CONFLICT, stride=0)) == of("float_add", OPERAND)  # one word for all
+
+
+def test_global_memory():
+    assert of("load", Access("global")) == ("memory", 4, 440, 60)  # Sec. 3.2.2
+    assert [int(GT200.transactions_in_flight(size)) for size in (8, 4)] == [18, 37]  # Sec. 3.2.4
+    assert GT200.in_flight == 12
+    scattered = Access("global", stride=512)  # Sec. 3.3.4: 16 transactions of 32 bytes for a half-warp
+    assert of("load", scattered, channels=False) == ("memory", 8 * 440 / 12, 440, 440)
+    assert of("load", scattered, uncoalesced=False, channels=False) == of("load", Access("global"))
+    assert of("load", scattered, in_flight=False, channels=False)[1] == 4
+    # all lanes in one channel of 17.7 GB/s, which 30 SMs share
+    one = Access("global", pitch=2048)
+    assert of("load", one)[1] == pytest.approx(128 * 8 * 30 * 1.296e9 / 141.7e9)
+    assert of("load", one, channels=False) == of("load", Access("global"))
+
+
+def test_masked_instructions():
+    # Sec. 3.2.3: arithmetic as if not masked, memory less
+    assert of("float_add", lanes=3) == of("float_add")
+    scattered = Access("global", stride=512)
+    whole, half = (of("load", scattered, lanes, channels=False)[1] for lanes in (32, 16))
+    assert half == whole / 2
+    assert of("float_add", lanes=8, divergence=False) == ("sp", 1, 24, 2)
+
+
+def test_every_kind_has_a_unit():
+    units = Counter(of(kind, Access("global") if kind in ("load", "store") else None)[0] for kind in KINDS)
+    assert units == {"sp": 7, "dpu": 3, "sfu": 1, "memory": 2, "barrier": 1}
+
+
+# Patterns
+
+
+@given(stride=st.integers(0, 300), lanes=LANES)
+def test_ways_in_plain_python(stride, lanes):
+    most = 1
+    for half in range(0, lanes, 16):
+        words = {lane * stride // 4 for lane in range(half, min(half + 16, lanes))}
+        most = max(most, *Counter(word % 16 for word in words).values())
+    assert teg.ways(Access("shared", stride=stride), lanes) == most
+
+
+@given(access=accesses, lanes=LANES)
+def test_transactions_in_plain_python(access, lanes):
+    segment, expected = {1: 32, 2: 64}.get(access.bytes, 128), []
+    for half in range(0, lanes, 16):
+        touched = {
+            lane * access.stride + byte
+            for lane in range(half, min(half + 16, lanes))
+            for byte in range(access.bytes)
+        }
+        for start in sorted({at // segment for at in touched}):
+            low, high = start * segment, (start + 1) * segment
+            mine = [at for at in touched if low <= at < high]
+            while high - low > 32:
+                middle = (low + high) // 2
+                if all(at < middle for at in mine):
+                    high = middle
+                elif all(at >= middle for at in mine):
+                    low = middle
+                else:
+                    break
+            expected.append(high - low)
+    assert teg.transactions(access, lanes) == expected
+
+
+def test_transactions_of_the_paper():
+    assert teg.transactions(Access("global")) == [64, 64]
+    assert teg.transactions(Access("global", stride=128)) == [32] * 32
+    assert teg.transactions(Access("global", count=5)) == [32] * 5
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        (Access("global"), 1),
+        (Access("global", stride=100), 1),
+        (Access("global", stride=2048), 8),
+        (Access("global", stride=512), 2),
+        (Access("global", pitch=512), 2),
+        (Access("global", pitch=0), 8),
+        (Access("global", count=32), 1),
+        (Access("global", count=32, pitch=1024), 4),
+    ],
+)
+def test_skew(access, expected):
+    # Sec. 3.3.5: 8 channels, 256 bytes wide: with two of eight in use each has four times as much
+    assert teg.skew(access) == pytest.approx(expected, rel=0.01)
+
+
+# Cases
+
+
+def test_warps_and_blocks():
+    four, sixteen = (teg.case(MATMUL, warps) for warps in (4, 16))
+    assert (four.warps, four.slots, four.groups) == (4, 1, 1)
+    assert (sixteen.warps, sixteen.slots, sixteen.groups) == (8, 2, 2)
+    assert (four.issue_limit, four.caps[teg.SUBSYSTEMS.index("memory")]) == (0.5, 12)
+    with pytest.raises(DseError, match="warps: found 12, expected up to 8, or a multiple of it up to 32"):
+        teg.case(MATMUL, 12)
+
+
+def test_what_is_left_out_is_not_there():
+    def without(name):
+        return teg.case(MATMUL, 8, effects=Effects.without(name))
+
+    assert without("issue").issue_limit == np.inf
+    assert set(without("in_flight").caps) == {np.inf}
+    assert not without("same_warp").programs[0].same_warp.any()
+    assert not without("barriers").programs[0].barriers
+    assert not without("dependence").programs[0].pred.size
+
+
+def test_a_chain_of_additions(oracle):
+    # Sec. 3.2.1: 514 cycles were measured between two readings of the clock around 21 additions.
+    lines = ["S2R R3, SR1", "SHL R3, R3, 0x1", *["FADD32 R4, R4, R2"] * 21, "S2R R5, SR1"]
+    ran = oracle(teg.case(trace_text.parse("\n".join(lines)), 1))
+    assert ran.log[-1]["t"] - ran.log[0]["t"] == pytest.approx(514, rel=0.015)
+
+
+# The paper's tables
+
+
+@pytest.fixture(scope="module")
+def makespans():
+    """All cells of Tables 2 to 5, in one simulation."""
+    tables = {2: (MATMUL, ()), 3: (MATMUL, ("conflicts",)), 4: (AOS, ()), 5: (SOA, ())}
+    cases = [
+        teg.case(trace, warps, effects=Effects(**dict.fromkeys(without, False)))
+        for number, (trace, without) in tables.items()
+        for warps in measured(number)[0]
+    ]
+    found = iter(simulate(cases, steady=False).makespan)
+    return {number: np.array([next(found) for _ in measured(number)[0]]) for number in tables}
+
+
+# Tables 2 and 3: the paper's own mean errors. Table 4: its own is 7.5 %. Table 5: its own is 5.1 %, and ours
+# is as large because a second warp costs almost nothing here.
+@pytest.mark.parametrize(("number", "most"), [(2, 6.1), (3, 3.7), (4, 7.5), (5, 12.0)])
+def test_measured_times(makespans, number, most):
+    _, cycles = measured(number)
+    assert 100 * np.mean(np.abs(makespans[number] / cycles - 1)) <= most
+
+
+def test_uncoalesced_accesses_cost_more_with_more_warps(makespans):
+    ratio, real = makespans[4] / makespans[5], measured(4)[1] / measured(5)[1]
+    assert ((ratio > 1) & (real > 1)).all()
+    assert ratio[-1] > ratio[0]
+    np.testing.assert_allclose(ratio, real, rtol=0.25)
+
+
+def test_conflicts_cost_what_they_cost(makespans):
+    ratio, real = makespans[2] / makespans[3], measured(2)[1] / measured(3)[1]
+    np.testing.assert_allclose(ratio, real, rtol=0.15)
+
+
+def test_equals_the_simulator_in_plain_python(makespans, oracle):
+    case = teg.case(MATMUL, 2)
+    straight = replace(case, programs=(case.programs[0].unrolled(),))
+    assert oracle(straight).makespan == makespans[2][1]
