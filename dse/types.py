@@ -33,9 +33,9 @@ def quantity(unit: str, **default: Any) -> Any:
     return eqx.field(converter=_as_float, metadata={"unit": unit}, **default)
 
 
-def count(unit: str) -> Any:
+def count(unit: str, **default: Any) -> Any:
     """A field that holds a 32-bit integer array: occupancy is worked out in integers, exactly."""
-    return eqx.field(converter=_as_int, metadata={"unit": unit})
+    return eqx.field(converter=_as_int, metadata={"unit": unit}, **default)
 
 
 def several(unit: str, **default: Any) -> Any:
@@ -122,6 +122,7 @@ class Gpu(_Quantities):
     departure_delay_coal_cycles: Quantity = quantity("cycles")
     departure_delay_uncoal_cycles: Quantity = quantity("cycles")
     limits: Limits = several("1")
+    compute_capability: Count = count("1", default=0)  # 80 for 8.0; 0 for a GPU that has none
 
 
 class Phase(_Quantities):

@@ -16,9 +16,9 @@ from typing import Any
 from dse import gpus, kernels, measured
 from dse.cli import inputs
 from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.counts import architecture
+from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
-from dse.evaluate.compare import compare, compare_source, sample
+from dse.evaluate.compare import compare, sample
 from dse.files import fill
 from dse.models import MODELS
 from dse.report.show import progress
@@ -70,16 +70,16 @@ def tables_by_source(folder: Path, number: int, changed: dict[str, Any]) -> Iter
         if kernel is None or kernels.load(kernel).build is None:
             continue
         try:
-            arch = architecture(gpu)
+            architecture(gpu.gpu)
         except DseError as error:
             print(f"{path}: {error}: left out", file=sys.stderr)
             continue
         names = {*kernels.load(kernel).space.names, *dict(kernels.load(kernel).problem)}
         fixed = {name: value for name, value in changed.items() if name in names}
-        description, problem = inputs.kernel(kernel, fixed)
-        table = measured.load(path, description)
-        table = table.rows(sample(table, description, number))
-        rows = list(compare_source(description, gpu.gpu, arch, MODELS, table, problem, None, progress))
+        counts, problem = inputs.kernel(kernel, fixed, source=True)
+        table = measured.load(path, counts)
+        table = table.rows(sample(table, counts, number))
+        rows = list(compare(counts, gpu.gpu, MODELS, table, problem, progress))
         yield {"space": space, "kernel": kernel, "gpu": gpu.name, "compiler": compiler(), "rows": rows}
 
 

@@ -24,15 +24,15 @@ import numpy as np
 from dse import catalogue, gpus, kernels, measured
 from dse.errors import DseError
 from dse.files import fill
-from dse.fitting.fit import Data, Parameters, fit, of_model
-from dse.fitting.launches import Launches, described
+from dse.fitting.fit import Data, Parameters, fit
+from dse.fitting.launches import Launches, log_seconds, of_kernel
 from dse.fitting.parameters import NAMES, widths
 from dse.gpus.read import GpuFile
 from dse.kernels.description import Description
 from dse.measure import journal
 from dse.measure.bench.gpu_file import MEASURED, SWEPT
 from dse.measured.scores import mape, mape_shape, score, spearman
-from dse.models import MODELS
+from dse.models import MODELS, get
 
 FITTED = 20  # measurements, of each space
 SPACE_COLUMNS = {
@@ -71,7 +71,7 @@ def stored(end: str) -> Iterator[Stored]:
 @eqx.filter_jit
 def seconds(launches: Launches, model: str, names: tuple[str, ...], logs: jax.Array) -> jax.Array:
     """Predicted times; of impossible launches infinite."""
-    return jnp.where(launches.possible, jnp.exp(of_model(model)(launches, names, logs)), jnp.inf)
+    return jnp.where(launches.possible, jnp.exp(log_seconds(launches, get(model), names, logs)), jnp.inf)
 
 
 def predicted(launches: Launches, model: str, logs: np.ndarray | None = None) -> np.ndarray:
@@ -95,7 +95,7 @@ def of_all(
 def space(one: Stored, models: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Scores of each model on a measured space, untuned, and fitted to a few on all the others."""
     table = measured.load(one.path, one.description)
-    launches = described(one.description, one.gpu.gpu, table.parameters, table.problem)
+    launches = of_kernel(one.description, one.gpu.gpu, table.parameters, table.problem)
     with jax.enable_x64(True):
         occupancy = np.asarray(launches.launch.warps_per_sm, float)
     usable = np.flatnonzero(table.ok & np.asarray(launches.possible))
@@ -108,7 +108,7 @@ def space(one: Stored, models: Sequence[str], seed: int = 0) -> dict[str, Any]:
         row = {name: getattr(found, name, None) for name in SPACE_COLUMNS}
         if len(others) > 1:
             data = Data.of(launches.rows(few), table.time_s[few])
-            logs = fit([data], [0], parameters, of_model(model), starts=1, seed=seed, walk=0).logs()
+            logs = fit([data], [0], parameters, get(model), starts=1, seed=seed, walk=0).logs()
             after = predicted(launches, model, logs)[others]
             row["fitted_spearman"] = spearman(after, table.time_s[others])
             row["fitted_mape_percent"] = mape(after, table.time_s[others])
@@ -147,7 +147,7 @@ def limited(one: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
     """The launches with as many resident blocks as the driver said: the busiest SM runs as many in all."""
     columns = {name: np.array([row[name] for row in steps]) for name in one.description.space.names}
     sizes = {name: steps[0][name] for name, _ in one.description.problem}
-    launches = described(one.description, one.gpu.gpu, columns, sizes)
+    launches = of_kernel(one.description, one.gpu.gpu, columns, sizes)
     with jax.enable_x64(True):
         launch = launches.launch
         blocks = launch.resident_blocks * launch.waves

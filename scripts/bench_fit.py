@@ -19,9 +19,10 @@ from scipy.optimize import minimize
 
 from dse import gpus, kernels
 from dse.fitting import launches
-from dse.fitting.fit import Data, Parameters, fit, of_model
-from dse.fitting.launches import Launches
+from dse.fitting.fit import Data, Parameters, fit
+from dse.fitting.launches import Launches, log_seconds
 from dse.fitting.parameters import NAMES, widths
+from dse.models import get
 from dse.report.show import show
 
 KERNEL, GPU, MODEL = "gemm", "a100-pcie-40gb", "phase"
@@ -35,7 +36,7 @@ def some_launches(count: int) -> Launches:
     description, gpu = kernels.load(KERNEL), gpus.load(GPU, np.float64).gpu
     space = description.space.configurations(description.sizes())
     chosen = np.random.default_rng(0).permutation(len(next(iter(space.values()))))[:count]
-    return launches.described(description, gpu, {name: values[chosen] for name, values in space.items()})
+    return launches.of_kernel(description, gpu, {name: values[chosen] for name, values in space.items()})
 
 
 def planted(chosen: Launches, parameters: Parameters, seed: int) -> tuple[np.ndarray, Data]:
@@ -43,20 +44,20 @@ def planted(chosen: Launches, parameters: Parameters, seed: int) -> tuple[np.nda
     random = np.random.default_rng(seed)
     theta = random.normal(size=len(parameters.names)) * parameters.width
     with jax.enable_x64(True):
-        logs = np.asarray(of_model(MODEL)(chosen, parameters.names, jnp.asarray(theta)))
+        logs = np.asarray(log_seconds(chosen, get(MODEL), parameters.names, jnp.asarray(theta)))
     return theta, Data.of(chosen, np.exp(logs + NOISE * random.normal(size=len(logs))))
 
 
 def trials(count: int) -> dict[str, Any]:
     """How often the intervals hold."""
     parameters = Parameters(FREE, widths(gpus.load(GPU), FREE)[None])
-    chosen, predict = some_launches(LAUNCHES), of_model(MODEL)
+    chosen, model = some_launches(LAUNCHES), get(MODEL)
     inside, told, all_hold = 0, 0, 0
     seconds = []
     for seed in range(count):
         theta, data = planted(chosen, parameters, seed)
         start = time.process_time()
-        found = fit([data], [0], parameters, predict)
+        found = fit([data], [0], parameters, model)
         seconds.append(time.process_time() - start)
         tells = np.array([name not in found.untold() for name in FREE])
         low, high = found.intervals()
@@ -75,14 +76,14 @@ def trials(count: int) -> dict[str, Any]:
 def evaluations(seed: int = 0) -> list[dict[str, Any]]:
     """Evaluations of each method, all parameters free."""
     parameters = Parameters(NAMES, widths(gpus.load(GPU), NAMES)[None])
-    chosen, predict = some_launches(LAUNCHES), of_model(MODEL)
+    chosen, model = some_launches(LAUNCHES), get(MODEL)
     _, data = planted(chosen, parameters, seed)
-    found = fit([data], [0], parameters, predict, starts=1)
+    found = fit([data], [0], parameters, model, starts=1)
     width = jnp.asarray(parameters.width)
 
     @jax.jit
     def loss(theta: jax.Array) -> jax.Array:
-        r = (predict(data.launches, NAMES, theta) - data.log_seconds) / found.unexplained
+        r = (log_seconds(data.launches, model, NAMES, theta) - data.log_seconds) / found.unexplained
         robust = r**2 * 2 / (jnp.sqrt(1 + (r / 3.0) ** 2) + 1)
         return 0.5 * (jnp.sum(robust) + jnp.sum((theta / width) ** 2))
 
@@ -91,7 +92,7 @@ def evaluations(seed: int = 0) -> list[dict[str, Any]]:
         aim = float(loss(jnp.asarray(found.theta))) + 0.01
         start = np.zeros(len(NAMES))
         for method in ("lm", "bfgs"):
-            each = fit([data], [0], parameters, predict, method, starts=1)
+            each = fit([data], [0], parameters, model, method, starts=1)
             rows.append(
                 {"method": method, "evaluations": each.evaluations}
                 | {"with each derivative": each.evaluations * (1 + len(NAMES))}

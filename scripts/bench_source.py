@@ -24,11 +24,11 @@ import numpy as np
 from dse import gpus, kernels
 from dse.cuda.cache import Cache
 from dse.cuda.compile.nvrtc import Compiled, compile_source, compiler
-from dse.cuda.counts import as_models_take_it
 from dse.cuda.parallel import collect_seldom, processors
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import characterise_all, configurations, source_of
 from dse.cuda.source import executed as execute
+from dse.cuda.source_kernel import as_models_take_it
 from dse.evaluate.rank import configurations as valid
 from dse.hardware import occupancy
 from dse.models.phase import predict

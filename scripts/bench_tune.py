@@ -21,7 +21,7 @@ import numpy as np
 
 from dse import gpus, kernels
 from dse.report.show import show
-from dse.tuning.candidates import described
+from dse.tuning.candidates import of_kernel
 from dse.tuning.tuner import Tuner
 
 KERNEL, GPU, MODEL = "gemm", "rtx-3090", "phase"
@@ -35,7 +35,7 @@ def rows(count: int) -> list[dict[str, Any]]:
     space = description.space.configurations(description.sizes())
     size = len(next(iter(space.values())))
     chosen = random.permutation(size)[:count] if count <= size else random.integers(size, size=count)
-    candidates = described(
+    candidates = of_kernel(
         description, gpus.load(GPU), MODEL, {name: values[chosen] for name, values in space.items()}
     )
     candidates = replace(candidates, position=candidates.position + 1e-6 * random.normal(size=(count, 1)))

@@ -19,8 +19,8 @@ import pyarrow.csv
 from dse import gpus, measured
 from dse.cli import inputs
 from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.counts import architecture, count
 from dse.cuda.source import Found
+from dse.cuda.source_kernel import SourceKernel
 from dse.errors import DseError
 from dse.evaluate.compare import sample
 from dse.report.show import progress, show
@@ -94,10 +94,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args()
     try:
-        (description, _), gpu = (
-            inputs.kernel(options.kernel, inputs.settings(options.set)),
-            gpus.load(options.gpu),
-        )
+        description, _ = inputs.description(options.kernel, inputs.settings(options.set))
+        gpu = gpus.load(options.gpu)
         table = measured.load(options.file, description)
         chosen = sample(table, description, options.sample, options.seed)
         columns = pyarrow.csv.read_csv(options.file)
@@ -107,12 +105,12 @@ def main() -> int:
                 f"{options.file}: found no column {min(missing)!r}, expected {len(COUNTERS)} counters"
             )
         parameters = table.rows(chosen).parameters
-        counted = count(description, gpu.gpu, architecture(gpu), parameters, table.problem, progress)
+        results = SourceKernel(description).read(parameters, gpu.gpu, table.problem, progress)
     except DseError as error:
         print(f"check_counters.py: {error}", file=sys.stderr)
         return 2
-    done = [place for place, result in counted.found.items() if isinstance(result, Found)]
-    found = [result for result in counted.found.values() if isinstance(result, Found)]
+    done = [index for index, result in enumerate(results) if isinstance(result, Found)]
+    found = [result for result in results if isinstance(result, Found)]
     chosen = chosen[done]
     registers = columns["registers"].to_numpy()[chosen]
     same = registers == np.array([each.registers for each in found])
@@ -125,7 +123,7 @@ def main() -> int:
     about = {
         "compiler": compiler(),
         "configurations": len(found),
-        "failures": len(counted.failures),
+        "failures": len(results) - len(found),
         "same registers [%]": 100 * float(same.mean()),
     }
     if options.json:

@@ -18,15 +18,17 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from dse import gpus, kernels, measured
-from dse.cuda.counts import architecture, as_models_take_it
+from dse.counts import Counted
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.cuda.source_kernel import architecture, as_models_take_it
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.kernels.description import evaluated_names
+from dse.models import get
 from dse.types import Kernel, Resources
 
 
@@ -60,7 +62,7 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
     parameters = {name: np.asarray(values)[rows] for name, values in table.parameters.items()}
     sizes = description.sizes(**table.problem)
     wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
-    found = characterise_all(source, architecture(gpu), wanted, gpu.gpu)
+    found = characterise_all(source, architecture(gpu.gpu), wanted, gpu.gpu)
     good = [place for place, each in enumerate(found) if isinstance(each, Found)]
     times = table.time_s[rows]
     names = evaluated_names(description, parameters, sizes, gpu.gpu)
@@ -68,11 +70,10 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
     before = known(source, parameters, wanted, let)
 
     def seconds(kernel: Kernel, resources: Resources) -> np.ndarray:
-        return (
-            evaluate_counted(description.name, ["phase"], gpu.gpu, kernel, resources)
-            .forecasts["phase"]
-            .seconds[0]
-        )
+        count, gpus_of_one = len(resources.threads), jax.tree.map(lambda x: x[None], gpu.gpu)
+        batch = Counted.known(kernel, resources, count).batch
+        evaluation = evaluate_counted(batch, count, description.name, [get("phase")], gpus_of_one)
+        return evaluation.forecasts["phase"].seconds[0]
 
     def spearman(predicted: np.ndarray) -> float:
         found: Any = spearmanr(predicted[good], times[good])

@@ -15,13 +15,14 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse import gpus, kernels, measured, sources
-from dse.cuda.counts import architecture
+from dse.cuda.source_kernel import SourceKernel, architecture
 from dse.errors import DseError
 from dse.files import fill
 from dse.measured.read import Measured
@@ -61,23 +62,23 @@ def of_source(path: Path, model: str, compiled: int) -> tuple[str, Measured, Can
         description = sources.load(problem)
         if description.source is None or not description.source.is_file():
             return None
-        table, gpu = measured.load(path, description), gpus.load(_gpu(path))
-        found = candidates.from_source(
-            description, gpu, _arch(gpu), model, table.parameters, table.problem, compiled, progress
-        )
+        kernel, gpu = SourceKernel(description, compiled), _compiled_for(gpus.load(_gpu(path)))
+        table = measured.load(path, kernel)
+        found = candidates.of_kernel(kernel, gpu, model, table.parameters, table.problem, progress)
     except DseError as error:
         print(f"{path}: not read from source: {error}", file=sys.stderr)
         return None
     return description.name, table, found
 
 
-def _arch(gpu: gpus.GpuFile) -> int:
-    """What to compile for; a stand-in for GPUs that NVIDIA's compiler does not know."""
+def _compiled_for(gpu: gpus.GpuFile) -> gpus.GpuFile:
+    """The GPU; one that NVIDIA's compiler does not know with a stand-in for what to compile for."""
     try:
-        return architecture(gpu)
+        architecture(gpu.gpu)
     except DseError as error:
         print(f"{error}: counted as for compute capability {STAND_IN / 10}", file=sys.stderr)
-        return STAND_IN
+        return replace(gpu, gpu=replace(gpu.gpu, compute_capability=STAND_IN))
+    return gpu
 
 
 def of_description(path: Path, model: str) -> tuple[str, Measured, Candidates] | None:
@@ -91,7 +92,7 @@ def of_description(path: Path, model: str) -> tuple[str, Measured, Candidates] |
     except DseError as error:
         print(f"{path}: not predicted: {error}", file=sys.stderr)
         return None
-    return name, table, candidates.described(description, gpu, model, table.parameters, table.problem)
+    return name, table, candidates.of_kernel(description, gpu, model, table.parameters, table.problem)
 
 
 def of_parameters(path: Path) -> tuple[str, Measured, Candidates]:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from dse.counts import Counts, Number
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models.protocol import Model
 from dse.pruning.keep import keep
 from dse.tuning.predictor import Predictor
 
@@ -17,13 +18,13 @@ MOST_THREADS = 1024  # of a block, on every GPU of today
 
 
 def restrictions(
-    kernel: str | Path | Description,
+    kernel: str | Path | Counts,
     gpu: str | Path | GpuFile,
     tune_params: Mapping[str, Sequence[Any]],
     restrictions: Restriction | Sequence[Restriction] | None = None,
     risk: float = 0.05,
     within: float = 0.05,
-    model: str = "phase",
+    model: str | Model = "phase",
     *,
     fixed: Mapping[str, Number] | None = None,
     rename: Mapping[str, str | None] | None = None,

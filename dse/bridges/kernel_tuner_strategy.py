@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models.protocol import Model
 from dse.tuning.predictor import Predictor
 from dse.tuning.tuner import Tuner
 
@@ -23,9 +24,9 @@ WITHOUT_BUDGET = (
 
 
 def strategy(
-    kernel: str | Path | Description | None,
+    kernel: str | Path | Counts | None,
     gpu: str | Path | GpuFile | None = None,
-    model: str = "phase",
+    model: str | Model = "phase",
     *,
     fixed: Mapping[str, Number] | None = None,
     rename: Mapping[str, str | None] | None = None,

@@ -21,9 +21,10 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models.protocol import Model
 from dse.tuning.candidates import Candidates
 from dse.tuning.predictor import Predictor
 from dse.tuning.tuner import Tuner
@@ -51,9 +52,9 @@ class ModelGuidedSampler(BaseSampler):
 
     def __init__(
         self,
-        kernel: str | Path | Description,
+        kernel: str | Path | Counts,
         gpu: str | Path | GpuFile,
-        model: str = "phase",
+        model: str | Model = "phase",
         *,
         space: Mapping[str, BaseDistribution] | None = None,
         fixed: Mapping[str, Number] | None = None,

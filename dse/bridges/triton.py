@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from dse.counts import Counts, Number
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models.protocol import Model
 from dse.pruning.keep import keep
 from dse.tuning.candidates import Candidates
 from dse.tuning.predictor import Predictor
@@ -25,9 +26,9 @@ OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of a configurati
 
 
 def pruner(
-    kernel: str | Path | Description,
+    kernel: str | Path | Counts,
     gpu: str | Path | GpuFile,
-    model: str = "phase",
+    model: str | Model = "phase",
     *,
     risk: float = 0.05,
     within: float = 0.05,

@@ -86,11 +86,11 @@ def characterise(
     """
     _check(every, sample, "--graph" if graph else "--explain" if explain else "", csv, out)
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
-    description, sizes = inputs.kernel(kernel, inputs.settings(changed), given=given)
+    description, sizes = inputs.description(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.cuda.counts import architecture
+    from dse.cuda.source_kernel import architecture
 
-    arch = architecture(gpu_file)
+    arch = architecture(gpu_file.gpu)
     if every:
         columns, title = _every(description, sizes, gpu_file, arch, sample, seed)
         _present_all(columns, title, json=json, csv=csv, out=out)
@@ -273,7 +273,7 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
     """Why each could not be launched on the GPU, "" if it can or was not counted."""
     import numpy as np
 
-    from dse.cuda.counts import as_models_take_it
+    from dse.cuda.source_kernel import as_models_take_it
     from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 
     code = resident_blocks(gpu.gpu.limits, as_models_take_it(found)[1])[1]

@@ -11,8 +11,8 @@ from dse.errors import DseError
 from dse.models import MODELS
 
 if TYPE_CHECKING:
+    from dse.counts import Counts
     from dse.gpus.read import GpuFile
-    from dse.kernels.description import Description
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -46,42 +46,28 @@ def compare(
     a straight line over occupancy; top_k the fraction of the best measured time that one reaches by measuring
     the k configurations (or that share of them) which the model puts first. The last row is random choice.
     """
-    names = inputs.models(model, default=MODELS)
-    simulation = inputs.simulation(names, scheduler, order, groups)
-    description, problem = inputs.kernel(kernel, inputs.settings(changed))
-    source = inputs.by_source(description, source, compiled)
+    models = inputs.models(model, tuple(MODELS), scheduler, order, groups)
+    counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
     [gpu_file] = inputs.gpus([gpu])
     from dse import measured as measured_data
     from dse.evaluate.compare import compare as compare_models  # imports jax: seconds
-    from dse.evaluate.compare import compare_source
     from dse.evaluate.compare import sample as take_sample
     from dse.report.show import progress
 
-    table = measured_data.load(measured or _beside(description, gpu_file), description)
+    table = measured_data.load(measured or _beside(counts, gpu_file), counts)
     if sample is not None:
-        table = table.rows(take_sample(table, description, sample))
-    if source:
-        from dse.cuda.counts import architecture
-
-        arch = architecture(gpu_file)
-        rows = compare_source(
-            description, gpu_file.gpu, arch, names, table, problem, simulation, progress, compiled
-        )
-    else:
-        rows = compare_models(description, gpu_file.gpu, names, table, problem, simulation, progress)
-    rows = list(rows)
+        table = table.rows(take_sample(table, counts, sample))
+    rows = list(compare_models(counts, gpu_file.gpu, models, table, problem, progress))
     ran = int(table.ok.sum())
-    title = (
-        f"{description.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
-    )
+    title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
     present(rows, title=title, json=json, csv=csv, out=out)
 
 
-def _beside(description: "Description", gpu: "GpuFile") -> Path:
+def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:
     """What `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
     from dse.measure.bench.gpu_file import MEASURED, SWEPT
 
-    folder = description.path.parent / "measured"
+    folder = kernel.path.parent / "measured"
     # A GPU that was measured has a file of its own beside the one of its data sheet: it is the same card.
     path = folder / f"{gpu.path.stem.removesuffix(MEASURED)}.parquet"
     if path.is_file():

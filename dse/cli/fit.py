@@ -8,7 +8,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
 from dse.errors import DseError
-from dse.models import DEFAULT, SIMULATED
+from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -57,7 +57,7 @@ def fit(
     name one for each file. The model's times are compared before and after, on the data fitted and on a fifth
     held out; with several kernels also on each one, fitted to the others.
     """
-    inputs.models([model])
+    [chosen] = inputs.models([model])
     if len(measured) != len(kernel):
         raise DseError(
             f"--measured: found {len(measured)} files, expected {len(kernel)}, one for each kernel"
@@ -68,7 +68,7 @@ def fit(
     names = [inputs.gpus([each])[0].name for each in gpu] * (len(kernel) // len(gpu))
     from dse.fitting import calibrate
 
-    if model in SIMULATED and sample is None:
+    if not chosen.differentiable and sample is None:
         sample = SIMULATED_SAMPLE
     if out is not None:
         calibrate.check_target(out, len(files))
@@ -78,7 +78,7 @@ def fit(
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
     found = calibrate.calibrate(
-        spaces, list(files.values()), model, free, shared or (), method, starts, sample, seed
+        spaces, list(files.values()), chosen, free, shared or (), method, starts, sample, seed
     )
     if out is not None:
         calibrate.write(found, out)

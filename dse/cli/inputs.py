@@ -2,17 +2,21 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.errors import DseError
-from dse.models import DEFAULT, MODELS, SIMULATED, check_name
+from dse.models import DEFAULT, MODELS, get, get_all
+from dse.models.pipeline import Pipeline
 
 if TYPE_CHECKING:
+    from dse.counts import Counts, Number
     from dse.gpus.read import GpuFile
-    from dse.kernels.description import Description, Number
+    from dse.kernels.description import Description
+    from dse.models.protocol import Model
     from dse.simulator.pipeline import Settings
     from dse.sources.read import Given
 
@@ -132,32 +136,41 @@ SpaceOption = Annotated[
 ]
 
 
-def models(names: Sequence[str] | None, default: Sequence[str] = (DEFAULT,)) -> tuple[str, ...]:
-    """The models asked for, each once. DseError for one that there is not."""
-    for name in names or ():
-        check_name(name)
-    return tuple(dict.fromkeys(names or default))
+def models(
+    names: Sequence[str] | None,
+    default: Sequence[str] = (DEFAULT,),
+    scheduler: str | None = None,
+    order: str | None = None,
+    groups: int | None = None,
+) -> tuple["Model", ...]:
+    """The models asked for, each once; the simulator with what is asked of it.
 
-
-def by_source(description: "Description", source: bool, compiled: int | None) -> bool:
-    """Whether counts come from the source. DseError for --compile where they do not."""
-    source = source or not description.described
-    if compiled is not None and not source:
-        raise DseError(f"--compile: found {compiled} without --source, expected both")
-    return source
-
-
-def simulation(
-    models: Sequence[str], scheduler: str | None, order: str | None, groups: int | None
-) -> "Settings | None":
-    """What is asked of the simulator. DseError for an unknown name, or where nothing is simulated."""
+    **Raises:** DseError for one that there is not, or for settings where nothing is simulated.
+    """
+    chosen = get_all(dict.fromkeys(names or default))
     asked = {"scheduler": scheduler, "order": order, "groups": groups}
     asked = {name: value for name, value in asked.items() if value is not None}
-    if not set(models) & set(SIMULATED):
+    simulators = [model for model in chosen if isinstance(model, Pipeline)]
+    if not simulators:
         for name, value in asked.items():
-            raise DseError(f"--{name}: found {value} with {', '.join(models)}, expected --model pipeline")
-        return None
-    return simulated(asked)
+            shown = ", ".join(model.name for model in chosen)
+            raise DseError(f"--{name}: found {value} with {shown}, expected --model pipeline")
+        return chosen
+    settings = simulated(asked)
+    return tuple(
+        replace(model, scheduler=settings.scheduler, order=settings.order, groups=settings.groups)
+        if isinstance(model, Pipeline)
+        else model
+        for model in chosen
+    )
+
+
+def closed_form(name: str | None) -> "Model":
+    """The closed form asked for, else the default model. **Raises:** DseError for another model."""
+    model = get(name or DEFAULT)
+    if not model.differentiable:
+        raise DseError(f"--model: found {model.name}, expected a closed form")
+    return model
 
 
 def simulated(asked: Mapping[str, Any]) -> "Settings":
@@ -238,59 +251,86 @@ def _macro(text: str) -> tuple[str, str]:
     return name.strip(), value.strip() if equals else "1"
 
 
-def kernel(
+def description(
     name: str,
     changed: Mapping[str, "Number"],
     space: Path | None = None,
     given: "Given | None" = None,
 ) -> tuple["Description", dict[str, "Number"]]:
-    """A kernel with `changed` parameters fixed, and its problem sizes.
+    """A kernel's description with `changed` parameters fixed, and its problem sizes.
 
     `space` is a T1 file that takes the place of the kernel's own tuning space; `given` is what is said of
     its source.
     DseError for a name in `changed` that is neither parameter nor size.
     """
-    from dataclasses import replace
-
     from dse import sources
     from dse.sources import t1, t1_space
 
-    description = sources.load(name, given)
+    loaded = sources.load(name, given)
     if space is not None:
-        description = t1_space.with_space(description, t1.load(space))
-    sizes = {key: value for key, value in changed.items() if key in dict(description.problem)}
+        loaded = t1_space.with_space(loaded, t1.load(space))
+    sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}
-    unknown = [key for key in fixed if key not in description.space.names]
+    unknown = [key for key in fixed if key not in loaded.space.names]
     if unknown:
-        allowed = ", ".join([*description.space.names, *dict(description.problem)]) or "none"
-        raise DseError(f"--set: {description.name}: found {unknown[0]!r}, expected one of {allowed}")
+        allowed = ", ".join([*loaded.space.names, *dict(loaded.problem)]) or "none"
+        raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, expected one of {allowed}")
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
-        description = replace(description, space=description.space.with_values(values))
-    return description, description.sizes(**sizes)
+        loaded = replace(loaded, space=loaded.space.with_values(values))
+    return loaded, loaded.sizes(**sizes)
+
+
+def kernel(
+    name: str,
+    changed: Mapping[str, "Number"],
+    space: Path | None = None,
+    given: "Given | None" = None,
+    source: bool = False,
+    compiled: int | None = None,
+) -> tuple["Counts", dict[str, "Number"]]:
+    """A kernel as what counts its configurations, by its description or its source; see `description`.
+
+    **Raises:** DseError for --compile where nothing is compiled.
+    """
+    from dse import sources
+
+    loaded, sizes = description(name, changed, space, given)
+    if compiled is not None and not source and loaded.described:
+        raise DseError(f"--compile: found {compiled} without --source, expected both")
+    return sources.counts_of(loaded, source, compiled), sizes
 
 
 def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
     """The values of those of a kernel's parameters that have a choice."""
-    values = kernel(name, {})[0].space.values
+    values = description(name, {})[0].space.values
     return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
 
 
 def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
+) -> list[tuple["Counts", dict[str, "Number"]]]:
+    """As `several_descriptions`, as what counts their configurations."""
+    from dse import sources
+
+    return [(sources.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
+
+
+def several_descriptions(
+    names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
     """Several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
     from dse import sources
 
-    found, unused = [], set(changed)
+    kernels, unused = [], set(changed)
     for name in dict.fromkeys(names):
-        description = sources.load(name)
-        known = {*description.space.names, *dict(description.problem)}
+        loaded = sources.load(name)
+        known = {*loaded.space.names, *dict(loaded.problem)}
         unused -= known
-        found.append(kernel(name, {key: value for key, value in changed.items() if key in known}))
+        kernels.append(description(name, {key: value for key, value in changed.items() if key in known}))
     if unused:
         raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
-    return found
+    return kernels
 
 
 def kernels_of_work(names: Sequence[str]) -> list[str]:

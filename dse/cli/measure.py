@@ -299,7 +299,7 @@ def _plans(
 ) -> "list[Plan]":
     from dse.measure.space import plan
 
-    kernels = inputs.several(names, inputs.settings(changed))
+    kernels = inputs.several_descriptions(names, inputs.settings(changed))
     return [plan(description, sizes, gpu, sample, seed) for description, sizes in kernels]
 
 

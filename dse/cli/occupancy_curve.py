@@ -45,17 +45,16 @@ def occupancy_curve(
 
     if out is not None:
         suffix_of(out, (*CHARTS, *TABLES))
-    names = inputs.models(model, default=MODELS)
-    settings = inputs.simulation(names, scheduler, order, groups)
-    description, problem = inputs.kernel(kernel, inputs.settings(changed))
+    models = inputs.models(model, tuple(MODELS), scheduler, order, groups)
+    counts, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
 
-    parameters = fastest(description, gpu_file.gpu, problem)
-    one, launch = laid_out(description, gpu_file.gpu, parameters, problem)
-    rows = curve(one, gpu_file.gpu, launch, names, settings)
+    parameters = fastest(counts, gpu_file.gpu, problem)
+    one, launch = laid_out(counts, gpu_file.gpu, parameters, problem)
+    rows = curve(one, gpu_file.gpu, launch, models)
     chosen = inputs.in_words(kernel, parameters)
-    title = f"{description.name} on {gpu_file.name}"
+    title = f"{counts.name} on {gpu_file.name}"
     if out is not None and out.suffix.lower() in CHARTS:
         from dse.report.chart import occupancy_curve as draw
 
@@ -71,7 +70,7 @@ def occupancy_curve(
             y_title="warps per million cycles",
         )
         save_chart(chart, out)
-        print(f"{out}: {len(names)} models, {len(rows) // len(names)} occupancies")
+        print(f"{out}: {len(models)} models, {len(rows) // len(models)} occupancies")
     elif out is not None or json or csv:
         present(rows, json=json, csv=csv, out=out)
     else:

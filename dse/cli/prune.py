@@ -7,7 +7,6 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
-from dse.cli.tune import choices
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -55,18 +54,22 @@ def prune(
     """
     if form not in FORMATS:
         raise DseError(f"--format: found {form!r}, expected one of {', '.join(FORMATS)}")
-    description, problem = inputs.kernel(kernel, inputs.settings(changed), space)
+    counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
+    chosen = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])
     import numpy as np
 
     from dse import measured as measured_data
     from dse.bridges import export
+    from dse.evaluate.rank import configurations
     from dse.pruning.keep import check, keep
+    from dse.report.show import progress
+    from dse.tuning.candidates import of_kernel
 
     check(risk, within)  # before the work
-    table = measured_data.load(measured, description) if measured else None
+    table = measured_data.load(measured, counts) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
-    candidates = choices(description, sizes, file, model, source, compiled)
+    candidates = of_kernel(counts, file, chosen, configurations(counts, sizes), sizes, progress)
     told = {}
     if table is not None:
         rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
@@ -77,12 +80,12 @@ def prune(
         }
         if not told:
             raise DseError(
-                f"{measured}: found no configuration of {description.name}'s space, expected one at least"
+                f"{measured}: found no configuration of {counts.name}'s space, expected one at least"
             )
     kept = keep(candidates, risk, within, told)
     parameters = {name: values[kept.places] for name, values in candidates.parameters.items()}
     title = (
-        f"{description.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept "
+        f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept "
         f"({kept.share:.1%}), risk {risk:g} of none within {within:.0%} of the fastest"
     )
     if out is not None:

@@ -8,7 +8,6 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
-from dse.models import SIMULATED
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -61,38 +60,24 @@ def rank(
     order. Launches that cannot run come last, with the reason.
     """
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
-    description, problem = inputs.kernel(kernel, inputs.settings(changed), space, given)
-    source = inputs.by_source(description, source, compiled)
-    names = inputs.models(model)
-    if refit and (measured is None or names[0] in SIMULATED):
-        found = f"--model {names[0]}" if measured else "no --measured"
+    counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, given, source, compiled)
+    models = inputs.models(model, scheduler=scheduler, order=order, groups=groups)
+    if refit and (measured is None or not models[0].differentiable):
+        found = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
-    simulation = inputs.simulation(names, scheduler, order, groups)
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
-    from dse.evaluate.rank import rank_source
     from dse.report.show import progress
 
-    if source:
-        from dse.cuda.counts import architecture
-
-        arch = architecture(gpu_file)
-        ranking = rank_source(
-            description, gpu_file.gpu, arch, names, problem, sample, measured, simulation, progress, compiled
-        )
-    else:
-        ranking = rank_launches(
-            description, gpu_file.gpu, names, problem, sample, measured, simulation, progress
-        )
+    ranking = rank_launches(counts, gpu_file.gpu, models, problem, sample, measured, progress)
+    shown = ranking.rows(top or None)
     if refit:
         from dse.tuning.refit import refitted
 
-        ranking, beside = refitted(ranking, description, gpu_file, names[0], problem, source, compiled)
+        ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
-    else:
-        shown = ranking.rows(top or None)
-    title = f"{description.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
-    title += f" by {names[0]}"
+    title = f"{counts.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
+    title += f" by {models[0].name}"
     if ranking.impossible:
         title += f" ({ranking.impossible:,} cannot run)"
     if ranking.left_out_error is not None:

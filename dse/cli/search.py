@@ -39,7 +39,7 @@ def search(
     that each reaches; where a space is small, the exhaustive optimum stands beside. Run it again with more
     --trials to go on: studies are kept in --storage.
     """
-    inputs.models([model])
+    [chosen] = inputs.models([model])
     values = inputs.settings(changed)
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
@@ -49,13 +49,13 @@ def search(
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage
-    found = study.start(choices, gpu_file.name, model, goals, sampler, kept, seed)
+    found = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed)
     with progress("Searching", trials) as advance:
-        study.run(found, gpu_file.gpu, model, trials, advance)
+        study.run(found, gpu_file.gpu, chosen, trials, advance)
 
     rows = found.best()
     for row in rows:
-        best = study.optimum(choices[row["variant"]], gpu_file.gpu, model)
+        best = study.optimum(choices[row["variant"]], gpu_file.gpu, chosen)
         row["optimum"] = best
         row["above optimum [%]"] = (
             None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)

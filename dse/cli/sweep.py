@@ -31,15 +31,12 @@ def sweep(
     One row a kernel, GPU, model and configuration. An interrupted sweep goes on where it stopped when it is
     started again. --set applies to the kernels that have such a parameter or size.
     """
-    names = inputs.models(model, default=CLOSED_FORMS)
-    simulation = inputs.simulation(names, scheduler, order, groups)
+    models = inputs.models(model, CLOSED_FORMS, scheduler, order, groups)
     values = inputs.settings(changed)
     from dse.evaluate.table import Job, sweep
     from dse.report.show import progress
 
-    described = inputs.several(kernel, values)
-    files = inputs.gpus(gpu)
-    descriptions, problems = tuple(d for d, _ in described), tuple(p for _, p in described)
-    job = Job(descriptions, problems, tuple(files), names, simulation)
+    kernels, problems = zip(*inputs.several(kernel, values), strict=True)
+    job = Job(kernels, problems, tuple(inputs.gpus(gpu)), models)
     count = sweep(job, out, progress)
     print(f"{out}: {count:,} rows")

@@ -1,20 +1,13 @@
 """`dse tune`: the fastest configuration with few measurements."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
-from dse.models import DEFAULT, SIMULATED
-
-if TYPE_CHECKING:
-    from dse.gpus.read import GpuFile
-    from dse.kernels.description import Description, Number
-    from dse.measured.read import Measured
-    from dse.tuning.candidates import Candidates
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -71,54 +64,28 @@ def tune(
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
     values = inputs.settings(changed)
-    description, problem = inputs.kernel(kernel, values, space)
+    counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
+    form = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])
     from dse import measured
+    from dse.evaluate.rank import configurations
     from dse.report.show import progress
     from dse.tuning import loop
+    from dse.tuning.candidates import of_kernel
     from dse.tuning.tuner import Tuner
 
     if isinstance(given, str):
-        loop.check_command(given, dict.fromkeys(description.space.names))
-        candidates = choices(description, problem, file, model, source, compiled).most(MOST, seed)
+        loop.check_command(given, dict.fromkeys(counts.space.names))
+        parameters = configurations(counts, problem)
+        candidates = of_kernel(counts, file, form, parameters, problem, progress).most(MOST, seed)
         measure = loop.commanded(given, UNITS[unit])
     else:
-        table = measured.load(given, description).where(values)
-        candidates = choices(description, problem, file, model, source, compiled, table)
+        table = measured.load(given, counts).where(values)
+        sizes = {**problem, **table.problem}
+        candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
         measure = loop.replayed(candidates, table.time_s)
-    with progress(f"Tuning {description.name}", budget) as advance:
+    with progress(f"Tuning {counts.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
-    title = (
-        f"{description.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
-    )
+    title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     units = {"time": "s", "fastest": "s"}
     present(run.rows(), title=title, units=units, json=json, csv=csv, out=out)
-
-
-def choices(
-    description: "Description",
-    problem: "dict[str, Number]",
-    file: "GpuFile",
-    model: str | None,
-    source: bool,
-    compiled: int | None,
-    table: "Measured | None" = None,
-) -> "Candidates":
-    """The configurations there are, those of a table if one is given."""
-    from dse.evaluate.rank import configurations
-    from dse.report.show import progress
-    from dse.tuning import candidates
-
-    source = inputs.by_source(description, source, compiled)
-    name = model or DEFAULT
-    inputs.models([name])
-    if name in SIMULATED:
-        raise DseError(f"--model: found {name}, expected a closed form")
-    sizes: dict[str, Any] = {**problem, **(table.problem if table else {})}
-    parameters = table.parameters if table else configurations(description, sizes)
-    if source:
-        from dse.cuda.counts import architecture
-
-        arch = architecture(file)
-        return candidates.from_source(description, file, arch, name, parameters, sizes, compiled, progress)
-    return candidates.described(description, file, name, parameters, sizes)

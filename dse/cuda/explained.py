@@ -12,7 +12,6 @@ import jax
 import numpy as np
 
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source
-from dse.cuda.counts import architecture
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs import graph_text
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
@@ -26,6 +25,7 @@ from dse.cuda.profile.to_kernel import numbers, to_kernel
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.opcodes import PIPES
 from dse.cuda.source import Configuration, configurations, counted, launch_of, resources, source_of
+from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
 from dse.gpus.read import GpuFile
 from dse.hardware import occupancy
@@ -57,7 +57,7 @@ def execute(
     """
     source = source_of(description)
     configuration = configured(description, parameters, problem, gpu)
-    made = compile_source(source, architecture(gpu), dict(configuration.defines))
+    made = compile_source(source, architecture(gpu.gpu), dict(configuration.defines))
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
     if made.binary.relocated:

@@ -1,10 +1,9 @@
-"""One chunk of a kernel's configurations, on all GPUs, by all closed forms, in one jitted function.
+"""Chunks of a kernel's configurations, each on all GPUs by all closed forms in one jitted function.
 
-The same function works out what the simulator needs, which then runs on the host. Counts come
-from a description, or are given.
+The same function works out the launches that models on the host are given.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,15 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.counts import Batch, Counts, Number
 from dse.hardware import occupancy
-from dse.kernels.description import Description, Number, describe
-from dse.models import SIMULATED, predictor
+from dse.models import get_all
+from dse.models.protocol import CHUNK, Model
 from dse.progress import Progress, silent
-from dse.simulator import pipeline
-from dse.simulator.case import idg
 from dse.types import Gpu, Kernel, Launch, Resources
 
-CHUNK = 65_536  # configurations at a time: larger ones leave the cache
 SMALLEST = 1_024
 
 
@@ -60,42 +57,83 @@ class Evaluation:
         return np.array(occupancy.LIMITERS, object)[self.limiter]
 
 
+def evaluate(
+    kernel: Counts,
+    models: Iterable[str | Model],
+    gpus: Gpu,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Predict the given configurations of a kernel on each GPU by each model.
+
+    `progress` is opened for what takes long: reading the kernel's source, simulating.
+
+    **Shapes:** `gpus` fields [G] (`dse.gpus.stack`), parameters [L]; results [G, L].
+    **Precision:** expressions in 64 bits, models in the precision of `gpus`.
+    **Raises:** DseError as the kernel's `count`, and for an unknown model.
+    """
+    count = len(next(iter(parameters.values())))
+    if not count:
+        raise ValueError("evaluate: no configurations")
+    chosen = get_all(models)
+    counted = kernel.count(parameters, gpus, problem, progress)
+    return evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
+
+
+def evaluate_counted(
+    batch: Batch, count: int, name: str, models: Sequence[Model], gpus: Gpu, progress: Progress = silent
+) -> Evaluation:
+    """As `evaluate`, of `count` configurations whose counts are known. Chunks have few shapes."""
+    size = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
+    traced = tuple(model for model in models if model.differentiable)
+    on_host = tuple(model for model in models if not model.differentiable)
+    parts = []
+    with jax.enable_x64(True):
+        column = jax.tree.map(lambda x: x[:, None], gpus)
+        for start in range(0, count, size):
+            rows = min(size, count - start)
+            # The last chunk is padded with its last row, so that all have one shape.
+            chunk = batch.take(np.minimum(np.arange(start, start + size), count - 1))
+            part = _evaluate(traced, column, chunk, size, bool(on_host))
+            parts.append(
+                jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
+            )
+    whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
+    by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
+    launches = whole.pop("launches")
+    if on_host:
+        kernel, launch = launches
+        possible = whole["limiter"] < len(occupancy.BINDING)
+        for model in on_host:
+            with progress(f"Simulating {name}", int(possible.sum())) as advance:
+                by_model[model.name] = _on_host(model, gpus, kernel, launch, possible, advance)
+    return Evaluation(forecasts={model.name: Forecast(**by_model[model.name]) for model in models}, **whole)
+
+
 @eqx.filter_jit
 def _evaluate(
-    description: Description,
-    models: tuple[str, ...],
-    gpus: Gpu,
-    parameters: Mapping[str, Array],
-    problem: Mapping[str, Array],
+    models: tuple[Model, ...], gpus: Gpu, batch: Batch, size: int, launches: bool
 ) -> dict[str, Any]:
-    kernel, resources = describe(description, parameters, problem, gpus, gpus.clock.dtype)
-    shape = jnp.broadcast_shapes(*(jnp.shape(x) for x in (*parameters.values(), gpus.clock)))
-    return _forecasts(models, gpus, kernel, resources, shape)
-
-
-def _forecasts(
-    models: tuple[str, ...], gpus: Gpu, kernel: Kernel, resources: Resources, shape: tuple[int, ...]
-) -> dict[str, Any]:
+    """All closed forms on one chunk; with `launches` also what models on the host are given."""
+    kernel, resources = batch.on(gpus)
     launch, limiter = occupancy.launch(gpus, resources)
     possible = occupancy.possible(limiter)
 
     def full(x: Array) -> Array:
-        return jnp.broadcast_to(x, shape)
+        return jnp.broadcast_to(x, (len(gpus.clock), size))
 
     forecasts = {}
-    for name in models:
-        if name in SIMULATED:
-            continue
-        prediction = predictor(name)(gpus, kernel, launch)
-        forecasts[name] = {
+    for model in models:
+        prediction = model.predict(gpus, kernel, launch)
+        forecasts[model.name] = {
             "cycles": full(jnp.where(possible, prediction.cycles, jnp.inf)),
             "seconds": full(jnp.where(possible, prediction.seconds, jnp.inf)),
             "bottleneck": full(jnp.where(possible, prediction.bottleneck, -1)),
             "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
         }
-    simulated = jax.tree.map(full, (idg.warp(gpus, kernel), launch)) if set(models) & set(SIMULATED) else ()
     return {
-        "simulated": simulated,
+        "launches": jax.tree.map(full, (kernel, launch)) if launches else (),
         "resources": {name: full(getattr(resources, name)) for name in Resources.__dataclass_fields__},
         "warps_per_sm": full(jnp.where(possible, launch.warps_per_sm, 0.0)),
         "occupancy": full(jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0)),
@@ -104,115 +142,27 @@ def _forecasts(
     }
 
 
-def evaluate(
-    description: Description,
-    models: Sequence[str],
+def _on_host(
+    model: Model,
     gpus: Gpu,
-    parameters: Mapping[str, np.ndarray],
-    problem: Mapping[str, Number] | None = None,
-    settings: pipeline.Settings | None = None,
-    progress: Progress = silent,
-) -> Evaluation:
-    """What `models` say of the given configurations of a described kernel.
-
-    `settings` are those of what is simulated, and `progress` is opened for it.
-
-    **Shapes:** `gpus` fields [G] (`dse.gpus.read.stack`), parameters [L]; results [G, L].
-    **Precision:** expressions in 64 bits, models in the precision of `gpus`.
-    Chunks of one fixed shape serve any L with one compilation.
-    """
-    sizes = description.sizes(**(problem or {}))
-    count = len(next(iter(parameters.values())))
-    column = jax.tree.map(lambda x: x[:, None], gpus)
-    with jax.enable_x64(True):
-        scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
-
-    def chunk(index: np.ndarray) -> dict[str, Any]:
-        block = {name: jnp.asarray(values[index][None, :]) for name, values in parameters.items()}
-        return _evaluate(description, tuple(models), column, block, scalars)
-
-    return _in_chunks(chunk, count, description.name, models, gpus, settings, progress)
-
-
-_evaluate_counted = eqx.filter_jit(_forecasts)
-
-
-def evaluate_counted(
-    name: str,
-    models: Sequence[str],
-    gpu: Gpu,
     kernel: Kernel,
-    resources: Resources,
-    settings: pipeline.Settings | None = None,
-    progress: Progress = silent,
-) -> Evaluation:
-    """What `models` say of launches whose counts are known already, on the GPU that they were counted for.
-
-    **Shapes:** GPU fields are scalars, those of the kernel and its resources [L]; results [1, L].
-    **Precision:** of the GPU.
-    """
-    gpus = jax.tree.map(lambda x: x[None], gpu)
-    column = jax.tree.map(lambda x: x[:, None], gpus)
-    dtype, count = np.asarray(gpu.clock).dtype, len(resources.threads)
-    kernel, resources = jax.tree.map(np.asarray, (kernel, resources))
-
-    def chunk(index: np.ndarray) -> dict[str, Any]:
-        shape = (1, len(index))
-        counts = jax.tree.map(lambda x: np.broadcast_to(x, (count,))[index][None].astype(dtype), kernel)
-        asked = jax.tree.map(lambda x: np.broadcast_to(x, (count,))[index][None], resources)
-        return _evaluate_counted(tuple(models), column, counts, asked, shape)
-
-    return _in_chunks(chunk, count, name, models, gpus, settings, progress)
-
-
-def _in_chunks(
-    chunk: Callable[[np.ndarray], dict[str, Any]],
-    count: int,
-    name: str,
-    models: Sequence[str],
-    gpus: Gpu,
-    settings: pipeline.Settings | None,
-    progress: Progress,
-) -> Evaluation:
-    """`chunk` of the numbers of `count` configurations, so many at a time that few shapes are compiled."""
-    if not count:
-        raise ValueError("evaluate: no configurations")
-    size = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
-    parts = []
-    with jax.enable_x64(True):
-        for start in range(0, count, size):
-            rows = min(size, count - start)
-            # The last chunk is padded with its last row, so that all have one shape.
-            part = chunk(np.minimum(np.arange(start, start + size), count - 1))
-            parts.append(
-                jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
-            )
-    whole = jax.tree.map(lambda *x: x[0] if isinstance(x[0], str) else np.concatenate(x, axis=1), *parts)
-    by_model = whole.pop("forecasts")  # jit hands dictionaries back in the order of their keys
-    if simulated := whole.pop("simulated"):
-        possible = whole["limiter"] < len(occupancy.BINDING)
-        with progress(f"Simulating {name}", int(possible.sum())) as advance:
-            warp, launch = simulated
-            by_model["pipeline"] = _simulate(gpus, warp, launch, possible, settings, advance)
-    return Evaluation(forecasts={name: Forecast(**by_model[name]) for name in models}, **whole)
-
-
-def _simulate(
-    gpus: Gpu,
-    warp: idg.Warp,
     launch: Launch,
     possible: np.ndarray,
-    settings: pipeline.Settings | None,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    """A forecast of what can run at all; arrays [G, L]."""
+    """A forecast of what can run at all, one GPU after the other; arrays [G, L]."""
     dtype = np.asarray(gpus.clock).dtype
-    warp, launch = jax.tree.map(lambda x: x[possible].astype(np.float64), (warp, launch))
-    found, bottlenecks = pipeline.predict(warp, launch, settings, advance)
-    cycles, bottleneck = np.full(possible.shape, np.inf, dtype), np.full(possible.shape, -1, np.int32)
-    cycles[possible], bottleneck[possible] = found, bottlenecks
-    seconds = cycles / np.asarray(gpus.clock)[:, None]
-    return {"cycles": cycles, "seconds": seconds, "bottleneck": bottleneck, "terms": pipeline.TERMS}
+    cycles, seconds = (np.full(possible.shape, np.inf, dtype) for _ in range(2))
+    bottleneck, terms = np.full(possible.shape, -1, np.int32), ()
+    for g, runs in enumerate(possible):
+        if not runs.any():
+            continue
+        gpu = jax.tree.map(lambda x, g=g: x[g], gpus)
+        rows = jax.tree.map(lambda x, g=g, runs=runs: x[g, runs], (kernel, launch))
+        prediction = model.predict(gpu, *rows, advance)
+        cycles[g, runs], seconds[g, runs] = prediction.cycles, prediction.seconds
+        bottleneck[g, runs], terms = prediction.bottleneck, tuple(prediction.terms)
+    return {"cycles": cycles, "seconds": seconds, "bottleneck": bottleneck, "terms": terms}
 
 
 def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:

@@ -1,6 +1,6 @@
 """Throughput of one configuration against the warps resident on an SM: each model's occupancy roofline."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -8,52 +8,48 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.rank import rank
 from dse.hardware import occupancy
-from dse.kernels.description import Description, Number, describe
-from dse.models import DEFAULT, SIMULATED, predictor
-from dse.simulator import pipeline
-from dse.simulator.case import idg
+from dse.models import DEFAULT, get_all
+from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, Launch
 
 
-def fastest(description: Description, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
+def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
     """The configuration that the default model puts first.
 
     **Raises:** DseError where the space holds no valid one, or none that the GPU can launch.
     """
-    ranking = rank(description, gpu, (DEFAULT,), problem)
+    ranking = rank(kernel, gpu, (DEFAULT,), problem)
     return {name: values[ranking.order[0]].item() for name, values in ranking.parameters.items()}
 
 
 def laid_out(
-    description: Description, gpu: Gpu, parameters: Mapping[str, Number], problem: Mapping[str, Number]
+    kernel: Counts, gpu: Gpu, parameters: Mapping[str, Number], problem: Mapping[str, Number]
 ) -> tuple[Kernel, Launch]:
     """One configuration on a GPU: scalars, counts in the GPU's precision.
 
     **Raises:** DseError where it cannot be launched.
     """
+    column = {name: np.asarray([value]) for name, value in parameters.items()}
+    counted = kernel.count(column, jax.tree.map(lambda x: x[None], gpu), problem)
     with jax.enable_x64(True):
-        values = {name: jnp.asarray(value) for name, value in {**parameters, **problem}.items()}
-        own = {name: values[name] for name in parameters}
-        sizes = {name: values[name] for name in problem}
-        kernel, resources = describe(description, own, sizes, gpu, gpu.clock.dtype)
+        batch = counted.batch.take(np.zeros(1, int))
+        counts, resources = jax.tree.map(
+            lambda x: jnp.broadcast_to(x, (1, 1))[0, 0],
+            batch.on(jax.tree.map(lambda x: x[None, None], gpu)),
+        )
         launch, limiter = occupancy.launch(gpu, resources)
     if not occupancy.possible(limiter):
-        found = ", ".join(f"{name}={value}" for name, value in parameters.items())
+        values = ", ".join(f"{name}={value}" for name, value in parameters.items())
         why = occupancy.LIMITERS[int(limiter)]
-        raise DseError(f"{description.name}: launch: found {why} with {found}, expected one that can run")
-    return kernel, launch
+        raise DseError(f"{kernel.name}: launch: found {why} with {values}, expected one that can run")
+    return counts, launch
 
 
-def curve(
-    kernel: Kernel,
-    gpu: Gpu,
-    launch: Launch,
-    models: Sequence[str],
-    settings: pipeline.Settings | None = None,
-) -> list[dict[str, Any]]:
+def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model]) -> list[dict[str, Any]]:
     """Rows with `model`, `warps`, `throughput` (warps a cycle of an SM), `instructions` (a cycle), `seconds`.
 
     From one resident block up to as many as the launch has; the blocks that the busiest SM runs in all stay
@@ -66,18 +62,12 @@ def curve(
     warps = np.asarray(limited.warps_per_sm, float)
     total = float(blocks * launch.warps_per_block)
     rows = []
-    for name in models:
-        if name in SIMULATED:
-            warp, each = jax.tree.map(
-                lambda x: np.broadcast_to(np.asarray(x, np.float64), (most,)),
-                (idg.warp(gpu, kernel), limited),
-            )
-            cycles = pipeline.predict(warp, each, settings)[0]
-        else:
-            cycles = np.broadcast_to(predictor(name)(gpu, kernel, limited).cycles, (most,)).astype(float)
+    for model in get_all(models):
+        prediction = model.predict(gpu, kernel, limited)
+        cycles = np.broadcast_to(prediction.cycles, (most,)).astype(float)
         rows += [
             {
-                "model": name,
+                "model": model.name,
                 "warps": int(w),
                 "throughput": total / c,
                 "instructions": total / c * float(kernel.insts),

@@ -7,7 +7,7 @@ worked out once for all of them.
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -22,7 +22,8 @@ from jax import lax
 from jaxtyping import Array
 
 from dse.hardware import occupancy
-from dse.models import predictor
+from dse.models import get_all
+from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, Resources
 
 SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
@@ -190,7 +191,7 @@ def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...
 
 @partial(jax.jit, static_argnames=("models", "walk", "steps"), compiler_options=COMPILER_OPTIONS)
 def _reduce_rows(
-    models: tuple[str, ...], walk: _Walk, steps: int, fields: Fields, start: Array
+    models: tuple[Model, ...], walk: _Walk, steps: int, fields: Fields, start: Array
 ) -> tuple[dict[str, tuple[Array, Array]], Array]:
     """Minimum and sum of each row [steps, blocks, block]; how many of a row can run [steps]."""
     gpus, kernels, resources = fields
@@ -216,7 +217,8 @@ def _reduce_rows(
             )
             can = jnp.broadcast_to(possible, (walk.block, walk.row))
             return {
-                name: _minimum_and_sum(predictor(name)(gpu, kernel, launch).seconds, can) for name in models
+                model.name: _minimum_and_sum(model.predict(gpu, kernel, launch).seconds, can)
+                for model in models
             }
 
         return lax.map(block, jnp.arange(walk.blocks, dtype=jnp.int32)), jnp.sum(possible, dtype=jnp.int32)
@@ -248,11 +250,11 @@ def _take(fields: Fields, rows: np.ndarray, leading: tuple[int, ...]) -> Fields:
 
 
 @partial(jax.jit, static_argnames="model")
-def _seconds(model: str, fields: Fields) -> Array:
+def _seconds(model: Model, fields: Fields) -> Array:
     """Every configuration of some rows, [rows, row]; infinite for those that cannot run."""
     gpu, kernel, resources = fields
     launch, limiter = occupancy.launch(gpu, resources)
-    return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
+    return jnp.where(occupancy.possible(limiter), model.predict(gpu, kernel, launch).seconds, jnp.inf)
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
@@ -263,7 +265,7 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def reduce_grid(
-    models: Sequence[str],
+    models: Iterable[str | Model],
     gpus: Gpu,
     kernels: Kernel,
     resources: Resources,
@@ -280,6 +282,7 @@ def reduce_grid(
     **Raises:** ValueError for an empty axis, and for a field that holds NaN.
     `threads`: how many parts of the grid are worked on at a time; one for each core if None.
     """
+    chosen = get_all(models)
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
     shape = np.broadcast_shapes((1,), *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
@@ -290,14 +293,14 @@ def reduce_grid(
     fields, leading, row = _cut(fields, shape)
     walk = _walk(fields, leading, row)
     workers = threads or len(os.sched_getaffinity(0))
-    found, count = _all_rows(tuple(models), walk, fields, k, workers)
+    found, count = _all_rows(chosen, walk, fields, k, workers)
 
     pieces = leading[-1]
     width = prod(shape) // prod(leading[:-1])  # configurations of all pieces together
-    summaries = {}
+    summaries, by_name = {}, {model.name: model for model in chosen}
     for name, (rows, total) in found.items():
         with jax.enable_x64(True):
-            seconds = np.asarray(_seconds(name, _take(fields, rows, leading)))
+            seconds = np.asarray(_seconds(by_name[name], _take(fields, rows, leading)))
         index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
         seconds, index = np.broadcast_to(seconds, index.shape).ravel(), index.ravel()
         best = _smallest(seconds, k)
@@ -310,7 +313,7 @@ def reduce_grid(
 
 
 def _all_rows(
-    models: tuple[str, ...], walk: _Walk, fields: Fields, k: int, workers: int
+    models: tuple[Model, ...], walk: _Walk, fields: Fields, k: int, workers: int
 ) -> tuple[dict[str, tuple[np.ndarray, float]], int]:
     """The k rows with the smallest minima and the sum of all; how many configurations can run."""
     tasks = max(4 * workers if workers > 1 else 1, walk.steps * walk.blocks * walk.block * walk.row // TASK)
@@ -340,7 +343,7 @@ def _all_rows(
         with ThreadPoolExecutor(workers) as pool:
             done = list(pool.map(task, starts))
     found = {}
-    for name in models:
+    for name in (model.name for model in models):
         minima, rows, sums = zip(*(each[name] for each, _ in done), strict=True)
         rows = np.concatenate(rows)
         best = np.lexsort((rows, np.concatenate(minima)))[:k]

@@ -1,7 +1,7 @@
 """The configurations of one kernel on one GPU, fastest first."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,12 @@ import jax
 import numpy as np
 
 from dse import measured as measured_data
-from dse.cuda.compile.nvrtc import Failure
+from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError
-from dse.evaluate.chunks import Evaluation, evaluate, evaluate_counted
-from dse.kernels.description import Description, Number
+from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.models import get_all
+from dse.models.protocol import Model
 from dse.progress import Progress, silent
-from dse.simulator.pipeline import Settings
 from dse.types import Gpu
 
 
@@ -71,97 +71,57 @@ class Ranking:
 
 
 def rank(
-    description: Description,
+    kernel: Counts,
     gpu: Gpu,
-    models: Sequence[str],
+    models: Iterable[str | Model],
     problem: Mapping[str, Number] | None = None,
     sample: int | None = None,
     measured: Path | None = None,
-    settings: Settings | None = None,
     progress: Progress = silent,
 ) -> Ranking:
-    """Every valid configuration, ordered by the first of `models`; equal times keep the space's order.
+    """Order every valid configuration by the first of `models`; equal times keep the space's order.
 
     `sample` is how many configurations are taken, at random; all without it.
 
     **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
-    `measured` cannot be read.
+    `measured` cannot be read; and as the kernel's `count`.
     """
-    parameters = configurations(description, problem, sample)
+    chosen = get_all(models)
+    parameters = configurations(kernel, problem, sample)
     gpus = jax.tree.map(lambda x: x[None], gpu)
-    evaluation = evaluate(description, models, gpus, parameters, problem, settings, progress)
-    return _ranked(description, gpu, models, parameters, evaluation, measured)
-
-
-def rank_source(
-    description: Description,
-    gpu: Gpu,
-    arch: int,
-    models: Sequence[str],
-    problem: Mapping[str, Number] | None = None,
-    sample: int | None = None,
-    measured: Path | None = None,
-    settings: Settings | None = None,
-    progress: Progress = silent,
-    compiled: int | None = None,
-) -> Ranking:
-    """As `rank`, by what the kernel's CUDA source does, compiled for compute capability `arch` / 10.
-
-    `compiled` is how many configurations are compiled, the others being estimated from them; all without it.
-    """
-    from dse.cuda.counts import count
-
-    parameters = configurations(description, problem, sample)
-    counted = count(description, gpu, arch, parameters, problem, progress, compiled)
-    name, kernel, resources = description.name, counted.kernel, counted.resources
-    evaluation = evaluate_counted(name, models, gpu, kernel, resources, settings, progress)
-    if len(counted.failures) == len(parameters[next(iter(parameters))]):
-        first = next(each for each in counted.found.values() if isinstance(each, Failure))
-        raise DseError(f"{description.name}: source: {first.message}")
+    count = len(next(iter(parameters.values())))
+    counted = kernel.count(parameters, gpus, problem, progress)
+    evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
+    if not evaluation.possible.any():
+        raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
+    order = np.argsort(evaluation.forecasts[chosen[0].name].seconds[0], kind="stable")
+    times = None if measured is None else _measured(kernel, parameters, measured)
     error = None
-    if counted.guess is not None:
-        kernel, resources, places = counted.left_out()
-        left_out = evaluate_counted(name, models[:1], gpu, kernel, resources, settings)
-        times = [each.forecasts[models[0]].seconds[0] for each in (left_out, evaluation)]
-        error = np.abs(times[0] / times[1][places] - 1.0)
-    ranking = _ranked(description, gpu, models, parameters, evaluation, measured)
-    return replace(ranking, failures=counted.failures, compiled=len(counted.found), left_out_error=error)
+    if counted.estimates is not None:
+        batch, index = counted.estimates.batch, counted.estimates.index
+        left_out = evaluate_counted(batch, len(index), kernel.name, chosen[:1], gpus)
+        alone, with_others = (each.forecasts[chosen[0].name].seconds[0] for each in (left_out, evaluation))
+        error = np.abs(alone / with_others[index] - 1.0)
+    return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error)
 
 
 def configurations(
-    description: Description,
+    kernel: Counts,
     problem: Mapping[str, Number] | None = None,
     sample: int | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
     """All valid ones, or so many of them at random, in order. DseError if there is none."""
-    if not description.space.names:
-        raise DseError(f"{description.path}: parameters: found none, expected some to choose among (--tune)")
-    found = description.space.configurations(description.sizes(**(problem or {})))
-    if not len(next(iter(found.values()))):
-        raise DseError(
-            f"{description.path}: constraints: found no valid configuration, expected at least one"
-        )
-    total = len(next(iter(found.values())))
+    if not kernel.space.names:
+        raise DseError(f"{kernel.path}: parameters: found none, expected some to choose among (--tune)")
+    columns = kernel.space.configurations(sizes_of(kernel, problem))
+    total = len(next(iter(columns.values())))
+    if not total:
+        raise DseError(f"{kernel.path}: constraints: found no valid configuration, expected at least one")
     if sample is None or sample >= total:
-        return found
+        return columns
     chosen = np.sort(np.random.default_rng(seed).permutation(total)[:sample])
-    return {name: values[chosen] for name, values in found.items()}
-
-
-def _ranked(
-    description: Description,
-    gpu: Gpu,
-    models: Sequence[str],
-    parameters: dict[str, np.ndarray],
-    evaluation: Evaluation,
-    measured: Path | None,
-) -> Ranking:
-    if not evaluation.possible.any():
-        raise DseError(f"{description.path}: launch: {_why(evaluation, gpu)}")
-    order = np.argsort(evaluation.forecasts[models[0]].seconds[0], kind="stable")
-    times = None if measured is None else _measured(description, parameters, measured)
-    return Ranking(parameters, evaluation, order, times)
+    return {name: values[chosen] for name, values in columns.items()}
 
 
 def _why(evaluation: Evaluation, gpu: Gpu) -> str:
@@ -190,11 +150,10 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
     return f"found {what}, expected at most {int(limit):,}"
 
 
-def _measured(description: Description, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
+def _measured(kernel: Counts, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     """Measured seconds of each configuration, NaN where the file has none."""
-    table = measured_data.load(path, description)
-    space = description.space
-    where = {
+    table, space = measured_data.load(path, kernel), kernel.space
+    time_of = {
         int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0
     }
-    return np.array([where.get(int(i), np.nan) for i in space.index(parameters)])
+    return np.array([time_of.get(int(i), np.nan) for i in space.index(parameters)])

@@ -17,50 +17,46 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dse import __version__
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.chunks import CHUNK, Evaluation, chunks, evaluate
 from dse.files import replacing
 from dse.gpus.read import GpuFile, stack
 from dse.hardware import occupancy
-from dse.kernels.description import Description, Number
-from dse.models import SIMULATED
+from dse.models import get_all
+from dse.models.protocol import Model
 from dse.progress import Progress, silent
-from dse.simulator.pipeline import Settings
-
-SIMULATED_CHUNK = 4_096  # configurations of a part where some model is simulated: minutes, not hours
 
 
 @dataclass(frozen=True)
 class Job:
     """What to sweep: a space for each kernel, all GPUs, all models."""
 
-    descriptions: tuple[Description, ...]
+    kernels: tuple[Counts, ...]
     problems: tuple[Mapping[str, Number], ...]  # the sizes of each kernel
     gpus: tuple[GpuFile, ...]
-    models: tuple[str, ...]
-    settings: Settings | None = None  # of what is simulated
+    models: tuple[str | Model, ...]
 
     @property
     def chunk(self) -> int:
         """Configurations of a part of the file."""
-        return SIMULATED_CHUNK if set(self.models) & set(SIMULATED) else CHUNK
+        return min(CHUNK, *(model.batch for model in get_all(self.models)))
 
     @property
     def key(self) -> str:
         """Changes when anything does that a result depends on."""
-        parts = [__version__, *self.models, repr([dict(problem) for problem in self.problems])]
-        parts += [repr(self.settings)]
-        parts += [repr(description) for description in self.descriptions]
+        parts = [__version__, repr([dict(problem) for problem in self.problems])]
+        parts += [repr(part) for part in (*get_all(self.models), *self.kernels)]
         parts += [f"{gpu.name} {gpu.fields}" for gpu in self.gpus]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def schema(descriptions: Sequence[Description]) -> pa.Schema:
+def schema(kernels: Sequence[Counts]) -> pa.Schema:
     """Columns of the file; a parameter that a kernel lacks is null in its rows."""
     word = pa.dictionary(pa.int16(), pa.string())
     parameters: dict[str, pa.DataType] = {}
-    for description in descriptions:
-        for name, values in description.space.values.items():
+    for kernel in kernels:
+        for name, values in kernel.space.values.items():
             whole = all(isinstance(value, int) for value in values)
             if not whole or name not in parameters:
                 parameters[name] = pa.int64() if whole else pa.float64()
@@ -79,7 +75,7 @@ def schema(descriptions: Sequence[Description]) -> pa.Schema:
 
 
 def rows(
-    description: Description,
+    kernel: Counts,
     gpu_names: Sequence[str],
     parameters: Mapping[str, np.ndarray],
     evaluation: Evaluation,
@@ -95,7 +91,7 @@ def rows(
     for g, gpu in enumerate(gpu_names):
         common: dict[str, Any] = {name: values[g] for name, values in evaluation.resources.items()}
         common |= {name: getattr(evaluation, name)[g] for name in ("warps_per_sm", "occupancy", "possible")}
-        common |= {"kernel": word([description.name], 0), "gpu": word([gpu], 0)}
+        common |= {"kernel": word([kernel.name], 0), "gpu": word([gpu], 0)}
         common["limited_by"] = word(occupancy.LIMITERS, evaluation.limiter[g])
         for model, forecast in evaluation.forecasts.items():
             row = common | dict(parameters) | {"model": word([model], 0)}
@@ -117,23 +113,23 @@ def sweep(job: Job, out: Path, progress: Progress = silent) -> int:
     """
     if out.suffix.lower() != ".parquet":
         raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
-    columns = schema(job.descriptions)
+    columns = schema(job.kernels)
     folder = out.with_name(out.name + ".parts")
     names = [gpu.name for gpu in job.gpus]
     with replacing(out) as temporary:
         _begin(folder, job.key)
         gpus = stack([gpu.gpu for gpu in job.gpus])
         parts = []
-        for k, (description, problem) in enumerate(zip(job.descriptions, job.problems, strict=True)):
-            parameters = description.space.configurations(problem)
+        for k, (kernel, problem) in enumerate(zip(job.kernels, job.problems, strict=True)):
+            parameters = kernel.space.configurations(problem)
             total = len(next(iter(parameters.values())))
-            with progress(f"Sweeping {description.name}", total) as advance:
+            with progress(f"Sweeping {kernel.name}", total) as advance:
                 for c, block in enumerate(chunks(parameters, job.chunk)):
                     part = folder / f"{k:03}-{c:06}.parquet"
                     parts.append(part)
                     if not part.exists():
-                        evaluation = evaluate(description, job.models, gpus, block, problem, job.settings)
-                        _write(part, rows(description, names, block, evaluation, columns), columns)
+                        evaluation = evaluate(kernel, job.models, gpus, block, problem)
+                        _write(part, rows(kernel, names, block, evaluation, columns), columns)
                     advance(len(next(iter(block.values()))))
         count = 0
         with pq.ParquetWriter(temporary, columns, compression="zstd") as writer:

@@ -10,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse import measured
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.fitting import launches
-from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, of_model
+from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit
+from dse.fitting.launches import log_seconds
 from dse.fitting.parameters import NAMES, check, widths
 from dse.gpus import write as gpu_text
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
 from dse.measured.scores import mape, spearman
-from dse.models import SIMULATED
+from dse.models import get
+from dse.models.protocol import Model
 
 HELD_OUT = 0.2  # of the configurations of each space
 
@@ -27,7 +29,7 @@ HELD_OUT = 0.2  # of the configurations of each space
 class Space:
     """One measured file of one kernel on one of the GPUs."""
 
-    description: Description
+    kernel: Counts
     problem: Mapping[str, Number]
     path: Path
     gpu: int
@@ -71,7 +73,7 @@ class Calibration:
 def calibrate(
     spaces: Sequence[Space],
     files: Sequence[GpuFile],
-    model: str,
+    model: str | Model,
     free: Sequence[str] | None = None,
     shared: Sequence[str] = (),
     method: str = "lm",
@@ -83,6 +85,7 @@ def calibrate(
 
     **Raises:** DseError for an unknown field or method, a file that cannot be read, or where nothing ran.
     """
+    predictor = get(model)
     names = tuple(free or NAMES)
     check(names)
     check(tuple(shared), "--shared")
@@ -98,11 +101,10 @@ def calibrate(
     data = [_data(space, files[space.gpu], sample, random) for space in spaces]
     gpus = [space.gpu for space in spaces]
 
-    predict = of_model(model)
-    walk = 0 if model in SIMULATED else WALK
+    walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for
 
     def fitted(some: Sequence[Data], at: Sequence[int], start: int = 1) -> Fit:
-        return fit(some, at, parameters, predict, cast(Method, method), start, seed, walk)
+        return fit(some, at, parameters, predictor, cast(Method, method), start, seed, walk)
 
     train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
     if not any(np.asarray(each.counts).any() for each in train):
@@ -110,15 +112,16 @@ def calibrate(
     held = [each.only(~np.asarray(each.counts)) for each in train]
     to_train = fitted(train, gpus)
     scores = [
-        *_scores("fitted", spaces, train, to_train, model),
-        *_scores("held out: a fifth of the configurations", spaces, held, to_train, model),
+        *_scores("fitted", spaces, train, to_train, predictor),
+        *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor),
     ]
-    if len({space.description.name for space in spaces}) > 1:
+    if len({space.kernel.name for space in spaces}) > 1:
         for number, space in enumerate(spaces):
-            own = [other.description.name == space.description.name for other in spaces]
+            own = [other.kernel.name == space.kernel.name for other in spaces]
             others = [each.only(np.full(len(each), not out)) for each, out in zip(data, own, strict=True)]
-            scores += _scores("held out: the kernel", [space], [data[number]], fitted(others, gpus), model)
-    return Calibration(files, spaces, model, fitted(data, gpus, starts), tuple(scores))
+            to_others = fitted(others, gpus)
+            scores += _scores("held out: the kernel", [space], [data[number]], to_others, predictor)
+    return Calibration(files, spaces, predictor.name, fitted(data, gpus, starts), tuple(scores))
 
 
 def check_target(path: Path, gpus: int) -> None:
@@ -144,7 +147,7 @@ def write(found: Calibration, path: Path) -> None:
             if name not in untold
         }
         source = "dse fit to " + ", ".join(
-            f"{space.path.name} ({space.description.name})" for space in found.spaces if space.gpu == number
+            f"{space.path.name} ({space.kernel.name})" for space in found.spaces if space.gpu == number
         )
         records = [
             replace(
@@ -168,7 +171,7 @@ def write(found: Calibration, path: Path) -> None:
 
 
 def _data(space: Space, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
-    table = measured.load(space.path, space.description)
+    table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
     if sample is not None:
         ran = np.sort(random.permutation(ran)[:sample])
@@ -176,20 +179,20 @@ def _data(space: Space, file: GpuFile, sample: int | None, random: np.random.Gen
         raise DseError(f"{space.path}: found no configuration that ran, expected at least one")
     table = table.rows(ran)
     sizes = {**space.problem, **table.problem}
-    found = launches.described(space.description, file.gpu, table.parameters, sizes)
+    found = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
     return Data.of(found, table.fastest_s)
 
 
 def _scores(
-    what: str, spaces: Sequence[Space], data: Sequence[Data], found: Fit, model: str
+    what: str, spaces: Sequence[Space], data: Sequence[Data], found: Fit, model: Model
 ) -> Iterator[dict[str, Any]]:
     """Errors of the catalogue's GPU and of the fitted one."""
-    predict, names = of_model(model), found.parameters.names
+    names = found.parameters.names
     for space, each in zip(spaces, data, strict=True):
         counts = np.asarray(each.counts)
         with jax.enable_x64(True):
             before, after = (
-                np.exp(np.asarray(predict(each.launches, names, jnp.asarray(logs))))[counts]
+                np.exp(np.asarray(log_seconds(each.launches, model, names, jnp.asarray(logs))))[counts]
                 for logs in (np.zeros(len(names)), found.logs(space.gpu))
             )
             times = np.exp(np.asarray(each.log_seconds))[counts]
@@ -197,7 +200,7 @@ def _scores(
             continue
         yield {
             "data": what,
-            "kernel": space.description.name,
+            "kernel": space.kernel.name,
             "configurations": len(times),
             "MAPE before [%]": mape(before, times),
             "MAPE [%]": mape(after, times),

@@ -15,9 +15,8 @@ Source: Huber 1964 (robust loss; its smooth form: Charbonnier et al. 1997); MacK
 Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace). Precision: float64.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Literal
 
 import equinox as eqx
@@ -30,7 +29,7 @@ from jaxtyping import Array, Bool, Float
 from dse.errors import DseError
 from dse.fitting.launches import Launches, log_seconds
 from dse.fitting.posterior import sampled
-from dse.models import SIMULATED
+from dse.models.protocol import Model
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
@@ -42,7 +41,6 @@ STEPS = 200
 LEAST_WALKERS = 32  # or two a parameter
 DRAWS = 4_096  # of Laplace's normal
 WALK = 1_000  # steps of each walker, of which half count
-Predict = Callable[[Launches, tuple[str, ...], Array], Array]
 
 
 class Data(eqx.Module):
@@ -136,25 +134,11 @@ class Fit:
         )
 
 
-@cache
-def of_model(model: str) -> Predict:
-    """How a model predicts."""
-    if model in SIMULATED:
-        from dse.fitting.simulated import predict as simulated  # a second to import, and rarely asked for
-
-        return simulated
-
-    def predict(launches: Launches, names: tuple[str, ...], logs: Array) -> Array:
-        return log_seconds(launches, model, names, logs)
-
-    return predict
-
-
 def fit(
     data: Sequence[Data],
     gpus: Sequence[int],
     parameters: Parameters,
-    predict: Predict,
+    model: Model,
     method: Method = "lm",
     starts: int = 4,
     seed: int = 0,
@@ -174,20 +158,18 @@ def fit(
         problem = _Problem(tuple(data), tuple(jnp.asarray(index[g]) for g in gpus), jnp.asarray(width))
 
         def solved(start: Array, tau: float) -> tuple[Array, Array, Array]:
-            return _solved(problem, start, jnp.asarray(tau), parameters.names, predict, method)
+            return _solved(problem, start, jnp.asarray(tau), parameters.names, model, method)
 
         tau = UNEXPLAINED
         ends = [solved(jnp.asarray(start), tau) for start in draws]
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(float(end[1]), nan=np.inf))
         for _ in range(2):  # τ hangs on the fit, and the fit a little on τ
-            off = np.asarray(_off(problem, theta, parameters.names, predict))
+            off = np.asarray(_off(problem, theta, parameters.names, model))
             off = off[np.concatenate([np.asarray(each.counts) for each in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
             theta, loss, more = solved(theta, tau)
             steps += more
-        samples = np.asarray(
-            _samples(problem, theta, jnp.asarray(tau), parameters.names, predict, seed, walk)
-        )
+        samples = np.asarray(_samples(problem, theta, jnp.asarray(tau), parameters.names, model, seed, walk))
     return Fit(parameters, np.asarray(theta), samples, tau, float(loss), int(steps))
 
 
@@ -197,19 +179,19 @@ class _Problem(eqx.Module):
     width: Array
 
 
-def _off(problem: _Problem, theta: Array, names: tuple[str, ...], predict: Predict) -> Array:
+def _off(problem: _Problem, theta: Array, names: tuple[str, ...], model: Model) -> Array:
     """log f - log t of all data."""
     return jnp.concatenate(
         [
-            predict(data.launches, names, theta[index]).astype(theta.dtype) - data.log_seconds
+            log_seconds(data.launches, model, names, theta[index]).astype(theta.dtype) - data.log_seconds
             for data, index in zip(problem.data, problem.index, strict=True)
         ]
     )
 
 
-def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], predict: Predict) -> Array:
+def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], model: Model) -> Array:
     """What is left of the times, in τ, to be squared: beyond ROBUST its square grows as it does itself."""
-    r = _off(problem, theta, names, predict) / tau
+    r = _off(problem, theta, names, model) / tau
     counts = jnp.concatenate([data.counts for data in problem.data])
     smaller = r * jnp.sqrt(2.0 / (jnp.sqrt(1.0 + (r / ROBUST) ** 2) + 1.0))
     return jnp.where(counts, smaller, 0.0)
@@ -217,12 +199,12 @@ def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...],
 
 @eqx.filter_jit
 def _solved(
-    problem: _Problem, start: Array, tau: Array, names: tuple[str, ...], predict: Predict, method: Method
+    problem: _Problem, start: Array, tau: Array, names: tuple[str, ...], model: Model, method: Method
 ) -> tuple[Array, Array, Array]:
     """Where a start leads, the loss there, and how many steps it took."""
 
     def residuals(theta: Array, _: None) -> Array:
-        return jnp.concatenate([_robust(problem, theta, tau, names, predict), theta / problem.width])
+        return jnp.concatenate([_robust(problem, theta, tau, names, model), theta / problem.width])
 
     def loss(theta: Array, _: None) -> Array:
         return 0.5 * jnp.sum(residuals(theta, None) ** 2)
@@ -242,17 +224,17 @@ def _samples(
     theta: Array,
     tau: Array,
     names: tuple[str, ...],
-    predict: Predict,
+    model: Model,
     seed: int,
     walk: int,
 ) -> Array:
     """Of the density of θ: walkers that set out from Laplace's normal about the mode."""
 
     def log_density(at: Array) -> Array:
-        times = _robust(problem, at, tau, names, predict)
+        times = _robust(problem, at, tau, names, model)
         return -0.5 * (jnp.sum(times**2) + jnp.sum((at / problem.width) ** 2))
 
-    slopes = jax.jacfwd(lambda at: _robust(problem, at, tau, names, predict))(theta)
+    slopes = jax.jacfwd(lambda at: _robust(problem, at, tau, names, model))(theta)
     hessian = slopes.T @ slopes + jnp.diag(problem.width**-2.0)  # Gauss-Newton's
     first, second = jax.random.split(jax.random.key(seed))
     count = 2 * max(LEAST_WALKERS // 2, len(theta)) if walk else DRAWS

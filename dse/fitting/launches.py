@@ -4,7 +4,6 @@ What a kernel does and what fits on an SM does not hang on λ, Λ and clock, so 
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import equinox as eqx
 import jax
@@ -12,11 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from dse.counts import Batch, Counts, Number
 from dse.fitting.parameters import moved
 from dse.hardware import occupancy
-from dse.kernels.description import Description, Number, describe
-from dse.models import predictor
-from dse.types import Gpu, Kernel, Launch, Resources
+from dse.models import get
+from dse.models.protocol import Model, seconds
+from dse.progress import Progress, silent
+from dse.types import Gpu, Kernel, Launch
 
 
 class Launches(eqx.Module):
@@ -37,53 +38,46 @@ class Launches(eqx.Module):
             return Launches(self.gpu, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), parts))
 
 
-def described(
-    description: Description,
+def of_kernel(
+    kernel: Counts,
     gpu: Gpu,
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
 ) -> Launches:
-    """Launches of a described kernel. Precision: of the GPU's fields; expressions in 64 bits."""
+    """Launches of a kernel's configurations; those that could not be counted are impossible.
+
+    **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
+    """
+    count = len(next(iter(parameters.values())))
+    counted = kernel.count(parameters, jax.tree.map(lambda x: x[None], gpu), problem, progress)
     with jax.enable_x64(True):
-        sizes = {name: jnp.asarray(value) for name, value in description.sizes(**(problem or {})).items()}
-        columns = {name: jnp.asarray(values) for name, values in parameters.items()}
-        return _launches(
-            gpu, *_described(description, gpu, columns, sizes), len(next(iter(columns.values())))
-        )
+        batch = counted.batch.take(np.arange(count))
+        launch, possible, counts = _laid_out(batch, jax.tree.map(lambda x: x[None, None], gpu), count)
+        failed = np.isin(np.arange(count), list(counted.failures))
+        return Launches(gpu, counts, launch, possible & ~failed)
 
 
 @eqx.filter_jit
-def _described(description: Description, gpu: Gpu, columns: Any, sizes: Any) -> tuple[Kernel, Resources]:
-    return describe(description, columns, sizes, gpu, gpu.clock.dtype)
-
-
-def counted(gpu: Gpu, kernel: Kernel, resources: Resources) -> Launches:
-    """Launches of which the counts are known, as read from source."""
-    with jax.enable_x64(True):
-        dtype = gpu.clock.dtype
-        kernel = jax.tree.map(lambda x: jnp.asarray(x, dtype), kernel)
-        return _launches(gpu, kernel, resources, len(np.atleast_1d(resources.threads)))
-
-
-def _launches(gpu: Gpu, kernel: Kernel, resources: Resources, count: int) -> Launches:
-    launch, limiter = occupancy.launch(gpu, resources)
-    kernel, launch, possible = jax.tree.map(
-        lambda x: jnp.broadcast_to(x, (count,)), (kernel, launch, occupancy.possible(limiter))
-    )
-    return Launches(gpu, kernel, launch, possible)
+def _laid_out(batch: Batch, gpus: Gpu, count: int) -> tuple[Launch, Array, Kernel]:
+    """Each configuration as it lies on the one GPU, [L]."""
+    kernel, resources = batch.on(gpus)
+    launch, limiter = occupancy.launch(gpus, resources)
+    whole = (launch, occupancy.possible(limiter), kernel)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (1, count))[0], whole)
 
 
 def log_seconds(
-    launches: Launches, model: str, names: tuple[str, ...], logs: Float[Array, " parameters"]
+    launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> Float[Array, " launches"]:
     """Logs of predicted times with the GPU's parameters moved; of impossible launches they mean nothing."""
     gpu = moved(launches.gpu, names, logs)
-    return jnp.log(predictor(model)(gpu, launches.kernel, launches.launch).seconds)
+    return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
 
 
 @eqx.filter_jit
 def linearised(
-    launches: Launches, model: str, names: tuple[str, ...], logs: Float[Array, " parameters"]
+    launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> tuple[Float[Array, " launches"], Float[Array, "launches parameters"]]:
     """Logs of the times, and their derivative by each parameter."""
 

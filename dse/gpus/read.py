@@ -49,6 +49,11 @@ class Header(BaseModel):
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d+$", description='a text such as "8.0"')
     gfx_name: str | None = Field(None, pattern=r"^gfx\w+$", description='a text such as "gfx90a"')
 
+    @property
+    def capability(self) -> int:
+        """The compute capability as one number: 80 for 8.0, and 0 where there is none."""
+        return int((self.compute_capability or "0").replace(".", ""))
+
 
 class _Entry(BaseModel):
     """One quantity."""
@@ -176,6 +181,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             cpi=PerClass(**arrays["cpi"]),
             latency=PerClass(**arrays["latency"]),
             limits=Limits(**arrays["limits"]),
+            compute_capability=jnp.asarray(header.capability, jnp.int32),
         )
     return GpuFile(path, header, gpu, tuple(Record(field, **dict(entry)) for field, entry in entries.items()))
 
@@ -245,7 +251,7 @@ def _units() -> dict[str, str]:
             units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
             units |= {f"{field.name}.{each.name}": field.metadata["unit"] for each in fields(PerClass)}
-        else:
+        elif field.name != "compute_capability":  # which the header has
             units[field.name] = field.metadata["unit"]
     return units
 

@@ -9,21 +9,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.counts import Alias, Batch, Counted, Number, sizes_of
 from dse.errors import DseError
 from dse.hardware.memory import safe_divide
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
-from dse.space.expression import Expression, one_of
+from dse.progress import Progress, silent
+from dse.space.expression import Expression
 from dse.space.space import Space
 from dse.types import ARITHMETIC, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
-Number = int | float
 
 GPU_NAMES = ("warp_size", "l1_bytes", "l2_bytes", "sm_count")  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
@@ -49,15 +51,6 @@ class Access:
     fields: Expressions  # those that were given: count, bytes, sectors, passes, ...
     subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
     loops: tuple[str, ...] = ()  # indices in it that run
-
-
-@dataclass(frozen=True)
-class Alias:
-    """The names under which measured tables have this kernel's parameters."""
-
-    name: str
-    rename: tuple[tuple[str, str], ...] = ()  # column → parameter or problem size
-    set: tuple[tuple[str, Number], ...] = ()  # parameter or problem size → its value in all rows
 
 
 @dataclass(frozen=True)
@@ -110,12 +103,43 @@ class Description:
         return bool(self.launch)
 
     def sizes(self, **changed: Number) -> dict[str, Number]:
-        """The problem sizes, some of them changed. DseError if there is no such size."""
-        sizes = dict(self.problem)
-        for name in changed:
-            if name not in sizes:
-                raise DseError(f"{self.name}: problem: found {name!r}, {one_of(name, sizes)}")
-        return sizes | changed
+        """The problem sizes, some of them changed. **Raises:** DseError if there is no such size."""
+        return sizes_of(self, changed)
+
+    def count(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpus: Gpu,
+        problem: Mapping[str, Number] | None = None,
+        progress: Progress = silent,
+    ) -> Counted:
+        """Count configurations by the expressions, which are evaluated where the counts are used.
+
+        **Shapes and errors:** as `dse.counts.Counts.count`; DseError for a kernel that is known by its source
+        only.
+        """
+        _expect_described(self)
+        sizes = self.sizes(**(problem or {}))
+        with jax.enable_x64(True):
+            scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
+        return Counted(Described(self, {name: values[None] for name, values in parameters.items()}, scalars))
+
+
+class Described(Batch):
+    """Configurations of a described kernel, of which expressions are evaluated inside `jit`."""
+
+    description: Description = eqx.field(static=True)
+    parameters: Mapping[str, Any]  # [1, L]
+    problem: Mapping[str, Array]  # scalars
+
+    def take(self, index: np.ndarray) -> "Described":
+        """Some of them, by their numbers."""
+        columns = {name: jnp.asarray(values[:, index]) for name, values in self.parameters.items()}
+        return Described(self.description, columns, self.problem)
+
+    def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
+        """What they do and ask for, see `dse.counts.Batch.on`."""
+        return describe(self.description, self.parameters, self.problem, gpus, gpus.clock.dtype)
 
 
 def describe(

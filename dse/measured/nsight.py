@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dse.counts import Counts
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.measured.table import Table, suffix_of
@@ -172,7 +173,7 @@ def _delimiter(line: str) -> str:
     return max(",;\t", key=line.count)
 
 
-def with_parameters(table: Table, description: Description) -> Table:
+def with_parameters(table: Table, kernel: Counts) -> Table:
     """The same table with the parameters of each launch, found by its block and grid.
 
     Only launches of this kernel are kept, if the file has others. They are compared along x, y, z where the
@@ -180,11 +181,14 @@ def with_parameters(table: Table, description: Description) -> Table:
 
     **Raises:** DseError if that does not tell, with what is needed.
     """
-    names = ", ".join(description.space.names)
+    names = ", ".join(kernel.space.names)
     needed = f"expected columns {names} beside the metrics"
     for name in (BLOCK, GRID):
         if name not in table.names:
             table.fail("columns", f"found neither {names} nor {name!r}, {needed}")
+    description = getattr(kernel, "description", kernel)
+    if not isinstance(description, Description):
+        table.fail("columns", f"found no {names}, {needed}")
     table = _of_kernel(table, description)
     problem = description.sizes()
     parameters = description.space.configurations(problem)

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from dse.counts import Alias, Counts
 from dse.errors import DseError
-from dse.kernels.description import Alias, Description
 from dse.measured import kernel_tuner, ktt, nsight, t4
 from dse.measured.table import SECONDS, Table
 
@@ -77,7 +77,7 @@ class Measured:
         return self.rows(np.flatnonzero(wanted))
 
 
-def load(path: str | Path, description: Description) -> Measured:
+def load(path: str | Path, description: Counts) -> Measured:
     """Read one file, under whichever of the kernel's `spaces` its columns are named by.
 
     Of several spaces that fit, the one that the folder is named after is taken, else the one that takes
@@ -201,14 +201,14 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     return np.where(ok, time_s, np.nan), status
 
 
-def _columns(alias: Alias, description: Description) -> dict[str, str]:
+def _columns(alias: Alias, description: Counts) -> dict[str, str]:
     """The column of each parameter and problem size that the space does not fix."""
     columns = {name: name for name in (*description.space.values, *dict(description.problem))}
     columns |= {target: column for column, target in alias.rename}
     return {name: column for name, column in columns.items() if name not in dict(alias.set)}
 
 
-def _fitting(table: Table, description: Description) -> tuple[Alias, list[str]]:
+def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
     """The space whose columns the file has, or lacks fewest of; and those that it lacks."""
 
     def missing(alias: Alias) -> list[str]:

@@ -1,64 +1,74 @@
-"""The registry of models. A closed form is a module of this package with `predict(gpu, kernel, launch)`.
+"""The registry of models: closed forms, a module each with `predict(gpu, kernel, launch)`, and the simulator.
 
-What is simulated has a room of its own, `dse.simulator`. Naming models imports none of them, so that `--help`
-stays fast.
+Naming models imports none of them, so that `--help` stays fast.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from dse.errors import DseError
+from dse.models.pipeline import Pipeline
+from dse.models.protocol import ClosedForm, Model
 
-CLOSED_FORMS = (
-    "roofline",
-    "volkov",
-    "transit",
-    "mwp-cwp",
-    "mwp-cwp-printed",
-    "mwp-cwp-pipeline",
-    "mwp-cwp-corrected",
-    "wfg-pipeline",
-    "wfg-corrected",
-    "wfg",
-    "gpumech-rr",
-    "gpumech-rr-corrected",
-    "gpumech-gto",
-    "kothapalli-max",
-    "kothapalli-sum",
-    "gpuperf",
-    "phase",
+_ALL: tuple[Model, ...] = (
+    ClosedForm("roofline"),
+    ClosedForm("volkov"),
+    ClosedForm("transit"),
+    ClosedForm("mwp-cwp"),
+    ClosedForm("mwp-cwp-printed"),
+    ClosedForm("mwp-cwp-pipeline"),
+    ClosedForm("mwp-cwp-corrected"),
+    ClosedForm("wfg-pipeline", "dse.models.wfg.pipeline"),
+    ClosedForm("wfg-corrected", "dse.models.wfg.corrected"),
+    ClosedForm("wfg", "dse.models.wfg.counts"),
+    ClosedForm("gpumech-rr"),
+    ClosedForm("gpumech-rr-corrected"),
+    ClosedForm("gpumech-gto"),
+    ClosedForm("kothapalli-max"),
+    ClosedForm("kothapalli-sum"),
+    ClosedForm("gpuperf"),
+    ClosedForm("phase"),
+    Pipeline(),
 )
-SIMULATED = ("pipeline",)
-MODELS = (*CLOSED_FORMS, *SIMULATED)
-
-_ELSEWHERE = {
-    "pipeline": "dse.simulator.pipeline",
-    "wfg": "dse.models.wfg.counts",
-    "wfg-corrected": "dse.models.wfg.corrected",
-    "wfg-pipeline": "dse.models.wfg.pipeline",
-}
+MODELS = {model.name: model for model in _ALL}
+CLOSED_FORMS = tuple(name for name, model in MODELS.items() if model.differentiable)
 DEFAULT = "phase"  # best of those that need no tuning, docs/accuracy.md
 
 
 def check_name(name: str) -> None:
-    """DseError where there is no model of that name."""
+    """Refuse a name that no model has. **Raises:** DseError."""
     if name not in MODELS:
         near = get_close_matches(name, MODELS, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
         raise DseError(f"model: found {name!r}, expected one of {', '.join(MODELS)}{hint}")
 
 
+def get(model: str | Model) -> Model:
+    """The model of that name; a model is given back. **Raises:** DseError for an unknown name."""
+    if not isinstance(model, str):
+        return model
+    check_name(model)
+    return MODELS[model]
+
+
+def get_all(models: Iterable[str | Model]) -> tuple[Model, ...]:
+    """Several models, see `get`."""
+    return tuple(map(get, models))
+
+
 def module(name: str) -> ModuleType:
-    """The module of a model. DseError where there is none of that name."""
-    check_name(name)
-    return import_module(_ELSEWHERE.get(name, f"dse.models.{name.replace('-', '_')}"))
+    """The module that documents a model of the registry. **Raises:** DseError for an unknown name."""
+    model = get(name)
+    return model.module if isinstance(model, ClosedForm) else import_module(type(model).__module__)
 
 
-def predictor(name: str) -> Callable[..., Any]:
-    """A closed form's `predict`. DseError for another name."""
-    if name in SIMULATED:
-        raise DseError(f"model: found {name!r}, expected a closed form: one of {', '.join(CLOSED_FORMS)}")
-    return module(name).predict
+def predictor(model: str | Model) -> Callable[..., Any]:
+    """The `predict` of a closed form. **Raises:** DseError for another model."""
+    chosen = get(model)
+    if not chosen.differentiable:
+        expected = f"a closed form: one of {', '.join(CLOSED_FORMS)}"
+        raise DseError(f"model: found {chosen.name!r}, expected {expected}")
+    return chosen.predict

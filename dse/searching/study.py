@@ -20,10 +20,11 @@ import numpy as np
 import optuna
 from optuna.trial import Trial, TrialState
 
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate
-from dse.kernels.description import Description, Number
-from dse.models import SIMULATED
+from dse.models import get
+from dse.models.protocol import Model
 from dse.types import Gpu
 
 SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
@@ -41,13 +42,13 @@ _WHY = "why pruned"
 class Variant:
     """One kernel of those that do the same work, with its problem sizes."""
 
-    description: Description
+    kernel: Counts
     problem: Mapping[str, Number]
 
     @property
     def free(self) -> dict[str, tuple[Number, ...]]:
         """Parameters that have a choice."""
-        return {name: values for name, values in self.description.space.values.items() if len(values) > 1}
+        return {name: values for name, values in self.kernel.space.values.items() if len(values) > 1}
 
 
 @dataclass
@@ -111,10 +112,10 @@ class Search:
         return {VARIANT: name} | dict(zip(self.objectives, trial.values, strict=True)) | values
 
 
-def variants(descriptions: Iterable[tuple[Description, Mapping[str, Number]]]) -> dict[str, Variant]:
+def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
     """The kernels to choose among. DseError where they do not do the same work."""
-    found = {description.name: Variant(description, problem) for description, problem in descriptions}
-    works = sorted({variant.description.variant_of for variant in found.values()})
+    found = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
+    works = sorted({variant.kernel.variant_of for variant in found.values()})
     if len(works) > 1:
         raise DseError(
             f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
@@ -159,7 +160,7 @@ def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
 def start(
     choices: Mapping[str, Variant],
     gpu_name: str,
-    model: str,
+    model: str | Model,
     goals: Sequence[str],
     chosen: str = "tpe",
     storage: str | None = None,
@@ -170,9 +171,9 @@ def start(
     **Raises:** DseError where the storage cannot be opened.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    key = repr([(repr(v.description), sorted(v.problem.items())) for v in choices.values()])
+    key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
-    name = f"{'+'.join(choices)} on {gpu_name} by {model} for {','.join(goals)} ({digest})"
+    name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     directions = [optuna.study.StudyDirection.MINIMIZE] * len(goals)
     study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
     kept = None
@@ -190,7 +191,7 @@ def start(
 def run(
     search: Search,
     gpu: Gpu,
-    model: str,
+    model: str | Model,
     trials: int,
     advance: Callable[[int], None] = lambda steps: None,
     batch: int = BATCH,
@@ -244,11 +245,11 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
     search.asked[name] += 1
     variant = search.variants[name]
-    values = {parameter: choices[0] for parameter, choices in variant.description.space.values.items()}
+    values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
     search.study.sampler = free
-    valid = bool(variant.description.space.valid(values, variant.problem, np))
+    valid = bool(variant.kernel.space.valid(values, variant.problem, np))
     if not valid:
         trial.set_user_attr(_WHY, "breaks a constraint")
         search.study.tell(trial, state=TrialState.PRUNED)
@@ -257,7 +258,7 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
 
 
 def _evaluate(
-    search: Search, gpu: Gpu, model: str, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
+    search: Search, gpu: Gpu, model: str | Model, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
 ) -> list[list[float]]:
     """The objectives of each configuration asked for; time is infinite where it cannot run."""
     begun = time.perf_counter()
@@ -269,10 +270,10 @@ def _evaluate(
         configurations = [asked[i][2] for i in places]
         parameters = {key: np.array([c[key] for c in configurations]) for key in configurations[0]}
         found = evaluate(
-            variant.description, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
+            variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
         )
         columns = {
-            "time": found.forecasts[model].seconds[0],
+            "time": found.forecasts[get(model).name].seconds[0],
             "registers": found.resources["registers"][0],
             "shared": found.resources["shared_bytes"][0],
         }
@@ -282,15 +283,15 @@ def _evaluate(
     return values
 
 
-def optimum(variant: Variant, gpu: Gpu, model: str) -> float | None:
+def optimum(variant: Variant, gpu: Gpu, model: str | Model) -> float | None:
     """The best time of a variant by looking at every configuration; None where there are too many."""
-    if variant.description.space.size > 50 * EXHAUSTIVE:
+    if variant.kernel.space.size > 50 * EXHAUSTIVE:
         return None
-    parameters = variant.description.space.configurations(variant.problem)
+    parameters = variant.kernel.space.configurations(variant.problem)
     count = len(next(iter(parameters.values())))
-    if not 0 < count <= (EXHAUSTIVE_SIMULATED if model in SIMULATED else EXHAUSTIVE):
+    if not 0 < count <= (EXHAUSTIVE if get(model).differentiable else EXHAUSTIVE_SIMULATED):
         return None
     found = evaluate(
-        variant.description, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
+        variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
     )
-    return float(found.forecasts[model].seconds.min())
+    return float(found.forecasts[get(model).name].seconds.min())

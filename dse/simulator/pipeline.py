@@ -1,8 +1,7 @@
-"""Pipeline: the warps of one SM, simulated entry by entry as they share its pipes.
+"""Launches of kernels that are known by their counts, simulated: which cases stand for each of them.
 
-Of a kernel that is known by its counts all warps are alike, with equal phases, in which runs of instructions
-stand for single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
-simulated; the rest is taken to go on as that ends.
+All warps are alike, with equal phases, in which runs of instructions stand for single ones. Of a long launch
+the beginning is simulated; the rest is taken to go on as that ends.
 """
 
 import math
@@ -14,7 +13,6 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dse.models.about import ASPECTS, About
 from dse.simulator.case.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, Plan, Warp, plan
 from dse.simulator.case.program import Case, Program
 from dse.simulator.simulation import simulate
@@ -27,26 +25,6 @@ ENTRIES = 2**17  # of a case on its own, unless its size is said
 TICKS = 2.0**21  # that a makespan is expected to have
 
 TERMS = (*SUBSYSTEMS, "issue", "latency")
-ABOUT = About(
-    source="Lemeire, Cornelis & Konstantinidis, Sec. 3",
-    equations={
-        "Sec. 3": "an instruction enters its subsystem when what it needs is there (Λ), the subsystem is "
-        "free (λ), so is an issue slot (1 / IL), and the scheduler picks its warp"
-    },
-    inputs=(
-        "λ and Λ of each subsystem, issue limit",
-        "the instructions of each warp and what each needs; from counts: an average warp",
-        "warps of a block, blocks at a time, blocks in all",
-        "scheduler",
-    ),
-    ignores=(
-        "what mean counts do not tell, of kernels that are known by these only",
-        "differences between SMs",
-    ),
-    use_when="When schedulers, barriers or warps that differ matter, and a thousand times the time does not.",
-    aspects=frozenset(ASPECTS),
-    column="pipeline",
-)
 
 
 @dataclass(frozen=True)

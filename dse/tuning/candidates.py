@@ -9,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dse.counts import Counts, Number
 from dse.fitting import launches as fixed
 from dse.fitting.launches import Launches, linearised
 from dse.fitting.parameters import NAMES, widths
 from dse.fitting.surrogate import positions
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models import get
+from dse.models.protocol import Model
 from dse.progress import Progress, silent
 
 CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
@@ -74,7 +76,7 @@ def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
 
 
 def of_launches(
-    parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: str
+    parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: Model
 ) -> Candidates:
     """Of launches that a closed form can predict."""
     with jax.enable_x64(True):
@@ -91,32 +93,14 @@ def of_launches(
     )
 
 
-def described(
-    description: Description,
+def of_kernel(
+    kernel: Counts,
     file: GpuFile,
-    model: str,
+    model: str | Model,
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
-) -> Candidates:
-    """Of a described kernel."""
-    return of_launches(parameters, fixed.described(description, file.gpu, parameters, problem), file, model)
-
-
-def from_source(
-    description: Description,
-    file: GpuFile,
-    arch: int,
-    model: str,
-    parameters: Mapping[str, np.ndarray],
-    problem: Mapping[str, Number] | None = None,
-    compiled: int | None = None,
     progress: Progress = silent,
 ) -> Candidates:
-    """Of a kernel read from its CUDA source, as `dse.cuda.counts.count`."""
-    from dse.cuda.counts import count
-
-    found = count(description, file.gpu, arch, parameters, problem, progress, compiled)
-    launches = fixed.counted(file.gpu, found.kernel, found.resources)
-    failed = np.isin(np.arange(len(launches)), list(found.failures))
-    launches = Launches(launches.gpu, launches.kernel, launches.launch, launches.possible & ~failed)
-    return of_launches(parameters, launches, file, model)
+    """The configurations of a kernel on a GPU, predicted by a closed form."""
+    launches = fixed.of_kernel(kernel, file.gpu, parameters, problem, progress)
+    return of_launches(parameters, launches, file, get(model))

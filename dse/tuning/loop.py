@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from dse.counts import Number
 from dse.errors import DseError
 from dse.files import replacing
-from dse.kernels.description import Number
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 

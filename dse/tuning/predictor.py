@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from dse import gpus, sources
+from dse.counts import Alias, Counts, Number
 from dse.errors import DseError
 from dse.fitting.surrogate import positions
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Alias, Description, Number
-from dse.models import check_name
+from dse.models import get
+from dse.models.protocol import Model
 from dse.space.expression import one_of
-from dse.tuning.candidates import Candidates, bare, described, from_source
+from dse.tuning.candidates import Candidates, bare, of_kernel
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]  # of N configurations: N values of each parameter
 
@@ -32,17 +33,20 @@ class Predictor:
     **Raises:** DseError for a name that there is not, when it is first needed.
     """
 
-    kernel: str | Path | Description | None
+    kernel: str | Path | Counts | None
     gpu: str | Path | GpuFile | None = None
-    model: str = "phase"
+    model: str | Model = "phase"
     fixed: Mapping[str, Number] = field(default_factory=dict)  # parameters and sizes that are not tuned
     rename: Mapping[str, str | None] = field(default_factory=dict)  # theirs → ours; None: the kernel has none
-    source: bool = False  # count what the CUDA source does, not what the description says
+    source: bool = False  # of a kernel given by name: count what its source does
 
     @cached_property
-    def description(self) -> Description:
+    def counts(self) -> Counts:
+        """The kernel, loaded where it is given by its name or file."""
         assert self.kernel is not None
-        return self.kernel if isinstance(self.kernel, Description) else sources.load(self.kernel)
+        if isinstance(self.kernel, str | Path):
+            return sources.kernel(self.kernel, source=self.source)
+        return self.kernel
 
     @cached_property
     def file(self) -> GpuFile:
@@ -70,16 +74,10 @@ class Predictor:
         seen = {name: _ordered(values) for name, values in columns.items()}
         if self.kernel is None:
             return bare(seen)
-        check_name(self.model)
+        model = get(self.model)
         ours, problem = self.named(columns, where, sizes, optional)
-        if self.source or not self.description.described:
-            from dse.cuda.counts import architecture
-
-            arch = architecture(self.file)
-            found = from_source(self.description, self.file, arch, self.model, ours, problem)
-        else:
-            found = described(self.description, self.file, self.model, ours, problem)
-        return replace(found, position=positions(seen))
+        candidates = of_kernel(self.counts, self.file, model, ours, problem)
+        return replace(candidates, position=positions(seen))
 
     def named(
         self,
@@ -89,16 +87,16 @@ class Predictor:
         optional: Collection[str] = (),
     ) -> tuple[dict[str, np.ndarray], dict[str, Number]]:
         """The same configurations as the kernel names them: its parameters, in its order, and its sizes."""
-        values, problem = self.description.space.values, dict(self.description.problem)
+        values, problem = self.counts.space.values, dict(self.counts.problem)
         for name in self.fixed:
             if name not in values and name not in problem:
                 raise DseError(f"{where}: fixed: found {name!r}, {one_of(name, [*values, *problem])}")
-        aliases = [Alias(self.description.name), *self.description.spaces]
+        aliases = [Alias(self.counts.name), *self.counts.spaces]
         found = [self._matched(alias, columns, optional) for alias in aliases]
         theirs, constants, wrong = min(found, key=lambda each: len(each[2]))
         if wrong:
             raise DseError(
-                f"{where}: found {', '.join(wrong)}, expected the parameters of {self.description.name}: "
+                f"{where}: found {', '.join(wrong)}, expected the parameters of {self.counts.name}: "
                 f"{', '.join(values)}; `rename` says which is which, `fixed` what is not tuned"
             )
         numbers = {name: _numbers(columns[name], f"{where}: {name}") for name in theirs.values()}
@@ -120,22 +118,22 @@ class Predictor:
 
         None if it has no such parameter; (), no value, of one that is renamed to None.
         """
-        space = self.description.space.values
+        space = self.counts.space.values
         if name in self.rename:
             ours = self.rename[name]
             return () if ours is None else space.get(ours)
-        renamed = [dict(alias.rename).get(name, name) for alias in self.description.spaces]
+        renamed = [dict(alias.rename).get(name, name) for alias in self.counts.spaces]
         return next((space[each] for each in (name, *renamed) if each in space), None)
 
     def valid(self, columns: Columns, where: str) -> np.ndarray:
         """Which configurations keep the kernel's own constraints. DseError as `candidates`."""
-        return self.description.space.valid(*self.named(columns, where), np)
+        return self.counts.space.valid(*self.named(columns, where), np)
 
     def _matched(
         self, alias: Alias, columns: Columns, optional: Collection[str]
     ) -> tuple[dict[str, str], dict[str, Number], list[str]]:
         """Under one of the kernel's aliases: our names → theirs; what is constant; what does not match."""
-        values, problem = self.description.space.values, dict(self.description.problem)
+        values, problem = self.counts.space.values, dict(self.counts.problem)
         theirs: dict[str, str] = {}
         wrong = []
         for name, column in columns.items():

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.rank import Ranking
 from dse.gpus.read import GpuFile
-from dse.kernels.description import Description, Number
+from dse.models.protocol import Model
 from dse.tuning import candidates
 from dse.tuning.chances import Chances, chances
 from dse.tuning.tuner import Tuner
@@ -17,27 +18,19 @@ from dse.tuning.tuner import Tuner
 
 def refitted(
     ranking: Ranking,
-    description: Description,
+    kernel: Counts,
     file: GpuFile,
-    model: str,
+    model: str | Model,
     problem: Mapping[str, Number] | None = None,
-    source: bool = False,
-    compiled: int | None = None,
 ) -> tuple[Ranking, Iterator[dict[str, Any]]]:
-    """The ranking by refitted times, and for each of its rows what is to stand beside.
+    """Put a ranking in the order of refitted times; with it comes what is to stand beside each of its rows.
 
     **Raises:** DseError if none of its configurations was measured.
     """
     times = ranking.measured_s
     if times is None or not np.isfinite(times).any():
         raise DseError("--measured: found no configuration of this space that ran, expected at least one")
-    if source:
-        from dse.cuda.counts import architecture
-
-        arch = architecture(file)
-        found = candidates.from_source(description, file, arch, model, ranking.parameters, problem, compiled)
-    else:
-        found = candidates.described(description, file, model, ranking.parameters, problem)
+    found = candidates.of_kernel(kernel, file, model, ranking.parameters, problem)
     seen = {place: float(times[place]) for place in np.flatnonzero(np.isfinite(times)).tolist()}
     sure = chances(Tuner(found, told=seen))
     order = np.argsort(np.where(found.possible, sure.seconds, np.inf), kind="stable")

@@ -63,7 +63,7 @@ def test_settings_of_the_simulator(curve, monkeypatch):
 
     asked = []
 
-    def predict(warp, launch, settings=None):
+    def predict(warp, launch, settings, advance):
         asked.append(settings)
         return np.ones(16), np.zeros(16, int)
 

@@ -12,9 +12,9 @@ from dse.evaluate.chunks import chunks, evaluate
 from dse.hardware import occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, MODELS, predictor
+from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline
 from dse.simulator.case import idg
-from dse.simulator.pipeline import Settings
 
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
@@ -87,15 +87,15 @@ def test_precision_follows_the_gpu(toy_kernel):
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
 
 
-@pytest.mark.parametrize("settings", [None, Settings("gto", groups=1)])
-def test_what_is_simulated_is_the_same_outside(toy_kernel, settings):
+@pytest.mark.parametrize("model", [Pipeline(), Pipeline("gto", groups=1)])
+def test_what_is_simulated_is_the_same_outside(toy_kernel, model):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]
     parameters = {"block": np.array([1024, 128, 64]), "items": np.array([1, 2, 1])}
     steps = []
     found = evaluate(
-        description, ("pipeline", "volkov"), gpus.stack([file.gpu for file in files]), parameters, None,
-        settings, lambda text, total: nullcontext(lambda done: steps.append(done / total)),
+        description, (model, "volkov"), gpus.stack([file.gpu for file in files]), parameters, None,
+        lambda text, total: nullcontext(lambda done: steps.append(done / total)),
     )  # fmt: skip
     assert sum(steps) == 1
     forecast = found.forecasts["pipeline"]
@@ -113,7 +113,7 @@ def test_what_is_simulated_is_the_same_outside(toy_kernel, settings):
             ran.append((g, i))
             fields.append(jax.tree.map(np.asarray, (idg.warp(gpu, kernel), launch)))
     together = jax.tree.map(lambda *x: np.stack(np.broadcast_arrays(*x)), *fields)
-    for (g, i), cycles, bottleneck in zip(ran, *pipeline.predict(*together, settings), strict=True):
+    for (g, i), cycles, bottleneck in zip(ran, *pipeline.predict(*together, model.settings), strict=True):
         np.testing.assert_allclose(forecast.cycles[g, i], cycles, rtol=1e-12)
         np.testing.assert_allclose(forecast.seconds[g, i], cycles / files[g].gpu.clock, rtol=1e-12)
         assert forecast.bottleneck_names()[g, i] == pipeline.TERMS[bottleneck]

@@ -10,6 +10,7 @@ from dse.errors import DseError
 from dse.evaluate.curve import curve, fastest, laid_out
 from dse.evaluate.rank import rank
 from dse.models import DEFAULT
+from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline
 
 GPU = gpus.load("a100").gpu
@@ -99,15 +100,15 @@ def test_what_is_handed_to_the_simulator(laid, monkeypatch):
     kernel, launch = laid
     asked = []
 
-    def predict(warp, each, settings):
+    def predict(warp, each, settings, advance):
         asked.append((warp, each, settings))
         return np.arange(1.0, 33.0), np.zeros(32, int)
 
     monkeypatch.setattr(pipeline, "predict", predict)
-    settings = pipeline.Settings("gto", groups=7)
-    found = curve(kernel, GPU, launch, ("pipeline",), settings)
+    model = Pipeline("gto", groups=7)
+    found = curve(kernel, GPU, launch, (model,))
     [(warp, each, used)] = asked
-    assert used == settings
+    assert used == model.settings
     np.testing.assert_array_equal(each.resident_blocks, np.arange(1, 33))
     np.testing.assert_allclose(each.waves, OF_AN_SM / np.arange(1, 33), rtol=1e-6)
     assert each.waves.dtype == np.float64

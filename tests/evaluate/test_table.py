@@ -24,12 +24,12 @@ def job(toy_kernel):
 def test_one_row_a_kernel_gpu_model_and_configuration(job, tmp_path):
     count = sweep(job, tmp_path / "out.parquet")
     found = pq.read_table(tmp_path / "out.parquet")
-    sizes = [len(next(iter(d.space.configurations(d.sizes()).values()))) for d in job.descriptions]
+    sizes = [len(next(iter(d.space.configurations(d.sizes()).values()))) for d in job.kernels]
     assert count == found.num_rows == sum(sizes) * 2 * 2
     assert not list(tmp_path.glob("*.parts"))
 
     rows = [row for row in found.to_pylist() if row["kernel"] == "toy" and row["model"] == "volkov"]
-    toy = job.descriptions[0]
+    toy = job.kernels[0]
     parameters = toy.space.configurations(toy.sizes())
     expected = evaluate(toy, job.models, gpus.stack([file.gpu for file in job.gpus]), parameters)
     for g, file in enumerate(job.gpus):
@@ -60,9 +60,7 @@ def test_goes_on_after_an_interruption(job, tmp_path, monkeypatch):
         sweep(job, tmp_path / "out.parquet")
     assert not (tmp_path / "out.parquet").exists()
     sweep(job, tmp_path / "out.parquet")
-    blocks = sum(
-        -(-len(next(iter(d.space.configurations(d.sizes()).values()))) // 16) for d in job.descriptions
-    )
+    blocks = sum(-(-len(next(iter(d.space.configurations(d.sizes()).values()))) // 16) for d in job.kernels)
     assert len(calls) == blocks + 1  # each block once, and the interrupted one twice
     whole, out = (pq.read_table(tmp_path / name).to_pylist() for name in ("whole.parquet", "out.parquet"))
     key = str

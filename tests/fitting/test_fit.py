@@ -1,13 +1,16 @@
 """The most probable parameters and their spread, where both are known: times linear in θ."""
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dse import gpus
+from dse.counts import OwnKernel
 from dse.errors import DseError
 from dse.fitting.fit import Data, Parameters, fit
-from dse.fitting.launches import counted
-from dse.types import CLASSES, Kernel, PerClass, Resources
+from dse.fitting.launches import of_kernel
+from dse.space import Space
+from dse.types import CLASSES, Kernel, PerClass, Prediction, Resources
 
 COUNT, NOISE = 40, 0.05
 NAMES = ("clock", "cpi.fp32", "cpi.dram")
@@ -15,10 +18,25 @@ WIDTHS = np.array([0.3, 0.1, 0.2])
 OFFSET = -8.0
 
 
-def linear(launches, names, logs):
-    """Three counts of a kernel stand for the slopes by the three parameters."""
-    work = launches.kernel.work
-    return OFFSET + sum(x * log for x, log in zip((work.fp32, work.sfu, work.dram), logs, strict=True))
+GPU = gpus.load("a100-pcie-40gb", np.float64).gpu
+
+
+class Linear:
+    """A model whose log times are linear: three counts of a kernel are the slopes by the three parameters."""
+
+    name = "linear"
+    about = None
+    differentiable = True
+    batch = 65_536
+
+    def predict(self, gpu, kernel, launch):
+        work = kernel.work
+        moved = (gpu.clock / GPU.clock, gpu.cpi.fp32 / GPU.cpi.fp32, gpu.cpi.dram / GPU.cpi.dram)
+        off = sum(x * jnp.log(by) for x, by in zip((work.fp32, work.sfu, work.dram), moved, strict=True))
+        return Prediction.of(gpu.clock, all=jnp.exp(OFFSET + off) * gpu.clock)
+
+
+linear = Linear()
 
 
 def launches(slopes):
@@ -29,7 +47,8 @@ def launches(slopes):
     counts = {name: one for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")}
     whole = one.astype(int)
     resources = Resources(threads=64 * whole, blocks=whole, registers=32 * whole, shared_bytes=0 * whole)
-    return counted(gpus.load("a100-pcie-40gb", np.float64).gpu, Kernel(work=work, **counts), resources)
+    counted = OwnKernel("own", Space({"n": (1,)}), lambda *given: (Kernel(work=work, **counts), resources))
+    return of_kernel(counted, GPU, {"n": np.ones(len(slopes), int)})
 
 
 def ridge(slopes, off, tau, widths):

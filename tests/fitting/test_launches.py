@@ -6,7 +6,7 @@ import pytest
 
 from dse import gpus, kernels
 from dse.evaluate.chunks import evaluate
-from dse.fitting.launches import described, linearised, log_seconds
+from dse.fitting.launches import linearised, log_seconds, of_kernel
 from dse.fitting.parameters import moved
 
 MODEL = "volkov"
@@ -31,7 +31,7 @@ def gpu():
 
 @pytest.fixture(scope="module")
 def launches(toy, gpu, parameters):
-    return described(toy, gpu, parameters, {"n": 65536})
+    return of_kernel(toy, gpu, parameters, {"n": 65536})
 
 
 def test_times_are_those_of_the_sweep(toy, gpu, parameters, launches):
@@ -60,7 +60,7 @@ def test_slopes_are_central_differences(launches):
 
 def test_moved_parameters_are_a_moved_gpu(toy, gpu, parameters, launches):
     logs = jnp.asarray([0.3, -0.2, 0.4, 0.1, 0.0])
-    other = described(toy, moved(gpu, NAMES, logs), parameters, {"n": 65536})
+    other = of_kernel(toy, moved(gpu, NAMES, logs), parameters, {"n": 65536})
     still = jnp.zeros(len(NAMES))
     np.testing.assert_allclose(
         log_seconds(launches, MODEL, NAMES, logs), log_seconds(other, MODEL, NAMES, still), rtol=1e-13

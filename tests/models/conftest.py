@@ -74,7 +74,7 @@ def assemble(point: Point) -> tuple[Any, Any, Any]:
 
     def fields(cls: Any, **others: Any) -> Any:
         names = set(cls.__dataclass_fields__) - set(others)
-        return cls(**{name: values[name] for name in names}, **others)
+        return cls(**{name: values[name] for name in names if name in values}, **others)
 
     def per_class(what: str) -> Any:
         return PerClass(**{name: values[f"{what}_{name}"] for name in PIPES})

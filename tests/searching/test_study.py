@@ -58,7 +58,7 @@ def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
     found = search(choices, gpu)
     pruned = [t for t in found.study.trials if t.user_attrs.get("why pruned") == "breaks a constraint"]
     assert pruned
-    space = choices["toy"].description.space
+    space = choices["toy"].kernel.space
     assert all(np.all(space.valid(parameters, {"n": 1}, np)) for parameters in seen)
     assert sum(len(parameters["block"]) for parameters in seen) == 60
     assert len(seen) <= 2 * 60 / study.BATCH  # once a batch and variant

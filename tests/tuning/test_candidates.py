@@ -8,7 +8,7 @@ from dse import gpus, kernels
 from dse.evaluate.chunks import evaluate
 from dse.fitting.parameters import NAMES, moved, widths
 from dse.fitting.surrogate import positions
-from dse.tuning.candidates import CONTRAST, Candidates, bare, described
+from dse.tuning.candidates import CONTRAST, Candidates, bare, of_kernel
 
 MODEL = "roofline"
 PARAMETERS = {
@@ -30,7 +30,7 @@ def toy(toy_kernel):
 
 @pytest.fixture(scope="module")
 def candidates(toy, file):
-    return described(toy, file, MODEL, PARAMETERS, {"n": 65536})
+    return of_kernel(toy, file, MODEL, PARAMETERS, {"n": 65536})
 
 
 def test_predictions_are_those_of_the_sweep(toy, file, candidates):
@@ -61,7 +61,7 @@ def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):
 
 def test_where_nothing_is_possible_there_is_no_model(toy, file):
     parameters = {name: np.full(8, values[IMPOSSIBLE]) for name, values in PARAMETERS.items()}
-    found = described(toy, file, MODEL, parameters, {"n": 65536})
+    found = of_kernel(toy, file, MODEL, parameters, {"n": 65536})
     assert not found.modelled
     assert not found.possible.any()
     np.testing.assert_array_equal(found.log_s, 0.0)

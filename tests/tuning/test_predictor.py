@@ -83,7 +83,7 @@ def test_what_the_kernel_does_not_know_still_tells_configurations_apart(toy_kern
         assert list(parameters) == ["block", "items"]
         return replace(bare(parameters), modelled=True)
 
-    monkeypatch.setattr(predictor, "described", by_what_it_knows)
+    monkeypatch.setattr(predictor, "of_kernel", by_what_it_knows)
     columns = COLUMNS | {"unroll": ["no", "no", "yes"]}
     known = Predictor(toy_kernel, "a100-pcie-40gb", rename={"unroll": None}).candidates(columns, "params")
     assert known.modelled

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse import gpus, kernels
-from dse.fitting import launches, simulated
+from dse.fitting import launches
+from dse.fitting.launches import log_seconds
 from dse.simulator import pipeline
 from dse.simulator.case import idg
 
@@ -16,16 +17,16 @@ def test_equals_the_simulator_and_its_slopes():
     """A time is λ, Λ and 1/IL of a critical path, over the clock."""
     description, gpu = kernels.load("matmul_tiled"), gpus.load("a100-pcie-40gb", np.float64).gpu
     space = description.space.configurations(description.sizes())
-    chosen = launches.described(description, gpu, {name: values[:3] for name, values in space.items()})
+    chosen = launches.of_kernel(description, gpu, {name: values[:3] for name, values in space.items()})
     at = jnp.zeros(len(NAMES))
-    predicted = simulated.predict(chosen, NAMES, at)
+    predicted = log_seconds(chosen, "pipeline", NAMES, at)
     parts = (idg.warp(gpu, chosen.kernel), chosen.launch)
     warp, launch = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, float), (3,)), parts)
     cycles, slopes = pipeline.with_slopes(warp, launch)
     np.testing.assert_allclose(predicted, np.log(cycles / float(gpu.clock)), rtol=1e-12)
 
-    forward = jax.jacfwd(lambda logs: simulated.predict(chosen, NAMES, logs))(at)
-    backward = jax.grad(lambda logs: simulated.predict(chosen, NAMES, logs).sum())(at)
+    forward = jax.jacfwd(lambda logs: log_seconds(chosen, "pipeline", NAMES, logs))(at)
+    backward = jax.grad(lambda logs: log_seconds(chosen, "pipeline", NAMES, logs).sum())(at)
     np.testing.assert_allclose(forward.sum(axis=0), backward, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(forward[:, 0], -1.0)
     fp32 = slopes.busy["fp32"] * warp.busy["fp32"] / cycles  # λ, and of Λ the part that is λ (ILP)

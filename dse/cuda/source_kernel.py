@@ -1,0 +1,216 @@
+"""Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dse.counts import Alias, Counted, Estimates, Known, Number, sizes_of
+from dse.cuda.cache import Cache
+from dse.cuda.compile.nvrtc import Failure, architectures, compiler
+from dse.cuda.estimate.active_sampling import choose
+from dse.cuda.estimate.estimate import estimate
+from dse.cuda.estimate.features import known
+from dse.cuda.estimate.partition import FEWEST
+from dse.cuda.profile.to_kernel import to_kernel
+from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.errors import DseError
+from dse.kernels.description import Description, evaluated_names
+from dse.progress import Progress, silent
+from dse.space.space import Space
+from dse.types import Gpu, Kernel, Resources
+
+
+@dataclass(frozen=True)
+class SourceKernel:
+    """A kernel by what its source does, see `dse.counts.Counts`.
+
+    `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
+    """
+
+    description: Description
+    compiled: int | None = None
+    cache: Cache | None = None
+    workers: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.description.name
+
+    @property
+    def path(self) -> Path:
+        """The file that tells of the kernel."""
+        return self.description.path
+
+    @property
+    def space(self) -> Space:
+        """The parameters with their values and constraints."""
+        return self.description.space
+
+    @property
+    def problem(self) -> tuple[tuple[str, Number], ...]:
+        """The problem sizes and their defaults."""
+        return self.description.problem
+
+    @property
+    def spaces(self) -> tuple[Alias, ...]:
+        """The names under which measured tables have its parameters."""
+        return self.description.spaces
+
+    @property
+    def variant_of(self) -> str:
+        """The work that it does."""
+        return self.description.variant_of
+
+    def count(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpus: Gpu,
+        problem: Mapping[str, Number] | None = None,
+        progress: Progress = silent,
+    ) -> Counted:
+        """Compile and execute configurations for each GPU: all, or `compiled` of them.
+
+        **Shapes:** as `dse.counts.Counts.count`.
+        **Raises:** DseError as `dse.cuda.source.characterise_all`; if `compiled` is too few, if no
+        configuration can be read, or if nothing compiles for a GPU.
+        """
+        each = [
+            self._on_one(parameters, jax.tree.map(lambda x, g=g: x[g], gpus), problem, progress)
+            for g in range(len(gpus.clock))
+        ]
+        return each[0] if len(each) == 1 else _together(each)
+
+    def read(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None = None,
+        progress: Progress = silent,
+    ) -> list[Found | Failure]:
+        """What each configuration does on a GPU whose fields are scalars; all of them are compiled."""
+        wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
+        source, arch = source_of(self.description), architecture(gpu)
+        with progress(f"Reading {self.name}", len(wanted)) as advance:
+            return characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
+
+    def _on_one(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None,
+        progress: Progress,
+    ) -> Counted:
+        length = len(next(iter(parameters.values())))
+        if self.compiled is not None and self.compiled < length:
+            return self._estimated(self.compiled, parameters, gpu, problem, progress)
+        results = self.read(parameters, gpu, problem, progress)
+        read = dict(enumerate(results))
+        failures = _failures(read)
+        if len(failures) == length:
+            raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        kernel, resources = as_models_take_it(results)
+        return Counted.known(kernel, resources, length, failures=failures, compiled=length)
+
+    def _estimated(
+        self,
+        compiled: int,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None,
+        progress: Progress,
+    ) -> Counted:
+        """`compiled` configurations, chosen so that they tell most of the others, and these from them."""
+        sizes = sizes_of(self, problem)
+        wanted = configurations(self.description, parameters, sizes, gpu)
+        if compiled < FEWEST:
+            raise DseError(f"compile: found {compiled}, expected {FEWEST} or more, or all {len(wanted):,}")
+        source, arch = source_of(self.description), architecture(gpu)
+        names = evaluated_names(self.description, parameters, sizes, gpu)
+        before = known(source, parameters, wanted, {name: names[name] for name, _ in self.description.let})
+        read: dict[int, Found | Failure] = {}
+        with progress(f"Reading {self.name}", compiled) as advance:
+            while batch := choose(before, compiled, read):
+                chosen = [wanted[index] for index in batch]
+                results = characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
+                read |= dict(zip(batch, results, strict=True))
+        failures = _failures(read)
+        if len(read) - len(failures) < 2:
+            raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        guess = estimate(before, read, gpu.limits)
+        doubtful = set(np.flatnonzero(guess.fails).tolist()) - set(read)
+        failures |= dict.fromkeys(doubtful, "not likely to compile")
+        fields: dict[str, Any] = dict(guess.resources)
+        left_out = {name: values[guess.compiled] for name, values in fields.items()}
+        left_out["registers"] = guess.left_out_registers
+        with jax.enable_x64(True):
+            known_ones = Counted.known(
+                to_kernel(guess.left_out), Resources(**left_out), len(guess.compiled)
+            ).batch
+            return Counted.known(
+                to_kernel(guess.warps),
+                Resources(**fields),
+                len(wanted),
+                failures=failures,
+                compiled=len(read),
+                estimates=Estimates(known_ones, guess.compiled),
+            )
+
+
+def _together(each: list[Counted]) -> Counted:
+    """Several GPUs as one, [G, L]. Phases that a kernel lacks on some of them are empty there."""
+    batches = [counted.batch for counted in each if isinstance(counted.batch, Known)]
+    most = max(len(batch.kernel.phases) for batch in batches)
+    padded = [Known(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
+    batch = jax.tree.map(lambda *rows: np.concatenate(rows), *padded)
+    failures = {index: why for counted in each for index, why in counted.failures.items()}
+    return Counted(batch, failures, each[0].compiled)
+
+
+def _with_phases(kernel: Kernel, count: int) -> Kernel:
+    """The kernel with empty phases at its end."""
+    missing = count - len(kernel.phases)
+    empty = jax.tree.map(np.zeros_like, kernel.phases[:1])
+    return eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty * missing)
+
+
+def _failures(read: Mapping[int, Found | Failure]) -> dict[int, str]:
+    return {index: result.reason for index, result in read.items() if isinstance(result, Failure)}
+
+
+def _messages(read: Mapping[int, Found | Failure]) -> Iterator[str]:
+    return (result.message for result in read.values() if isinstance(result, Failure))
+
+
+def architecture(gpu: Gpu) -> int:
+    """80 for a GPU of compute capability 8.0.
+
+    **Raises:** DseError for one that the compiler does not know.
+    """
+    arch, known_ones = int(gpu.compute_capability), architectures()
+    if arch not in known_ones:
+        lowest, highest = min(known_ones) / 10, max(known_ones) / 10
+        raise DseError(
+            f"gpu: compute capability: found {arch / 10 if arch else 'none'}, expected one from {lowest} to"
+            f" {highest}, which {compiler()} compiles for"
+        )
+    return arch
+
+
+def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resources]:
+    """Arrays [L]; a failure has no threads, so that no model takes it for a launch."""
+    warps = [each.warp if isinstance(each, Found) else {} for each in found]
+    fields: dict[str, Any] = {
+        "threads": np.array([prod(each.counts.block) if isinstance(each, Found) else 0 for each in found]),
+        "blocks": np.array([each.counts.blocks if isinstance(each, Found) else 0 for each in found]),
+        "registers": np.array([each.registers if isinstance(each, Found) else 0 for each in found]),
+        "shared_bytes": np.array([each.shared_bytes if isinstance(each, Found) else 0 for each in found]),
+    }
+    with jax.enable_x64(True):
+        return to_kernel(warps), Resources(**fields)

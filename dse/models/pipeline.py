@@ -1,0 +1,84 @@
+"""Pipeline: the warps of one SM, simulated entry by entry as they share its pipes.
+
+Of a kernel that is known by its counts all warps are alike, with equal phases, in which runs of instructions
+stand for single ones; graphs may give each warp a program of its own. Of a long launch the beginning is
+simulated; the rest is taken to go on as that ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from dse.models.about import ASPECTS, About
+
+if TYPE_CHECKING:
+    from jaxtyping import Array
+
+    from dse.simulator.pipeline import Settings
+    from dse.types import Gpu, Kernel, Launch, Prediction
+
+ABOUT = About(
+    source="Lemeire, Cornelis & Konstantinidis, Sec. 3",
+    equations={
+        "Sec. 3": "an instruction enters its subsystem when what it needs is there (Λ), the subsystem is "
+        "free (λ), so is an issue slot (1 / IL), and the scheduler picks its warp"
+    },
+    inputs=(
+        "λ and Λ of each subsystem, issue limit",
+        "the instructions of each warp and what each needs; from counts: an average warp",
+        "warps of a block, blocks at a time, blocks in all",
+        "scheduler",
+    ),
+    ignores=(
+        "what mean counts do not tell, of kernels that are known by these only",
+        "differences between SMs",
+    ),
+    use_when="When schedulers, barriers or warps that differ matter, and a thousand times the time does not.",
+    aspects=frozenset(ASPECTS),
+    column="pipeline",
+)
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The simulator as a model, with its settings."""
+
+    scheduler: str = "rr"  # rr, gto or oldest
+    order: str = "program"  # or dataflow
+    groups: int | None = None  # blocks of which all phases are simulated; None: a sample of them
+
+    name = "pipeline"
+    about = ABOUT
+    differentiable = False
+    batch = 4_096  # configurations: minutes, not hours
+
+    @property
+    def settings(self) -> Settings:
+        """The same for the simulator."""
+        from dse.simulator.pipeline import Settings
+
+        return Settings(self.scheduler, self.order, self.groups)
+
+    def predict(
+        self,
+        gpu: Gpu,
+        kernel: Kernel,
+        launch: Launch,
+        advance: Callable[[int], None] = lambda launches: None,
+    ) -> Prediction:
+        """Cycles that launches take, simulated on the host.
+
+        **Shapes:** GPU fields are scalars, the others broadcast to [N]; all launches can run.
+        **Precision:** the simulator counts in float64, results have the GPU's.
+        """
+        from dse.simulator import on_host
+
+        return on_host.predict(gpu, kernel, launch, self.settings, advance)
+
+    def seconds(self, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
+        """As `dse.models.protocol.seconds`: derivatives are those of the critical path."""
+        from dse.simulator import on_host
+
+        return on_host.seconds(gpu, kernel, launch, self.settings)

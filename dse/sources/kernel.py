@@ -1,0 +1,34 @@
+"""A kernel, however it is known, as what counts its configurations."""
+
+from pathlib import Path
+
+from dse.counts import Counts
+from dse.errors import DseError
+from dse.kernels.description import Description
+from dse.sources.read import Given, load
+
+
+def kernel(
+    name: str | Path, given: Given | None = None, *, source: bool = False, compiled: int | None = None
+) -> Counts:
+    """Load a kernel by name or file, see `load`: by its description, or by what its source does.
+
+    **Raises:** DseError as `load` and `counts_of`.
+    """
+    return counts_of(load(name, given), source, compiled)
+
+
+def counts_of(description: Description, source: bool = False, compiled: int | None = None) -> Counts:
+    """Count a kernel by its source if that is asked for, or if nothing else tells of it.
+
+    `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
+
+    **Raises:** DseError if `compiled` is given for a kernel that is not read from source.
+    """
+    if source or not description.described:
+        from dse.cuda.source_kernel import SourceKernel
+
+        return SourceKernel(description, compiled)
+    if compiled is not None:
+        raise DseError(f"compile: found {compiled} without source, expected both")
+    return description
