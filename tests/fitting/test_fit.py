@@ -95,7 +95,8 @@ def test_mode_and_spread_are_those_of_ridge_regression(found, slopes, off):
     assert np.all(np.abs(found.theta - mean) < 0.5 * spread)
     np.testing.assert_allclose(found.theta[2], 0.0, atol=1e-6)
     np.testing.assert_allclose(found.spreads(), spread, rtol=0.1)
-    np.testing.assert_allclose(found.intervals(0.6827), mean + np.outer([-1, 1], spread), atol=0.02)
+    # Ends of an interval are told by fewer samples than its spread is.
+    np.testing.assert_allclose(found.intervals(0.6827), mean + np.outer([-1, 1], spread), atol=0.03)
     np.testing.assert_allclose(np.corrcoef(found.samples.T), np.eye(3), atol=0.35)
 
 
