@@ -8,30 +8,33 @@ from dse.cuda.execute.semantics import Unsupported, bind
 from dse.cuda.machine.launch import REGION_BITS
 from dse.cuda.machine.state import MEMORY_COUNTS, Action, Compiled, Machine
 from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.opcodes import widths
+from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
-from dse.cuda.sass.program import Block, Step
+from dse.cuda.sass.program import BasicBlock, Step
 
 _U32 = np.uint32
 
 
-def actions(compiled: Compiled, block: Block) -> list[tuple[Step, Action]]:
-    """**Raises:** DseError if there is no rule for a form of an instruction that matters."""
-    found: list[tuple[Step, Action]] = []
+def actions(compiled: Compiled, block: BasicBlock) -> list[tuple[Step, Action]]:
+    """What to do for the steps of a block, in order; most need nothing.
+
+    **Raises:** DseError if there is no rule for a form of an instruction that matters.
+    """
+    made: list[tuple[Step, Action]] = []
     for step in block.steps:
         if step.memory:
             compiled.memory_rows[step.index] = compiled.rows
             compiled.rows += len(MEMORY_COUNTS) * len(step.memory)
-            found.append((step, _memory_action(compiled, step)))
+            made.append((step, _memory_action(compiled, step)))
         elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
             compiled.guard_rows[step.index] = compiled.rows
             compiled.rows += 1
-            found.append((step, _guard_action(step, compiled.rows - 1)))
+            made.append((step, _guard_action(step, compiled.rows - 1)))
         if step.opcode in _BARRIER_MOVES:
-            found.append((step, _BARRIER_MOVES[step.opcode](step)))
+            made.append((step, _BARRIER_MOVES[step.opcode](step)))
         elif step.needed and not step.memory:
-            found.append((step, _compute_action(compiled, step)))
-    return found
+            made.append((step, _compute_action(compiled, step)))
+    return made
 
 
 def _guard_action(step: Step, row: int) -> Action:
@@ -46,6 +49,7 @@ def _guard_action(step: Step, row: int) -> Action:
 
 
 def _compute_action(compiled: Compiled, step: Step) -> Action:
+    """Write what the instruction's rule gives, and what unknown data it depends on."""
     try:
         evaluate, reads = bind(step, compiled.slot_of)
     except Unsupported as reason:
@@ -75,13 +79,13 @@ def _written(step: Step) -> list[int]:
     if step.opcode == "R2P":
         return list(step.writes)
     slots: list[int] = []
+    words, _ = OPCODES[step.opcode].widths(step.modifiers, len(step.sources))
     registers = sum(slot < P for slot in step.writes)
     for target in step.targets:
-        if target.kind == "register":
-            from_zero = target.slot in (RZ, URZ)
-            width = widths(step.opcode, step.modifiers, len(step.sources))[0]
-            count = width if from_zero else max(registers, 1)
-            slots += [-1] * count if from_zero else range(target.slot, target.slot + count)
+        if target.slot in (RZ, URZ):
+            slots += [-1] * words
+        elif target.kind == "register":
+            slots += range(target.slot, target.slot + max(registers, 1))
         else:
             slots.append(-1 if target.slot in (PT, UPT) else target.slot)
     return slots
@@ -163,7 +167,7 @@ def _memory_action(compiled: Compiled, step: Step) -> Action:
         if perform is not None:
             perform(machine, step, base + address.offset, chosen, taint | address_taint)
         elif step.pipe == "global" and compiled.loads_global and not step.targets:
-            somewhere = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
-            machine.memory.written.add(int(somewhere[0]) >> REGION_BITS)
+            addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
+            machine.memory.written.add(int(addresses[0]) >> REGION_BITS)
 
     return access

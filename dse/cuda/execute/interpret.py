@@ -17,11 +17,11 @@ from dse.cuda.machine.launch import Dimensions, Launch
 from dse.cuda.machine.state import Compiled, Machine, union
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import PT, UPT
-from dse.cuda.sass.program import Program, Step
+from dse.cuda.sass.program import SassProgram, Step
 from dse.errors import DseError
 
 
-def compiled(program: Program, global_stores: bool = False) -> Compiled:
+def compiled(program: SassProgram, global_stores: bool = False) -> Compiled:
     """A program ready to run. With `global_stores`, loads see what the kernel itself stored in global memory.
 
     **Raises:** DseError if there is no rule for a form of an instruction that addresses or branches depend

@@ -8,7 +8,7 @@ word that is addressed from the stack pointer alone, so that a spilled accumulat
 from collections.abc import Iterable
 
 from dse.cuda.sass.operands import SLOTS, P
-from dse.cuda.sass.program import Program, Step
+from dse.cuda.sass.program import SassProgram, Step
 
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
@@ -19,7 +19,7 @@ _STEERING = ("control", "barrier")  # pipes of what decides where threads go
 _SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
 
-def mark_needed(program: Program, global_stores: bool = False) -> list[int]:
+def mark_needed(program: SassProgram, global_stores: bool = False) -> list[int]:
     """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
 
     With `global_stores`, loads from global memory see what the kernel itself stored there.
@@ -58,7 +58,7 @@ def mark_needed(program: Program, global_stores: bool = False) -> list[int]:
     return live[:-1]
 
 
-def _mark_known_guards(program: Program, predecessors: list[list[int]]) -> None:
+def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:
     """Set `guard_known`: false where the predicate may have been written by a step that is not evaluated."""
     stale = [0] * len(program.blocks)  # where each block ends
     waiting = list(range(len(program.blocks)))[::-1]
@@ -100,7 +100,7 @@ def _mark_known_guards(program: Program, predecessors: list[list[int]]) -> None:
 class _Memory:
     """The bits that stand for what an access may read or write."""
 
-    def __init__(self, program: Program, global_stores: bool) -> None:
+    def __init__(self, program: SassProgram, global_stores: bool) -> None:
         self.global_stores = global_stores
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved

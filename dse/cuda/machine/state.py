@@ -11,7 +11,7 @@ from dse.cuda.machine.launch import Dimensions, Launch, Unknown, constant_bank
 from dse.cuda.machine.memory import Global, Local, Shared
 from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
 from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
-from dse.cuda.sass.program import Program, Step
+from dse.cuda.sass.program import SassProgram, Step
 
 _U32 = np.uint32
 
@@ -84,7 +84,7 @@ class Compiled:
     `dse.cuda.execute.interpret.compiled` makes it.
     """
 
-    def __init__(self, program: Program, live: list[int], global_stores: bool) -> None:
+    def __init__(self, program: SassProgram, live: list[int], global_stores: bool) -> None:
         self.program = program
         self.live = live  # slots that are live where each basic block begins, as bits
         self.global_stores = global_stores

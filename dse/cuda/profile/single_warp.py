@@ -19,7 +19,7 @@ from dse.cuda.caches.cache_model import kept_at_random
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.opcodes import PIPES
-from dse.cuda.sass.program import Block, Program, Step
+from dse.cuda.sass.program import BasicBlock, SassProgram, Step
 from dse.types import Gpu
 
 _CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
@@ -179,7 +179,7 @@ def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int
 class _Walker:
     """Walks one warp through basic blocks."""
 
-    def __init__(self, program: Program, times: Timing, path: Sequence[int]) -> None:
+    def __init__(self, program: SassProgram, times: Timing, path: Sequence[int]) -> None:
         self.blocks = [_timed(block, times) for block in program.blocks]
         self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], path)
         # Cycles that an instruction waits if its line has to be fetched: its part of that.
@@ -281,7 +281,7 @@ def _missed(size: int) -> float:
     return 1.0 - kept_at_random(size / _CODE_CACHE)
 
 
-def _timed(block: Block, times: Timing) -> tuple[list[_Timed], int]:
+def _timed(block: BasicBlock, times: Timing) -> tuple[list[_Timed], int]:
     """(its instructions, address of the barrier at its end or -1)"""
     last = block.steps[-1]
     return [_timed_step(step, times) for step in block.steps], last.address if last.opcode == "BAR" else -1

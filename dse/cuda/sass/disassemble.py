@@ -18,7 +18,7 @@ from pathlib import Path
 from dse.cuda.extra import INSTALL
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
-from dse.cuda.sass.listing import Instruction, Listing
+from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.errors import DseError
 
 
@@ -58,7 +58,7 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
     ends = list(accumulate(len(binary.code) for binary in binaries))
     code = b"".join(binary.code for binary in binaries)
     text = _nvdisasm(["-b", f"SM{arch}"], code, binaries[0].kernel)
-    pieces: list[list[Instruction]] = [[] for _ in binaries]
+    pieces: list[list[SassInstruction]] = [[] for _ in binaries]
     piece = 0
     for instruction in listing.instructions(text, binaries[0].kernel):
         while instruction.address >= ends[piece]:
@@ -70,12 +70,12 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
     ]
 
 
-def _moved(instruction: Instruction, base: int) -> Instruction:
+def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
     """As if the code began at `base`. Branches name their targets relative to what nvdisasm was given."""
     operands = instruction.operands
     if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
         operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
-    return Instruction(
+    return SassInstruction(
         instruction.address - base, instruction.predicate, instruction.opcode, operands, instruction.line
     )
 

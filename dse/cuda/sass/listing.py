@@ -7,13 +7,13 @@ between, nvdisasm also the source line. Branches name labels or addresses; here 
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dse.errors import DseError
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class SassInstruction:
     """One machine instruction."""
 
     address: int  # bytes from the kernel's start
@@ -29,7 +29,7 @@ class Listing:
 
     kernel: str  # mangled
     arch: int  # 80 for sm_80
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[SassInstruction, ...]
     labels: dict[str, int]  # address of each; the kernel's own name is one
 
 
@@ -69,7 +69,7 @@ def parse(text: str, where: str) -> list[Listing]:
     return listings
 
 
-def instructions(text: str, where: str) -> Iterator[Instruction]:
+def instructions(text: str, where: str) -> Iterator[SassInstruction]:
     """The instructions in the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _INSTRUCTION.match(line):
@@ -110,7 +110,7 @@ class _Reader:
 
     def __init__(self, kernel: str, arch: int, where: str) -> None:
         self.kernel, self.arch, self.where = kernel, arch, where
-        self.instructions: list[Instruction] = []
+        self.instructions: list[SassInstruction] = []
         self.labels: dict[str, int] = {kernel: 0}
         self.waiting: list[str] = []  # labels of the next address
         self.uses: list[tuple[int, int]] = []  # instructions that name labels, and their lines in the text
@@ -153,7 +153,7 @@ class _Reader:
         for index, number in self.uses:
             old = self.instructions[index]
             operands = tuple(self._resolved(operand, number) for operand in old.operands)
-            self.instructions[index] = Instruction(old.address, old.predicate, old.opcode, operands, old.line)
+            self.instructions[index] = replace(old, operands=operands)
         return Listing(self.kernel, self.arch, tuple(self.instructions), self.labels)
 
     def _resolved(self, operand: str, number: int) -> str:
@@ -171,9 +171,9 @@ class _Reader:
         return operand
 
 
-def _instruction(match: re.Match[str], line: int | None) -> Instruction:
+def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
     address, predicate, opcode, operands = match.groups()
-    return Instruction(int(address, 16), predicate or "", opcode, _operands(operands), line)
+    return SassInstruction(int(address, 16), predicate or "", opcode, _operands(operands), line)
 
 
 def _operands(text: str) -> tuple[str, ...]:
@@ -183,7 +183,7 @@ def _operands(text: str) -> tuple[str, ...]:
     return tuple(text.replace(",", " ").split())
 
 
-def _spacing(code: list[Instruction]) -> int:
+def _spacing(code: list[SassInstruction]) -> int:
     return code[-1].address - code[-2].address if len(code) > 1 else 16
 
 

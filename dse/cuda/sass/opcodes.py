@@ -1,212 +1,375 @@
-"""The opcodes of NVIDIA machine code since Turing: the pipe that each one keeps busy, and which operands it
-writes, and how many registers wide. What they compute is in `semantics`.
+"""The opcodes of NVIDIA machine code since Turing: one row an opcode, with all that is known of it.
+
+To add one, add its row. What a row does not say is ordinary: the first operand is written, all operands are
+single registers, and no address or branch may depend on the result.
 
 Source: the instruction set tables of NVIDIA's CUDA binary utilities; pipes after Nsight Compute's.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from dse.cuda.sass.operand_layout import (
+    Modifiers,
+    Words,
+    data_bytes,
+    exchanged,
+    first_and_tests,
+    float_conversion,
+    float_rounding,
+    float_to_integer,
+    integer_to_float,
+    loaded,
+    loaded_matrices,
+    matrix_bytes,
+    pair_unless_32,
+    pairs,
+    pairs_compared,
+    pairs_compared_if_64,
+    pairs_if_64,
+    single,
+    stored,
+    tile,
+    vote,
+    wide_product,
+)
 from dse.cuda.sass.operands import Operand
 
-PIPES = (
+Pipe = Literal[
     "fp32",
     "fp16",
     "fp64",
-    "int32",  # adds, logic, compares, selections and moves; of floats too
-    "imul32",  # IMAD, also where it only moves, adds or shifts
-    "sfu",  # transcendentals, conversions, bit counts
+    "int32",
+    "imul32",
+    "sfu",
     "tensor",
-    "uniform",  # once for a warp
-    "shared",  # shuffles too
+    "uniform",
+    "shared",
     "global",
     "local",
-    "constant",  # loads; a constant as operand takes no instruction
+    "constant",
     "texture",
     "barrier",
-    "control",  # issue only
-    "other",  # issue only: special registers, fences
+    "control",
+    "other",
+]
+PIPES: tuple[Pipe, ...] = get_args(Pipe)
+
+Kind = Literal[
+    "",  # computes
+    "load",
+    "store",
+    "atomic",  # gives back the old value
+    "reduction",  # an atomic operation that gives nothing back
+    "copy",  # from global to shared memory
+    "branch",  # to an address that it names
+    "indirect branch",
+    "end",  # of the thread or the function
+    "meeting",  # threads wait there for each other
+]
+
+
+@dataclass(frozen=True)
+class Opcode:
+    """One row of the table: an opcode, without its modifiers and operands."""
+
+    name: str
+    pipe: Pipe  # that an instruction keeps busy
+    kind: Kind = ""
+    writes: int | Callable[[tuple[Operand, ...]], int] = first_and_tests  # how many of the first operands
+    words: Callable[[Modifiers], Words] = single  # registers of the destination and the sources
+    data: Callable[[Modifiers], int] = data_bytes  # bytes that one thread loads or stores
+    fp32: int = 0  # operations of one thread
+    rule: str = ""  # the function of dse/cuda/execute/semantics that evaluates it
+
+    def destinations(self, operands: tuple[Operand, ...]) -> int:
+        """How many of the first operands are written."""
+        if not operands:
+            return 0
+        return self.writes if isinstance(self.writes, int) else self.writes(operands)
+
+    def widths(self, modifiers: Modifiers, sources: int) -> tuple[int, list[int]]:
+        """Registers of the (first) destination, and of each of so many source operands."""
+        destination, *source_words = self.words(modifiers)
+        further = [source_words[-1]] * (sources - len(source_words))
+        return destination, [*source_words[:sources], *further]
+
+    @property
+    def accesses_memory(self) -> bool:
+        """Whether operands are addresses of memory that is read or written; constants are no memory."""
+        return self.kind in ("load", "store", "atomic", "reduction", "copy")
+
+    @property
+    def branches(self) -> bool:
+        """Whether the next instruction may be elsewhere, or none."""
+        return self.kind in ("branch", "indirect branch", "end")
+
+
+# fmt: off
+_ROWS = (
+    # Floats of 32 bits. Operations of one thread: a multiply-add counts as one; FADD2 and its like do two.
+    Opcode("FADD",    "fp32",              fp32=1, rule="float_sum"),
+    Opcode("FADD2",   "fp32", words=pairs, fp32=2),
+    Opcode("FADD32I", "fp32",              fp32=1, rule="float_sum"),
+    Opcode("FFMA",    "fp32",              fp32=1, rule="float_multiply_add"),
+    Opcode("FFMA2",   "fp32", words=pairs, fp32=2),
+    Opcode("FFMA32I", "fp32",              fp32=1, rule="float_multiply_add"),
+    Opcode("FMUL",    "fp32",              fp32=1, rule="float_product"),
+    Opcode("FMUL2",   "fp32", words=pairs, fp32=2),
+    Opcode("FMUL32I", "fp32",              fp32=1, rule="float_product"),
+    Opcode("FSWZADD", "fp32",              fp32=1),
+    # Pairs of halves.
+    Opcode("HADD2",     "fp16", rule="half_to_float"),
+    Opcode("HADD2_32I", "fp16"),
+    Opcode("HFMA2",     "fp16", rule="half_multiply_add"),
+    Opcode("HFMA2_32I", "fp16"),
+    Opcode("HMUL2",     "fp16"),
+    Opcode("HMUL2_32I", "fp16"),
+    # Floats of 64 bits.
+    Opcode("DADD",  "fp64",           words=pairs,          rule="double_sum"),
+    Opcode("DFMA",  "fp64",           words=pairs,          rule="double_multiply_add"),
+    Opcode("DMUL",  "fp64",           words=pairs,          rule="double_product"),
+    Opcode("DSETP", "fp64", writes=2, words=pairs_compared, rule="compare_doubles"),
+    # Adds, logic, compares, selections and moves; of floats too.
+    Opcode("BFE",       "int32"),
+    Opcode("BFI",       "int32"),
+    Opcode("BMSK",      "int32",                                          rule="bit_mask"),
+    Opcode("CS2R",      "int32",              words=pair_unless_32,       rule="special_pair"),
+    Opcode("CSET",      "int32"),
+    Opcode("CSETP",     "int32", writes=2),
+    Opcode("FCHK",      "int32", writes=1,                                rule="check_division"),
+    Opcode("FMNMX",     "int32",                                          rule="float_minimum"),
+    Opcode("FMNMX3",    "int32"),
+    Opcode("FSEL",      "int32",                                          rule="select_real"),
+    Opcode("FSET",      "int32"),
+    Opcode("FSETP",     "int32", writes=2,                                rule="compare_floats"),
+    Opcode("F2FP",      "int32"),
+    Opcode("HMNMX2",    "int32"),
+    Opcode("HSET2",     "int32"),
+    Opcode("HSETP2",    "int32", writes=2),
+    Opcode("I2FP",      "int32",                                          rule="integer_to_float"),
+    Opcode("I2IP",      "int32"),
+    Opcode("IABS",      "int32",                                          rule="absolute"),
+    Opcode("IADD",      "int32",              words=pairs_if_64,          rule="add"),
+    Opcode("IADD2",     "int32"),
+    Opcode("IADD3",     "int32",              words=pairs_if_64,          rule="add"),
+    Opcode("IADD32I",   "int32",                                          rule="add"),
+    Opcode("ICMP",      "int32"),
+    Opcode("IMNMX",     "int32",                                          rule="minimum"),
+    Opcode("ISCADD",    "int32"),
+    Opcode("ISCADD32I", "int32"),
+    Opcode("ISET",      "int32"),
+    Opcode("ISETP",     "int32", writes=2,    words=pairs_compared_if_64, rule="compare_integers"),
+    Opcode("LEA",       "int32",                                          rule="scaled_add"),
+    Opcode("LOP",       "int32"),
+    Opcode("LOP3",      "int32",              words=pairs_if_64,          rule="logic"),
+    Opcode("LOP32I",    "int32"),
+    Opcode("MOV",       "int32",              words=pairs_if_64,          rule="move"),
+    Opcode("MOV32I",    "int32",                                          rule="move"),
+    Opcode("P2R",       "int32",                                          rule="predicates_to_register"),
+    Opcode("PLOP3",     "int32", writes=2,                                rule="predicate_logic"),
+    Opcode("PRMT",      "int32",                                          rule="permute"),
+    Opcode("PSET",      "int32"),
+    Opcode("PSETP",     "int32", writes=2),
+    Opcode("R2P",       "int32", writes=0,                                rule="register_to_predicates"),
+    Opcode("SEL",       "int32", writes=1,    words=pairs_if_64,          rule="select"),
+    Opcode("SGXT",      "int32",                                          rule="extend_sign"),
+    Opcode("SHF",       "int32",                                          rule="shift"),
+    Opcode("SHL",       "int32"),
+    Opcode("SHR",       "int32"),
+    Opcode("VABSDIFF",  "int32"),
+    Opcode("VABSDIFF4", "int32"),
+    Opcode("VADD",      "int32"),
+    Opcode("VHMNMX",    "int32"),
+    Opcode("VIADD",     "int32",                                          rule="add"),
+    Opcode("VIADDMNMX", "int32",                                          rule="add_and_minimum"),
+    Opcode("VIMNMX",    "int32",                                          rule="minimum"),
+    Opcode("VIMNMX3",   "int32"),
+    Opcode("VOTE",      "int32", writes=vote,                             rule="vote"),
+    # IMAD also where it only moves, adds or shifts.
+    Opcode("IDP",     "imul32"),
+    Opcode("IDP4A",   "imul32"),
+    Opcode("IMAD",    "imul32", words=wide_product, rule="multiply_add"),
+    Opcode("IMAD32I", "imul32"),
+    Opcode("IMUL",    "imul32"),
+    Opcode("IMUL32I", "imul32"),
+    Opcode("XMAD",    "imul32"),
+    # Transcendentals, conversions, bit counts.
+    Opcode("BREV",   "sfu",                         rule="reverse_bits"),
+    Opcode("CREDUX", "sfu",                         rule="reduce"),
+    Opcode("F2F",    "sfu", words=float_conversion, rule="float_to_float"),
+    Opcode("F2I",    "sfu", words=float_to_integer, rule="float_to_integer"),
+    Opcode("FLO",    "sfu",                         rule="highest_bit"),
+    Opcode("FRND",   "sfu", words=float_rounding,   rule="round_float"),
+    Opcode("I2F",    "sfu", words=integer_to_float, rule="integer_to_float"),
+    Opcode("I2I",    "sfu"),
+    Opcode("MATCH",  "sfu",                         rule="match"),
+    Opcode("MUFU",   "sfu",                         rule="transcendental"),
+    Opcode("POPC",   "sfu",                         rule="count_bits"),
+    Opcode("REDUX",  "sfu",                         rule="reduce"),
+    # Products of matrices.
+    Opcode("BMMA",      "tensor", words=tile),
+    Opcode("DMMA",      "tensor", words=pairs),
+    Opcode("HMMA",      "tensor", words=tile),
+    Opcode("IMMA",      "tensor", words=tile),
+    Opcode("OMMA",      "tensor", words=tile),
+    Opcode("QMMA",      "tensor", words=tile),
+    Opcode("BGMMA",     "tensor", words=tile),
+    Opcode("HGMMA",     "tensor", words=tile),
+    Opcode("IGMMA",     "tensor", words=tile),
+    Opcode("QGMMA",     "tensor", words=tile),
+    Opcode("WARPGROUP", "tensor"),
+    # Once for a warp.
+    Opcode("R2UR",       "uniform",                                          rule="move"),
+    Opcode("S2UR",       "uniform",                                          rule="special"),
+    Opcode("UBMSK",      "uniform",                                          rule="bit_mask"),
+    Opcode("UBREV",      "uniform",                                          rule="reverse_bits"),
+    Opcode("UCLEA",      "uniform"),
+    Opcode("UF2F",       "uniform",              words=float_conversion,     rule="float_to_float"),
+    Opcode("UF2FP",      "uniform"),
+    Opcode("UF2I",       "uniform",              words=float_to_integer,     rule="float_to_integer"),
+    Opcode("UFADD",      "uniform",                                          rule="float_sum"),
+    Opcode("UFFMA",      "uniform",                                          rule="float_multiply_add"),
+    Opcode("UFLO",       "uniform",                                          rule="highest_bit"),
+    Opcode("UFMNMX",     "uniform",                                          rule="float_minimum"),
+    Opcode("UFMUL",      "uniform",                                          rule="float_product"),
+    Opcode("UFSEL",      "uniform",                                          rule="select_real"),
+    Opcode("UFSET",      "uniform"),
+    Opcode("UFSETP",     "uniform", writes=2,                                rule="compare_floats"),
+    Opcode("UI2F",       "uniform",              words=integer_to_float,     rule="integer_to_float"),
+    Opcode("UI2FP",      "uniform",                                          rule="integer_to_float"),
+    Opcode("UI2I",       "uniform"),
+    Opcode("UI2IP",      "uniform"),
+    Opcode("UIABS",      "uniform",                                          rule="absolute"),
+    Opcode("UIADD3",     "uniform",              words=pairs_if_64,          rule="add"),
+    Opcode("UIMAD",      "uniform",              words=wide_product,         rule="multiply_add"),
+    Opcode("UIMNMX",     "uniform",                                          rule="minimum"),
+    Opcode("UISETP",     "uniform", writes=2,    words=pairs_compared_if_64, rule="compare_integers"),
+    Opcode("ULEA",       "uniform",                                          rule="scaled_add"),
+    Opcode("ULOP",       "uniform"),
+    Opcode("ULOP3",      "uniform",                                          rule="logic"),
+    Opcode("ULOP32I",    "uniform"),
+    Opcode("UMOV",       "uniform",              words=pairs_if_64,          rule="move"),
+    Opcode("UP2UR",      "uniform"),
+    Opcode("UPLOP3",     "uniform", writes=2,                                rule="predicate_logic"),
+    Opcode("UPOPC",      "uniform",                                          rule="count_bits"),
+    Opcode("UPRMT",      "uniform",                                          rule="permute"),
+    Opcode("UPSETP",     "uniform", writes=2),
+    Opcode("UR2UP",      "uniform"),
+    Opcode("USEL",       "uniform",              words=pairs_if_64,          rule="select"),
+    Opcode("USGXT",      "uniform",                                          rule="extend_sign"),
+    Opcode("USHF",       "uniform",                                          rule="shift"),
+    Opcode("USHL",       "uniform"),
+    Opcode("USHR",       "uniform"),
+    Opcode("UVIADD",     "uniform",                                          rule="add"),
+    Opcode("UVIADDMNMX", "uniform",                                          rule="add_and_minimum"),
+    Opcode("UVIMNMX",    "uniform",                                          rule="minimum"),
+    Opcode("VOTEU",      "uniform", writes=vote,                             rule="vote"),
+    # What threads exchange takes the way of shared memory.
+    Opcode("MOVM", "shared"),
+    Opcode("SHFL", "shared", writes=2, rule="shuffle"),
+    # Shared memory.
+    Opcode("ATOMS", "shared", kind="atomic",           words=exchanged),
+    Opcode("LDS",   "shared", kind="load",             words=loaded),
+    Opcode("LDSM",  "shared", kind="load",             words=loaded_matrices, data=matrix_bytes),
+    Opcode("STS",   "shared", kind="store",  writes=0, words=stored),
+    Opcode("STSM",  "shared", kind="store",  writes=0, words=stored,          data=matrix_bytes),
+    # Global memory.
+    Opcode("ATOM",   "global", kind="atomic",              words=exchanged),
+    Opcode("ATOMG",  "global", kind="atomic",              words=exchanged),
+    Opcode("LD",     "global", kind="load",                words=loaded),
+    Opcode("LDG",    "global", kind="load",                words=loaded),
+    Opcode("LDGSTS", "global", kind="copy",      writes=0),
+    Opcode("RED",    "global", kind="reduction", writes=0, words=stored),
+    Opcode("REDG",   "global", kind="reduction", writes=0, words=stored),
+    Opcode("ST",     "global", kind="store",     writes=0, words=stored),
+    Opcode("STG",    "global", kind="store",     writes=0, words=stored),
+    # Local memory.
+    Opcode("LDL", "local", kind="load",            words=loaded),
+    Opcode("STL", "local", kind="store", writes=0, words=stored),
+    # Loads of constants; a constant as an operand takes no instruction.
+    Opcode("LDC",  "constant", words=loaded, rule="load_constant"),
+    Opcode("LDCU", "constant", words=loaded, rule="load_constant"),
+    Opcode("ULDC", "constant", words=loaded, rule="load_constant"),
+    # Textures and surfaces.
+    Opcode("SUATOM", "texture"),
+    Opcode("SULD",   "texture"),
+    Opcode("SURED",  "texture", writes=0),
+    Opcode("SUST",   "texture", writes=0),
+    Opcode("TEX",    "texture"),
+    Opcode("TLD",    "texture"),
+    Opcode("TLD4",   "texture"),
+    Opcode("TMML",   "texture"),
+    Opcode("TXD",    "texture"),
+    Opcode("TXQ",    "texture"),
+    # Barriers of a block.
+    Opcode("BAR", "barrier", kind="meeting", writes=0),
+    # Issue only.
+    Opcode("BMOV",          "control"),
+    Opcode("BPT",           "control",                         writes=0),
+    Opcode("BRA",           "control", kind="branch",          writes=0),
+    Opcode("BREAK",         "control",                         writes=0),
+    Opcode("BRX",           "control", kind="indirect branch", writes=0),
+    Opcode("BRXU",          "control", kind="indirect branch", writes=0),
+    Opcode("BSSY",          "control",                         writes=0),
+    Opcode("BSYNC",         "control", kind="meeting",         writes=0),
+    Opcode("CALL",          "control", kind="branch",          writes=0),
+    Opcode("ENDCOLLECTIVE", "control",                         writes=0),
+    Opcode("EXIT",          "control", kind="end",             writes=0),
+    Opcode("JMP",           "control", kind="branch",          writes=0),
+    Opcode("JMX",           "control", kind="indirect branch", writes=0),
+    Opcode("JMXU",          "control", kind="indirect branch", writes=0),
+    Opcode("KILL",          "control",                         writes=0),
+    Opcode("NANOSLEEP",     "control",                         writes=0),
+    Opcode("NOP",           "control",                         writes=0),
+    Opcode("RET",           "control", kind="end",             writes=0),
+    Opcode("WARPSYNC",      "control", kind="meeting",         writes=0),
+    Opcode("YIELD",         "control",                         writes=0),
+    Opcode("ELECT",         "control",                         writes=2),
+    Opcode("PREEXIT",       "control",                         writes=0),
+    # Issue only: special registers, fences, asynchronous copies.
+    Opcode("ACQBULK",      "other", writes=0),
+    Opcode("ACQSHMINIT",   "other"),
+    Opcode("ARRIVES",      "other", writes=0),
+    Opcode("B2R",          "other"),
+    Opcode("CCTL",         "other", writes=0),
+    Opcode("CCTLL",        "other", writes=0),
+    Opcode("CCTLT",        "other", writes=0),
+    Opcode("CGAERRBAR",    "other", writes=0),
+    Opcode("DEPBAR",       "other", writes=0),
+    Opcode("ERRBAR",       "other", writes=0),
+    Opcode("FENCE",        "other", writes=0),
+    Opcode("GETLMEMBASE",  "other"),
+    Opcode("LDGDEPBAR",    "other", writes=0),
+    Opcode("LDGMC",        "other"),
+    Opcode("LEPC",         "other"),
+    Opcode("MEMBAR",       "other", writes=0),
+    Opcode("PIXLD",        "other"),
+    Opcode("PMTRIG",       "other", writes=0),
+    Opcode("R2B",          "other", writes=0),
+    Opcode("S2R",          "other",           rule="special"),
+    Opcode("SETCTAID",     "other", writes=0),
+    Opcode("SETLMEMBASE",  "other"),
+    Opcode("SETMAXREG",    "other"),
+    Opcode("SYNCS",        "other"),
+    Opcode("UBLKCP",       "other", writes=0),
+    Opcode("UBLKPF",       "other"),
+    Opcode("UCGABAR_ARV",  "other"),
+    Opcode("UCGABAR_WAIT", "other"),
+    Opcode("USETMAXREG",   "other", writes=0),
+    Opcode("UTMACCTL",     "other", writes=0),
+    Opcode("UTMACMDFLUSH", "other", writes=0),
+    Opcode("UTMALDG",      "other", writes=0),
+    Opcode("UTMAPF",       "other"),
+    Opcode("UTMAREDG",     "other"),
+    Opcode("UTMASTG",      "other", writes=0),
+    Opcode("WARPGROUPSET", "other"),
 )
+# fmt: on
 
-_PIPE = {
-    "fp32": "FADD FADD2 FADD32I FFMA FFMA2 FFMA32I FMUL FMUL2 FMUL32I FSWZADD",
-    "fp16": "HADD2 HADD2_32I HFMA2 HFMA2_32I HMUL2 HMUL2_32I",
-    "fp64": "DADD DFMA DMUL DSETP",
-    "int32": "BFE BFI BMSK CS2R CSET CSETP FCHK FMNMX FMNMX3 FSEL FSET FSETP F2FP HMNMX2 HSET2 HSETP2 I2FP"
-    " I2IP IABS IADD IADD2 IADD3 IADD32I ICMP IMNMX ISCADD ISCADD32I ISET ISETP LEA LOP LOP3"
-    " LOP32I MOV MOV32I P2R PLOP3 PRMT PSET PSETP R2P SEL SGXT SHF SHL SHR VABSDIFF VABSDIFF4 VADD"
-    " VHMNMX VIADD VIADDMNMX VIMNMX VIMNMX3 VOTE",
-    "imul32": "IDP IDP4A IMAD IMAD32I IMUL IMUL32I XMAD",
-    "sfu": "BREV CREDUX F2F F2I FLO FRND I2F I2I MATCH MUFU POPC REDUX",
-    "tensor": "BMMA DMMA HMMA IMMA OMMA QMMA BGMMA HGMMA IGMMA QGMMA WARPGROUP",
-    "uniform": "R2UR S2UR UBMSK UBREV UCLEA UF2F UF2FP UF2I UFADD UFFMA UFLO UFMNMX UFMUL UFSEL UFSET UFSETP"
-    " UI2F UI2FP UI2I UI2IP UIABS UIADD3 UIMAD UIMNMX UISETP ULEA ULOP ULOP3 ULOP32I UMOV UP2UR"
-    " UPLOP3 UPOPC UPRMT UPSETP UR2UP USEL USGXT USHF USHL USHR UVIADD UVIADDMNMX UVIMNMX VOTEU",
-    "shared": "ATOMS LDS LDSM SHFL STS STSM MOVM",
-    "global": "ATOM ATOMG LD LDG LDGSTS RED REDG ST STG",
-    "local": "LDL STL",
-    "constant": "LDC LDCU ULDC",
-    "texture": "SUATOM SULD SURED SUST TEX TLD TLD4 TMML TXD TXQ",
-    "barrier": "BAR",
-    "control": "BMOV BPT BRA BREAK BRX BRXU BSSY BSYNC CALL ENDCOLLECTIVE EXIT JMP JMX JMXU KILL NANOSLEEP"
-    " NOP RET WARPSYNC YIELD ELECT PREEXIT",
-    "other": "ACQBULK ACQSHMINIT ARRIVES B2R CCTL CCTLL CCTLT CGAERRBAR DEPBAR ERRBAR FENCE GETLMEMBASE"
-    " LDGDEPBAR LDGMC LEPC MEMBAR PIXLD PMTRIG R2B S2R SETCTAID SETLMEMBASE SETMAXREG SYNCS UBLKCP"
-    " UBLKPF UCGABAR_ARV UCGABAR_WAIT USETMAXREG UTMACCTL UTMACMDFLUSH UTMALDG UTMAPF UTMAREDG"
-    " UTMASTG WARPGROUPSET",
-}
-PIPE = {opcode: pipe for pipe, opcodes in _PIPE.items() for opcode in opcodes.split()}
+OPCODES: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
 
-FP32_OPERATIONS = dict.fromkeys(
-    ["FADD", "FADD32I", "FMUL", "FMUL32I", "FFMA", "FFMA32I", "FSWZADD"], 1
-) | dict.fromkeys(["FADD2", "FMUL2", "FFMA2"], 2)  # of one thread; a multiply-add is one
-LOADS = frozenset(["LD", "LDG", "LDS", "LDL", "LDSM", "ATOM", "ATOMG", "ATOMS"])
-STORES = frozenset(["ST", "STG", "STS", "STL", "STSM", "RED", "REDG"])
-ATOMICS = frozenset(["ATOM", "ATOMG", "ATOMS", "RED", "REDG"])
-BRANCHES = frozenset(
-    ["BRA", "BRX", "BRXU", "CALL", "EXIT", "JMP", "JMX", "JMXU", "RET"]
-)  # after which a basic block ends
-
-_NO_DESTINATION = (
-    STORES
-    | frozenset(_PIPE["control"].split()) - {"BMOV", "ELECT"}
-    | frozenset(
-        [
-            "BAR",
-            "LDGSTS",
-            "R2P",
-            "DEPBAR",
-            "LDGDEPBAR",
-            "MEMBAR",
-            "ERRBAR",
-            "CCTL",
-            "CCTLL",
-            "CCTLT",
-            "FENCE",
-            "CGAERRBAR",
-            "ACQBULK",
-            "ARRIVES",
-            "PMTRIG",
-            "R2B",
-            "SETCTAID",
-            "SUST",
-            "SURED",
-            "USETMAXREG",
-            "UTMALDG",
-            "UTMASTG",
-            "UBLKCP",
-            "UTMACCTL",
-            "UTMACMDFLUSH",
-        ]
-    )
-)
-_TWO_DESTINATIONS = frozenset(
-    [
-        "ISETP",
-        "FSETP",
-        "DSETP",
-        "HSETP2",
-        "UISETP",
-        "UFSETP",
-        "PSETP",
-        "UPSETP",
-        "PLOP3",
-        "UPLOP3",
-        "CSETP",
-        "SHFL",
-        "ELECT",
-    ]
-)
-_FP64 = frozenset(["DADD", "DMUL", "DFMA", "DMMA"])
-_WIDE_MODIFIED = frozenset(
-    ["MOV", "UMOV", "SEL", "USEL", "IADD", "UIADD3", "IADD3", "LOP3"]
-)  # pairs if modified by .64
-_DATA = LOADS | frozenset(["LDC", "LDCU", "ULDC"])
-
-
-def destinations(opcode: str, operands: tuple[Operand, ...]) -> int:
-    """How many of the first operands are written.
-
-    Most instructions write their first operand. A carry or a test goes to predicates before it (LOP3) or
-    behind it (IADD3), which are plain; predicates that are read come after the other sources.
-    """
-    kinds = [operand.kind for operand in operands]
-    if opcode in _NO_DESTINATION or not operands:
-        return 0
-    if opcode in _TWO_DESTINATIONS:
-        return 2
-    if opcode == "FCHK":
-        return 1
-    if opcode in ("VOTE", "VOTEU"):
-        return 2 if kinds[0] == "register" else 1
-    count = 1
-    if kinds[0] == "predicate" and len(kinds) > 1 and kinds[1] == "register":
-        return 2
-    while (
-        count < len(kinds) and kinds[count] == "predicate" and not operands[count].negate and opcode != "SEL"
-    ):
-        count += 1
-    return count
-
-
-def data_words(modifiers: tuple[str, ...]) -> int:
-    """Registers that one thread loads or stores."""
-    return next((int(modifier) // 32 for modifier in modifiers if modifier in ("64", "128", "256")), 1)
-
-
-def data_bytes(opcode: str, modifiers: tuple[str, ...]) -> int:
-    """Bytes that one thread loads or stores."""
-    if opcode in ("LDSM", "STSM"):
-        return 4 * _matrices(modifiers)
-    narrow = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
-    return next((narrow[modifier] for modifier in modifiers if modifier in narrow), 4 * data_words(modifiers))
-
-
-def widths(opcode: str, modifiers: tuple[str, ...], sources: int) -> tuple[int, list[int]]:
-    """Registers of the (first) destination, and of each source operand."""
-    to, of = 1, [1] * sources
-    if opcode in _DATA:
-        to = _matrices(modifiers) if opcode == "LDSM" else data_words(modifiers)
-        of = [to if opcode[:4] == "ATOM" else 1] * sources
-    elif opcode in STORES:
-        of = [data_words(modifiers)] * sources
-    elif opcode in _FP64:
-        to, of = 2, [2] * sources
-    elif opcode == "DSETP" or (opcode in ("ISETP", "UISETP") and {"U64", "S64"} & set(modifiers)):
-        of = [2] * sources
-    elif opcode in ("IMAD", "UIMAD") and "WIDE" in modifiers:
-        to, of = 2, [1, 1, *[2] * (sources - 2)]
-    elif opcode in ("IMAD", "UIMAD") and "HI" in modifiers:
-        of = [1, 1, *[2] * (sources - 2)]
-    elif opcode in ("F2F", "I2F", "F2I", "FRND", "UI2F", "UF2I", "UF2F"):
-        to, of = (
-            _conversion(opcode.removeprefix("U"), modifiers),
-            [_converted(opcode.removeprefix("U"), modifiers)],
-        )
-    elif opcode in _WIDE_MODIFIED and "64" in modifiers:
-        to, of = 2, [2] * sources
-    elif opcode == "CS2R":
-        to = 1 if "32" in modifiers else 2
-    elif opcode in ("FADD2", "FMUL2", "FFMA2"):
-        to, of = 2, [2] * sources
-    elif opcode.endswith("MMA") and opcode != "DMMA":
-        to, of = 4, [4] * sources
-    return to, of
-
-
-def _matrices(modifiers: tuple[str, ...]) -> int:
-    return next((int(modifier) for modifier in modifiers if modifier in ("2", "4")), 1)
-
-
-def _conversion(opcode: str, modifiers: tuple[str, ...]) -> int:
-    """Registers that a conversion writes: the first type named, or the only one where it is of that kind."""
-    first = modifiers[0] if modifiers else ""
-    if opcode == "F2I":
-        return 2 if {"U64", "S64"} & set(modifiers) else 1
-    return 2 if first == "F64" else 1
-
-
-def _converted(opcode: str, modifiers: tuple[str, ...]) -> int:
-    """Registers that it reads."""
-    if opcode == "I2F":
-        return 2 if {"U64", "S64"} & set(modifiers) else 1
-    if opcode == "F2I":
-        return 2 if "F64" in modifiers else 1
-    return 2 if "F64" in modifiers[1:] or (opcode == "FRND" and "F64" in modifiers) else 1
+STORES = frozenset(row.name for row in _ROWS if row.kind in ("store", "reduction"))
+ATOMICS = frozenset(row.name for row in _ROWS if row.kind in ("atomic", "reduction"))
+FP32_OPERATIONS = {row.name: row.fp32 for row in _ROWS if row.fp32}

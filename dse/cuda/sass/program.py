@@ -7,12 +7,11 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from functools import cache
 
-from dse.cuda.sass.listing import Instruction, Listing
-from dse.cuda.sass.opcodes import ATOMICS, BRANCHES, LOADS, PIPE, STORES, data_bytes, destinations, widths
+from dse.cuda.sass.listing import Listing, SassInstruction
+from dse.cuda.sass.opcodes import OPCODES, Kind, Opcode, Pipe
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
 from dse.errors import DseError
 
-MEETINGS = frozenset(["BAR", "BSYNC", "WARPSYNC"])  # where threads wait for each other
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
 
@@ -23,10 +22,11 @@ class Step:
 
     index: int
     address: int
-    instruction: Instruction
-    opcode: str  # without modifiers
+    instruction: SassInstruction
+    opcode: str  # without modifiers: the name of a row of OPCODES
     modifiers: tuple[str, ...]
-    pipe: str
+    pipe: Pipe
+    kind: Kind  # of access, or of branch
     line: int | None
     guard: int  # slot of the predicate under which it executes; -1 if always
     guard_negated: bool
@@ -45,6 +45,7 @@ class Step:
 
     @property
     def text(self) -> str:
+        """The instruction as it is printed, without its guard."""
         return f"{self.instruction.opcode} {', '.join(self.instruction.operands)}".strip()
 
     def has(self, *modifiers: str) -> bool:
@@ -52,12 +53,18 @@ class Step:
         return any(modifier in self.modifiers for modifier in modifiers)
 
     @property
+    def branches(self) -> bool:
+        """Whether the next instruction may be elsewhere, or none."""
+        return OPCODES[self.opcode].branches
+
+    @property
     def conditional(self) -> bool:
+        """Whether only some of the threads may execute it."""
         return self.guard >= 0
 
 
 @dataclass(eq=False, slots=True)
-class Block:
+class BasicBlock:
     """Instructions that are executed together, and the blocks that may follow."""
 
     index: int
@@ -66,13 +73,13 @@ class Block:
 
 
 @dataclass(eq=False)
-class Program:
+class SassProgram:
     """A kernel ready to be sliced and run."""
 
     kernel: str
     arch: int
     steps: list[Step]
-    blocks: list[Block]
+    blocks: list[BasicBlock]
     block_at: dict[int, int] = field(repr=False)  # address → the block that begins there
 
     @property
@@ -85,124 +92,148 @@ class Program:
         return DseError(f"{self.kernel}: instruction 0x{step.address:x} ({step.text}): {problem}")
 
 
-def program(listing: Listing) -> Program:
-    """**Raises:** DseError that names the first opcode that is not known, or a branch that leads nowhere."""
+def program(listing: Listing) -> SassProgram:
+    """Make a listing ready to be sliced and run.
+
+    **Raises:** DseError that names the first opcode that is not known, or a branch that leads nowhere.
+    """
     steps = [_step(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
     addresses = [step.address for step in steps]
-    at = {address: index for index, address in enumerate(addresses)}
-    jumps = {step.index: _jump(listing, step) for step in steps if step.opcode in BRANCHES}
-    leaders = {0}
-    for step in steps:
-        if step.opcode in BRANCHES or step.opcode in MEETINGS:
-            leaders.add(step.index + 1)
+    index_at = {address: index for index, address in enumerate(addresses)}
+    jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
+    leaders = {0} | {step.index + 1 for step in steps if step.branches or step.kind == "meeting"}
     for index, target in jumps.items():
         if target is None:
             continue
-        if target not in at:
+        if target not in index_at:
             raise DseError(
                 f"{listing.kernel}: instruction 0x{addresses[index]:x}: branch: found 0x{target:x},"
                 " expected the address of an instruction"
             )
-        leaders.add(at[target])
-    if any(step.opcode in ("BRX", "BRXU", "JMX", "JMXU") for step in steps):
-        leaders |= {at[address] for address in listing.labels.values() if address in at}
+        leaders.add(index_at[target])
+    if any(step.kind == "indirect branch" for step in steps):
+        leaders |= {index_at[address] for address in listing.labels.values() if address in index_at}
     starts = sorted(leader for leader in leaders if leader < len(steps))
     blocks = [
-        Block(number, steps[start:end])
+        BasicBlock(number, steps[start:end])
         for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True))
     ]
     for index, target in jumps.items():
         if target is not None:
-            steps[index].jump = bisect_right(starts, at[target]) - 1
-    made = Program(
-        listing.kernel, listing.arch, steps, blocks, {addresses[start]: n for n, start in enumerate(starts)}
-    )
-    _connect(made)
-    return made
+            steps[index].jump = bisect_right(starts, index_at[target]) - 1
+    _connect(steps, blocks)
+    block_at = {addresses[start]: number for number, start in enumerate(starts)}
+    return SassProgram(listing.kernel, listing.arch, steps, blocks, block_at)
 
 
-def _step(listing: Listing, index: int, instruction: Instruction) -> Step:
-    opcode, modifiers, pipe, size = _form(instruction.opcode)
-    if not pipe:
+def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
+    row, modifiers = _row_and_modifiers(instruction.opcode)
+    if row is None:
         raise DseError(
             f"{listing.kernel}: instruction 0x{instruction.address:x}: opcode: found {instruction.opcode},"
             " expected one that is known (dse/cuda/sass/opcodes.py)"
         )
     operands = tuple(map(operand, instruction.operands))
-    count = destinations(opcode, operands)
+    count = row.destinations(operands)
     targets, sources = operands[:count], operands[count:]
-    width, source_words = widths(opcode, modifiers, len(sources))
-    source_words = (source_words + [1] * len(sources))[: len(sources)]
-    memory = tuple([source for source in sources if source.kind == "address"])
-    in_global = pipe in ("global", "texture", "other")
+    target_words, source_words = row.widths(modifiers, len(sources))
+    addresses = tuple([source for source in sources if source.kind == "address"])
+    bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
+    writes = _target_slots(targets, target_words)
+    reads = [*_source_slots(sources, source_words), *bases]
+    _add_implied(row.name, modifiers, sources, writes, reads)
+    guard, guard_negated = _guard(instruction.predicate)
+    return Step(
+        index=index,
+        address=instruction.address,
+        instruction=instruction,
+        opcode=row.name,
+        modifiers=modifiers,
+        pipe=row.pipe,
+        kind=row.kind,
+        line=instruction.line,
+        guard=guard,
+        guard_negated=guard_negated,
+        targets=targets,
+        sources=sources,
+        source_words=tuple(source_words),
+        writes=_variable(writes),
+        reads=_variable(reads),
+        memory=addresses if row.accesses_memory else (),
+        bases=_variable(bases),
+        bytes=row.data(modifiers),
+        partial=guard >= 0 or row.pipe in ("tensor", "texture"),
+    )
 
-    writes: list[int] = []
+
+@cache
+def _row_and_modifiers(text: str) -> tuple[Opcode | None, tuple[str, ...]]:
+    opcode, *modifiers = text.split(".")
+    return OPCODES.get(opcode), tuple(modifiers)
+
+
+def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
+    slots: list[int] = []
     for target in targets:
         if target.kind == "register":
-            writes += range(target.slot, target.slot + width)
+            slots += range(target.slot, target.slot + words)
         elif target.slot >= 0:
-            writes.append(target.slot)
-    reads: list[int] = []
-    bases: list[int] = []
+            slots.append(target.slot)
+    return slots
+
+
+def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list[int]:
+    """The slots of all sources but addresses."""
+    slots: list[int] = []
     for source, words in zip(sources, source_words, strict=True):
-        if source.kind == "address":
-            for slot, _, narrow in source.bases:
-                bases += (slot, slot + 1) if in_global and not narrow and source is memory[-1] else (slot,)
-        elif source.kind == "register":
-            reads += range(source.slot, source.slot + words)
+        if source.kind == "register":
+            slots += range(source.slot, source.slot + words)
         elif source.slot >= 0:
-            reads.append(source.slot)
-    reads += bases
-    if opcode == "P2R":
-        reads += [P + bit for bit in _PREDICATES if int(sources[-1].text, 0) >> bit & 1]
-    elif opcode == "R2P":
-        writes += [P + bit for bit in _PREDICATES if int(sources[-1].text, 0) >> bit & 1]
+            slots.append(source.slot)
+    return slots
+
+
+def _bases(addresses: tuple[Operand, ...], in_global: bool) -> list[int]:
+    """The slots that addresses are made of. Of a copy, the last address is the one in global memory."""
+    slots: list[int] = []
+    for address in addresses:
+        for slot, _, narrow in address.bases:
+            is_pair = in_global and not narrow and address is addresses[-1]
+            slots += (slot, slot + 1) if is_pair else (slot,)
+    return slots
+
+
+def _add_implied(
+    opcode: str, modifiers: tuple[str, ...], sources: tuple[Operand, ...], writes: list[int], reads: list[int]
+) -> None:
+    """Add the slots that an instruction writes and reads without naming them as such an operand."""
+    if opcode in ("P2R", "R2P"):
+        mask = int(sources[-1].text, 0)
+        predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
+        (reads if opcode == "P2R" else writes).extend(predicates)
     elif opcode == "BMOV" and "CLEAR" in modifiers:
         writes += [slot for slot in reads if slot >= B]
     elif opcode in ("BSSY", "BREAK"):
         writes += [source.slot for source in sources if source.kind == "barrier"]
 
-    guard, negated = -1, False
-    if instruction.predicate:
-        condition = operand(instruction.predicate[1:])
-        guard, negated = condition.slot, condition.negate
-        if guard in (PT, UPT) and not negated:
-            guard = -1
-    return Step(
-        index=index,
-        address=instruction.address,
-        instruction=instruction,
-        opcode=opcode,
-        modifiers=modifiers,
-        pipe=pipe,
-        line=instruction.line,
-        guard=guard,
-        guard_negated=negated,
-        targets=targets,
-        sources=sources,
-        source_words=tuple(source_words),
-        writes=tuple([slot for slot in writes if slot not in _CONSTANTS]),
-        reads=tuple([slot for slot in reads if slot not in _CONSTANTS]),
-        memory=memory
-        if opcode in LOADS or opcode in STORES or opcode in ATOMICS or opcode == "LDGSTS"
-        else (),
-        bases=tuple(slot for slot in bases if slot not in _CONSTANTS),
-        bytes=size,
-        partial=guard >= 0 or pipe in ("tensor", "texture"),
-    )
+
+def _guard(predicate: str) -> tuple[int, bool]:
+    """The slot of the predicate under which an instruction executes, -1 if always; whether it is negated."""
+    if not predicate:
+        return -1, False
+    condition = operand(predicate[1:])
+    always = condition.slot in (PT, UPT) and not condition.negate
+    return -1 if always else condition.slot, condition.negate
 
 
-@cache
-def _form(text: str) -> tuple[str, tuple[str, ...], str, int]:
-    """(opcode, modifiers, pipe or "", bytes that it loads or stores)."""
-    opcode, *rest = text.split(".")
-    modifiers = tuple(rest)
-    return opcode, modifiers, PIPE.get(opcode, ""), data_bytes(opcode, modifiers)
+def _variable(slots: list[int]) -> tuple[int, ...]:
+    """Leave out the slots that always hold the same value."""
+    return tuple([slot for slot in slots if slot not in _CONSTANTS])
 
 
 def _jump(listing: Listing, step: Step) -> int | None:
     """The address that a branch names; None if it names none."""
-    if step.opcode in ("EXIT", "RET", "BRX", "BRXU", "JMX", "JMXU"):
+    if step.kind != "branch":
         return None
     target = step.sources[-1] if step.sources else None
     if target is None or target.kind != "number":
@@ -213,16 +244,15 @@ def _jump(listing: Listing, step: Step) -> int | None:
     return int(target.text, 0)
 
 
-def _connect(made: Program) -> None:
+def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
     """Fill in which blocks may follow each."""
-    blocks = made.blocks
-    returns = tuple(block.index + 1 for block in blocks if block.steps[-1].opcode == "CALL")
-    entered = {step.jump for step in made.steps if step.jump >= 0}
+    after_calls = tuple(block.index + 1 for block in blocks if block.steps[-1].opcode == "CALL")
+    entered = {step.jump for step in steps if step.jump >= 0}
     # An indirect branch may go wherever a block begins that no other way leads into, or that has a label.
     loose = tuple(
         block.index
         for block in blocks[1:]
-        if block.index in entered or blocks[block.index - 1].steps[-1].opcode in BRANCHES
+        if block.index in entered or blocks[block.index - 1].steps[-1].branches
     )
     for block in blocks:
         last, following = block.steps[-1], {block.index + 1}
@@ -232,11 +262,11 @@ def _connect(made: Program) -> None:
         if last.opcode == "EXIT":
             following = following if last.conditional else set()
         elif last.opcode == "RET":
-            following = set(returns) | (following if last.conditional else set())
-        elif last.opcode in ("BRX", "BRXU", "JMX", "JMXU"):
+            following = set(after_calls) | (following if last.conditional else set())
+        elif last.kind == "indirect branch":
             following |= set(loose)
         elif last.opcode == "CALL":
             following = {last.jump} | (following if last.conditional else set())
-        elif last.opcode in ("BRA", "JMP"):
+        elif last.kind == "branch":
             following = {last.jump} | (following if has_condition else set())
         block.successors = tuple(sorted(index for index in following if index < len(blocks)))

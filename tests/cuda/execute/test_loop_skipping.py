@@ -9,7 +9,7 @@ from dse.cuda.execute.interpret import compiled, run
 from dse.cuda.machine.launch import Launch
 from dse.cuda.machine.state import Machine
 from dse.cuda.sass.listing import parse
-from dse.cuda.sass.program import Program, program
+from dse.cuda.sass.program import SassProgram, program
 from dse.errors import DseError
 
 
@@ -33,12 +33,12 @@ HEAD = (
 START = 16 * len(HEAD)  # address of the loop
 
 
-def toy(*code: str) -> Program:
+def toy(*code: str) -> SassProgram:
     lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
     return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
 
 
-def loop(*body: str) -> Program:
+def loop(*body: str) -> SassProgram:
     """A loop over R4 = 0, 1, ... up to the first argument. R0 is the thread, R2 its pointer."""
     return toy(
         *HEAD,
@@ -50,7 +50,7 @@ def loop(*body: str) -> Program:
     )
 
 
-def launched(made: Program, trips: int, contents: np.ndarray | None = None, **options: bool) -> Machine:
+def launched(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: bool) -> Machine:
     """Two warps."""
     return run(compiled(made), Launch((1, 1, 1), (64, 1, 1), [trips, contents]), [(0, 0, 0)], **options)
 

@@ -4,11 +4,11 @@ import pytest
 
 from dse.cuda.execute.slice import mark_needed
 from dse.cuda.sass.listing import parse
-from dse.cuda.sass.program import Program, program
+from dse.cuda.sass.program import SassProgram, program
 from dse.errors import DseError
 
 
-def toy(*code: str) -> Program:
+def toy(*code: str) -> SassProgram:
     lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
     return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.cuda.sass.listing import Instruction, parse, resources
+from dse.cuda.sass.listing import SassInstruction, parse, resources
 from dse.errors import DseError
 
 NVDISASM = """
@@ -43,17 +43,17 @@ def test_reads_what_nvdisasm_prints():
     first, second = parse(NVDISASM, "k.sass")
     assert (first.kernel, first.arch, second.kernel) == ("first", 86, "_Z6secondv")
     assert first.instructions == (
-        Instruction(0x00, "", "MOV", ("R1", "c[0x0][0x28]"), 7),
-        Instruction(0x10, "@!P0", "BRA", ("0x50",), 9),
-        Instruction(0x20, "", "MOV", ("R20", "0x50"), 9),  # only the other file is named: as before
-        Instruction(0x30, "", "MOV", ("R21", "0x0"), 9),
-        Instruction(0x40, "", "CALL.REL.NOINC", ("0x60",), 5),
-        Instruction(0x50, "@P1", "EXIT", (), 5),
-        Instruction(0x60, "", "BRX", ("R4", "-0x70"), 5),
-        Instruction(0x70, "", "RET.REL.NODEC", ("R20", "0x0"), 5),
+        SassInstruction(0x00, "", "MOV", ("R1", "c[0x0][0x28]"), 7),
+        SassInstruction(0x10, "@!P0", "BRA", ("0x50",), 9),
+        SassInstruction(0x20, "", "MOV", ("R20", "0x50"), 9),  # only the other file is named: as before
+        SassInstruction(0x30, "", "MOV", ("R21", "0x0"), 9),
+        SassInstruction(0x40, "", "CALL.REL.NOINC", ("0x60",), 5),
+        SassInstruction(0x50, "@P1", "EXIT", (), 5),
+        SassInstruction(0x60, "", "BRX", ("R4", "-0x70"), 5),
+        SassInstruction(0x70, "", "RET.REL.NODEC", ("R20", "0x0"), 5),
     )
     assert first.labels == {"first": 0, ".L_x_1": 0x50, "$first$_Z1fi": 0x60, ".L_x_2": 0x80}
-    assert second.instructions == (Instruction(0, "", "EXIT", (), 20),)
+    assert second.instructions == (SassInstruction(0, "", "EXIT", (), 20),)
 
 
 def test_reads_what_cuobjdump_prints():
@@ -76,8 +76,8 @@ arch = sm_75
     )
     assert (found.kernel, found.arch) == ("_Z1kPf", 75)
     assert found.instructions == (
-        Instruction(0x00, "", "LDG.E.SYS", ("R0", "[R2+0x8]"), None),
-        Instruction(0x10, "@!PT", "SHFL.IDX", ("PT", "RZ", "RZ", "RZ", "RZ"), None),
+        SassInstruction(0x00, "", "LDG.E.SYS", ("R0", "[R2+0x8]"), None),
+        SassInstruction(0x10, "@!PT", "SHFL.IDX", ("PT", "RZ", "RZ", "RZ", "RZ"), None),
     )
 
 
@@ -112,7 +112,7 @@ def test_reads_back_what_is_printed(program: list[tuple[str, str, list[str], int
         printed = ", ".join(operands)
         if target is not None:
             opcode, operands, printed = "BRA", [hex(16 * target)], f"`(.L_{target})"
-        expected.append(Instruction(16 * index, predicate, opcode, tuple(operands), None))
+        expected.append(SassInstruction(16 * index, predicate, opcode, tuple(operands), None))
         lines += [f".L_{index}:", f"        /*{16 * index:04x}*/ {predicate:>18} {opcode} {printed} ;"]
     lines.append(".L_6:")
     (found,) = parse("\n".join(lines), "k.sass")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from dse.cuda.compile.nvrtc import Compiled, Failure
-from dse.cuda.sass.listing import Instruction, Listing
+from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Build, builds, check, compiled, in_loop
 
@@ -66,7 +66,7 @@ def test_every_build_is_another():
 def test_the_loop_that_comes_nearest():
     def code(*rows: tuple[str, str]) -> Listing:
         instructions = [
-            Instruction(16 * place, "", opcode, (target,) if target else (), None)
+            SassInstruction(16 * place, "", opcode, (target,) if target else (), None)
             for place, (opcode, target) in enumerate(rows)
         ]
         return Listing("k", 80, tuple(instructions), {})

@@ -1,13 +1,16 @@
-"""What the instructions that addresses and branches depend on compute. One rule an opcode, in RULES."""
+"""What the instructions that addresses and branches depend on compute.
+
+A rule is a function of one instruction. Rows of the table of opcodes (`dse.cuda.sass.opcodes`) name theirs;
+several opcodes may have the same.
+"""
 
 from collections.abc import Callable
 from typing import Any
 
-from dse.cuda.execute.semantics import floats, integers, logic, moves, warp
-from dse.cuda.execute.semantics.binding import Binder, Evaluate, Rule, Unsupported
+from dse.cuda.execute.semantics import floats, integers, logic, moves, warp  # noqa: F401 they hold the rules
+from dse.cuda.execute.semantics.binding import RULES, Binder, Evaluate, Unsupported
+from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.program import Step
-
-RULES: dict[str, Rule] = moves.RULES | integers.RULES | logic.RULES | floats.RULES | warp.RULES
 
 
 def bind(step: Step, slot_of: Callable[[str, Any], int]) -> tuple[Evaluate, tuple[int, ...]]:
@@ -15,11 +18,11 @@ def bind(step: Step, slot_of: Callable[[str, Any], int]) -> tuple[Evaluate, tupl
 
     **Raises:** Unsupported if there is no rule for the opcode, or for this form of it.
     """
-    rule = RULES.get(step.opcode)
-    if rule is None:
+    name = OPCODES[step.opcode].rule
+    if not name:
         raise Unsupported("this opcode")
     binder = Binder(step, slot_of)
-    evaluate = rule(binder)
+    evaluate = RULES[name](binder)
     return evaluate, tuple(sorted(binder.reads))
 
 

@@ -1,4 +1,4 @@
-"""Hands a rule the operands of one instruction, as functions of the registers.
+"""Rules: what an instruction computes, given its operands as functions of the registers.
 
 Registers hold uint32 arrays, predicates bool arrays, each of a shape that broadcasts to [blocks, threads]:
 what is the same for all threads, or for all blocks, is computed once. A 64-bit value lies in two registers.
@@ -24,10 +24,17 @@ HIGH, ONE = U64(32), U64(1)
 
 
 Rule = Callable[["Binder"], Evaluate]
+RULES: dict[str, Rule] = {}  # by name, which rows of the table of opcodes give
+
+
+def rule(function: Rule) -> Rule:
+    """Make a function a rule, under its own name."""
+    RULES[function.__name__] = function
+    return function
 
 
 class Unsupported(Exception):
-    """There is no rule for this form of an instruction; says which."""
+    """There is no rule for an opcode, or for this form of it; says which."""
 
 
 class Binder:
@@ -75,6 +82,7 @@ class Binder:
         return lambda r: r[slot]
 
     def words(self, count: int) -> list[Reader]:
+        """The first so many 32-bit integer sources."""
         return [self.word(index) for index in range(count)]
 
     def wide(self, index: int) -> Reader:
@@ -146,6 +154,7 @@ def _part(slot: int, part: str, operand: Operand) -> Reader:
 
 
 def joined(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The 64-bit value that two registers hold."""
     return low.astype(U64) | (high.astype(U64) << HIGH)
 
 
@@ -156,9 +165,5 @@ def halves(value: np.ndarray) -> Values:
 
 
 def flushed(value: np.ndarray) -> np.ndarray:
+    """Floats with zeros, of the same sign, in place of subnormal ones."""
     return np.where(np.abs(value) < np.finfo(F32).tiny, np.copysign(F32(0), value), value)
-
-
-def table_of(rules: dict[Rule, str]) -> dict[str, Rule]:
-    """Rules by opcode, from the opcodes of each rule."""
-    return {opcode: rule for rule, opcodes in rules.items() for opcode in opcodes.split()}

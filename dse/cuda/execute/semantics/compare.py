@@ -18,10 +18,10 @@ COMPARE: dict[str, Any] = {
 _COMBINE = {"AND": np.logical_and, "OR": np.logical_or, "XOR": np.logical_xor}
 
 
-def combined(b: Binder, test: Reader, other: Reader) -> Evaluate:
+def combined(binder: Binder, test: Reader, other: Reader) -> Evaluate:
     """The two predicates of a compare: the test, and its opposite, each combined with a predicate."""
-    combine = next((_COMBINE[name] for name in b.step.modifiers if name in _COMBINE), np.logical_and)
-    opposite = b.step.targets[1].text[-1] != "T"
+    combine = next((_COMBINE[name] for name in binder.step.modifiers if name in _COMBINE), np.logical_and)
+    opposite = binder.step.targets[1].text[-1] != "T"
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         holds, with_ = test(r), other(r)

@@ -21,7 +21,7 @@ from dse.cuda.execute.semantics.binding import (
     Values,
     flushed,
     halves,
-    table_of,
+    rule,
 )
 from dse.cuda.execute.semantics.compare import COMPARE, combined
 from dse.cuda.machine.thread_set import Lanes
@@ -45,24 +45,31 @@ def _rounded(exact: np.ndarray, step: Step) -> np.ndarray:
     return value.astype(F32).view(U32)
 
 
-def float_sum(b: Binder) -> Evaluate:
-    left, right, step = b.real(0), b.real(1), b.step
+@rule
+def float_sum(binder: Binder) -> Evaluate:
+    """FADD, rounded once."""
+    left, right, step = binder.real(0), binder.real(1), binder.step
     return lambda r, lanes: (_rounded(left(r).astype(F64) + right(r), step),)
 
 
-def float_product(b: Binder) -> Evaluate:
-    left, right, step = b.real(0), b.real(1), b.step
+@rule
+def float_product(binder: Binder) -> Evaluate:
+    """FMUL, rounded once."""
+    left, right, step = binder.real(0), binder.real(1), binder.step
     return lambda r, lanes: (_rounded(left(r).astype(F64) * right(r), step),)
 
 
-def float_multiply_add(b: Binder) -> Evaluate:
+@rule
+def float_multiply_add(binder: Binder) -> Evaluate:
     """The product of two float32 is exact in float64; the sum is rounded there before it is again."""
-    left, right, plus, step = b.real(0), b.real(1), b.real(2), b.step
+    left, right, plus, step = binder.real(0), binder.real(1), binder.real(2), binder.step
     return lambda r, lanes: (_rounded(left(r).astype(F64) * right(r) + plus(r), step),)
 
 
-def float_minimum(b: Binder) -> Evaluate:
-    left, right, smaller = b.real(0), b.real(1), b.truth(0)
+@rule
+def float_minimum(binder: Binder) -> Evaluate:
+    """FMNMX: the smaller of two where the predicate holds, else the larger."""
+    left, right, smaller = binder.real(0), binder.real(1), binder.truth(0)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         a, c = left(r), right(r)
@@ -89,9 +96,18 @@ def _float_test(name: str, left: Reader, right: Reader) -> Reader:
     return test
 
 
-def compare_floats(b: Binder) -> Evaluate:
-    read = b.double if b.step.opcode == "DSETP" else b.real
-    return combined(b, _float_test(b.step.modifiers[0], read(0), read(1)), b.truth(0))
+@rule
+def compare_floats(binder: Binder) -> Evaluate:
+    """FSETP: a test of two float32, combined with a predicate."""
+    test = _float_test(binder.step.modifiers[0], binder.real(0), binder.real(1))
+    return combined(binder, test, binder.truth(0))
+
+
+@rule
+def compare_doubles(binder: Binder) -> Evaluate:
+    """DSETP: the same of two float64."""
+    test = _float_test(binder.step.modifiers[0], binder.double(0), binder.double(1))
+    return combined(binder, test, binder.truth(0))
 
 
 _MUFU: dict[str, Callable[[Any], Any]] = {
@@ -106,24 +122,26 @@ _MUFU: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def transcendental(b: Binder) -> Evaluate:
+@rule
+def transcendental(binder: Binder) -> Evaluate:
     """Rounded correctly; hardware is off by up to an ulp or two, which divisions make up for."""
-    name, step = b.step.modifiers[0], b.step
+    name, step = binder.step.modifiers[0], binder.step
     if name in ("RCP64H", "RSQ64H"):
-        function, high = _MUFU[name[:3]], b.word(0)
+        function, high = _MUFU[name[:3]], binder.word(0)
 
         def upper(r: Registers, lanes: Lanes) -> Values:
             value = (high(r).astype(U64) << HIGH).view(F64)
             return ((function(value).view(U64) >> HIGH).astype(U32),)
 
         return upper
-    function, source = _MUFU[name], b.real(0)
+    function, source = _MUFU[name], binder.real(0)
     return lambda r, lanes: (_rounded(function(source(r).astype(F64)), step),)
 
 
-def check_division(b: Binder) -> Evaluate:
+@rule
+def check_division(binder: Binder) -> Evaluate:
     """FCHK: whether a / b needs more than Newton's steps, by the exponents of both and of the quotient."""
-    left, right = b.real(0), b.real(1)
+    left, right = binder.real(0), binder.real(1)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         above, below = ((value(r).view(I32) >> 23) & 255 for value in (left, right))
@@ -145,11 +163,13 @@ _INTEGERS = {
 }
 
 
-def integer_to_float(b: Binder) -> Evaluate:
-    step = b.step
+@rule
+def integer_to_float(binder: Binder) -> Evaluate:
+    """I2F: of 8 to 64 bits, to float32 or float64."""
+    step = binder.step
     name = next((name for name in step.modifiers if name in _INTEGERS), "S32")
     kind = _INTEGERS[name]
-    source = b.wide(0) if name in ("S64", "U64") else b.word(0)
+    source = binder.wide(0) if name in ("S64", "U64") else binder.word(0)
     exact = np.longdouble if name in ("S64", "U64") else F64  # 64 and 53 bits of mantissa
     to_double = step.modifiers[:1] == ("F64",)
     if step.has("F16"):
@@ -162,20 +182,14 @@ def integer_to_float(b: Binder) -> Evaluate:
     return evaluate
 
 
-def float_to_integer(b: Binder) -> Evaluate:
-    step = b.step
+@rule
+def float_to_integer(binder: Binder) -> Evaluate:
+    """F2I: to 32 or 64 bits; what does not fit becomes the nearest that does, NaN becomes zero."""
+    step = binder.step
     name = next((name for name in step.modifiers if name in _INTEGERS), "S32")
     limits = np.iinfo(_INTEGERS[name])
-    source = b.double(0) if step.has("F64") else b.real(0)
-    whole = (
-        np.trunc
-        if step.has("TRUNC")
-        else np.floor
-        if step.has("FLOOR")
-        else np.ceil
-        if step.has("CEIL")
-        else np.rint
-    )
+    source = binder.double(0) if step.has("F64") else binder.real(0)
+    whole = _to_whole(step)
     long = name in ("S64", "U64")
     low, above = F64(limits.min), F64(limits.max + 1)  # both exact, and so is every step below
 
@@ -191,89 +205,103 @@ def float_to_integer(b: Binder) -> Evaluate:
     return evaluate
 
 
-def float_to_float(b: Binder) -> Evaluate:
-    step = b.step
-    types = [name for name in step.modifiers if name[:1] == "F" and name[1:].isdigit()]
-    if "F16" in types or "BF16" in step.modifiers:
-        raise Unsupported("half precision")
+@rule
+def float_to_float(binder: Binder) -> Evaluate:
+    """F2F: between float32 and float64; the type that it makes is named first."""
+    step, types = binder.step, _float_types(binder.step)
     to_double = types[:1] == ["F64"]
-    source = b.double(0) if "F64" in types[1:] or (step.opcode == "FRND" and to_double) else b.real(0)
-    whole = None
-    if step.opcode == "FRND":
-        whole = (
-            np.trunc
-            if step.has("TRUNC")
-            else np.floor
-            if step.has("FLOOR")
-            else np.ceil
-            if step.has("CEIL")
-            else np.rint
-        )
+    source = binder.double(0) if "F64" in types[1:] else binder.real(0)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = source(r).astype(F64)
-        value = whole(value) if whole else value
         return halves(value) if to_double else (_rounded(value, step),)
 
     return evaluate
 
 
-def double(b: Binder) -> Evaluate:
-    terms = [b.double(index) for index in range(len(b.values))]
-    name = b.step.opcode
-    up, down = b.step.has("RP"), b.step.has("RM", "RZ")
-
-    def evaluate(r: Registers, lanes: Lanes) -> Values:
-        first, second, *third = (term(r).astype(np.longdouble) for term in terms)
-        exact = (
-            first + second
-            if name == "DADD"
-            else first * second
-            if name == "DMUL"
-            else first * second + third[0]
-        )
-        value = exact.astype(F64)
-        if up:
-            value = np.where(value < exact, np.nextafter(value, np.inf), value)
-        if down:
-            value = np.where(value > exact, np.nextafter(value, -np.inf), value)
-        return halves(value)
-
-    return evaluate
+@rule
+def round_float(binder: Binder) -> Evaluate:
+    """FRND: to the nearest whole number, or the next one in a direction."""
+    step, whole = binder.step, _to_whole(binder.step)
+    if "F64" in _float_types(step):
+        double = binder.double(0)
+        return lambda r, lanes: halves(whole(double(r)))
+    source = binder.real(0)
+    return lambda r, lanes: (_rounded(whole(source(r).astype(F64)), step),)
 
 
-def half_multiply_add(b: Binder) -> Evaluate:
+def _float_types(step: Step) -> list[str]:
+    """The types that a conversion names, F32 and F64."""
+    types = [name for name in step.modifiers if name[:1] == "F" and name[1:].isdigit()]
+    if "F16" in types or "BF16" in step.modifiers:
+        raise Unsupported("half precision")
+    return types
+
+
+_WHOLE = {"TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil}
+
+
+def _to_whole(step: Step) -> Callable[[np.ndarray], np.ndarray]:
+    """How a float becomes a whole number: as a modifier says, else the nearest."""
+    return next((function for name, function in _WHOLE.items() if step.has(name)), np.rint)
+
+
+@rule
+def double_sum(binder: Binder) -> Evaluate:
+    """DADD."""
+    left, right, step = _long_double(binder, 0), _long_double(binder, 1), binder.step
+    return lambda r, lanes: _rounded_double(left(r) + right(r), step)
+
+
+@rule
+def double_product(binder: Binder) -> Evaluate:
+    """DMUL."""
+    left, right, step = _long_double(binder, 0), _long_double(binder, 1), binder.step
+    return lambda r, lanes: _rounded_double(left(r) * right(r), step)
+
+
+@rule
+def double_multiply_add(binder: Binder) -> Evaluate:
+    """DFMA: the product is rounded to the bits of a long double before the sum is."""
+    left, right, plus = (_long_double(binder, index) for index in range(3))
+    step = binder.step
+    return lambda r, lanes: _rounded_double(left(r) * right(r) + plus(r), step)
+
+
+def _long_double(binder: Binder, index: int) -> Reader:
+    """A 64-bit float source, with more bits behind it."""
+    source = binder.double(index)
+    return lambda r: source(r).astype(np.longdouble)
+
+
+def _rounded_double(exact: np.ndarray, step: Step) -> Values:
+    """The two registers of a float64, rounded the way that the instruction says.
+
+    Towards zero is taken for downwards.
+    """
+    value = exact.astype(F64)
+    if step.has("RP"):
+        value = np.where(value < exact, np.nextafter(value, np.inf), value)
+    if step.has("RM", "RZ"):
+        value = np.where(value > exact, np.nextafter(value, -np.inf), value)
+    return halves(value)
+
+
+@rule
+def half_multiply_add(binder: Binder) -> Evaluate:
     """HFMA2 with a factor of zero: how the compiler writes a constant, its high half first."""
-    zero = [value.slot == RZ for value in b.values[:2]]
-    if not any(zero) or [value.kind for value in b.values[2:]] != ["number", "number"]:
+    zero = [value.slot == RZ for value in binder.values[:2]]
+    if not any(zero) or [value.kind for value in binder.values[2:]] != ["number", "number"]:
         raise Unsupported("arithmetic in half precision")
-    high, low = (int(np.array(float(value.text), np.float16).view(np.uint16)) for value in b.values[2:])
+    high, low = (int(np.array(float(value.text), np.float16).view(np.uint16)) for value in binder.values[2:])
     constant = np.full((1, 1), high << 16 | low, U32)
     return lambda r, lanes: (constant,)
 
 
-def half_to_float(b: Binder) -> Evaluate:
+@rule
+def half_to_float(binder: Binder) -> Evaluate:
     """HADD2.F32 R0, -RZ, R1.H0_H0: how the compiler widens a half."""
-    if not b.step.has("F32") or b.values[0].slot != RZ or b.values[1].part[:1] != "H":
+    if not binder.step.has("F32") or binder.values[0].slot != RZ or binder.values[1].part[:1] != "H":
         raise Unsupported("arithmetic in half precision")
-    half = b.word(1)
+    half = binder.word(1)
     return lambda r, lanes: (half(r).astype(np.uint16).view(np.float16).astype(F32).view(U32),)
-
-
-RULES = table_of(
-    {
-        float_sum: "FADD UFADD FADD32I",
-        float_product: "FMUL UFMUL FMUL32I",
-        float_multiply_add: "FFMA UFFMA FFMA32I",
-        float_minimum: "FMNMX UFMNMX",
-        compare_floats: "FSETP UFSETP DSETP",
-        transcendental: "MUFU",
-        check_division: "FCHK",
-        integer_to_float: "I2F I2FP UI2F UI2FP",
-        float_to_integer: "F2I UF2I",
-        float_to_float: "F2F FRND UF2F",
-        double: "DADD DMUL DFMA",
-        half_multiply_add: "HFMA2",
-        half_to_float: "HADD2",
-    }
-)

@@ -17,7 +17,7 @@ from dse.cuda.execute.semantics.binding import (
     Values,
     halves,
     joined,
-    table_of,
+    rule,
 )
 from dse.cuda.execute.semantics.compare import COMPARE, combined
 from dse.cuda.machine.thread_set import Lanes
@@ -33,97 +33,114 @@ def _add_term(operand: Operand, read: Reader, extended: bool) -> Reader:
     return lambda r: read(r).astype(U64)
 
 
-def add(b: Binder) -> Evaluate:
-    step = b.step
-    if step.has("64"):
-        wide = [b.wide(index) for index in range(len(b.values))]
-        if any(
-            target.slot != PT
-            for target in step.targets[1:]
-            if target.kind == "predicate" and target.text[-1] != "T"
-        ):
-            raise Unsupported("a carry of 64 bits")
-        tests = len(step.targets) - 1
+@rule
+def add(binder: Binder) -> Evaluate:
+    """IADD3: a sum of two or three, with carries to predicates; .X adds carries to it."""
+    if binder.step.has("64"):
+        return _add_pairs(binder)
+    carries, extended = binder.step.targets[1:], binder.step.has("X")
+    if extended or not all(target.text[-1] == "T" for target in carries):
+        return _add_with_carry(binder, extended)
+    terms = binder.words(len(binder.values))
+    none = [np.zeros((1, 1), bool)] * len(carries)
 
-        def add_wide(r: Registers, lanes: Lanes) -> Values:
-            total = wide[0](r)
-            for term in wide[1:]:
-                total = total + term(r)
-            return (*halves(total), *[np.zeros((1, 1), bool)] * tests)
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        return (_sum(terms, r), *none)
 
-        return add_wide
-    terms = b.words(len(b.values))
-    carries, extended = len(step.targets) - 1, step.has("X")
-    if not extended and all(target.text[-1] == "T" for target in step.targets[1:]):
-        false = np.zeros((1, 1), bool)
+    return evaluate
 
-        def add(r: Registers, lanes: Lanes) -> Values:
-            total = terms[0](r)
-            for term in terms[1:]:
-                total = total + term(r)
-            return (total, *[false] * carries)
 
-        return add
-    long = [_add_term(operand, term, extended) for operand, term in zip(b.values, terms, strict=True)]
-    carried = [b.truth(index) for index in range(len(b.conditions))] if extended else []
+def _add_pairs(binder: Binder) -> Evaluate:
+    carries = binder.step.targets[1:]
+    if any(target.slot != PT for target in carries if target.kind == "predicate" and target.text[-1] != "T"):
+        raise Unsupported("a carry of 64 bits")
+    terms = [binder.wide(index) for index in range(len(binder.values))]
+    none = [np.zeros((1, 1), bool)] * len(carries)
 
-    def add_with_carry(r: Registers, lanes: Lanes) -> Values:
-        total = long[0](r)
-        for term in (*long[1:], *carried):
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        return (*halves(_sum(terms, r)), *none)
+
+    return evaluate
+
+
+def _sum(terms: list[Reader], r: Registers) -> np.ndarray:
+    """The sum in the terms' own type, without carry."""
+    total = terms[0](r)
+    for term in terms[1:]:
+        total = total + term(r)
+    return total
+
+
+def _add_with_carry(binder: Binder, extended: bool) -> Evaluate:
+    words = binder.words(len(binder.values))
+    terms = [_add_term(operand, word, extended) for operand, word in zip(binder.values, words, strict=True)]
+    carried = [binder.truth(index) for index in range(len(binder.conditions))] if extended else []
+    carries = len(binder.step.targets) - 1
+
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        total = terms[0](r)
+        for term in (*terms[1:], *carried):
             total = total + term(r).astype(U64)
         over = total >> HIGH
         return (total.astype(U32), *(over > U64(index) for index in range(carries)))
 
-    return add_with_carry
+    return evaluate
 
 
-def multiply_add(b: Binder) -> Evaluate:
-    step = b.step
-    unsigned = step.has("U32")
+@rule
+def multiply_add(binder: Binder) -> Evaluate:
+    """IMAD: a * b + c of 32 bits; .WIDE and .HI: of 64; .MOV: c alone."""
+    step = binder.step
     if step.has("MOV"):
-        addend = b.word(2)
+        addend = binder.word(2)
         return lambda r, lanes: (addend(r),)
-    a, c = b.word(0), b.word(1)
+    if step.has("WIDE", "HI"):
+        return _multiply_add_wide(binder)
+    left, right, addend = binder.words(3)
+    if step.has("X"):
+        carried = binder.truth(0)
+        return lambda r, lanes: (left(r) * right(r) + addend(r) + carried(r).astype(U32),)
+    return lambda r, lanes: (left(r) * right(r) + addend(r),)
+
+
+def _multiply_add_wide(binder: Binder) -> Evaluate:
+    step = binder.step
+    left, right = binder.words(2)
+    addend, unsigned, high_only = binder.wide(2), step.has("U32"), step.has("HI")
     carries = len(step.targets) - 1
-    carried = b.truth(0) if step.has("X") else None
+    carried = binder.truth(0) if step.has("X") else None
 
     def product(r: Registers) -> np.ndarray:
         if unsigned:
-            return a(r).astype(U64) * c(r).astype(U64)
-        return (a(r).view(I32).astype(I64) * c(r).view(I32).astype(I64)).view(U64)
+            return left(r).astype(U64) * right(r).astype(U64)
+        return (left(r).view(I32).astype(I64) * right(r).view(I32).astype(I64)).view(U64)
 
-    if step.has("WIDE", "HI"):
-        addend, high_only = b.wide(2), step.has("HI")
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        times, plus = product(r), addend(r)
+        total = times + plus
+        over = total < plus
+        if carried is not None:
+            total = total + carried(r).astype(U64)
+            over = over | (carried(r) & (total == 0))
+        low, high = halves(total)
+        return (*((high,) if high_only else (low, high)), *(over,) * carries)
 
-        def long(r: Registers, lanes: Lanes) -> Values:
-            times, plus = product(r), addend(r)
-            total = times + plus
-            over = total < plus
-            if carried is not None:
-                total = total + carried(r).astype(U64)
-                over = over | (carried(r) & (total == 0))
-            low, high = halves(total)
-            return (*((high,) if high_only else (low, high)), *(over,) * carries)
-
-        return long
-    addend = b.word(2)
-    if carried is not None:
-        return lambda r, lanes: (a(r) * c(r) + addend(r) + carried(r).astype(U32),)
-    return lambda r, lanes: (a(r) * c(r) + addend(r),)
+    return evaluate
 
 
-def scaled_add(b: Binder) -> Evaluate:
+@rule
+def scaled_add(binder: Binder) -> Evaluate:
     """LEA: (a << shift) + b, or b plus the high word of the shifted pair."""
-    step = b.step
-    shift = U64(b.number(-1) & 63)
-    a = b.word(0)
-    negated = b.values[1].negate
-    plus = _add_term(b.values[1], b.word(1), step.has("X")) if negated else b.word(1)
-    carried = b.truth(0) if step.has("X") else None
+    step = binder.step
+    shift = U64(binder.number(-1) & 63)
+    a = binder.word(0)
+    negated = binder.values[1].negate
+    plus = _add_term(binder.values[1], binder.word(1), step.has("X")) if negated else binder.word(1)
+    carried = binder.truth(0) if step.has("X") else None
     carries = len(step.targets) - 1
     high = step.has("HI")
     signed = step.has("SX32")
-    upper = b.word(2) if high and not signed and len(b.values) > 3 else None
+    upper = binder.word(2) if high and not signed and len(binder.values) > 3 else None
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         if high:
@@ -141,10 +158,11 @@ def scaled_add(b: Binder) -> Evaluate:
     return evaluate
 
 
-def shift(b: Binder) -> Evaluate:
+@rule
+def shift(binder: Binder) -> Evaluate:
     """SHF: the pair of the third and the first source, shifted by the second; its low or its high word."""
-    step = b.step
-    low, by, high = b.words(3)
+    step = binder.step
+    low, by, high = binder.words(3)
     long = step.has("U64", "S64")
     limit, wraps = 63 if long else 32, step.has("W")
     left, take_high, signed = step.has("L"), step.has("HI"), step.has("S32", "S64")
@@ -164,46 +182,59 @@ def shift(b: Binder) -> Evaluate:
     return evaluate
 
 
-def minimum(b: Binder) -> Evaluate:
-    """The smaller of two where the predicate holds, else the larger; VIADDMNMX adds the first two before."""
-    step = b.step
-    kind = U32 if step.has("U32") else I32
-    terms = b.words(len(b.values))
-    smaller = b.truth(0)
-    tests = len(step.targets) - 1
-    adds = step.opcode.endswith("VIADDMNMX")
+@rule
+def minimum(binder: Binder) -> Evaluate:
+    """IMNMX: the smaller of two where the predicate holds, else the larger."""
+    left, right = binder.words(2)
+    return _smaller_or_larger(binder, left, right)
+
+
+@rule
+def add_and_minimum(binder: Binder) -> Evaluate:
+    """VIADDMNMX: the same of the sum of two and a third."""
+    first, second, third = binder.words(3)
+    return _smaller_or_larger(binder, lambda r: first(r) + second(r), third)
+
+
+def _smaller_or_larger(binder: Binder, left: Reader, right: Reader) -> Evaluate:
+    kind = U32 if binder.step.has("U32") else I32
+    smaller = binder.truth(0)
+    tests = len(binder.step.targets) - 1
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
-        left, right = (terms[0](r) + terms[1](r), terms[2](r)) if adds else (terms[0](r), terms[1](r))
-        left, right = left.view(kind), right.view(kind)
-        value = np.where(smaller(r), np.minimum(left, right), np.maximum(left, right))
-        return (value.astype(kind).view(U32), *(left < right,) * tests)
+        a, b = left(r).view(kind), right(r).view(kind)
+        value = np.where(smaller(r), np.minimum(a, b), np.maximum(a, b))
+        return (value.astype(kind).view(U32), *(a < b,) * tests)
 
     return evaluate
 
 
-def absolute(b: Binder) -> Evaluate:
-    source = b.word(0)
+@rule
+def absolute(binder: Binder) -> Evaluate:
+    """IABS."""
+    source = binder.word(0)
     return lambda r, lanes: (np.abs(source(r).view(I32)).view(U32),)
 
 
-def compare_integers(b: Binder) -> Evaluate:
-    step = b.step
+@rule
+def compare_integers(binder: Binder) -> Evaluate:
+    """ISETP: a test of two integers, combined with a predicate; .EX: of the high words of two pairs."""
+    step = binder.step
     name = next((name for name in step.modifiers if name in COMPARE), None)
-    other = b.truth(0)
+    other = binder.truth(0)
     if name is None:
         always = np.full((1, 1), step.has("T"))
-        return combined(b, lambda r: always, other)
+        return combined(binder, lambda r: always, other)
     compare = COMPARE[name]
     if step.has("U64", "S64"):
         kind = I64 if step.has("S64") else U64
-        left, right = b.wide(0), b.wide(1)
+        left, right = binder.wide(0), binder.wide(1)
     else:
         kind = U32 if step.has("U32") else I32
-        left, right = b.words(2)
+        left, right = binder.words(2)
     if not step.has("EX"):
-        return combined(b, lambda r: compare(left(r).view(kind), right(r).view(kind)), other)
-    low = b.truth(1)  # the same test of the low words
+        return combined(binder, lambda r: compare(left(r).view(kind), right(r).view(kind)), other)
+    low = binder.truth(1)  # the same test of the low words
 
     def extended(r: Registers) -> np.ndarray:
         a, c, below = left(r).view(kind), right(r).view(kind), low(r)
@@ -212,17 +243,4 @@ def compare_integers(b: Binder) -> Evaluate:
         equal = (a == c) & below
         return equal if name == "EQ" else _STRICT[name](a, c) | equal
 
-    return combined(b, extended, other)
-
-
-RULES = table_of(
-    {
-        add: "IADD3 UIADD3 IADD VIADD UVIADD IADD32I",
-        multiply_add: "IMAD UIMAD",
-        scaled_add: "LEA ULEA",
-        shift: "SHF USHF",
-        minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
-        absolute: "IABS UIABS",
-        compare_integers: "ISETP UISETP",
-    }
-)
+    return combined(binder, extended, other)

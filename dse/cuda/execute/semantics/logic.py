@@ -18,7 +18,7 @@ from dse.cuda.execute.semantics.binding import (
     Unsupported,
     Values,
     joined,
-    table_of,
+    rule,
 )
 from dse.cuda.machine.thread_set import Lanes
 
@@ -50,14 +50,16 @@ _SHORT_TABLES: dict[int, Callable[[Any, Any, Any], Any]] = {
 }
 
 
-def logic(b: Binder) -> Evaluate:
-    step = b.step
+@rule
+def logic(binder: Binder) -> Evaluate:
+    """LOP3: a truth table of three words, and whether a bit of the result is set."""
+    step = binder.step
     if step.has("64"):
         raise Unsupported("logic of 64 bits")
-    lut = b.number(-1)
-    terms = b.words(3)
+    lut = binder.number(-1)
+    terms = binder.words(3)
     test_first = step.targets[0].kind == "predicate"
-    other = b.truth(0, default=False)
+    other = binder.truth(0, default=False)
     combine = np.logical_and if step.has("PAND") else np.logical_or
     table = _SHORT_TABLES.get(lut) or (lambda x, y, z: _table(3, lut, U32(0), [x, y, z]))
 
@@ -70,10 +72,12 @@ def logic(b: Binder) -> Evaluate:
     return evaluate
 
 
-def predicate_logic(b: Binder) -> Evaluate:
-    terms = [b.truth(index) for index in range(3)]
-    luts = [b.number(index) for index in range(-2, 0)]
-    wanted = [target.text[-1] != "T" for target in b.step.targets]
+@rule
+def predicate_logic(binder: Binder) -> Evaluate:
+    """PLOP3: two truth tables of three predicates."""
+    terms = [binder.truth(index) for index in range(3)]
+    luts = [binder.number(index) for index in range(-2, 0)]
+    wanted = [target.text[-1] != "T" for target in binder.step.targets]
     false = np.zeros((1, 1), bool)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
@@ -86,11 +90,12 @@ def predicate_logic(b: Binder) -> Evaluate:
     return evaluate
 
 
-def permute(b: Binder) -> Evaluate:
+@rule
+def permute(binder: Binder) -> Evaluate:
     """PRMT: each nibble of the selector picks a byte of the pair; its top bit spreads that byte's sign."""
-    if set(b.step.modifiers) - {"IDX"}:
+    if set(binder.step.modifiers) - {"IDX"}:
         raise Unsupported("this mode of PRMT")
-    low, selector, high = b.words(3)
+    low, selector, high = binder.words(3)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         pair, chosen = joined(low(r), high(r)), selector(r).astype(U64)
@@ -105,15 +110,18 @@ def permute(b: Binder) -> Evaluate:
     return evaluate
 
 
-def count_bits(b: Binder) -> Evaluate:
-    source = b.word(0)
+@rule
+def count_bits(binder: Binder) -> Evaluate:
+    """POPC: how many bits are set."""
+    source = binder.word(0)
     return lambda r, lanes: (np.bitwise_count(source(r)).astype(U32),)
 
 
-def highest_bit(b: Binder) -> Evaluate:
+@rule
+def highest_bit(binder: Binder) -> Evaluate:
     """FLO: the place of the highest one (of a negative number: zero); .SH: the shift that brings it up."""
-    source, signed, as_shift = b.word(0), not b.step.has("U32"), b.step.has("SH")
-    tests = len(b.step.targets) - 1
+    source, signed, as_shift = binder.word(0), not binder.step.has("U32"), binder.step.has("SH")
+    tests = len(binder.step.targets) - 1
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = source(r)
@@ -126,8 +134,10 @@ def highest_bit(b: Binder) -> Evaluate:
     return evaluate
 
 
-def reverse_bits(b: Binder) -> Evaluate:
-    source = b.word(0)
+@rule
+def reverse_bits(binder: Binder) -> Evaluate:
+    """BREV: the highest bit becomes the lowest."""
+    source = binder.word(0)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = source(r)
@@ -138,10 +148,11 @@ def reverse_bits(b: Binder) -> Evaluate:
     return evaluate
 
 
-def bit_mask(b: Binder) -> Evaluate:
+@rule
+def bit_mask(binder: Binder) -> Evaluate:
     """BMSK: so many ones from a place on."""
-    place, count = b.words(2)
-    wraps = b.step.has("W")
+    place, count = binder.words(2)
+    wraps = binder.step.has("W")
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         start, length = place(r).astype(U64), count(r).astype(U64)
@@ -152,10 +163,11 @@ def bit_mask(b: Binder) -> Evaluate:
     return evaluate
 
 
-def extend_sign(b: Binder) -> Evaluate:
+@rule
+def extend_sign(binder: Binder) -> Evaluate:
     """SGXT: the lowest so many bits, the highest of them spread over the rest."""
-    source, bits = b.words(2)
-    unsigned, wraps = b.step.has("U32"), b.step.has("W")
+    source, bits = binder.words(2)
+    unsigned, wraps = binder.step.has("U32"), binder.step.has("W")
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         kept = bits(r).astype(I64)
@@ -166,17 +178,3 @@ def extend_sign(b: Binder) -> Evaluate:
         return ((value.astype(U32).view(I32).astype(I64) >> up).astype(I32).view(U32),)
 
     return evaluate
-
-
-RULES = table_of(
-    {
-        logic: "LOP3 ULOP3",
-        predicate_logic: "PLOP3 UPLOP3",
-        permute: "PRMT UPRMT",
-        count_bits: "POPC UPOPC",
-        highest_bit: "FLO UFLO",
-        reverse_bits: "BREV UBREV",
-        bit_mask: "BMSK UBMSK",
-        extend_sign: "SGXT USGXT",
-    }
-)

@@ -10,60 +10,84 @@ from dse.cuda.execute.semantics.binding import (
     Unsupported,
     Values,
     halves,
-    table_of,
+    rule,
 )
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import RZ, P
 
 
-def move(b: Binder) -> Evaluate:
-    if b.step.has("64"):
-        source = b.wide(0)
+@rule
+def move(binder: Binder) -> Evaluate:
+    """The value of the source, of 32 or 64 bits."""
+    if binder.step.has("64"):
+        source = binder.wide(0)
         return lambda r, lanes: halves(source(r))
-    source = b.word(0)
+    source = binder.word(0)
     return lambda r, lanes: (source(r),)
 
 
-def select(b: Binder) -> Evaluate:
-    condition = b.truth(0)
-    if b.step.has("64"):
-        left, right = b.wide(0), b.wide(1)
+@rule
+def select(binder: Binder) -> Evaluate:
+    """The first source where the predicate holds, else the second."""
+    condition = binder.truth(0)
+    if binder.step.has("64"):
+        left, right = binder.wide(0), binder.wide(1)
         return lambda r, lanes: halves(np.where(condition(r), left(r), right(r)))
-    left, right = b.words(2)
+    left, right = binder.words(2)
     return lambda r, lanes: (np.where(condition(r), left(r), right(r)),)
 
 
-def select_real(b: Binder) -> Evaluate:
-    condition, left, right = b.truth(0), b.real(0), b.real(1)
+@rule
+def select_real(binder: Binder) -> Evaluate:
+    """The same of floats, whose sign and magnitude may be taken on the way."""
+    condition, left, right = binder.truth(0), binder.real(0), binder.real(1)
     return lambda r, lanes: (np.where(condition(r), left(r), right(r)).view(U32),)
 
 
-def special(b: Binder) -> Evaluate:
-    name = b.values[0].text
-    if name == "SRZ":
-        zero = np.zeros((1, 1), U32)
-        return lambda r, lanes: (zero, zero)
-    slot = b.slot_of("special", name)
-    b.reads.add(slot)
-    if b.step.opcode == "CS2R" and not b.step.has("32"):
-        return lambda r, lanes: (r[slot], r[RZ])
+@rule
+def special(binder: Binder) -> Evaluate:
+    """S2R: a special register, such as the number of the thread."""
+    slot = _special_slot(binder)
     return lambda r, lanes: (r[slot],)
 
 
-def load_constant(b: Binder) -> Evaluate:
-    source = b.values[0]
-    if source.kind != "constant" or b.step.bytes % 4 or source.offset % 4:
+@rule
+def special_pair(binder: Binder) -> Evaluate:
+    """CS2R: a special register and zero above it; .32: the register alone."""
+    if binder.step.has("32"):
+        return special(binder)
+    slot = _special_slot(binder)
+    return lambda r, lanes: (r[slot], r[RZ])
+
+
+def _special_slot(binder: Binder) -> int:
+    name = binder.values[0].text
+    if name == "SRZ":  # always zero
+        return RZ
+    slot = binder.slot_of("special", name)
+    binder.reads.add(slot)
+    return slot
+
+
+@rule
+def load_constant(binder: Binder) -> Evaluate:
+    """LDC: words of a constant bank, at an address that is written in the instruction."""
+    source = binder.values[0]
+    if source.kind != "constant" or binder.step.bytes % 4 or source.offset % 4:
         raise Unsupported("a constant that is no whole word")
     slots = [
-        b.slot_of("constant", (source.bank, source.offset + 4 * word)) for word in range(b.step.bytes // 4)
+        binder.slot_of("constant", (source.bank, source.offset + 4 * word))
+        for word in range(binder.step.bytes // 4)
     ]
-    b.reads.update(slots)
+    binder.reads.update(slots)
     return lambda r, lanes: tuple(r[slot] for slot in slots)
 
 
-def predicates_to_register(b: Binder) -> Evaluate:
-    mask, kept = b.number(-1), b.word(1)
-    if b.values[0].text != "PR" or any(value.part for value in b.values):
+@rule
+def predicates_to_register(binder: Binder) -> Evaluate:
+    """P2R: predicates that a mask picks become bits of a register."""
+    mask, kept = binder.number(-1), binder.word(1)
+    if binder.values[0].text != "PR" or any(value.part for value in binder.values):
         raise Unsupported("part of a register")
     chosen = [(P + bit, U32(bit)) for bit in range(7) if mask >> bit & 1]
 
@@ -76,20 +100,9 @@ def predicates_to_register(b: Binder) -> Evaluate:
     return evaluate
 
 
-def register_to_predicates(b: Binder) -> Evaluate:
-    mask, source = b.number(-1), b.word(1)
+@rule
+def register_to_predicates(binder: Binder) -> Evaluate:
+    """R2P: bits of a register that a mask picks become predicates."""
+    mask, source = binder.number(-1), binder.word(1)
     chosen = [U32(1 << bit) for bit in range(7) if mask >> bit & 1]
     return lambda r, lanes: tuple((source(r) & bit) != 0 for bit in chosen)
-
-
-RULES = table_of(
-    {
-        move: "MOV MOV32I UMOV R2UR",
-        select: "SEL USEL",
-        select_real: "FSEL UFSEL",
-        special: "S2R S2UR CS2R",
-        load_constant: "LDC LDCU ULDC",
-        predicates_to_register: "P2R",
-        register_to_predicates: "R2P",
-    }
-)

@@ -13,13 +13,13 @@ from dse.cuda.execute.semantics.binding import (
     Registers,
     Unsupported,
     Values,
-    table_of,
+    rule,
 )
 from dse.cuda.machine.thread_set import Lanes
 
 
 def _warps(value: np.ndarray, lanes: Lanes) -> np.ndarray:
-    """[blocks, warps, 32]"""
+    """Values of threads as [blocks, warps, 32]."""
     blocks, threads = lanes.shape
     return np.broadcast_to(value, lanes.shape).reshape(blocks, threads // 32, 32)
 
@@ -38,8 +38,10 @@ def _ballot(value: np.ndarray) -> np.ndarray:
     return np.bitwise_or.reduce(np.where(value, _BITS, U32(0)), axis=-1, keepdims=True)
 
 
-def vote(b: Binder) -> Evaluate:
-    condition, step = b.truth(0), b.step
+@rule
+def vote(binder: Binder) -> Evaluate:
+    """VOTE: whether a predicate holds in any, all, or all or none of the active lanes; and in which."""
+    condition, step = binder.truth(0), binder.step
     with_mask = step.targets[0].kind == "register"
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
@@ -53,10 +55,11 @@ def vote(b: Binder) -> Evaluate:
     return evaluate
 
 
-def shuffle(b: Binder) -> Evaluate:
+@rule
+def shuffle(binder: Binder) -> Evaluate:
     """SHFL: the value of another lane; false and one's own value where that lies outside the segment."""
-    value, distance, clamp = b.words(3)
-    mode = b.step.modifiers[0]
+    value, distance, clamp = binder.words(3)
+    mode = binder.step.modifiers[0]
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         lane = np.arange(32)
@@ -78,11 +81,12 @@ def shuffle(b: Binder) -> Evaluate:
     return evaluate
 
 
-def match(b: Binder) -> Evaluate:
+@rule
+def match(binder: Binder) -> Evaluate:
     """MATCH: the lanes that hold the same value; .ALL: all if they all do."""
-    if b.step.has("U64"):
+    if binder.step.has("U64"):
         raise Unsupported("64 bits")
-    value, everyone = b.word(0), b.step.has("ALL")
+    value, everyone = binder.word(0), binder.step.has("ALL")
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         values, active = _warps(value(r), lanes), _warps(lanes.mask, lanes)
@@ -106,12 +110,14 @@ _REDUCE: dict[str, tuple[Any, int, int]] = {  # function, neutral element if uns
 }
 
 
-def reduce(b: Binder) -> Evaluate:
-    name = next((name for name in b.step.modifiers if name in _REDUCE), "OR")
+@rule
+def reduce(binder: Binder) -> Evaluate:
+    """REDUX: one value of all active lanes."""
+    name = next((name for name in binder.step.modifiers if name in _REDUCE), "OR")
     function, *neutral = _REDUCE[name]
-    signed = b.step.has("S32")
+    signed = binder.step.has("S32")
     kind = I32 if signed else U32
-    value = b.word(0)
+    value = binder.word(0)
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         values = np.where(
@@ -121,13 +127,3 @@ def reduce(b: Binder) -> Evaluate:
         return (_threads(result.view(U32), lanes),)
 
     return evaluate
-
-
-RULES = table_of(
-    {
-        vote: "VOTE VOTEU",
-        shuffle: "SHFL",
-        match: "MATCH",
-        reduce: "REDUX CREDUX",
-    }
-)
