@@ -1,4 +1,4 @@
-"""What is done for each step of a basic block when threads execute it."""
+"""Actions: a function of the machine for each step of a basic block that has to be counted or evaluated."""
 
 import numpy as np
 
@@ -159,11 +159,10 @@ def _memory_action(compiled: Compiled, step: Step) -> Action:
         machine.note_unknown(step, "address", address_taint, chosen)
         base = machine.base(step, address, step.pipe == "global")
         count(machine, step, row, base, address.offset, chosen)
-        if step.opcode == "LDGSTS":  # stores what it loads to shared memory
+        if step.kind == "copy":  # stores what it loads to shared memory
             to = step.memory[0]
-            COUNT["shared"](
-                machine, step, row + len(MEMORY_COUNTS), machine.base(step, to, False), to.offset, chosen
-            )
+            shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
+            COUNT["shared"](machine, step, shared_row, shared_base, to.offset, chosen)
         if perform is not None:
             perform(machine, step, base + address.offset, chosen, taint | address_taint)
         elif step.pipe == "global" and compiled.loads_global and not step.targets:

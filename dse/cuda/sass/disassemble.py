@@ -1,4 +1,4 @@
-"""Machine code to listings, with nvdisasm.
+"""Makes listings of machine code, with nvdisasm.
 
 To start nvdisasm takes a quarter of a second of CPU, whatever it is given; one kernel's code takes a tenth of
 that. So many kernels go through one process: their code, back to back, is read as one piece of raw code and
@@ -23,7 +23,7 @@ from dse.errors import DseError
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
-    """The code of each kernel, in order. No source lines, and no labels but the kernel's own.
+    """List the code of each kernel, in order. No source lines, and no labels but the kernel's own.
 
     **Raises:** DseError if nvdisasm is missing or does not know the architecture or the code, and for code
     that waits for addresses from loading it.
@@ -34,24 +34,25 @@ def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
         indices = list(group)
         for first in range(0, len(indices), _BATCH):
             batch = indices[first : first + _BATCH]
-            for index, found in zip(batch, _raw(arch, [binaries[index] for index in batch]), strict=True):
-                listings[index] = found
-    return [found for found in listings if found is not None]
+            for index, code in zip(batch, _raw(arch, [binaries[index] for index in batch]), strict=True):
+                listings[index] = code
+    return [code for code in listings if code is not None]
 
 
 def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
-    """The code of one kernel with source lines, if it was compiled with -lineinfo, and labels.
+    """List the code of one kernel with labels, and with source lines if it was compiled with -lineinfo.
 
     **Raises:** DseError as `disassemble`, and if the cubin has no such kernel.
     """
     text = _nvdisasm(["-c", "-gi"], cubin, where)
-    for found in listing.parse(text, where):
-        if found.kernel == kernel:
-            return found
+    for code in listing.parse(text, where):
+        if code.kernel == kernel:
+            return code
     raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
 
 
 def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
+    """List kernels of one architecture, which go through one process."""
     for binary in binaries:
         if binary.relocated:
             raise DseError(f"{binary.kernel}: code: found addresses left open for loading, expected none")
@@ -65,13 +66,13 @@ def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
             piece += 1
         pieces[piece].append(_moved(instruction, ends[piece] - len(binaries[piece].code)))
     return [
-        Listing(binary.kernel, arch, tuple(found), {binary.kernel: 0})
-        for binary, found in zip(binaries, pieces, strict=True)
+        Listing(binary.kernel, arch, tuple(instructions), {binary.kernel: 0})
+        for binary, instructions in zip(binaries, pieces, strict=True)
     ]
 
 
 def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
-    """As if the code began at `base`. Branches name their targets relative to what nvdisasm was given."""
+    """The instruction as if the code began at `base`: branch targets count from what nvdisasm was given."""
     operands = instruction.operands
     if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
         operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
@@ -95,7 +96,7 @@ def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
 
 @cache
 def _tool() -> str:
-    """Path of nvdisasm: of the package, else on the PATH."""
+    """Find nvdisasm: in its package, else on the PATH."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
     except importlib.metadata.PackageNotFoundError:
@@ -104,8 +105,8 @@ def _tool() -> str:
         path = Path(str(file.locate()))
         if path.stem == "nvdisasm" and os.access(path, os.X_OK):
             return str(path)
-    if found := shutil.which("nvdisasm"):
-        return found
+    if on_path := shutil.which("nvdisasm"):
+        return on_path
     raise DseError(f"nvdisasm: found none, expected {INSTALL}")
 
 

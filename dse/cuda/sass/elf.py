@@ -1,4 +1,4 @@
-"""What a cubin says of its kernels: registers, shared memory, stack, parameters, constants, machine code.
+"""Reads what a cubin says of its kernels: registers, memory, parameters, constants, machine code.
 
 A cubin is an ELF file. The code of a kernel is in section `.text.NAME`; attributes are in `.nv.info` (those
 that name a symbol) and `.nv.info.NAME`, each a format, a number and a value. NVIDIA does not document them:
@@ -53,7 +53,7 @@ class Binary:
 
 
 def read(cubin: bytes, where: str) -> dict[str, Binary]:
-    """The kernels of a cubin, by name, in its order.
+    """Read the kernels of a cubin, by name, in its order.
 
     **Raises:** DseError if it is no cubin, or pyelftools is missing.
     """
@@ -76,9 +76,9 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
             """The value of an attribute that names its symbol."""
             for attribute, value in shared_attributes:
                 if attribute == number:
-                    symbol, found = struct.unpack("<II", value)
+                    symbol, figure = struct.unpack("<II", value)
                     if names[symbol] == kernel:
-                        return found
+                        return figure
             return None
 
         banks, constants = _constants(elf, symbols)
@@ -119,30 +119,30 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Number and value of each: two or fewer bytes in place, or as many as a length says."""
-    at = 0
-    while at < len(data):
-        form, number, value = struct.unpack_from("<BBH", data, at)
-        at += 4
+    """Read the number and value of each: two or fewer bytes in place, or as many as a length says."""
+    position = 0
+    while position < len(data):
+        form, number, value = struct.unpack_from("<BBH", data, position)
+        position += 4
         if form == _SIZED:
-            yield number, data[at : at + value]
-            at += value
+            yield number, data[position : position + value]
+            position += value
         else:
             yield number, value.to_bytes(2, "little")
 
 
 def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[Parameter, ...]:
     base = next((struct.unpack_from("<H", value, 4)[0] for n, value in attributes if n == _PARAM_CBANK), 0)
-    found = {}
+    parameters = {}
     for number, value in attributes:
         if number == _KPARAM_INFO:
             _, ordinal, offset, packed = struct.unpack("<IHHI", value)
-            found[ordinal] = Parameter(base + offset, packed >> 18)
-    return tuple(found[ordinal] for ordinal in sorted(found))
+            parameters[ordinal] = Parameter(base + offset, packed >> 18)
+    return tuple(parameters[ordinal] for ordinal in sorted(parameters))
 
 
 def _constants(elf, symbols) -> tuple[list[tuple[int, str, bytes]], tuple[Constant, ...]]:
-    """Constant banks as (number, kernel or "" for all, contents), and the variables in them."""
+    """Read constant banks as (number, kernel or "" for all, contents), and the variables in them."""
     banks, constants = [], []
     numbers = {}
     for index, section in enumerate(elf.iter_sections()):
@@ -158,10 +158,13 @@ def _constants(elf, symbols) -> tuple[list[tuple[int, str, bytes]], tuple[Consta
 
 
 def _pointers(sections, names: list[str]) -> dict[int, str]:
+    """Read the global variables whose addresses bank 4 will hold, by offset."""
     for prefix in (".rel", ".rela"):
         if table := sections.get(f"{prefix}.nv.constant4"):
-            found = ((entry["r_offset"], names[entry["r_info_sym"]]) for entry in table.iter_relocations())
-            return dict(sorted(found))
+            addresses = (
+                (entry["r_offset"], names[entry["r_info_sym"]]) for entry in table.iter_relocations()
+            )
+            return dict(sorted(addresses))
     return {}
 
 

@@ -1,4 +1,4 @@
-"""The machine code of kernels as nvdisasm and cuobjdump print it, read into instructions.
+"""Reads the machine code of kernels, as nvdisasm and cuobjdump print it, into instructions.
 
 Both print one instruction a line, behind its address in a comment. What differs is what stands around them:
 nvdisasm opens a kernel with its section `.text.NAME`, cuobjdump with `Function : NAME`; both may put labels
@@ -34,7 +34,7 @@ class Listing:
 
 
 def parse(text: str, where: str) -> list[Listing]:
-    """The kernels in the text that `nvdisasm FILE.cubin` or `cuobjdump -sass FILE` printed, in its order.
+    """Read the kernels that `nvdisasm FILE.cubin` or `cuobjdump -sass FILE` printed, in its order.
 
     With nvdisasm's `-gi`, instructions have their source line; where code was inlined from another file, the
     line that it was inlined at.
@@ -44,7 +44,7 @@ def parse(text: str, where: str) -> list[Listing]:
     """
     arch = None
     listings: list[Listing] = []
-    reader: _Reader | None = None  # of the kernel that we are in, None in other sections
+    reader: _KernelReader | None = None  # of the kernel that we are in, None in other sections
     for number, line in enumerate(text.splitlines(), 1):
         if match := _ARCH.search(line):
             arch = int(match[1])
@@ -55,7 +55,7 @@ def parse(text: str, where: str) -> list[Listing]:
                 raise DseError(
                     f"{where}:{number}: architecture: found none, expected .target sm_.. before the code"
                 )
-            reader = _Reader(match[1] or match[2], arch, where)
+            reader = _KernelReader(match[1] or match[2], arch, where)
         elif _SECTION.match(line):
             if reader:
                 listings.append(reader.listing())
@@ -70,7 +70,7 @@ def parse(text: str, where: str) -> list[Listing]:
 
 
 def instructions(text: str, where: str) -> Iterator[SassInstruction]:
-    """The instructions in the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
+    """Read the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _INSTRUCTION.match(line):
             yield _instruction(match, None)
@@ -79,19 +79,19 @@ def instructions(text: str, where: str) -> Iterator[SassInstruction]:
 
 
 def resources(text: str, kernel: Listing) -> tuple[int, int]:
-    """(registers of a thread, declared shared memory of a block in bytes) of a kernel in the text.
+    """Find (registers of a thread, declared shared memory of a block in bytes) of a kernel in the text.
 
     **Edges:** where the text does not tell the registers, they are those up to the highest one that an
     instruction names; shared memory that it does not tell of is 0.
     """
     name = re.escape(kernel.kernel)
-    counted = re.search(_REGISTERS.format(name=name), text)
-    in_section = re.search(_REGISTERS_OF_SECTION.format(name=name), text)
+    attribute = re.search(_REGISTERS.format(name=name), text)
+    section = re.search(_REGISTERS_OF_SECTION.format(name=name), text)
     shared = re.search(_SHARED.format(name=name), text)
-    if counted is not None:
-        registers = int(counted[1], 0)
-    elif in_section is not None:
-        registers = int(in_section[1])
+    if attribute is not None:
+        registers = int(attribute[1], 0)
+    elif section is not None:
+        registers = int(section[1])
     else:
         named = (
             int(register)
@@ -105,7 +105,7 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
     return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
 
 
-class _Reader:
+class _KernelReader:
     """Reads the lines of one kernel. Labels may stand behind their use, so they are put in at the end."""
 
     def __init__(self, kernel: str, arch: int, where: str) -> None:
@@ -119,6 +119,7 @@ class _Reader:
         self.located = False  # whether the comments above the next instruction gave its line
 
     def read(self, line: str, number: int) -> None:
+        """Take in one line of the kernel's text."""
         if match := _INSTRUCTION.match(line):
             instruction = _instruction(match, self.line)
             for label in self.waiting:
@@ -136,15 +137,16 @@ class _Reader:
             raise _unreadable(line, self.where, number)
 
     def _locate(self, line: str) -> None:
-        """Comments go from the innermost place outwards: the first that is in our file counts."""
-        places = _PLACE.findall(line)
-        if places and not self.source:
-            self.source = places[-1][0]
-        for file, at in places:
+        """Note the source line: of comments, from the innermost call outwards, the first in our file."""
+        source_lines = _SOURCE_LINE.findall(line)
+        if source_lines and not self.source:
+            self.source = source_lines[-1][0]
+        for file, number in source_lines:
             if file == self.source and not self.located:
-                self.line, self.located = int(at), True
+                self.line, self.located = int(number), True
 
     def listing(self) -> Listing:
+        """The kernel as read so far, with addresses in place of labels."""
         if not self.instructions:
             raise DseError(f"{self.where}: {self.kernel}: found no instructions, expected some")
         end = self.instructions[-1].address + _spacing(self.instructions)
@@ -197,7 +199,7 @@ _ARCH = re.compile(r"^\s*(?:\.target\s+sm_|code for sm_|\.headerflags\s.*?EF_CUD
 _KERNEL = re.compile(r"^\s*(?:\.section\s+\.text\.([^,\s]+)|Function : (\S+))")
 _SECTION = re.compile(r"^\s*\.section\s|^//-{5,}")
 _LABEL = re.compile(r"^\s*(?!\.text\.)([.$\w]+):\s*$")
-_PLACE = re.compile(r'"([^"]*)", line (\d+)')
+_SOURCE_LINE = re.compile(r'"([^"]*)", line (\d+)')
 _ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 # Braces mark instructions issued together before Volta; a comment with the encoding may stand behind.
 _INSTRUCTION = re.compile(

@@ -1,4 +1,4 @@
-"""What an operand of a machine instruction names: a register, a predicate, a constant, an address, a number.
+"""Operands of machine instructions: registers, predicates, constants, addresses, numbers.
 
 Every register of a thread has a number, its slot: the general registers first, then the uniform ones,
 predicates and barriers of both. A slot holds 32 bits; a 64-bit value lies in two that follow each other.
@@ -63,11 +63,11 @@ def operand(text: str) -> Operand:
     if match := _CONSTANT.fullmatch(core):
         slot, offset = -1, 0
         for term in match[2].split("+"):
-            found = register_slot(term.split(".")[0])
-            if found is None:
+            index = register_slot(term.split(".")[0])
+            if index is None:
                 offset += int(term, 16)
             else:
-                slot = found
+                slot = index
         return Operand(
             "constant", text, slot, negate, invert, absolute, match[3] or "", int(match[1], 16), offset
         )

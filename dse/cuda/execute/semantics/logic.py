@@ -23,7 +23,7 @@ from dse.cuda.execute.semantics.binding import (
 from dse.cuda.machine.thread_set import Lanes
 
 
-def _table(inputs: int, lut: int, zero: Any, values: list[Any]) -> Any:
+def _table(lut: int, zero: Any, values: list[Any]) -> Any:
     """The bits that a truth table of three inputs gives."""
     result = zero
     a, b, c = values
@@ -61,7 +61,7 @@ def logic(binder: Binder) -> Evaluate:
     test_first = step.targets[0].kind == "predicate"
     other = binder.truth(0, default=False)
     combine = np.logical_and if step.has("PAND") else np.logical_or
-    table = _SHORT_TABLES.get(lut) or (lambda x, y, z: _table(3, lut, U32(0), [x, y, z]))
+    table = _SHORT_TABLES.get(lut) or (lambda x, y, z: _table(lut, U32(0), [x, y, z]))
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         value = np.asarray(table(terms[0](r), terms[1](r), terms[2](r)))
@@ -83,7 +83,7 @@ def predicate_logic(binder: Binder) -> Evaluate:
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         values = [term(r) for term in terms]
         return tuple(
-            np.asarray(_table(3, lut, false, values)) if want else false
+            np.asarray(_table(lut, false, values)) if want else false
             for lut, want in zip(luts, wanted, strict=True)
         )
 
@@ -100,11 +100,11 @@ def permute(binder: Binder) -> Evaluate:
     def evaluate(r: Registers, lanes: Lanes) -> Values:
         pair, chosen = joined(low(r), high(r)), selector(r).astype(U64)
         value = U64(0)
-        for place in range(4):
-            nibble = (chosen >> U64(4 * place)) & U64(15)
+        for position in range(4):
+            nibble = (chosen >> U64(4 * position)) & U64(15)
             byte = (pair >> ((nibble & U64(7)) << U64(3))) & U64(255)
             sign = np.where(byte > U64(127), U64(255), U64(0))
-            value = value | (np.where(nibble > U64(7), sign, byte) << U64(8 * place))
+            value = value | (np.where(nibble > U64(7), sign, byte) << U64(8 * position))
         return (np.asarray(value).astype(U32),)
 
     return evaluate
@@ -119,7 +119,7 @@ def count_bits(binder: Binder) -> Evaluate:
 
 @rule
 def highest_bit(binder: Binder) -> Evaluate:
-    """FLO: the place of the highest one (of a negative number: zero); .SH: the shift that brings it up."""
+    """FLO: the position of the highest one bit (of a negative number: zero); .SH: the shift that brings it up."""
     source, signed, as_shift = binder.word(0), not binder.step.has("U32"), binder.step.has("SH")
     tests = len(binder.step.targets) - 1
 
@@ -127,9 +127,9 @@ def highest_bit(binder: Binder) -> Evaluate:
         value = source(r)
         if signed:
             value = np.where(value.view(I32) < 0, ~value, value)
-        place = np.frexp(value.astype(F64))[1] - 1
-        found = 31 - place if as_shift else place
-        return (np.where(value == 0, -1, found).astype(I32).view(U32), *(value != 0,) * tests)
+        position = np.frexp(value.astype(F64))[1] - 1
+        answer = 31 - position if as_shift else position
+        return (np.where(value == 0, -1, answer).astype(I32).view(U32), *(value != 0,) * tests)
 
     return evaluate
 
@@ -150,12 +150,12 @@ def reverse_bits(binder: Binder) -> Evaluate:
 
 @rule
 def bit_mask(binder: Binder) -> Evaluate:
-    """BMSK: so many ones from a place on."""
-    place, count = binder.words(2)
+    """BMSK: so many ones from a position on."""
+    position, count = binder.words(2)
     wraps = binder.step.has("W")
 
     def evaluate(r: Registers, lanes: Lanes) -> Values:
-        start, length = place(r).astype(U64), count(r).astype(U64)
+        start, length = position(r).astype(U64), count(r).astype(U64)
         start = start & U64(31) if wraps else np.minimum(start, U64(32))
         length = length & U64(31) if wraps else np.minimum(length, U64(32))
         return ((((ONE << length) - ONE) << start).astype(U32),)

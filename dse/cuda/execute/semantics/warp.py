@@ -75,8 +75,8 @@ def shuffle(binder: Binder) -> Evaluate:
             source = {"DOWN": lane + by, "BFLY": lane ^ by, "IDX": lowest | (by & ~segment)}[mode]
             inside = source <= highest
         source = np.where(inside, source, lane)
-        found = np.take_along_axis(_warps(value(r), lanes), source, axis=-1)
-        return _threads(inside, lanes), _threads(found, lanes)
+        shuffled = np.take_along_axis(_warps(value(r), lanes), source, axis=-1)
+        return _threads(inside, lanes), _threads(shuffled, lanes)
 
     return evaluate
 
