@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.cuda.execute.semantics import bind
+from dse.cuda.execute.semantics import RULES, bind
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.listing import parse
+from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, SLOTS, P
 from dse.cuda.sass.program import program
 
@@ -56,6 +57,10 @@ def run(text: str, registers: dict[int, int], predicates: dict[int, bool] | None
         r[P + number] = np.full((1, 1), value)
     with np.errstate(all="ignore"):
         return [int(found.flat[0]) for found in evaluate(r, ONE)]
+
+
+def test_each_rule_that_a_row_names_is_there_and_each_rule_has_a_row():
+    assert {row.rule for row in OPCODES.values()} - {""} == set(RULES)
 
 
 @few

@@ -119,7 +119,7 @@ def count_bits(binder: Binder) -> Evaluate:
 
 @rule
 def highest_bit(binder: Binder) -> Evaluate:
-    """FLO: the position of the highest one bit (of a negative number: zero); .SH: the shift that brings it up."""
+    """FLO: where the highest one is (of a negative number: zero); .SH: the shift that brings it up."""
     source, signed, as_shift = binder.word(0), not binder.step.has("U32"), binder.step.has("SH")
     tests = len(binder.step.targets) - 1
 
