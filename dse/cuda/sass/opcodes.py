@@ -101,6 +101,16 @@ class Opcode:
         return self.kind in ("load", "store", "atomic", "reduction", "copy")
 
     @property
+    def stores(self) -> bool:
+        """Whether memory is written and nothing is given back."""
+        return self.kind in ("store", "reduction")
+
+    @property
+    def atomic(self) -> bool:
+        """Whether memory is changed in one step, with or without its old value given back."""
+        return self.kind in ("atomic", "reduction")
+
+    @property
     def branches(self) -> bool:
         """Whether the next instruction may be elsewhere, or none."""
         return self.kind in ("branch", "indirect branch", "end")
@@ -370,6 +380,6 @@ _ROWS = (
 
 OPCODES: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
 
-STORES = frozenset(row.name for row in _ROWS if row.kind in ("store", "reduction"))
-ATOMICS = frozenset(row.name for row in _ROWS if row.kind in ("atomic", "reduction"))
+STORES = frozenset(row.name for row in _ROWS if row.stores)
+ATOMICS = frozenset(row.name for row in _ROWS if row.atomic)
 FP32_OPERATIONS = {row.name: row.fp32 for row in _ROWS if row.fp32}

@@ -53,6 +53,16 @@ class Step:
         return any(modifier in self.modifiers for modifier in modifiers)
 
     @property
+    def stores(self) -> bool:
+        """Whether it writes memory and gives nothing back."""
+        return OPCODES[self.opcode].stores
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it changes memory in one step, with or without its old value given back."""
+        return OPCODES[self.opcode].atomic
+
+    @property
     def branches(self) -> bool:
         """Whether the next instruction may be elsewhere, or none."""
         return OPCODES[self.opcode].branches
