@@ -256,6 +256,54 @@ def test_conversions(word, value):
     assert run("F2I.U32.TRUNC.NTZ R9, R0", {0: bits_of(value)}) == [min(max(int(value), 0), 2**32 - 1)]
 
 
+DOUBLES = st.floats(-1e200, 1e200)
+WHOLE = st.integers(-(2**26), 2**26).map(float)  # whose products and sums are exact
+
+
+def pair_of(value: float) -> tuple[int, int]:
+    """The two registers that hold a float64."""
+    bits = int(np.float64(value).view(np.uint64))
+    return bits % 2**32, bits >> 32
+
+
+def pairs_of(*values: float) -> dict[int, int]:
+    """R0 and R1 hold the first value, R2 and R3 the second, and so on."""
+    return dict(enumerate(word for value in values for word in pair_of(value)))
+
+
+@few
+@given(a=WHOLE, b=WHOLE, c=WHOLE)
+def test_float64_arithmetic(a, b, c):
+    registers = pairs_of(a, b, c)
+    assert run("DADD R8, R0, -R2", registers) == [*pair_of(a - b)]
+    assert run("DMUL R8, R0, R2", registers) == [*pair_of(a * b)]
+    assert run("DFMA R8, R0, R2, R4", registers) == [*pair_of(a * b + c)]
+
+
+@few
+@given(a=st.one_of(DOUBLES, WHOLE), b=st.one_of(DOUBLES, WHOLE), q=TRUTHS)
+def test_float64_compares(a, b, q):
+    assert run("DSETP.GT.OR P0, P1, R0, R2, P2", pairs_of(a, b), {2: q}) == [a > b or q, a <= b or q]
+
+
+@few
+@given(value=st.floats(-(2.0**40), 2.0**40, width=32))
+@pytest.mark.parametrize(
+    ("mode", "function"), [("", np.rint), (".FLOOR", np.floor), (".CEIL", np.ceil), (".TRUNC", np.trunc)]
+)
+def test_rounding_to_whole_numbers(mode, function, value):
+    assert run(f"FRND{mode} R9, R0", {0: bits_of(value)}) == [bits_of(function(np.float32(value)))]
+    assert run(f"FRND.F64{mode} R8, R0", pairs_of(value)) == [*pair_of(function(value))]
+    assert run("F2F.F64.F32 R8, R0", {0: bits_of(value)}) == [*pair_of(value)]
+    assert run("F2F.F32.F64 R9, R0", pairs_of(value)) == [bits_of(value)]
+
+
+def test_the_special_register_that_is_zero():
+    assert run("CS2R R8, SRZ", {}) == [0, 0]
+    assert run("CS2R.32 R9, SRZ", {}) == [0]
+    assert run("S2R R9, SRZ", {}) == [0]
+
+
 EDGES = [0.0, -0.5, 0.5, 2.5, 2.0**31, -(2.0**31), 2.0**32, 2.0**63, -(2.0**63), 2.0**64, np.inf, -np.inf]
 
 
