@@ -24,7 +24,6 @@ from dse.cuda.caches.sectors import IN_LINE, Accesses, accesses, bypasses_l1
 from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
-from dse.cuda.sass.opcodes import ATOMICS, STORES
 from dse.cuda.sass.program import Step
 from dse.types import Gpu
 
@@ -149,11 +148,11 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
 
 
 def _loads(step: Step) -> bool:
-    return step.opcode not in STORES and not (step.opcode in ATOMICS and not step.writes)
+    return not step.stores and not (step.atomic and not step.writes)
 
 
 def _stores(step: Step) -> bool:
-    return step.opcode in STORES or step.opcode in ATOMICS
+    return step.stores or step.atomic
 
 
 def _asked(machine: Machine) -> dict[tuple[int, int], dict[str, np.ndarray]]:

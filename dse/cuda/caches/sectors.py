@@ -11,7 +11,6 @@ import numpy as np
 from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import Machine, Stream
-from dse.cuda.sass.opcodes import ATOMICS
 from dse.cuda.sass.program import Step
 
 IN_LINE = LINE // SECTOR  # sectors
@@ -185,4 +184,4 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
 
 
 def bypasses_l1(step: Step) -> bool:
-    return step.opcode in ATOMICS or step.has(*_BYPASS_L1)
+    return step.atomic or step.has(*_BYPASS_L1)

@@ -8,7 +8,6 @@ import numpy as np
 from dse.cuda.machine import accesses
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine, Stream
 from dse.cuda.machine.thread_set import WARP, Lanes
-from dse.cuda.sass.opcodes import ATOMICS
 from dse.cuda.sass.program import Step
 
 
@@ -26,7 +25,7 @@ def _same_pattern(
     """What was counted for the same lanes at addresses that lie a multiple of `period` bytes apart, if it
     was.
     """
-    found = machine.patterns.get((id(lanes), step.bytes, where, step.opcode in ATOMICS, key))
+    found = machine.patterns.get((id(lanes), step.bytes, where, step.atomic, key))
     if found is None or found[1] is not lanes:
         return None
     if found[0] is base:
@@ -45,7 +44,7 @@ def _remember(
 ) -> None:
     if len(machine.patterns) > 1000:
         machine.patterns.clear()
-    machine.patterns[id(lanes), step.bytes, where, step.opcode in ATOMICS, key] = (base, lanes, result)
+    machine.patterns[id(lanes), step.bytes, where, step.atomic, key] = (base, lanes, result)
 
 
 def _count_global(
@@ -81,7 +80,7 @@ def _count_shared(
         addresses, mask = _by_warp(base, lanes)
         if step.opcode == "LDSM":
             passes = np.where(mask.any(-1), step.bytes // 4, 0)
-        elif step.opcode == "ATOMS":
+        elif step.atomic:
             passes = accesses.atomic_wavefronts(addresses + offset, mask)
         else:
             passes = accesses.wavefronts(addresses + offset % 4, mask, step.bytes)

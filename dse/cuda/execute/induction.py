@@ -17,7 +17,6 @@ from dse.cuda.machine.accesses import LINE
 from dse.cuda.machine.launch import REGION_BITS
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.opcodes import ATOMICS, STORES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, Operand, P
 from dse.cuda.sass.program import Step
 
@@ -179,7 +178,7 @@ class Changes:
             return
         why = self.lost(step.reads, chosen)
         changing = [slot for slot in step.reads if slot in self.by_slot]
-        if step.opcode in STORES or step.opcode in ATOMICS or step.opcode == "LDGSTS":
+        if step.stores or step.atomic or step.kind == "copy":
             self._store(step, chosen, bool(why or changing))
         elif why:
             self._lose_again(step, chosen, why)
@@ -299,12 +298,12 @@ class Changes:
     def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
         """The same is stored in the same places in every trip, or nothing in memory that holds nothing."""
         shared = self.machine.shared.words
-        if step.opcode in ATOMICS or (step.pipe == "global" and step.opcode != "LDGSTS"):
+        if step.atomic or (step.pipe == "global" and step.kind != "copy"):
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
         self.stores = True
         if not changes:
             return
-        if step.opcode == "LDGSTS" and not self.lost(step.bases, lanes):
+        if step.kind == "copy" and not self.lost(step.bases, lanes):
             to = self._stride(step, step.memory[0], lanes)[0]
             if to == 0 and self._same_everywhere(step, lanes):
                 return

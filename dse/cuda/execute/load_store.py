@@ -8,7 +8,6 @@ from dse.cuda.machine.launch import REGION_BITS
 from dse.cuda.machine.memory import in_block
 from dse.cuda.machine.state import Machine, Taint, union
 from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.opcodes import ATOMICS
 from dse.cuda.sass.operands import RZ, URZ
 from dse.cuda.sass.program import Step
 
@@ -72,7 +71,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     mask, block, flat = _flat(machine, lanes, address)
     memory = machine.memory
     data, data_taint = _data(machine, step)
-    if step.opcode[:2] == "ST":
+    if step.kind == "store":
         memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in data])
         return
     words, unknown = _load_global(machine, flat, step.bytes)
@@ -82,12 +81,12 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         and not machine.compiled.global_stores
     ):
         machine.missed_stores = True
-    if step.opcode in ATOMICS:
+    if step.atomic:
         taint = taint | data_taint | machine.source("the order of atomic operations")
         values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
         words, new = _atomic(step, flat, words[0], values)
         memory.store(flat, 4, [new])
-    if step.opcode == "LDGSTS":
+    if step.kind == "copy":
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
         machine.shared.store(block, np.broadcast_to(to, machine.shape)[mask], step.bytes, words)
         machine.shared.taint |= union(taint, lanes)
@@ -105,7 +104,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         memory.taint |= union(taint | data_taint, lanes)
         return
     words = memory.load(block, flat, step.bytes)
-    if step.opcode == "ATOMS":
+    if step.atomic:
         words, new = _atomic(step, flat + (block << 32), words[0], values)
         memory.store(block, flat, 4, [new])
         memory.taint |= union(data_taint, lanes)
@@ -117,7 +116,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
     memory = machine.local
     data, data_taint = _data(machine, step)
-    if step.opcode == "STL":
+    if step.kind == "store":
         memory.store(lanes.mask, address, step.bytes, data)
         memory.taint |= union(taint | data_taint, lanes)
         return

@@ -134,7 +134,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         kills = 0
     if step.pipe == "local":
         words = memory.words(step)
-        if step.opcode == "STL":
+        if step.kind == "store":
             wanted_by, kills = (
                 words | (0 if words else memory.local) | _ANYWHERE,
                 words if step.guard < 0 else 0,
@@ -145,11 +145,11 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         space = _SPACES[step.pipe]
         if step.pipe == "global" and not memory.global_stores:
             space = 0
-        if step.opcode[:3] in ("RED", "ATO") or step.opcode[:2] == "ST":
+        if step.stores or step.atomic:
             wanted_by |= space
-        if step.opcode[:2] == "LD" or step.opcode[:4] == "ATOM":
+        if step.kind in ("load", "copy", "atomic"):
             reads |= space
-        if step.opcode == "LDGSTS":
+        if step.kind == "copy":
             wanted_by = _SHARED
     return always, wanted_by, kills, reads, step
 

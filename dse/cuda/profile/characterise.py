@@ -16,7 +16,7 @@ from dse.cuda.machine.launch import Dimensions, Launch
 from dse.cuda.machine.state import MEMORY_COUNTS, Compiled, Estimated, Machine, Stream
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
-from dse.cuda.sass.opcodes import ATOMICS, FP32_OPERATIONS, PIPES, STORES
+from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.program import Step, program
 
 # What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
@@ -212,7 +212,7 @@ def _phase(
         lanes += threads * len(block.steps)
         for step in block.steps:
             insts[step.pipe] += warps
-            operations = FP32_OPERATIONS.get(step.opcode, 0)
+            operations = OPCODES[step.opcode].fp32
             if operations and step.guard_known:
                 row = ready.guard_rows.get(step.index)
                 sure += operations * (threads if row is None else float(counts[row]))
@@ -222,7 +222,7 @@ def _phase(
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
                 accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
-                if step.opcode == "LDGSTS":
+                if step.kind == "copy":
                     requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
                         : len(MEMORY_COUNTS)
                     ]
@@ -245,7 +245,7 @@ def _phase(
 
 
 def _kind(step: Step) -> str:
-    stores = step.opcode in STORES or (step.opcode in ATOMICS and not step.writes)
+    stores = step.stores or (step.atomic and not step.writes)
     return f"{step.pipe} {'store' if stores else 'load'}"
 
 

@@ -13,7 +13,6 @@ from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
 from dse.cuda.machine.thread_set import WARP
-from dse.cuda.sass.opcodes import ATOMICS, STORES
 from dse.cuda.sass.program import Step
 
 
@@ -120,7 +119,7 @@ def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
         return
     row = machine.compiled.memory_rows[step.index]
     yield step.pipe, row
-    if step.opcode == "LDGSTS":  # from global to shared memory
+    if step.kind == "copy":  # from global to shared memory
         yield "shared", row + len(MEMORY_COUNTS)
 
 
@@ -133,7 +132,7 @@ def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -
 
 
 def _operation(step: Step, space: str) -> str:
-    if step.opcode in ATOMICS:
+    if step.atomic:
         return "atomic"
-    stores = step.opcode in STORES or (step.opcode == "LDGSTS" and space == "shared")
+    stores = step.stores or (step.kind == "copy" and space == "shared")
     return "store" if stores else "load"

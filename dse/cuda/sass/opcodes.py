@@ -379,7 +379,3 @@ _ROWS = (
 # fmt: on
 
 OPCODES: Mapping[str, Opcode] = {row.name: row for row in _ROWS}
-
-STORES = frozenset(row.name for row in _ROWS if row.stores)
-ATOMICS = frozenset(row.name for row in _ROWS if row.atomic)
-FP32_OPERATIONS = {row.name: row.fp32 for row in _ROWS if row.fp32}

@@ -142,11 +142,11 @@ def test_bytes_of_an_access(text, data):
 
 
 def test_kinds():
-    kinds = {name: {row.name for row in OPCODES.values() if row.kind == name} for name in ("atomic", "copy")}
-    assert kinds == {"atomic": {"ATOM", "ATOMG", "ATOMS"}, "copy": {"LDGSTS"}}
-    assert {"RED", "STG"} < opcodes.STORES
-    assert {"RED", "ATOMS"} < opcodes.ATOMICS
+    names = {kind: {row.name for row in OPCODES.values() if row.kind == kind} for kind in ("atomic", "copy")}
+    assert names == {"atomic": {"ATOM", "ATOMG", "ATOMS"}, "copy": {"LDGSTS"}}
+    assert {row.name for row in OPCODES.values() if row.atomic} == {"ATOM", "ATOMG", "ATOMS", "RED", "REDG"}
+    assert {row.name for row in OPCODES.values() if row.stores} >= {"RED", "STG"}
     branches = {row.name for row in OPCODES.values() if row.branches}
     assert branches == {"BRA", "BRX", "BRXU", "CALL", "EXIT", "JMP", "JMX", "JMXU", "RET"}
-    assert opcodes.FP32_OPERATIONS["FFMA"] == 1
-    assert opcodes.FP32_OPERATIONS["FADD2"] == 2
+    assert OPCODES["FFMA"].fp32 == 1
+    assert OPCODES["FADD2"].fp32 == 2
