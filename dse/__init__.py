@@ -1,10 +1,54 @@
 """Explore the launch configurations of GPU kernels: which are fast, by model, without a GPU.
 
-A configuration becomes a kernel and a launch on a GPU, a model turns that into cycles, and the
-rest (sweep, search, fit, report) is what one does with millions of those. Importing `dse` itself
-loads nothing heavy; import the modules you use.
+A configuration becomes a kernel and a launch on a GPU, a model turns that into cycles, and the rest (rank,
+sweep, search, tune, prune, fit) is what one does with millions of those. Importing `dse` itself loads nothing
+heavy: the names below are loaded when they are first used.
 """
 
+from importlib import import_module
 from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dse import models
+    from dse.api import (
+        compare,
+        fit,
+        gpu,
+        kernel,
+        predict,
+        prune,
+        rank,
+        search,
+        simulate,
+        sweep,
+        tune,
+    )
 
 __version__ = version("gpu-dse")
+__all__ = [
+    "compare",
+    "fit",
+    "gpu",
+    "kernel",
+    "models",
+    "predict",
+    "prune",
+    "rank",
+    "search",
+    "simulate",
+    "sweep",
+    "tune",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "models":
+        return import_module("dse.models")
+    if name in __all__:
+        return getattr(import_module("dse.api"), name)
+    raise AttributeError(f"module 'dse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from dse.errors import DseError
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.space.expression import one_of
 from dse.space.space import Space
@@ -39,7 +40,7 @@ class Batch(eqx.Module):
 
     @abstractmethod
     def take(self, index: np.ndarray) -> Batch:
-        """Some of them, by their numbers. Called outside `jit`, within `jax.enable_x64(True)`."""
+        """Some of them, by their numbers. Called outside `jit`, within `dse.precision.in_64_bits()`."""
 
     @abstractmethod
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
@@ -184,6 +185,6 @@ class OwnKernel:
     ) -> Counted:
         """As `Counts.count`."""
         length = len(next(iter(parameters.values())))
-        with jax.enable_x64(True):
+        with in_64_bits():
             column = jax.tree.map(lambda x: x[:, None], gpus)
             return Counted.known(*self.counted(parameters, column, sizes_of(self, problem)), length)

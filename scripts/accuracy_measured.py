@@ -33,6 +33,7 @@ from dse.measure import journal
 from dse.measure.bench.gpu_file import MEASURED, SWEPT
 from dse.measured.scores import mape, mape_shape, score, spearman
 from dse.models import MODELS, get
+from dse.precision import in_64_bits
 
 FITTED = 20  # measurements, of each space
 SPACE_COLUMNS = {
@@ -76,7 +77,7 @@ def seconds(launches: Launches, model: str, names: tuple[str, ...], logs: jax.Ar
 
 def predicted(launches: Launches, model: str, logs: np.ndarray | None = None) -> np.ndarray:
     """As `seconds`, with the GPU's parameters as they are unless they are moved."""
-    with jax.enable_x64(True):
+    with in_64_bits():
         moved = np.zeros(len(NAMES)) if logs is None else logs
         return np.asarray(seconds(launches, model, NAMES, jnp.asarray(moved)))
 
@@ -96,7 +97,7 @@ def space(one: Stored, models: Sequence[str], seed: int = 0) -> dict[str, Any]:
     """Scores of each model on a measured space, untuned, and fitted to a few on all the others."""
     table = measured.load(one.path, one.description)
     launches = of_kernel(one.description, one.gpu.gpu, table.parameters, table.problem)
-    with jax.enable_x64(True):
+    with in_64_bits():
         occupancy = np.asarray(launches.launch.warps_per_sm, float)
     usable = np.flatnonzero(table.ok & np.asarray(launches.possible))
     chosen = np.random.default_rng(seed).permutation(usable)
@@ -148,7 +149,7 @@ def limited(one: Stored, steps: Sequence[Mapping[str, Any]]) -> Launches:
     columns = {name: np.array([row[name] for row in steps]) for name in one.description.space.names}
     sizes = {name: steps[0][name] for name, _ in one.description.problem}
     launches = of_kernel(one.description, one.gpu.gpu, columns, sizes)
-    with jax.enable_x64(True):
+    with in_64_bits():
         launch = launches.launch
         blocks = launch.resident_blocks * launch.waves
         held = jnp.asarray([row["resident_blocks"] for row in steps], launch.waves.dtype)

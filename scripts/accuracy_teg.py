@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from dse import gpus, kernels
@@ -23,6 +22,7 @@ from dse.errors import DseError
 from dse.evaluate.chunks import evaluate
 from dse.files import fill
 from dse.models import MODELS
+from dse.precision import in_64_bits
 from dse.reproduce import papers
 from dse.simulator import simulate, teg
 from dse.simulator.case import trace_text
@@ -226,7 +226,7 @@ def main() -> int:
         if options.sensitivity:
             found, shown, section = [], sensitivity(), "TEG choices"
         else:
-            with jax.enable_x64(True):
+            with in_64_bits():
                 found = scored()
             shown, section = markdown(found), "TEG tables"
         if options.json:

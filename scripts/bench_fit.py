@@ -23,6 +23,7 @@ from dse.fitting.fit import Data, Parameters, fit
 from dse.fitting.launches import Launches, log_seconds
 from dse.fitting.parameters import NAMES, widths
 from dse.models import get
+from dse.precision import in_64_bits
 from dse.report.show import show
 
 KERNEL, GPU, MODEL = "gemm", "a100-pcie-40gb", "phase"
@@ -43,7 +44,7 @@ def planted(chosen: Launches, parameters: Parameters, seed: int) -> tuple[np.nda
     """Parameters, and times that they make."""
     random = np.random.default_rng(seed)
     theta = random.normal(size=len(parameters.names)) * parameters.width
-    with jax.enable_x64(True):
+    with in_64_bits():
         logs = np.asarray(log_seconds(chosen, get(MODEL), parameters.names, jnp.asarray(theta)))
     return theta, Data.of(chosen, np.exp(logs + NOISE * random.normal(size=len(logs))))
 
@@ -88,7 +89,7 @@ def evaluations(seed: int = 0) -> list[dict[str, Any]]:
         return 0.5 * (jnp.sum(robust) + jnp.sum((theta / width) ** 2))
 
     rows = []
-    with jax.enable_x64(True):
+    with in_64_bits():
         aim = float(loss(jnp.asarray(found.theta))) + 0.01
         start = np.zeros(len(NAMES))
         for method in ("lm", "bfgs"):

@@ -17,6 +17,14 @@ def test_the_python_example(run_python):
     assert ran.out.count("'rank'") == 3
 
 
+def test_the_examples_from_python(run_python):
+    codes = blocks("docs/python.md", "python")
+    assert len(codes) == 3
+    ran = run_python("\n".join(codes))
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count("'rank'") == 1
+
+
 def test_every_command_of_the_readme_is_a_command(run_dse):
     shown = re.findall(r"^dse ([\w-]+)", (ROOT / "README.md").read_text(), re.MULTILINE)
     assert shown

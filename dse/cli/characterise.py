@@ -145,19 +145,18 @@ def _one(
     arch: int,
 ) -> tuple[list[Row], str]:
     """Its rows, and the compiler. DseError if it cannot be compiled or executed."""
-    import jax
-
     from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.explained import configured, failed
     from dse.cuda.profile.to_kernel import to_kernel
     from dse.cuda.source import characterise_all, source_of
     from dse.kernels.description import describe
+    from dse.precision import in_64_bits
 
     wanted = configured(description, chosen, sizes, gpu)
     [found] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
     if isinstance(found, Failure):
         raise failed(description, found, chosen)
-    with jax.enable_x64(True):
+    with in_64_bits():
         kernel, resources = None, None
         if description.described:
             kernel, resources = describe(description, chosen, sizes, gpu.gpu, float)

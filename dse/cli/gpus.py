@@ -18,13 +18,13 @@ def gpus(
 ) -> None:
     """List the GPUs."""
     if context.invoked_subcommand is None:
-        import jax
         import numpy as np
 
         from dse.catalogue import folder
         from dse.gpus.read import load, names
+        from dse.precision import in_64_bits
 
-        with jax.enable_x64(True):  # or 864 GB/s would become 864.000016
+        with in_64_bits():  # or 864 GB/s would become 864.000016
             files = {name: load(folder("gpus") / f"{name}.toml", np.float64) for name in names()}
         rows = [
             {

@@ -21,6 +21,7 @@ from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.space.space import Space
 from dse.types import Gpu, Kernel, Resources
@@ -149,7 +150,7 @@ class SourceKernel:
         fields: dict[str, Any] = dict(guess.resources)
         left_out = {name: values[guess.compiled] for name, values in fields.items()}
         left_out["registers"] = guess.left_out_registers
-        with jax.enable_x64(True):
+        with in_64_bits():
             known_ones = Counted.known(
                 to_kernel(guess.left_out), Resources(**left_out), len(guess.compiled)
             ).batch
@@ -212,5 +213,5 @@ def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resourc
         "registers": np.array([each.registers if isinstance(each, Found) else 0 for each in found]),
         "shared_bytes": np.array([each.shared_bytes if isinstance(each, Found) else 0 for each in found]),
     }
-    with jax.enable_x64(True):
+    with in_64_bits():
         return to_kernel(warps), Resources(**fields)

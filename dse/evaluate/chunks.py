@@ -17,6 +17,7 @@ from dse.counts import Batch, Counts, Number
 from dse.hardware import occupancy
 from dse.models import get_all
 from dse.models.protocol import CHUNK, Model
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.types import Gpu, Kernel, Launch, Resources
 
@@ -89,7 +90,7 @@ def evaluate_counted(
     traced = tuple(model for model in models if model.differentiable)
     on_host = tuple(model for model in models if not model.differentiable)
     parts = []
-    with jax.enable_x64(True):
+    with in_64_bits():
         column = jax.tree.map(lambda x: x[:, None], gpus)
         for start in range(0, count, size):
             rows = min(size, count - start)

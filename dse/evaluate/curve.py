@@ -14,6 +14,7 @@ from dse.evaluate.rank import rank
 from dse.hardware import occupancy
 from dse.models import DEFAULT, get_all
 from dse.models.protocol import Model
+from dse.precision import in_64_bits
 from dse.types import Gpu, Kernel, Launch
 
 
@@ -35,7 +36,7 @@ def laid_out(
     """
     column = {name: np.asarray([value]) for name, value in parameters.items()}
     counted = kernel.count(column, jax.tree.map(lambda x: x[None], gpu), problem)
-    with jax.enable_x64(True):
+    with in_64_bits():
         batch = counted.batch.take(np.zeros(1, int))
         counts, resources = jax.tree.map(
             lambda x: jnp.broadcast_to(x, (1, 1))[0, 0],

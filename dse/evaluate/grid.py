@@ -24,6 +24,7 @@ from jaxtyping import Array
 from dse.hardware import occupancy
 from dse.models import get_all
 from dse.models.protocol import Model
+from dse.precision import in_64_bits
 from dse.types import Gpu, Kernel, Resources
 
 SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
@@ -299,7 +300,7 @@ def reduce_grid(
     width = prod(shape) // prod(leading[:-1])  # configurations of all pieces together
     summaries, by_name = {}, {model.name: model for model in chosen}
     for name, (rows, total) in found.items():
-        with jax.enable_x64(True):
+        with in_64_bits():
             seconds = np.asarray(_seconds(by_name[name], _take(fields, rows, leading)))
         index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
         seconds, index = np.broadcast_to(seconds, index.shape).ravel(), index.ravel()
@@ -318,11 +319,11 @@ def _all_rows(
     """The k rows with the smallest minima and the sum of all; how many configurations can run."""
     tasks = max(4 * workers if workers > 1 else 1, walk.steps * walk.blocks * walk.block * walk.row // TASK)
     steps = -(-walk.steps // tasks)
-    with jax.enable_x64(True):
+    with in_64_bits():
         fields = jax.tree.map(jnp.asarray, walk.arranged(fields))
 
     def task(start: int) -> tuple[dict[str, tuple[np.ndarray, np.ndarray, float]], int]:
-        with jax.enable_x64(True):  # each thread has its own
+        with in_64_bits():  # each thread has its own
             reduced, possible = _reduce_rows(models, walk, steps, fields, np.int32(start))
         numbers = np.arange(start, min(start + steps, walk.steps))
         new = walk.new()[numbers % walk.groups]

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,6 +20,7 @@ from dse.gpus.read import GpuFile
 from dse.measured.scores import mape, spearman
 from dse.models import get
 from dse.models.protocol import Model
+from dse.precision import in_64_bits
 
 HELD_OUT = 0.2  # of the configurations of each space
 
@@ -190,7 +190,7 @@ def _scores(
     names = found.parameters.names
     for space, each in zip(spaces, data, strict=True):
         counts = np.asarray(each.counts)
-        with jax.enable_x64(True):
+        with in_64_bits():
             before, after = (
                 np.exp(np.asarray(log_seconds(each.launches, model, names, jnp.asarray(logs))))[counts]
                 for logs in (np.zeros(len(names)), found.logs(space.gpu))

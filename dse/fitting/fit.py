@@ -30,6 +30,7 @@ from dse.errors import DseError
 from dse.fitting.launches import Launches, log_seconds
 from dse.fitting.posterior import sampled
 from dse.models.protocol import Model
+from dse.precision import in_64_bits
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")
@@ -56,7 +57,7 @@ class Data(eqx.Module):
         rows = np.flatnonzero(np.isfinite(seconds) & np.asarray(launches.possible))
         if not len(rows):
             raise DseError("measured times: found no launch that ran and is possible, expected at least one")
-        with jax.enable_x64(True):
+        with in_64_bits():
             return Data(launches.rows(rows), jnp.asarray(np.log(seconds[rows])), jnp.ones(len(rows), bool))
 
     def only(self, chosen: Bool[np.ndarray, " launches"]) -> "Data":
@@ -154,7 +155,7 @@ def fit(
     width, index = parameters.width, parameters.index
     draws = np.random.default_rng(seed).normal(size=(starts, len(width))) * width
     draws[0] = 0.0
-    with jax.enable_x64(True):
+    with in_64_bits():
         problem = _Problem(tuple(data), tuple(jnp.asarray(index[g]) for g in gpus), jnp.asarray(width))
 
         def solved(start: Array, tau: float) -> tuple[Array, Array, Array]:

@@ -16,6 +16,7 @@ from dse.fitting.parameters import moved
 from dse.hardware import occupancy
 from dse.models import get
 from dse.models.protocol import Model, seconds
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.types import Gpu, Kernel, Launch
 
@@ -34,7 +35,7 @@ class Launches(eqx.Module):
     def rows(self, chosen: np.ndarray) -> "Launches":
         """Some of them."""
         parts = (self.kernel, self.launch, self.possible)
-        with jax.enable_x64(True):
+        with in_64_bits():
             return Launches(self.gpu, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), parts))
 
 
@@ -51,7 +52,7 @@ def of_kernel(
     """
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, jax.tree.map(lambda x: x[None], gpu), problem, progress)
-    with jax.enable_x64(True):
+    with in_64_bits():
         batch = counted.batch.take(np.arange(count))
         launch, possible, counts = _laid_out(batch, jax.tree.map(lambda x: x[None, None], gpu), count)
         failed = np.isin(np.arange(count), list(counted.failures))

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError
+from dse.precision import in_64_bits
 
 if TYPE_CHECKING:
     from dse.types import Gpu
@@ -171,7 +172,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     entries = {field: _checked(_Entry, tables[field], path, field) for field in units}
 
     arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
-    with jax.enable_x64(True):  # else float64 would be cut to float32
+    with in_64_bits():  # else float64 would be cut to float32
         for field, entry in entries.items():
             group, _, last = field.rpartition(".")
             number = _si(entry, units[field], path, field)
@@ -191,7 +192,7 @@ def stack(gpus: Sequence["Gpu"]) -> "Gpu":
     import jax
     import jax.numpy as jnp
 
-    with jax.enable_x64(True):
+    with in_64_bits():
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
 
 

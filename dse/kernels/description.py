@@ -20,6 +20,7 @@ from dse.errors import DseError
 from dse.hardware.memory import safe_divide
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.space.expression import Expression
 from dse.space.space import Space
@@ -120,7 +121,7 @@ class Description:
         """
         _expect_described(self)
         sizes = self.sizes(**(problem or {}))
-        with jax.enable_x64(True):
+        with in_64_bits():
             scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
         return Counted(Described(self, {name: values[None] for name, values in parameters.items()}, scalars))
 
@@ -154,7 +155,7 @@ def describe(
     **Shapes:** parameters [1, L] with GPU fields [G, 1], or [L] with scalar fields; sizes are scalars. A
     field that depends on neither stays a scalar.
     **Units:** counts of one warp; float fields have `dtype`. Expressions are evaluated in JAX's default
-    integer and float, so call it within `jax.enable_x64(True)` to have them exact.
+    integer and float, so call it within `dse.precision.in_64_bits()` to have them exact.
     **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
     numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
     block; a grid of more blocks than that is described as if it had so many.

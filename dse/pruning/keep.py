@@ -21,11 +21,11 @@ Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & William
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import jax
 import numpy as np
 from scipy.stats import rankdata, t
 
 from dse.errors import DseError
+from dse.precision import in_64_bits
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
@@ -83,7 +83,7 @@ def keep(
     if refit:
         tuner = Tuner(candidates, told=told)
         mean, deviation = tuner.predict()
-        with jax.enable_x64(True):
+        with in_64_bits():
             spreads = lower_end(tuner.fit().left_out(), risk)
         order = np.where(out, np.inf, mean - spreads * deviation)
         best = min(ran, key=lambda place: ran[place])

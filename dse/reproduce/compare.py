@@ -4,9 +4,8 @@ from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
-import jax
-
 from dse.errors import DseError
+from dse.precision import in_64_bits
 from dse.reproduce.papers import Row
 
 PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
@@ -22,5 +21,5 @@ def paper(name: str) -> ModuleType:
 def compare(papers: Iterable[str] = PAPERS) -> dict[str, list[Row]]:
     """Rows of each paper, worked out in double precision."""
     modules = {name: paper(name) for name in papers}
-    with jax.enable_x64(True):
+    with in_64_bits():
         return {name: [row for each in module.TABLES for row in each()] for name, module in modules.items()}

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.precision import in_64_bits
 from dse.simulator import pipeline
 from dse.simulator.case import idg
 from dse.simulator.case.idg import Warp
@@ -37,7 +38,7 @@ def predict(
     def padded(x: Any) -> np.ndarray:
         return np.broadcast_to(np.asarray(x), (count,))[index]
 
-    with jax.enable_x64(True):
+    with in_64_bits():
         warp = _average_warp(gpu, jax.tree.map(padded, kernel))
 
         def whole(x: Any) -> np.ndarray:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -17,6 +16,7 @@ from dse.fitting.surrogate import positions
 from dse.gpus.read import GpuFile
 from dse.models import get
 from dse.models.protocol import Model
+from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 
 CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
@@ -79,7 +79,7 @@ def of_launches(
     parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: Model
 ) -> Candidates:
     """Of launches that a closed form can predict."""
-    with jax.enable_x64(True):
+    with in_64_bits():
         log_s, slopes = linearised(launches, model, NAMES, jnp.zeros(len(NAMES)))
     log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
     known = possible & np.isfinite(log_s)

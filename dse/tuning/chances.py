@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from dse.fitting.surrogate import Points
+from dse.precision import in_64_bits
 from dse.tuning.tuner import Tuner
 
 MOST = 1_000  # configurations that may be the fastest: those predicted to be
@@ -34,7 +35,7 @@ def chances(tuner: Tuner, within: float = 0.05, seed: int = 0) -> Chances:
     mean, deviation = tuner.predict()
     order = np.where(c.possible, mean, np.inf)
     first = np.argsort(order, kind="stable")[: min(MOST, int(c.possible.sum()))]
-    with jax.enable_x64(True):
+    with in_64_bits():
         about, covariance = tuner.fit().joint(Points(c.position[first], c.slopes[first]))
         logs = np.asarray(
             jax.random.multivariate_normal(

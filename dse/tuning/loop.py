@@ -28,7 +28,7 @@ NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
 @dataclass(frozen=True)
-class Measured:
+class Trial:
     """One measurement of a run."""
 
     place: int  # among the candidates
@@ -41,7 +41,7 @@ class Run:
     """What a run measured, in order, and why it ended."""
 
     tuner: Tuner
-    measured: tuple[Measured, ...]
+    measured: tuple[Trial, ...]
     ended: str
 
     def rows(self) -> list[dict[str, Any]]:
@@ -71,13 +71,13 @@ def run(
 
     **Raises:** DseError if the journal cannot be read or written or is of another space.
     """
-    candidates, done = tuner.candidates, list[Measured]()
+    candidates, done = tuner.candidates, list[Trial]()
 
     def tell(place: int, seconds: float | None) -> None:
         tuner.tell(place, seconds)
         times = [each.seconds for each in done if each.seconds is not None]
         times += [] if seconds is None else [seconds]
-        done.append(Measured(place, seconds, min(times, default=None)))
+        done.append(Trial(place, seconds, min(times, default=None)))
         advance(1)
 
     for place, seconds in _before(journal, candidates):

@@ -9,11 +9,11 @@ Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement).
 
 from dataclasses import dataclass, field
 
-import jax
 import numpy as np
 from scipy.stats import norm
 
 from dse.fitting.surrogate import Points, Scales, Surrogate, conditioned, fitted, prior
+from dse.precision import in_64_bits
 from dse.tuning.candidates import Candidates
 
 MISSED = 0.3  # how far times lie from the model, as a log; without one, from their mean
@@ -70,7 +70,7 @@ class Tuner:
         """The surrogate after what was told."""
         if self.surrogate is None:
             seen, off = self._off(self.told)
-            with jax.enable_x64(True):
+            with in_64_bits():
                 before = prior(self.candidates.position.shape[1], MISSED)
                 self.surrogate = fitted(before, self._scales or before.mean, seen, off)
             self._scales = self.surrogate.scales
@@ -115,7 +115,7 @@ class Tuner:
         """The surrogate after what was told and what is believed, with the scales of what was told."""
         if len(told) == len(self.told):
             return self.fit()
-        with jax.enable_x64(True):
+        with in_64_bits():
             return conditioned(self.fit().scales, *self._off(told))
 
     def _off(self, told: dict[int, float]) -> tuple[Points, np.ndarray]:
@@ -129,7 +129,7 @@ class Tuner:
 
     def _predict(self, surrogate: Surrogate) -> tuple[np.ndarray, np.ndarray]:
         c = self.candidates
-        with jax.enable_x64(True):
+        with in_64_bits():
             mean, deviation = surrogate(Points(c.position, c.slopes))
         return c.log_s + np.asarray(mean), np.asarray(deviation)
 

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jax.core import Tracer
 
+from dse.precision import in_64_bits
 from dse.simulator.engine import steady
 from dse.simulator.engine.batch import Batch
 from dse.simulator.engine.columns import ceil_power
@@ -139,7 +140,7 @@ def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
 def run(batch: Batch) -> tuple[np.ndarray, ...]:
     """Simulate a batch: ends in cycles, NaN where ticks did not suffice, entries skipped, and the record."""
     f = batch.features
-    with jax.enable_x64(not f.ticks):
+    with in_64_bits(not f.ticks):
         tables = {name: jnp.asarray(x) for name, x in batch.tables.items()}
         ends, skipped, *record = (np.asarray(x) for x in simulated(tables, f, batch))
     ends, skipped = ends[: len(batch.entries)], skipped[: len(batch.entries)]

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from dse.precision import in_64_bits
 from dse.simulator.case.program import Case
 from dse.simulator.engine.batch import Batch
 from dse.simulator.engine.loop import simulated
@@ -33,7 +34,7 @@ class Terms(NamedTuple):
     def of(cls, cases: Sequence[Case]) -> "Terms":
         """Those of the cases, float64."""
         programs = [program for case in cases for program in case.programs]
-        with jax.enable_x64(True):
+        with in_64_bits():
             return cls(
                 *(
                     jnp.asarray(np.concatenate([getattr(p, name) for p in programs]))
@@ -47,7 +48,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     """A function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode, once.
 
     The cases give the structure: programs, warps, options, and which of them have an issue limit. Simulates
-    in float64 whatever the terms, so use it under `jax.enable_x64(True)`.
+    in float64 whatever the terms, so use it under `dse.precision.in_64_bits()`.
     **Errors:** TypeError where the terms are not float64.
     """
     numbers = np.arange(len(cases))

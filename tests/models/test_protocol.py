@@ -1,0 +1,66 @@
+"""Models of one's own: a closed form and one on the host go in wherever a name does."""
+
+import numpy as np
+import pytest
+
+from dse import gpus, kernels, models
+from dse.errors import DseError
+from dse.evaluate.chunks import evaluate
+from dse.evaluate.rank import rank
+from dse.fitting.launches import linearised, of_kernel
+from dse.models.protocol import Model
+from dse.types import Prediction
+
+A100 = gpus.load("a100-pcie-40gb")
+
+
+class Traffic:
+    """Nothing but DRAM traffic takes time."""
+
+    name, about, differentiable, batch = "traffic", models.get("roofline").about, True, 65_536
+
+    def predict(self, gpu, kernel, launch):
+        warps = launch.warps_per_block * launch.blocks
+        return Prediction.of(gpu.clock, dram=kernel.work.dram * warps * gpu.cpi.dram / gpu.sm_count)
+
+
+class OnHost(Traffic):
+    """The same, where JAX does not see it."""
+
+    name, differentiable, batch = "on host", False, 4
+
+    def predict(self, gpu, kernel, launch, advance):
+        assert isinstance(launch.blocks, np.ndarray)
+        advance(len(launch.blocks))
+        return super().predict(gpu, kernel, launch)
+
+
+def test_of_ones_own_beside_names(toy_kernel):
+    kernel = kernels.load(toy_kernel)
+    ranking = rank(kernel, A100.gpu, [Traffic(), OnHost(), "roofline"])
+    first, second, _ = ranking.evaluation.forecasts.values()
+    np.testing.assert_allclose(first.seconds, second.seconds, rtol=1e-6)
+    np.testing.assert_array_equal(first.bottleneck, second.bottleneck)
+    assert list(ranking.rows(1)[0])[-2:] == ["on host", "roofline"]
+    assert np.all(np.diff(first.seconds[0, ranking.order][: -ranking.impossible or None]) >= 0)
+
+
+def test_of_ones_own_has_slopes(toy_kernel):
+    kernel, at = kernels.load(toy_kernel), {"block": np.array([128]), "items": np.array([1])}
+    launches = of_kernel(kernel, A100.gpu, at)
+    _, slopes = linearised(launches, Traffic(), ("clock", "cpi.dram", "cpi.fp32"), np.zeros(3))
+    np.testing.assert_allclose(slopes, [[-1.0, 1.0, 0.0]], atol=1e-6)
+
+
+def test_all_of_the_registry_are_models():
+    for name, model in models.MODELS.items():
+        assert isinstance(model, Model)
+        assert (model.name, models.get(name), models.get(model)) == (name, model, model)
+        assert hash(model) == hash(models.get(name))
+
+
+def test_another_name(toy_kernel):
+    with pytest.raises(DseError, match=r"found 'rofline', expected one of .*; did you mean roofline\?"):
+        evaluate(kernels.load(toy_kernel), ["rofline"], gpus.stack([A100.gpu]), {"block": np.array([64])})
+    with pytest.raises(DseError, match="model: found 'pipeline', expected a closed form"):
+        models.predictor("pipeline")
