@@ -1,15 +1,25 @@
 """`dse reproduce`: the papers' tables and worked examples beside ours."""
 
-from typing import Annotated
+import sys
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.reproduce.papers import Row
 
 app = typer.Typer(rich_markup_mode="rich")
 
 
-@app.command(epilog="Example: [bold]dse reproduce hong-kim --differing[/bold]")
+@app.command(
+    epilog="Examples: [bold]dse reproduce hong-kim --differing[/bold]; [bold]dse reproduce --sums[/bold]"
+)
 def reproduce(
     paper: Annotated[
         list[str] | None,
@@ -18,21 +28,92 @@ def reproduce(
     differing: Annotated[
         bool, typer.Option("--differing", help="Only where ours is not the paper's.")
     ] = False,
+    only_sums: Annotated[
+        bool, typer.Option("--sums", help="Only how many numbers of each kind agree.")
+    ] = False,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            "--page",
+            metavar="FILE",
+            help="Write all of it as Markdown between the markers of a page; - prints it.",
+        ),
+    ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
 ) -> None:
     """Work out the papers' tables and examples again and tell where, and why, the numbers differ.
 
-    Ours agrees where, rounded as the paper rounds, it is what the paper prints.
+    Ours agrees where, rounded as the paper rounds, it is what the paper prints. The sums at the end count
+    apart what a model works out and what is only looked up, declared or averaged. Exit code 1 where a number
+    differs and no reason of its own says why.
     """
-    from dse.reproduce.compare import PAPERS, compare
+    from dse.reproduce.compare import PAPERS, compare, problems
+    from dse.reproduce.papers import cells, sums
+
+    if page and (paper or differing or only_sums or json or csv or out):
+        raise DseError("--page: found other options beside it, expected none: a page has everything")
+    papers = compare(paper or PAPERS)
+    if page:
+        _write(page, _markdown(papers))
+    else:
+        totals = sums(row for rows in papers.values() for row in rows)
+        rows = [
+            {"paper": name} | cells(row)
+            for name, some in papers.items()
+            for row in some
+            if not (differing and row.agrees)
+        ]
+        if only_sums:
+            present(totals, title="Sums", json=json, csv=csv, out=out)
+        else:
+            present(rows, title="Reproduction", json=json, csv=csv, out=out, section="paper")
+            if not (json or csv or out):
+                print()
+                present(totals, title="Sums", json=False, csv=False, out=None)
+    unexplained = problems(papers)
+    for line in unexplained:
+        print(f"dse: {line}", file=sys.stderr)
+    if unexplained:
+        raise typer.Exit(1)
+
+
+def _write(page: Path, markdown: str) -> None:
+    from dse.files import fill
+
+    if str(page) == "-":
+        print(markdown)
+    else:
+        fill(page, "reproduction", markdown)
+
+
+def _markdown(papers: Mapping[str, list["Row"]]) -> str:
+    """Write the sums, then a section a paper and a table a table."""
+    from dse.reproduce.compare import paper
+    from dse.reproduce.papers import sums
+
+    lines = ["| kind | numbers | agree | differ, each for a reason | |", "| --- | ---: | ---: | ---: | --- |"]
+    for total in sums(row for rows in papers.values() for row in rows):
+        kind, numbers, agree, explained, _, meaning = total.values()
+        lines.append(f"| {kind} | {numbers} | {agree} | {explained} | {meaning} |")
+    parts = ["\n".join(lines)]
+    for name, rows in papers.items():
+        parts.append(f"## {paper(name).TITLE}")
+        for title, some in groupby(rows, key=lambda row: row.table):
+            parts += [f"### {title}", _table(some)]
+    return "\n\n".join(parts)
+
+
+def _table(rows: Iterable["Row"]) -> str:
+    from dse.report.show import number
     from dse.reproduce.papers import cells
 
-    rows = [
-        {"paper": name} | cells(row)
-        for name, found in compare(paper or PAPERS).items()
-        for row in found
-        if not (differing and row.agrees)
-    ]
-    present(rows, title="Reproduction", json=json, csv=csv, out=out, section="paper")
+    lines = ["| | paper | ours | difference | kind | why |", "| --- | ---: | ---: | ---: | --- | --- |"]
+    for row in rows:
+        ours = row.ours if isinstance(row.ours, str) else number(row.ours)
+        difference = "" if row.agrees or row.percent is None else f"{row.percent:+.2g} %"
+        lines.append(
+            f"| {row.what} | {row.paper} | {ours} | {difference} | {row.kind} | {cells(row)['why']} |"
+        )
+    return "\n".join(lines)

@@ -1,25 +1,57 @@
 """All tables and worked examples of the papers beside ours, paper by paper."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
+from typing import Any
 
 from dse.errors import DseError
 from dse.precision import in_64_bits
-from dse.reproduce.papers import Row
+from dse.reproduce.papers import Row, cells, reasons, sums
 
 PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
 
 
 def paper(name: str) -> ModuleType:
-    """A paper's module, with its TITLE and TABLES. DseError where there is none of that name."""
+    """Import a paper's module, with its TITLE and TABLES. DseError where there is none of that name."""
     if name not in PAPERS:
         raise DseError(f"paper: found {name!r}, expected one of {', '.join(PAPERS)}")
     return import_module(f"dse.reproduce.{name.replace('-', '_')}")
 
 
 def compare(papers: Iterable[str] = PAPERS) -> dict[str, list[Row]]:
-    """Rows of each paper, worked out in double precision."""
+    """Work out the rows of each paper in double precision, each with its reason if it has one."""
     modules = {name: paper(name) for name in papers}
     with in_64_bits():
-        return {name: [row for each in module.TABLES for row in each()] for name, module in modules.items()}
+        return {
+            name: [_with_reason(name, row) for rows in module.TABLES for row in rows()]
+            for name, module in modules.items()
+        }
+
+
+def _with_reason(name: str, row: Row) -> Row:
+    reason = reasons(name).get((row.table, row.what))
+    return replace(row, reason=reason) if reason else row
+
+
+def problems(papers: Mapping[str, Iterable[Row]]) -> list[str]:
+    """Tell of each row what is wrong with it, if anything is: a line each."""
+    return [
+        f"{name}: {row.table}: {row.what}: {row.problem}"
+        for name, rows in papers.items()
+        for row in rows
+        if row.problem
+    ]
+
+
+def summary(papers: Mapping[str, list[Row]]) -> dict[str, Any]:
+    """Give all as one object: the papers with their rows, the sums by kind, and whether all is explained."""
+    return {
+        "papers": {
+            name: {"title": paper(name).TITLE, "rows": [cells(row) for row in rows]}
+            for name, rows in papers.items()
+        },
+        "sums": sums(row for rows in papers.values() for row in rows),
+        "explained": not problems(papers),
+    }

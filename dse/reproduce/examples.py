@@ -8,11 +8,12 @@ from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass
 
 
 def per_class(**values: Any) -> PerClass:
+    """Make one number for each pipe: those given, and 0 elsewhere."""
     return PerClass(**(dict[str, Any](dict.fromkeys(CLASSES, 0.0)) | values))
 
 
 def gpu(**values: Any) -> Gpu:
-    """Everything else is free and without limit."""
+    """Make a GPU of the values given, on which everything else is free and without limit."""
     fields: dict[str, Any] = dict.fromkeys(("sm_count", "clock", "issue_cycles"), 1.0)
     fields |= dict.fromkeys(("dram_bandwidth", "issue_limit"), jnp.inf)
     fields |= dict.fromkeys(("l1_bytes", "l2_bytes", "lsu_cycles", "l1_with_shared"), 0.0)
@@ -23,7 +24,7 @@ def gpu(**values: Any) -> Gpu:
 
 
 def kernel(loads: float, comp: float, **values: Any) -> Kernel:
-    """A warp of `comp` computations, and of loads of a sector each that come from DRAM."""
+    """Make a kernel whose warp has `comp` computations, and loads of a sector each that come from DRAM."""
     zeros = ("shared_insts", "store_insts", "uncoal_insts")
     fields: dict[str, Any] = dict.fromkeys(zeros, 0.0)
     fields |= dict.fromkeys(("transactions_per_uncoal", "ilp", "mlp"), 1.0)
@@ -33,6 +34,6 @@ def kernel(loads: float, comp: float, **values: Any) -> Kernel:
 
 
 def launch(warps: Any, **values: Any) -> Launch:
-    """One block of so many warps on one SM."""
+    """Make a launch of one block of so many warps on one SM."""
     fields: dict[str, Any] = dict.fromkeys(("blocks", "resident_blocks", "active_sms", "waves"), 1.0)
     return Launch(**(fields | {"threads_per_block": 32.0 * warps, "warps_per_block": warps} | values))

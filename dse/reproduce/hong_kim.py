@@ -11,7 +11,7 @@ from dse.hardware import occupancy
 from dse.models import mwp_cwp, mwp_cwp_pipeline
 from dse.models.notation import TwoPipes
 from dse.reproduce import examples
-from dse.reproduce.papers import Row, table, text
+from dse.reproduce.papers import Kind, Row, table, text
 from dse.types import Resources
 
 TITLE = "Hong & Kim 2009 (MWP-CWP)"
@@ -24,7 +24,7 @@ FILES = {
 
 
 def table_1() -> list[Row]:
-    """What is a constant among the parameters, and the one that the text works out."""
+    """Look up the constants among the parameters, and work out the one that the text does."""
     gpu, printed = gpus.load("quadro-fx5600", np.float64).gpu, text("hong_kim")
     rep = printed["rep"]
     small = eqx.tree_at(
@@ -32,17 +32,23 @@ def table_1() -> list[Row]:
         gpu,
         (jnp.asarray(float(rep["sms"])), jnp.asarray(rep["blocks_per_sm"], jnp.int32)),
     )
-    asked: dict[str, Any] = {"threads": 64, "blocks": rep["blocks"], "registers": 8, "shared_bytes": 0}
-    waves = float(occupancy.launch(small, Resources(**asked))[0].waves)
+    resources: dict[str, Any] = {"threads": 64, "blocks": rep["blocks"], "registers": 8, "shared_bytes": 0}
+    waves = float(occupancy.launch(small, Resources(**resources))[0].waves)
     return [
-        Row("Table 1", "#Threads_per_warp", printed["threads_per_warp"], float(gpu.limits.warp_size)),
-        Row("Table 1", "Issue_cycles", printed["issue_cycles"], float(gpu.issue_cycles)),
-        Row("Sec. 3.4", "#Rep of 40 blocks, 2 on each of 4 SMs", rep["rep"], waves),
+        Row(
+            "Table 1",
+            "#Threads_per_warp",
+            printed["threads_per_warp"],
+            float(gpu.limits.warp_size),
+            "look-up",
+        ),
+        Row("Table 1", "Issue_cycles", printed["issue_cycles"], float(gpu.issue_cycles), "look-up"),
+        Row("Sec. 3.4", "#Rep of 40 blocks, 2 on each of 4 SMs", rep["rep"], waves, "model"),
     ]
 
 
 def table_2() -> list[Row]:
-    """The worked example: a tiled matrix multiplication."""
+    """Work out the example: a tiled matrix multiplication."""
     printed = {row["quantity"]: row["paper"] for row in table("hong_kim_table_2")}
     given = {name: float(value) for name, value in printed.items()}
     mem_insts = given["uncoal_mem_insts"]
@@ -76,31 +82,28 @@ def table_2() -> list[Row]:
     by_latency, by_bandwidth = (mwp_cwp.predict(x, kernel, many).details for x in (no_limit, no_delay))
     sync = float(predicted.terms["sync"])
     app = float(predicted.cycles) - sync
-    early = "the paper goes on with MWP rounded to 2.28"
-    ours = {
-        "active_warps_per_sm": (launch.warps_per_sm, ""),
-        "departure_delay": (delay, ""),
-        "mem_l": (mem_l, ""),
-        "mwp_without_bw_full": (by_latency["mwp"], ""),
-        "bw_per_warp_gbs": (gpu.clock * 128 / mem_l / 1e9, ""),
-        "mwp_peak_bw": (
-            by_bandwidth["mwp"],
-            "the paper goes on with the bandwidth rounded to 0.175",
-        ),
-        "mwp": (predicted.details["mwp"], ""),
-        "comp_cycles": (gpu.issue_cycles * kernel.insts - gpu.issue_cycles * kernel.work.barrier, ""),
-        "mem_cycles": (mem_l * kernel.mem_insts, ""),
-        "cwp_full": (by_latency["cwp"], ""),
-        "cwp": (predicted.details["cwp"], ""),
-        "exec_cycles_app": (app, early),
-        "synch_cost": (sync, early),
-        "exec_cycles_with_synch": (app + sync, early),
+    issued = gpu.issue_cycles * (kernel.insts - kernel.work.barrier)
+    ours: dict[str, tuple[Any, Kind]] = {
+        "active_warps_per_sm": (launch.warps_per_sm, "arithmetic"),
+        "departure_delay": (delay, "model"),
+        "mem_l": (mem_l, "model"),
+        "mwp_without_bw_full": (by_latency["mwp"], "model"),
+        "bw_per_warp_gbs": (gpu.clock * 128 / mem_l / 1e9, "model"),
+        "mwp_peak_bw": (by_bandwidth["mwp"], "model"),
+        "mwp": (predicted.details["mwp"], "model"),
+        "comp_cycles": (issued, "arithmetic"),
+        "mem_cycles": (mem_l * kernel.mem_insts, "model"),
+        "cwp_full": (by_latency["cwp"], "model"),
+        "cwp": (predicted.details["cwp"], "model"),
+        "exec_cycles_app": (app, "model"),
+        "synch_cost": (sync, "model"),
+        "exec_cycles_with_synch": (app + sync, "model"),
     }
-    return [Row("Table 2", name, printed[name], float(value), why) for name, (value, why) in ours.items()]
+    return [Row("Table 2", name, printed[name], float(value), kind) for name, (value, kind) in ours.items()]
 
 
 def table_3() -> list[Row]:
-    """The GPUs, as their files have them."""
+    """Look up the GPUs in their files."""
     rows = []
     for row in table("hong_kim_table_3"):
         for column, name in FILES.items():
@@ -114,24 +117,22 @@ def table_3() -> list[Row]:
                 "memory_bandwidth": float(gpu.dram_bandwidth) / 1e9,
                 "peak_gflops": cores * flops * float(gpu.clock) / 1e9,
             }[row["quantity"]]
-            why = "128 cores at the 1.35 GHz of the same table give 345.6"
-            rows.append(Row("Table 3", f"{row['quantity']} of {column}", row[column], ours, why))
+            rows.append(Row("Table 3", f"{row['quantity']} of {column}", row[column], ours, "look-up"))
     return rows
 
 
 def section_3_2() -> list[Row]:
-    """The cases that are drawn: how many periods of computation and of memory a run takes."""
+    """Work out the cases that are drawn: how many periods of computation and of memory a run takes."""
     rows, latency = [], 840.0  # any
     for name in ("case_1", "case_3"):
         case = text("hong_kim")[name]
-        given: dict[str, Any] = {"comp_insts": 1.0, "mem_insts": 1.0, "mem_latency": latency}
-        given |= {"comp_cpi": latency / (case["cwp"] - 1), "mem_cpi": latency / case["mwp"]}
-        parts = mwp_cwp_pipeline.terms(jnp.asarray(float(case["warps"])), TwoPipes(**given))
+        pipes: dict[str, Any] = {"comp_insts": 1.0, "mem_insts": 1.0, "mem_latency": latency}
+        pipes |= {"comp_cpi": latency / (case["cwp"] - 1), "mem_cpi": latency / case["mwp"]}
+        terms = mwp_cwp_pipeline.terms(jnp.asarray(float(case["warps"])), TwoPipes(**pipes))
         periods = {"memory": latency, "computation": latency / (case["cwp"] - 1)}
-        for what, part in (("computation", "compute"), ("memory", "memory")):
-            found = float(parts[part]) / periods[what]
+        for what, term in (("computation", "compute"), ("memory", "memory")):
             label = f"{name.replace('_', ' ')}: periods of {what} (mwp-cwp-pipeline)"
-            rows.append(Row("Sec. 3.2", label, case[what], found))
+            rows.append(Row("Sec. 3.2", label, case[what], float(terms[term]) / periods[what], "model"))
     case = text("hong_kim")["case_1"]
     gpu = examples.gpu(
         latency=examples.per_class(dram=latency), departure_delay_coal_cycles=latency / case["mwp"]
@@ -140,42 +141,40 @@ def section_3_2() -> list[Row]:
     predicted = mwp_cwp.predict(
         gpu, examples.kernel(1.0, period - 1.0), examples.launch(float(case["warps"]))
     )
-    found = float(predicted.terms["compute"]) / period
-    why = "Eq. 23 has MWP − 1 periods, Eq. 1 and the drawing MWP"
-    rows.append(Row("Sec. 3.2", "case 1: periods of computation (mwp-cwp)", case["computation"], found, why))
-    return rows
+    ours = float(predicted.terms["compute"]) / period
+    label = "case 1: periods of computation (mwp-cwp)"
+    return [*rows, Row("Sec. 3.2", label, case["computation"], ours, "model")]
 
 
 def table_5() -> list[Row]:
-    """Arithmetic intensity of the Merge benchmarks; of a range, that of its first end."""
+    """Work out the arithmetic intensity of the Merge benchmarks; of a range, that of its first end."""
     return [
         Row(
             "Table 5",
             f"arithmetic intensity of {row['benchmark']}",
             row["arithmetic_intensity"],
             int(row["comp_insts"]) / int(row["mem_insts"]),
-            "cut off, not rounded",
+            "arithmetic",
         )
         for row in table("hong_kim_table_5")
     ]
 
 
 def table_6() -> list[Row]:
-    """The fitted parameters, as the GPU files have them."""
+    """Look up the fitted parameters in the GPU files."""
     ours = {
         "mem_ld": lambda gpu: gpu.latency.dram,
         "departure_del_uncoal": lambda gpu: gpu.departure_delay_uncoal_cycles,
         "departure_del_coal": lambda gpu: gpu.departure_delay_coal_cycles,
     }
-    why = "the file has TEG's measured latency, 436 to 443 cycles"
-    return [
-        Row(
-            "Table 6", f"{row['parameter']} of {column}", row[column], float(ours[row["parameter"]](gpu)), why
-        )
-        for column, name in (("FX5600", "quadro-fx5600"), ("GTX280", "gtx-280"))
-        for gpu in (gpus.load(name, np.float64).gpu,)
-        for row in table("hong_kim_table_6")
-    ]
+    rows = []
+    for column, name in (("FX5600", "quadro-fx5600"), ("GTX280", "gtx-280")):
+        gpu = gpus.load(name, np.float64).gpu
+        for row in table("hong_kim_table_6"):
+            parameter = row["parameter"]
+            value = float(ours[parameter](gpu))
+            rows.append(Row("Table 6", f"{parameter} of {column}", row[column], value, "look-up"))
+    return rows
 
 
 TABLES = (table_1, table_2, section_3_2, table_3, table_5, table_6)

@@ -24,7 +24,7 @@ from dse.models.about import ASPECTS
 from dse.models.notation import two_pipes
 from dse.models.wfg import pipeline as wfg_pipeline
 from dse.reproduce import examples
-from dse.reproduce.papers import Row, table, text
+from dse.reproduce.papers import Reason, Row, table, text
 
 TITLE = "Lemeire et al. (Pipeline model)"
 FILES = {
@@ -44,17 +44,10 @@ INSTRUCTIONS = {  # pipes of Table 5; the others are sequences of several instru
     "ld.global.s32": "dram",
     "ld.local.s32": "shared",
 }
-DIFFER_IN_5 = {
-    "λ of mul.s32, Kepler": "the file has CUDA's own table: 32 lanes of an SM multiply",
-    "λ of mul.s32, Turing": "the file has CUDA's own table: 64 lanes; 0.25 is above Table 4's issue limit",
-    "Λ of mul.s32, Turing": "the file has what the assembler leaves between dependent instructions",
-    "Λ of ld.local.s32, Turing": "the file has another measurement",
-    "λ of ld.local.s32, Tonga": "the file counts passes of 128 bytes, of which 64 lanes need two",
-}
 
 
 def table_2() -> list[Row]:
-    """The example kernel, by the models of Sec. 2."""
+    """Work out the example kernel by the models of Sec. 2."""
     printed = text("lemeire")
     gpu = examples.gpu(
         cpi=examples.per_class(fp32=1.0, dram=2.0), latency=examples.per_class(fp32=4.0, dram=6.0)
@@ -65,18 +58,20 @@ def table_2() -> list[Row]:
     throughput = 1.0 / float(roofline.predict(gpu, kernel, one).cycles)
     bound = mwp_cwp_pipeline.predict(gpu, kernel, full).details
     return [
-        Row("Sec. 2.1", "roofline, IPC of computation", printed["roofline_ipc"], 4 * throughput),
-        Row("Sec. 2.1", "roofline, warps a cycle", printed["roofline_wpc"], throughput),
-        Row("Sec. 2.2", "Λ_app", printed["latency_of_one_warp"], float(alone["latency_of_one_warp"])),
-        Row("Sec. 2.2", "ridge, warps", printed["ridge_warps"], float(jnp.ceil(alone["ridge"]))),
-        Row("Sec. 2.3", "MWP", printed["mwp"], float(bound["mwp"])),
-        Row("Sec. 2.3", "CWP", printed["cwp"], float(bound["cwp"])),
-        Row("Sec. 2.3", "regime", printed["regime"], mwp_cwp_pipeline.CASES[int(bound["case"])]),
+        Row("Sec. 2.1", "roofline, IPC of computation", printed["roofline_ipc"], 4 * throughput, "model"),
+        Row("Sec. 2.1", "roofline, warps a cycle", printed["roofline_wpc"], throughput, "model"),
+        Row(
+            "Sec. 2.2", "Λ_app", printed["latency_of_one_warp"], float(alone["latency_of_one_warp"]), "model"
+        ),
+        Row("Sec. 2.2", "ridge, warps", printed["ridge_warps"], float(jnp.ceil(alone["ridge"])), "model"),
+        Row("Sec. 2.3", "MWP", printed["mwp"], float(bound["mwp"]), "model"),
+        Row("Sec. 2.3", "CWP", printed["cwp"], float(bound["cwp"]), "model"),
+        Row("Sec. 2.3", "regime", printed["regime"], mwp_cwp_pipeline.CASES[int(bound["case"])], "model"),
     ]
 
 
 def figure_5() -> list[Row]:
-    """Where WFG as published beats Volkov's bound, on the example's graph: C2 (ILP 2), M, C2 (ILP 1), M."""
+    """Find where WFG as published beats Volkov's bound on the example's graph, C2 (ILP 2), M, C2 (ILP 1), M."""
     gpu = examples.gpu(
         cpi=examples.per_class(fp32=1.0, dram=2.0), latency=examples.per_class(fp32=4.0, dram=6.0)
     )
@@ -85,15 +80,18 @@ def figure_5() -> list[Row]:
     block: dict[str, Any] = {"comp_insts": 2.0, "mem_insts": 1.0, "waits": 1.0, "repeats": 1.0}
     blocks = [wfg_pipeline.Block(**block, ilp=jnp.asarray(ilp)) for ilp in (2.0, 1.0)]
     one = jnp.ones_like(warps)
-    parts, _ = wfg_pipeline.terms(warps, two_pipes(gpu, kernel), 4.0 * one, one, 0.0 * one, blocks)
-    faster = sum(parts.values()) < volkov.predict(gpu, kernel, examples.launch(warps)).cycles
+    terms, _ = wfg_pipeline.terms(warps, two_pipes(gpu, kernel), 4.0 * one, one, 0.0 * one, blocks)
+    faster = sum(terms.values()) < volkov.predict(gpu, kernel, examples.launch(warps)).cycles
     printed = " ".join(map(str, text("lemeire")["wfg_above_volkov"]))
-    found = " ".join(str(n) for n in range(2, 9) if bool(faster[n - 1]))  # one warp: 24 cycles and 25
-    return [Row("Sec. 2.4.4", "warps at which WFG is above Volkov", printed, found)]
+    ours = " ".join(str(n) for n in range(2, 9) if bool(faster[n - 1]))  # one warp: 24 cycles and 25
+    return [Row("Sec. 2.4.4", "warps at which WFG is above Volkov", printed, ours, "model")]
 
 
 def figure_6() -> list[Row]:
-    """One load behind computation, by Volkov; and by WFG as published (Eq. L40), which falls or soars."""
+    """Work out one load behind computation, by Volkov and by WFG as published, which falls or soars.
+
+    The paper prints Volkov's cycles; of WFG it prints Eq. L40 only, which is evaluated here.
+    """
     rows = []
     for latency, mem_latency in text("lemeire")["figure_6"]:
         gpu = examples.gpu(latency=examples.per_class(fp32=latency / 4, dram=float(mem_latency)))
@@ -102,17 +100,17 @@ def figure_6() -> list[Row]:
             launch = examples.launch(warps)
             what = f"{latency} and {mem_latency} cycles, {warps:g} warps"
             eq_40 = latency + mem_latency * warps - (warps - 1) * latency / 2
-            volkovs = float(volkov.predict(gpu, kernel, launch).cycles)
-            found = float(wfg_pipeline.predict(gpu, kernel, launch).cycles)
+            by_volkov = float(volkov.predict(gpu, kernel, launch).cycles)
+            by_wfg = float(wfg_pipeline.predict(gpu, kernel, launch).cycles)
             rows += [
-                Row("Fig. 6", f"Volkov, {what}", text("lemeire")["figure_6_volkov"], volkovs),
-                Row("Fig. 6", f"WFG, {what} (Eq. L40)", f"{eq_40:.2f}", found),
+                Row("Fig. 6", f"Volkov, {what}", text("lemeire")["figure_6_volkov"], by_volkov, "model"),
+                Row("Fig. 6", f"WFG, {what} (Eq. L40)", f"{eq_40:.2f}", by_wfg, "equation"),
             ]
     return rows
 
 
 def figure_8() -> list[Row]:
-    """GPUMech's example: 3 instructions, 6 stall cycles, 4 warps."""
+    """Work out GPUMech's example: 3 instructions, 6 stall cycles, 4 warps."""
     case = text("lemeire")["figure_8"]
     of_warp = gpumech.Intervals.once(jnp.array([case["insts"]]), jnp.array([case["stalls"]]))
     rows = []
@@ -121,14 +119,17 @@ def figure_8() -> list[Row]:
         (gpumech_rr_corrected, "figure", "drawn"),
     ):
         run = gpumech.run(of_warp, jnp.asarray(float(case["warps"])), jnp.asarray(1.0), model.nonoverlapped)
-        found = float(run[1]["nonoverlapped_insts"])
-        rows.append(Row("GPUMech Fig. 8", f"non-overlapped instructions, {where}", case[name], found))
-    found = float(gpumech.issue_probability(of_warp, jnp.asarray(1.0)))
-    return [Row("GPUMech Fig. 8", "issue probability", case["probability"], found), *rows]
+        insts = float(run[1]["nonoverlapped_insts"])
+        label = f"non-overlapped instructions, {where}"
+        rows.append(Row("GPUMech Fig. 8", label, case[name], insts, "model"))
+    probability = float(gpumech.issue_probability(of_warp, jnp.asarray(1.0)))
+    return [Row("GPUMech Fig. 8", "issue probability", case["probability"], probability, "model"), *rows]
 
 
 def equations_43_to_45() -> list[Row]:
-    """The instruction mix of Fig. 12: operations of the first kind a cycle, by `volkov` at full occupancy.
+    """Work out the instruction mix of Fig. 12 by `volkov` at full occupancy: first operations a cycle.
+
+    The paper prints the equations only: its numbers here are those equations, evaluated.
 
     **Known error:** Eqs. L44 and L45 are printed with 1 / λ2 for β / λ2.
     """
@@ -145,28 +146,26 @@ def equations_43_to_45() -> list[Row]:
             ("L45", min(1 / fast, 1 / slow, limit * beta / (beta + 1)), kernel, limit),
         ):
             gpu = examples.gpu(cpi=examples.per_class(fp32=1.0) if work is one_pipe else cpi, issue_limit=il)
-            found = beta / float(volkov.predict(gpu, work, examples.launch(1e6)).cycles) * 1e6
-            why = "misprint: 1/λ2 for β/λ2, as the text's largest time of a subsystem has it"
-            rows.append(Row("Eqs. L43-L45", f"{name}, β = {beta:g}", f"{printed:.4f}", found, why))
+            ours = beta / float(volkov.predict(gpu, work, examples.launch(1e6)).cycles) * 1e6
+            rows.append(Row("Eqs. L43-L45", f"{name}, β = {beta:g}", f"{printed:.4f}", ours, "equation"))
     return rows
 
 
 def table_4() -> list[Row]:
-    """Instruction parameters, as the GPU files have them."""
+    """Look up instruction parameters in the GPU files."""
     rows = []
     for row, name in zip(table("lemeire_table_4"), FILES.values(), strict=True):
         gpu = gpus.load(name, np.float64).gpu
-        why = "0.375 was measured (Table 5) where 0.25 was expected"
         ours = {"lambda_alu": gpu.cpi.fp32, "lambda_sfu": gpu.cpi.sfu, "issue_limit": gpu.issue_limit}
         rows += [
-            Row("Table 4", f"{key} of {row['gpu']}", row[key], float(value), why)
+            Row("Table 4", f"{key} of {row['gpu']}", row[key], float(value), "look-up")
             for key, value in ours.items()
         ]
     return rows
 
 
 def table_5() -> list[Row]:
-    """λ and Λ of the instructions that take one pipe, as the GPU files have them."""
+    """Look up λ and Λ of the instructions that take one pipe in the GPU files."""
     rows = []
     for row in table("lemeire_table_5"):
         pipe = INSTRUCTIONS.get(row["instruction"])
@@ -179,61 +178,60 @@ def table_5() -> list[Row]:
             }
             for symbol, (key, value) in ours.items():
                 what = f"{symbol} of {row['instruction']}, {device.capitalize()}"
-                rows.append(Row("Table 5", what, row[f"{device}_{key}"], value, DIFFER_IN_5.get(what, "")))
+                rows.append(Row("Table 5", what, row[f"{device}_{key}"], value, "look-up"))
     return rows
 
 
 def table_6() -> list[Row]:
-    """Achieved throughput from Table 5's λ of a load, at the clocks of the GPU files."""
+    """Work out the achieved throughput from Table 5's λ of a load, at the clocks of the GPU files."""
     rows = []
     for row, name in zip(table("lemeire_table_6"), FILES.values(), strict=True):
         gpu = gpus.load(name, np.float64).gpu
         throughput = float(gpu.sm_count * 32.0 * gpu.clock / gpu.cpi.dram) / 1e9
-        clock = float(row["throughput_gbs"]) / throughput * float(gpu.clock) / 1e9
-        why = f"theirs implies a clock of {clock:.3f} GHz, the file has {float(gpu.clock) / 1e9:.3f}"
-        if row["device"] == "Turing":
-            why = "the row looks shifted: 361 GB/s of 448 are 80.6 %, and 361 is what 1.41 GHz give"
-        efficiency = 100 * float(row["throughput_gbs"]) / float(row["bandwidth_gbs"])
-        rounded = "rounding of the printed throughputs"
-        if row["device"] == "Turing":
-            rounded = why
         bandwidth = float(gpu.dram_bandwidth) / 1e9
+        efficiency = 100 * float(row["throughput_gbs"]) / float(row["bandwidth_gbs"])
+        device = row["device"]
         rows += [
-            Row("Table 6", f"throughput of {row['device']}, GB/s", row["throughput_gbs"], throughput, why),
-            Row("Table 6", f"bandwidth of {row['device']}, GB/s", row["bandwidth_gbs"], bandwidth, why),
-            Row(
-                "Table 6", f"efficiency of {row['device']}, %", row["efficiency_percent"], efficiency, rounded
-            ),
+            Row("Table 6", f"throughput of {device}, GB/s", row["throughput_gbs"], throughput, "look-up"),
+            Row("Table 6", f"bandwidth of {device}, GB/s", row["bandwidth_gbs"], bandwidth, "look-up"),
+            Row("Table 6", f"efficiency of {device}, %", row["efficiency_percent"], efficiency, "arithmetic"),
         ]
     return rows
 
 
 def table_7() -> list[Row]:
-    """Aspects that the models take into account, as ours declare them."""
+    """Compare the aspects that models take into account with what ours declare."""
     rows = []
     for name in MODELS:
         about = module(name).ABOUT
         for aspect, row in zip(ASPECTS, table("lemeire_table_7"), strict=True) if about.column else ():
             ours = "Y" if aspect in about.aspects else "N"
-            rows.append(
-                Row("Table 7", f"{name}: {aspect}", row[about.column], ours, about.differs.get(aspect, ""))
-            )
+            why = about.differs.get(aspect)
+            reason = Reason("N" if row[about.column] == "Y" else "Y", why) if why else None
+            rows.append(Row("Table 7", f"{name}: {aspect}", row[about.column], ours, "declared", reason))
     return rows
 
 
 def tables_10_to_12() -> list[Row]:
-    """Averages over the 14 kernels, from the cells as printed, and what the text makes of them."""
+    """Average the 14 kernels from the cells as printed, and work out what the text makes of these."""
     rows, averages = [], {}
     for number in (10, 11, 12):
         *kernels, printed = table(f"lemeire_table_{number}")
         for column in [name for name in printed if name != "kernel"]:
             mean = sum(float(row[column]) for row in kernels) / len(kernels)
             averages.setdefault(column, []).append(float(printed[column]))
-            why = "within the rounding of the cells"
-            rows.append(Row(f"Table {number}", f"average of {column}", printed[column], mean, why))
+            rows.append(Row(f"Table {number}", f"average of {column}", printed[column], mean, "arithmetic"))
     for column, key in (("pipeline_mape", "mape_pipeline"), ("volkov_mape", "mape_volkov")):
         mean = sum(averages[column]) / 3
-        rows.append(Row("Tables 10-12", f"average of the averages of {column}", text("lemeire")[key], mean))
+        rows.append(
+            Row(
+                "Tables 10-12",
+                f"average of the averages of {column}",
+                text("lemeire")[key],
+                mean,
+                "arithmetic",
+            )
+        )
     return rows
 
 
