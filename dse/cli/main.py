@@ -78,7 +78,8 @@ def main(
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run `dse` with `arguments`, by default those of the process, and exit.
 
-    Exit codes: 0 done; 2 the user's mistake, told in one line; 130 interrupted.
+    Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
+    interrupted.
     """
     _keep_what_jax_compiles()
     try:

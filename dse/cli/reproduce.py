@@ -70,7 +70,6 @@ def reproduce(
         else:
             present(rows, title="Reproduction", json=json, csv=csv, out=out, section="paper")
             if not (json or csv or out):
-                print()
                 present(totals, title="Sums", json=False, csv=False, out=None)
     unexplained = problems(papers)
     for line in unexplained:

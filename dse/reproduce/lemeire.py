@@ -71,7 +71,7 @@ def table_2() -> list[Row]:
 
 
 def figure_5() -> list[Row]:
-    """Find where WFG as published beats Volkov's bound on the example's graph, C2 (ILP 2), M, C2 (ILP 1), M."""
+    """Find where WFG as published beats Volkov's bound, in the example C2 (ILP 2), M, C2 (ILP 1), M."""
     gpu = examples.gpu(
         cpi=examples.per_class(fp32=1.0, dram=2.0), latency=examples.per_class(fp32=4.0, dram=6.0)
     )

@@ -59,7 +59,7 @@ def reasons(paper: str) -> dict[tuple[str, str], Reason]:
 
 
 def rounds_to(value: float | str, printed: str) -> bool:
-    """Whether a value, rounded to as many places as `printed` has, is `printed`; a word has to be the same."""
+    """Whether a value, rounded to as many places as `printed` has, is `printed`; words have to be equal."""
     if isinstance(value, str):
         return value == printed
     places = len(printed.partition(".")[2])

@@ -1,9 +1,12 @@
 """Lai & Seznec, INRIA RR-7804, 2011 (TEG)."""
 
+from functools import cache
+
 from dse import kernels
 from dse.reproduce.papers import Row, table, text
 from dse.simulator import Case, simulate, teg
 from dse.simulator.case import trace_text
+from dse.simulator.case.trace import Trace
 from dse.simulator.teg import GT200
 
 KERNELS = {  # of its Tables 2 to 5, and which effects count
@@ -97,8 +100,13 @@ def predictions() -> list[Row]:
 
 def _case(number: int, warps: int) -> Case:
     name, effects = KERNELS[number]
-    listing = kernels.find(name).with_name(trace_text.FILE).read_text(encoding="utf-8")
-    return teg.case(trace_text.parse(listing), warps, effects=effects)
+    return teg.case(_trace(name), warps, GT200, effects)
+
+
+@cache
+def _trace(kernel: str) -> Trace:
+    listing = kernels.find(kernel).with_name(trace_text.FILE).read_text(encoding="utf-8")
+    return trace_text.parse(listing)
 
 
 TABLES = (table_1, section_3, tables_2_to_5, predictions)

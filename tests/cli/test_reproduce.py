@@ -11,6 +11,7 @@ def test_a_paper_beside_ours(run_dse):
     assert rows[0]["printed"] == "72"
     assert rows[0]["ours"] == 40
     assert rows[0]["why"]
+    assert rows[0]["kind"] == "look-up"
 
 
 def test_only_what_differs(run_dse):
@@ -18,6 +19,22 @@ def test_only_what_differs(run_dse):
     assert {row["paper"] for row in rows} == {"kothapalli"}
     assert not any(row["agrees"] for row in rows)
     assert "2·4 + 2·16 is 40" in run_dse("reproduce", "kothapalli").out
+
+
+def test_sums_by_kind(run_dse):
+    totals = json.loads(run_dse("reproduce", "kothapalli", "--sums", "--json").out)
+    assert [(total["kind"], total["numbers"], total["agree"]) for total in totals] == [
+        ("model", 4, 1),
+        ("look-up", 1, 0),
+    ]
+    ran = run_dse("reproduce", "baghsorkhi")
+    assert ran.out.rstrip().splitlines()[-1].split()[:5] == ["model", "7", "7", "0", "0"]
+
+
+def test_a_page_has_everything(run_dse, tmp_path):
+    ran = run_dse("reproduce", "baghsorkhi", "--page", str(tmp_path / "page.md"))
+    assert ran.code == 2
+    assert ran.err.startswith("dse: --page: found other options beside it, expected none")
 
 
 def test_says_what_it_does_not_know(run_dse):

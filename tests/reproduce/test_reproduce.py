@@ -1,53 +1,71 @@
-"""The papers' numbers beside ours: all told, and where they differ with a reason."""
+"""The papers' numbers beside ours: counted by kind, and each that differs with a reason of its own."""
 
 import json
 import math
-import re
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dse.errors import DseError
-from dse.reproduce import teg
-from dse.reproduce.compare import PAPERS, compare
-from dse.reproduce.papers import Row, table, text
+from dse.reproduce import papers
+from dse.reproduce.compare import PAPERS, compare, problems
+from dse.reproduce.papers import KINDS, Reason, Row, reasons, rounds_to, sums, table, text
 
 ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "reproduction.md"
 SCRIPT = ROOT / "scripts" / "reproduce.py"
+BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 
 @pytest.fixture(scope="module")
 def found():
-    """All but what takes the simulator long: TEG's predictions, which tests/simulate/test_teg.py looks at."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(teg, "TABLES", [each for each in teg.TABLES if each is not teg.predictions])
-        return compare()
+    return compare()
 
 
 @pytest.fixture
-def script(monkeypatch, capsys, found):
-    """The script in this process, without working everything out again: exit code, stdout, stderr."""
-    monkeypatch.setattr("dse.reproduce.compare.compare", lambda: found)
+def worked_out(monkeypatch, found):
+    """Commands then find everything worked out."""
+    monkeypatch.setattr(
+        "dse.reproduce.compare.compare", lambda names=PAPERS: {name: found[name] for name in names}
+    )
+
+
+@pytest.fixture
+def script(monkeypatch, capsys, worked_out):
+    """The script in this process: exit code, stdout, stderr."""
 
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), *map(str, arguments)])
         with pytest.raises(SystemExit) as end:
             runpy.run_path(str(SCRIPT), run_name="__main__")
-        return end.value.code, *capsys.readouterr()
+        return end.value.code or 0, *capsys.readouterr()
 
     return run
 
 
-def test_what_differs_has_a_reason(found):
+def test_each_difference_has_a_reason_of_its_own(found):
+    assert problems(found) == []
     assert set(found) == set(PAPERS)
-    for rows in found.values():
-        assert rows
-        assert len({(row.table, row.what) for row in rows}) == len(rows)
-        for row in rows:
-            assert isinstance(row.ours, str) or math.isfinite(row.ours), row
-            assert row.agrees or row.why, row
+    for name, rows in found.items():
+        keys = {(row.table, row.what) for row in rows}
+        assert len(keys) == len(rows) > 0
+        assert set(reasons(name)) <= keys  # no reason for a row that there is not
+        assert all(isinstance(row.ours, str) or math.isfinite(row.ours) for row in rows)
+
+
+def test_kinds(found):
+    kinds = {name: {(row.table, row.kind) for row in rows} for name, rows in found.items()}
+    assert {kind for pairs in kinds.values() for _, kind in pairs} == set(KINDS)
+    assert ("Table 7", "declared") in kinds["lemeire"]
+    for number in (10, 11, 12):
+        assert {kind for name, kind in kinds["lemeire"] if name == f"Table {number}"} == {"arithmetic"}
+    ours = [row for rows in found.values() for row in rows if row.kind == "equation"]
+    assert {row.table for row in ours} == {"Fig. 6", "Eqs. L43-L45"}
+    assert len(ours) == 21
+    assert all(row.what.startswith(("WFG", "L4")) for row in ours)
 
 
 @pytest.mark.parametrize(
@@ -82,15 +100,49 @@ def test_some_of_them(found, paper, what, ours, agrees):
     assert row.agrees == agrees
 
 
+def row(paper="", ours=0.0, reason=None, kind="model"):
+    return Row("Table 1", "mwp", paper, ours, kind, reason)
+
+
 def test_agrees_as_the_paper_rounds():
-    assert Row("", "", "2.28", 2.28125).agrees
-    assert not Row("", "", "2.28", 2.2851).agrees
-    assert Row("", "", "24", 23.5).agrees
-    assert not Row("", "", "24", 24.6).agrees
-    assert Row("", "", "memory", "memory").agrees
-    assert not Row("", "", "Y", "N").agrees
-    assert Row("", "", "20", 25.0).percent == pytest.approx(25)
-    assert Row("", "", "0", 1.0).percent is None
+    assert row("2.28", 2.28125).agrees
+    assert not row("2.28", 2.2851).agrees
+    assert row("24", 23.5).agrees
+    assert not row("24", 24.6).agrees
+    assert row("memory", "memory").agrees
+    assert not row("Y", "N").agrees
+    assert row("20", 25.0).percent == pytest.approx(25)
+    assert row("0", 1.0).percent is None
+    assert rounds_to(-5.733, "-5.73")
+
+
+def test_a_reason_explains_one_value_only():
+    reason = Reason("345.6", "128 cores")
+    assert row("384", 345.6).problem == "found 345.6, expected 384"
+    assert row("384", 345.6, reason).problem is None
+    assert row("384", 691.2, reason).problem == "found 691.2, expected 384 or, for a reason, 345.6"
+    assert row("384", 384.0, reason).problem == "found the paper's 384, but a reason for 345.6"
+    assert row("384", 384.0).problem is None
+    assert not row("384", 384.0, reason).explained
+    shown = [papers.cells(row("384", ours, reason))["why"] for ours in (345.6, 691.2, 384.0)]
+    assert shown == ["128 cores", "", ""]
+
+
+def test_a_row_has_one_reason(monkeypatch):
+    line = {"paper": "teg", "table": "Table 2", "what": "one", "ours": "1", "why": "because"}
+    monkeypatch.setattr(papers, "table", lambda name: [line, line])
+    with pytest.raises(
+        DseError, match=r"^differences.csv: teg, Table 2, one: found two reasons, expected one"
+    ):
+        papers.reasons.__wrapped__("teg")
+
+
+def test_sums_go_by_kind():
+    reason = Reason("3", "because")
+    rows = [row("1", 1.0, kind="arithmetic"), row("1", 1.0), row("1", 3.0, reason), row("1", 4.0, reason)]
+    model, arithmetic = sums(rows)
+    assert list(model.values()) == ["model", 3, 1, 1, 1, KINDS["model"]]
+    assert list(arithmetic.values()) == ["arithmetic", 1, 1, 0, 0, KINDS["arithmetic"]]
 
 
 def test_papers_are_read():
@@ -105,29 +157,62 @@ def test_papers_are_read():
         compare(["volkov"])
 
 
-def comparable(page):
-    """A page without TEG's predictions and without the number of rows."""
-    page = re.sub(rf"### {teg.PREDICTIONS}\n.*?\n(?=## )", "", page, flags=re.DOTALL)
-    return re.sub(r"\d+ of \d+ numbers", "", page)
+# The page
 
 
-def test_the_page_is_what_the_script_writes(script, tmp_path):
-    page = (ROOT / "docs" / "reproduction.md").read_text()
+def test_the_page_is_what_the_command_writes(run_dse, worked_out, tmp_path):
+    page, copy = PAGE.read_text(), tmp_path / "page.md"
+    copy.write_text(f"{page.split(BEGIN)[0]}{BEGIN}\n{END}\n")
+    ran = run_dse("reproduce", "--page", str(copy))
+    assert (ran.code, ran.out, ran.err) == (0, "", "")
+    assert copy.read_text() == page
+
+
+def test_the_readme_has_the_sums(found):
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    for total in sums(row for rows in found.values() for row in rows):
+        assert f"{total['agree']} of {total['numbers']}" in readme, total["kind"]
+
+
+def test_the_script_has_the_same(script, tmp_path):
+    page = PAGE.read_text()
     copy = tmp_path / "page.md"
-    begin, end = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
-    copy.write_text(f"{page.split(begin)[0]}{begin}\n{end}\n")
+    copy.write_text(page.replace("38428", "0"))
+    assert copy.read_text() != page
     assert script("-o", copy) == (0, "", "")
-    assert comparable(copy.read_text()) == comparable(page)
-    code, out, _ = script("--json")
-    papers = json.loads(out)["papers"]
-    assert code == 0
-    assert papers["hong-kim"]["rows"][0]["printed"] == "32"
+    assert copy.read_text() == page
+    code, out, err = script()
+    assert (code, err) == (0, "")
+    assert out.strip() == page.split(BEGIN)[1].split(END)[0].strip()
+    code, out, err = script("--json")
+    everything = json.loads(out)
+    assert (code, err) == (0, "")
+    assert everything["explained"] is True
+    assert everything["papers"]["hong-kim"]["rows"][0]["printed"] == "32"
+    assert [total["kind"] for total in everything["sums"]] == list(KINDS)
 
 
-def test_the_script_names_a_page_without_markers(script, tmp_path):
+def test_a_page_without_markers_is_named(script, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
     code, _, err = script("-o", page)
     assert code == 2
-    assert err.startswith(f"reproduce.py: {page}: found no markers, expected <!-- reproduction: begin -->")
+    assert err.startswith(f"dse: {page}: found no markers, expected {BEGIN}")
     assert script("-o", tmp_path / "none.md")[0] == 2
+
+
+def test_a_difference_without_a_reason_ends_with_1(run_dse, script, monkeypatch, found):
+    first, *others = found["kothapalli"]
+    wrong = {"kothapalli": [replace(first, ours=41.0), *others]}
+    monkeypatch.setattr("dse.reproduce.compare.compare", lambda names=PAPERS: wrong)
+    ran = run_dse("reproduce", "kothapalli", "--json")
+    assert ran.code == 1
+    message = (
+        "kothapalli: Sec. 3.2.1: two additions and two multiplications, cycles: "
+        "found 41.0, expected 72 or, for a reason, 40"
+    )
+    assert ran.err == f"dse: {message}\n"
+    assert json.loads(ran.out)[0]["why"] == ""
+    code, out, _ = script("--json")
+    assert code == message
+    assert json.loads(out)["explained"] is False
