@@ -1,4 +1,4 @@
-"""What the papers print, and how a number of ours compares with one of theirs."""
+"""Reads what the papers print, and says how a number of ours compares with one of theirs."""
 
 import csv
 import tomllib
