@@ -33,8 +33,10 @@ BACK = 8  # how far predecessors lie back
 
 def program(rng: np.random.Generator, n: int, everything: bool) -> Program:
     subsystems = 4 if everything else 2
-    lam = np.array([*rng.integers(1, 9, 1) / 4, *rng.integers(2, 25, 1) / 2, *rng.integers(1, 9, 2) / 4])
-    Lam = np.array([*rng.integers(4, 25, 1), *rng.integers(100, 501, 1), *rng.integers(4, 41, 2)])
+    throughput_cycles = np.array(
+        [*rng.integers(1, 9, 1) / 4, *rng.integers(2, 25, 1) / 2, *rng.integers(1, 9, 2) / 4]
+    )
+    latency_cycles = np.array([*rng.integers(4, 25, 1), *rng.integers(100, 501, 1), *rng.integers(4, 41, 2)])
     odds = [1 / 2, 1 / 6, 1 / 6, 1 / 6] if everything else [5 / 6, 1 / 6]
     s = rng.choice(subsystems, n, p=odds)
     preds = tuple(
@@ -42,7 +44,9 @@ def program(rng: np.random.Generator, n: int, everything: bool) -> Program:
         for i in range(n)
     )
     kind = "".join("b" if everything and i % 24 == 23 else "c" for i in range(n))
-    return Program(s, lam[s], Lam[s].astype(float), preds, kind, np.full(n, 0.5 * everything))
+    return Program(
+        s, throughput_cycles[s], latency_cycles[s].astype(float), preds, kind, np.full(n, 0.5 * everything)
+    )
 
 
 def cases(
@@ -71,14 +75,14 @@ def loops(count: int, warps: int, scheduler: str) -> list[Case]:
     for _ in range(count):
         n = int(rng.integers(8, 25))
         s = (rng.random(n) < 1 / 6).astype(int)
-        lam = rng.integers(1, 9, 2) / 4
-        Lam = np.array([rng.integers(16, 97), rng.integers(400, 2001)]) / 4
+        throughput_cycles = rng.integers(1, 9, 2) / 4
+        latency_cycles = np.array([rng.integers(16, 97), rng.integers(400, 2001)]) / 4
         reach = min(BACK, n)
         preds = tuple(
             tuple({(i - int(d)) % n for d in rng.integers(1, reach + 1, rng.integers(0, 3))})
             for i in range(n)
         )
-        body = Program(s, lam[s], Lam[s], preds, loops=(Loop(0, n, TRIPS),))
+        body = Program(s, throughput_cycles[s], latency_cycles[s], preds, loops=(Loop(0, n, TRIPS),))
         limit = float(rng.choice([1, 2, math.inf]))
         made.append(Case((body,), warps, issue_limit=limit, scheduler=scheduler))
     return made
@@ -149,12 +153,15 @@ BATCHES: dict[str, Callable[[int], list[Case]]] = {
 LOOPS = {f"loop_{s}_{w}": (w, s) for s in ("rr", "gto") for w in (4, 16)}
 
 
+def thirds(program: Program) -> Program:
+    """The same at a third of its cycles."""
+    cycles = {name: getattr(program, name) / 3 for name in ("throughput_cycles", "latency_cycles")}
+    return replace(program, **cycles)
+
+
 def rugged(made: list[Case]) -> list[Case]:
     """The same with terms that are no ticks."""
-    return [
-        replace(case, programs=tuple(replace(p, lam=p.lam / 3, Lam=p.Lam / 3) for p in case.programs))
-        for case in made
-    ]
+    return [replace(case, programs=tuple(thirds(program) for program in case.programs)) for case in made]
 
 
 def main() -> int:

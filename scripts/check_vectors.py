@@ -19,7 +19,7 @@ from dse.simulator import Critical, read_case, simulate
 
 ALLOWED = 1e-9  # of a busy share
 FORMAT = "pipeline-vectors 1"
-COUNTS = {"lam": "lam", "Lam": "Lam", "self": "same_warp"}  # the file's names, ours
+COUNTS = {"lam": "throughput_cycles", "Lam": "latency_cycles", "self": "same_warp"}  # the file's names, ours
 
 
 def same_counts(found: Critical, expected: dict[str, Any]) -> bool:

@@ -34,9 +34,9 @@ def mix(beta: int, fast: tuple[float, float], slow: tuple[float, float], pipes: 
     """A chain of `beta` fast instructions and a slow one, each with (λ, Λ), repeated."""
     n = beta + 1
     kinds = np.array([0] * beta + [pipes - 1])
-    lam, Lam = (np.array([fast[k]] * beta + [slow[k]]) for k in (0, 1))
+    throughput_cycles, latency_cycles = (np.array([fast[k]] * beta + [slow[k]]) for k in (0, 1))
     preds = tuple(((i - 1) % n,) for i in range(n))
-    return Program(kinds, lam, Lam, preds, loops=(Loop(0, n, REPETITIONS),))
+    return Program(kinds, throughput_cycles, latency_cycles, preds, loops=(Loop(0, n, REPETITIONS),))
 
 
 def instruction_mix(name: str, scheduler: str) -> list[dict[str, Any]]:
@@ -78,8 +78,8 @@ def barrier_program(gpu: Gpu) -> Program:
     """An operation that waits for the one before, and a barrier; repeated."""
     return Program(
         subsystem=np.array([0, 1]),
-        lam=np.array([float(gpu.cpi.fp32), float(gpu.cpi.barrier)]),
-        Lam=np.array([float(gpu.latency.fp32), float(gpu.latency.barrier)]),
+        throughput_cycles=np.array([float(gpu.cpi.fp32), float(gpu.cpi.barrier)]),
+        latency_cycles=np.array([float(gpu.latency.fp32), float(gpu.latency.barrier)]),
         preds=((0,), (0,)),
         kind="cb",
         loops=(Loop(0, 2, INSTRUCTIONS),),

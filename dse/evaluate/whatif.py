@@ -100,7 +100,7 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
         _one_of(name, subsystems, text)
         _one_of(field, TERMS, text)
         number = list(subsystems).index(name)
-        attribute = {"lambda": "lam", "Lambda": "Lam"}[field]
+        attribute = {"lambda": "throughput_cycles", "Lambda": "latency_cycles"}[field]
         programs = []
         for program in case.programs:
             old = getattr(program, attribute)

@@ -307,8 +307,8 @@ def _bars(
             "light_to": min(max(shown, done), end),
             "warp": int(profile.warp[i]),
             "group": int(profile.group[i]),
-            "lam": accepts - time,
-            "Lam": done - time,
+            "throughput_cycles": accepts - time,
+            "latency_cycles": done - time,
         }
 
 
@@ -323,8 +323,8 @@ def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: An
             ("warp", "Q", "warp"),
             ("group", "Q", "group"),
             ("time", "Q", "enters"),
-            ("lam", "Q", "λ"),
-            ("Lam", "Q", "Λ"),
+            ("throughput_cycles", "Q", "λ"),
+            ("latency_cycles", "Q", "Λ"),
         )
     ]
     light = alt.Chart().transform_calculate(tail_top="datum.row + 0.16", tail_bottom="datum.row + 0.84")

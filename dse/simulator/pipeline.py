@@ -130,7 +130,7 @@ def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) ->
         graph, weight = made.graphs[n], sampled.weights[n, k]
         cycles[n] += weight * makespan * sampled.tick[n]
         repeated = len(case.programs[0]) // len(graph)
-        for into, counts in ((busy, critical.lam[0]), (alone, critical.Lam[0])):
+        for into, counts in ((busy, critical.throughput_cycles[0]), (alone, critical.latency_cycles[0])):
             shares = np.tile(graph.share, repeated) * counts
             for part, share in zip(np.tile(graph.part, repeated).tolist(), shares.tolist(), strict=True):
                 into[PARTS[part]][n] += weight * share / made.phases[n]

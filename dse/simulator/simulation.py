@@ -29,8 +29,8 @@ class Critical:
     So the counts are its derivatives, wherever it has them.
     """
 
-    lam: tuple[np.ndarray, ...]  # per program [instructions]
-    Lam: tuple[np.ndarray, ...]
+    throughput_cycles: tuple[np.ndarray, ...]  # per program [instructions]
+    latency_cycles: tuple[np.ndarray, ...]
     same_warp: tuple[np.ndarray, ...]
     valve: int  # of 1/IL
 

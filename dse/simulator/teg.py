@@ -170,24 +170,26 @@ def skew(access: Access, lanes: int = WARP, machine: Machine = GT200) -> float:
 def terms(each: Instruction, machine: Machine, effects: Effects) -> tuple[str, float, float, float]:
     """Subsystem, λ, Λ and same-warp interval of one instruction."""
     timing = machine.timings[each.kind]
-    lam, Lam, held = timing.multi_warp, timing.execution, timing.same_warp
+    throughput_cycles, latency_cycles, held = timing.multi_warp, timing.execution, timing.same_warp
     share = 1.0
     if not effects.divergence:  # there are as many full warps as give these lanes
         share, each = each.lanes / WARP, replace(each, lanes=WARP)
     access = each.access
     if access is not None and access.space == "shared":
-        Lam = machine.shared_latency if each.kind == "move" else Lam + machine.operand_latency
+        latency_cycles = (
+            machine.shared_latency if each.kind == "move" else latency_cycles + machine.operand_latency
+        )
         degree = ways(access, each.lanes, machine) if effects.conflicts else 1
         if degree > 1:
-            lam = max(lam, degree * machine.bank_cycles)
-            Lam += round((degree - 1) * machine.conflict_latency)
-            held = max(held, Lam) if effects.held else held
+            throughput_cycles = max(throughput_cycles, degree * machine.bank_cycles)
+            latency_cycles += round((degree - 1) * machine.conflict_latency)
+            held = max(held, latency_cycles) if effects.held else held
     elif access is not None:
-        lam, serialised = _global(access, each.lanes, machine, effects)
-        held = max(held, Lam) if serialised and effects.held else held
+        throughput_cycles, serialised = _global(access, each.lanes, machine, effects)
+        held = max(held, latency_cycles) if serialised and effects.held else held
     pipe = {"special": "sfu", "load": "memory", "store": "memory", "barrier": "barrier"}.get(each.kind, "sp")
     pipe = "dpu" if each.kind.startswith("double") else pipe
-    return pipe, lam * share, Lam, held * share if effects.same_warp else 0.0
+    return pipe, throughput_cycles * share, latency_cycles, held * share if effects.same_warp else 0.0
 
 
 def _global(access: Access, lanes: int, machine: Machine, effects: Effects) -> tuple[float, bool]:
@@ -201,14 +203,14 @@ def _global(access: Access, lanes: int, machine: Machine, effects: Effects) -> t
         moved = transactions(access, lanes)
     else:
         moved = transactions(replace(access, stride=access.bytes, count=None), lanes)
-    lam, total = load.multi_warp, sum(moved)
+    throughput_cycles, total = load.multi_warp, sum(moved)
     if effects.in_flight and total > UNIT:
-        lam = max(lam, total / UNIT * load.execution / machine.in_flight)
+        throughput_cycles = max(throughput_cycles, total / UNIT * load.execution / machine.in_flight)
     uneven = skew(access, lanes, machine) if effects.channels else 1.0
     if uneven > 1:
         share = machine.bandwidth / (machine.clock * machine.tpcs * machine.sms)  # B a cycle
-        lam = max(lam, total * uneven / share)
-    return lam, len(moved) > 2 * len(_halves(lanes))
+        throughput_cycles = max(throughput_cycles, total * uneven / share)
+    return throughput_cycles, len(moved) > 2 * len(_halves(lanes))
 
 
 def program(trace: Trace, machine: Machine = GT200, effects: Effects | None = None) -> Program:
@@ -218,12 +220,12 @@ def program(trace: Trace, machine: Machine = GT200, effects: Effects | None = No
         found = f"{len(trace.instructions):,} instructions"
         raise DseError(f"{trace.name}: found {found}, expected at most {MOST_INSTRUCTIONS:,}: roll loops")
     found = [terms(each, machine, effects) for each in trace.instructions]
-    names, lam, Lam, held = zip(*found, strict=True)
+    names, throughput_cycles, latency_cycles, held = zip(*found, strict=True)
     kinds = {"load": "m", "store": "m"} | ({"barrier": "b"} if effects.barriers else {})
     return Program(
         subsystem=np.array([SUBSYSTEMS.index(name) for name in names]),
-        lam=np.array(lam),
-        Lam=np.array(Lam),
+        throughput_cycles=np.array(throughput_cycles),
+        latency_cycles=np.array(latency_cycles),
         preds=tuple(each.needs if effects.dependence else () for each in trace.instructions),
         kind="".join(kinds.get(each.kind, "c") for each in trace.instructions),
         same_warp=np.array(held),

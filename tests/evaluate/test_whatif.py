@@ -170,7 +170,10 @@ def fields(case):
     found = {name: getattr(case, name) for name in ("warps", "slots", "groups", "issue_limit", "caps")}
     found |= {name: getattr(case, name) for name in ("order", "scheduler", "assignment")}
     for n, each in enumerate(case.programs):
-        found |= {f"{n}.{name}": getattr(each, name).tolist() for name in ("lam", "Lam", "same_warp")}
+        found |= {
+            f"{n}.{name}": getattr(each, name).tolist()
+            for name in ("throughput_cycles", "latency_cycles", "same_warp")
+        }
         found |= {f"{n}.rest": (each.preds, each.kind, each.loops, each.subsystem.tolist())}
     return found
 
@@ -178,10 +181,10 @@ def fields(case):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("alu.lambda=2.5", {"0.lam": [2.5, 0.1, 2.5], "1.lam": [2.5, 0.1]}),
-        ("alu.Lambda=0.5x", {"0.Lam": [9, 400, 9], "1.Lam": [9, 400]}),
-        ("mem.lambda=0.3", {"0.lam": [1, 0.3, 1], "1.lam": [1, 0.3]}),
-        ("mem.Lambda=0", {"0.Lam": [18, 0, 18], "1.Lam": [18, 0]}),
+        ("alu.lambda=2.5", {"0.throughput_cycles": [2.5, 0.1, 2.5], "1.throughput_cycles": [2.5, 0.1]}),
+        ("alu.Lambda=0.5x", {"0.latency_cycles": [9, 400, 9], "1.latency_cycles": [9, 400]}),
+        ("mem.lambda=0.3", {"0.throughput_cycles": [1, 0.3, 1], "1.throughput_cycles": [1, 0.3]}),
+        ("mem.Lambda=0", {"0.latency_cycles": [18, 0, 18], "1.latency_cycles": [18, 0]}),
         ("issue_limit=0.7", {"issue_limit": 0.7}),
         ("warps=6", {"warps": 6}),
         ("slots=2", {"slots": 2}),

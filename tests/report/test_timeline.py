@@ -18,12 +18,12 @@ from dse.report.timeline import chrome_trace, draw, pack, save
 def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None):
     """A profile of rows (time, λ, Λ, warp, group, instruction, subsystem)."""
     columns = np.array(entries, float).reshape(-1, 7).T
-    time, lam, Lam = columns[:3]
+    time, throughput_cycles, latency_cycles = columns[:3]
     warp, group, instruction, subsystem = columns[3:].astype(int)
     return SimpleNamespace(
         time=time,
-        accepts=time + lam,
-        done=time + Lam,
+        accepts=time + throughput_cycles,
+        done=time + latency_cycles,
         warp=warp,
         group=group,
         program=np.zeros(len(time), int),
@@ -31,7 +31,7 @@ def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None
         subsystem=subsystem,
         subsystems=subsystems,
         labels=labels,
-        makespan=float((time + Lam).max(initial=0)) if makespan is None else makespan,
+        makespan=float((time + latency_cycles).max(initial=0)) if makespan is None else makespan,
     )
 
 
@@ -56,10 +56,11 @@ def profiles(draw_one):
     cycles = st.sampled_from([0.0, 0.0, 0.1, 0.25, 1.0, 2.0, 7.3, 40.0])
     free, now, entries = [0.0] * subsystems, 0.0, []
     for i in range(draw_one(st.integers(0, 12))):
-        s, lam, Lam = draw_one(st.integers(0, subsystems - 1)), draw_one(cycles), draw_one(cycles)
+        s = draw_one(st.integers(0, subsystems - 1))
+        throughput_cycles, latency_cycles = draw_one(cycles), draw_one(cycles)
         now = max(now, free[s]) + draw_one(cycles)
-        free[s] = now + lam
-        entries.append((now, lam, Lam, draw_one(st.integers(0, 3)), i // 5, i, s))
+        free[s] = now + throughput_cycles
+        entries.append((now, throughput_cycles, latency_cycles, draw_one(st.integers(0, 3)), i // 5, i, s))
     return make(entries, tuple(f"s{k}" for k in range(subsystems)))
 
 
@@ -194,7 +195,7 @@ def test_bars_are_the_entries(profile):
         found, profile.time, profile.accepts, profile.done, profile.warp, strict=True
     ):
         assert (bar["time"], bar["warp"]) == (time, warp)
-        assert (bar["lam"], bar["Lam"]) == (accepts - time, done - time)
+        assert (bar["throughput_cycles"], bar["latency_cycles"]) == (accepts - time, done - time)
         assert bar["accepts"] >= accepts  # at least a pixel
         assert bar["leaves"] >= max(accepts, done)
     for s in range(
@@ -203,7 +204,8 @@ def test_bars_are_the_entries(profile):
         own = [bar for bar, k in zip(found, profile.subsystem, strict=True) if k == s]
         for i, one in enumerate(own):
             for other in own[:i]:
-                apart = other["time"] + max(other["lam"], other["Lam"]) <= one["time"] + 1e-9
+                cycles = max(other["throughput_cycles"], other["latency_cycles"])
+                apart = other["time"] + cycles <= one["time"] + 1e-9
                 assert apart or abs(one["row"] - other["row"]) >= 1
         for other, k in zip(found, profile.subsystem, strict=True):
             if own and k > s:

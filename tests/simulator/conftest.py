@@ -109,19 +109,19 @@ class Oracle:
         case, warp = self.case, self.warps[w]
         program = case.programs[warp["program"]]
         s = int(program.subsystem[i])
-        lam, Lam, same = float(program.lam[i]), float(program.Lam[i]), float(program.same_warp[i])
+        accepts, done = t + float(program.throughput_cycles[i]), t + float(program.latency_cycles[i])
         k = len(self.log)
         self.log.append({
-            "t": t, "w": w, "i": i, "s": s, "lam": lam, "done": t + Lam, "group": warp["group"],
-            "program": warp["program"], "cause": self.cause(w, i, t, s),
+            "t": t, "w": w, "i": i, "s": s, "lam": float(program.throughput_cycles[i]), "done": done,
+            "group": warp["group"], "program": warp["program"], "cause": self.cause(w, i, t, s),
         })  # fmt: skip
-        self.free[s] = t + lam
+        self.free[s] = accepts
         if case.issue_limit < math.inf:
             self.valve = t + 1 / case.issue_limit
         self.completions[s].append(k)
-        warp["done"][i] = t + Lam
+        warp["done"][i] = done
         warp["entry"][i] = k
-        warp["wake"] = t + same
+        warp["wake"] = t + float(program.same_warp[i])
         warp["previous"] = k
         self.last = w
         q = w // case.warps
@@ -193,7 +193,7 @@ def _random_program(
         drawn = rng.uniform(low, high, size)
         return drawn if grid is None else np.round(drawn * grid) / grid
 
-    lam, Lam = cycles(0, 6, subsystems), cycles(0, 60, subsystems)
+    throughput_cycles, latency_cycles = cycles(0, 6, subsystems), cycles(0, 60, subsystems)
     s = rng.integers(0, subsystems, n)
     preds = tuple(
         tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
@@ -202,8 +202,8 @@ def _random_program(
     kind[rng.choice(n, min(barriers, n), replace=False)] = "b"
     return Program(
         subsystem=s,
-        lam=lam[s],
-        Lam=Lam[s],
+        throughput_cycles=throughput_cycles[s],
+        latency_cycles=latency_cycles[s],
         preds=preds,
         kind="".join(kind),
         same_warp=cycles(0, 3, n) * rng.integers(0, 2, n) if same_warp else np.zeros(n),
@@ -256,9 +256,11 @@ def _rolled_program(rng: np.random.Generator, trips: int = 6, tick: float = 0.25
         common = [j for j in range(n) if j < i or any(i in loop and j in loop for loop in loops)]
         preds.append(tuple(int(j) for j in rng.permutation(common)[: rng.integers(0, 4)]))
     s = rng.integers(0, subsystems, n)
-    lam, Lam = (np.round(rng.uniform(0, most, subsystems) / tick) * tick for most in (6, 60))
+    throughput_cycles, latency_cycles = (
+        np.round(rng.uniform(0, most, subsystems) / tick) * tick for most in (6, 60)
+    )
     kind = "".join(rng.choice(["c", "b"], n, p=[0.9, 0.1]))
-    return Program(s, lam[s], Lam[s], tuple(preds), kind, loops=tuple(loops))
+    return Program(s, throughput_cycles[s], latency_cycles[s], tuple(preds), kind, loops=tuple(loops))
 
 
 def _fits(a: Loop, b: Loop) -> bool:

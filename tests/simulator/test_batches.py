@@ -24,8 +24,8 @@ def assert_equal(result: Simulation, oracle: Oracle) -> None:
         assert result.entries[n] == expected.entries
         np.testing.assert_allclose(result.busy(n), expected.busy, rtol=1e-12)
         counts, path = expected.critical(), result.critical[n]
-        assert [x.tolist() for x in path.lam] == counts["lam"]
-        assert [x.tolist() for x in path.Lam] == counts["Lam"]
+        assert [x.tolist() for x in path.throughput_cycles] == counts["lam"]
+        assert [x.tolist() for x in path.latency_cycles] == counts["Lam"]
         assert [x.tolist() for x in path.same_warp] == counts["self"]
         assert path.valve == counts["valve"]
 
@@ -70,8 +70,8 @@ def test_long_programs_equal_plain_python_in_dataflow_order(
 
 EXAMPLE = Program(  # of the Pipeline paper: C0, C1, M2(0, 1), C3(2), C4(3), M5(4)
     subsystem=np.array([0, 0, 1, 0, 0, 1]),
-    lam=np.array([1, 1, 2, 1, 1, 2]),
-    Lam=np.array([4, 4, 6, 4, 4, 6]),
+    throughput_cycles=np.array([1, 1, 2, 1, 1, 2]),
+    latency_cycles=np.array([4, 4, 6, 4, 4, 6]),
     preds=((), (), (0, 1), (2,), (3,), (4,)),
     kind="ccmccm",
 )
@@ -123,7 +123,14 @@ def test_the_order_of_a_batch_does_not_matter(mixed: list[Case]):
 
 def scaled(case: Case, factor: float) -> Case:
     programs = tuple(
-        Program(p.subsystem, factor * p.lam, factor * p.Lam, p.preds, p.kind, factor * p.same_warp)
+        Program(
+            p.subsystem,
+            factor * p.throughput_cycles,
+            factor * p.latency_cycles,
+            p.preds,
+            p.kind,
+            factor * p.same_warp,
+        )
         for p in case.programs
     )
     return replace(case, programs=programs, issue_limit=case.issue_limit / factor)
@@ -141,7 +148,7 @@ def test_makespan_is_at_least_its_bounds(mixed: list[Case], random_case: MakeCas
     result = simulate(cases)
     for n, case in enumerate(cases):
         # The roofline: no subsystem accepts faster; its last entry is done no earlier than it enters.
-        widest = max(float(p.lam.max()) for p in case.programs)
+        widest = max(float(p.throughput_cycles.max()) for p in case.programs)
         assert result.makespan[n] >= case.cycles_of_subsystems().max() - widest - 1e-9
         # Volkov: the longest chain of a warp, as often as some slot takes a group.
         shortest = min(chain(case.programs[p]) for p in case.assignment)
@@ -152,7 +159,7 @@ def chain(program: Program) -> float:
     """Λ along the longest chain of dependences."""
     done = np.zeros(len(program))
     for i, js in enumerate(program.preds):
-        done[i] = program.Lam[i] + max((done[j] for j in js), default=0.0)
+        done[i] = program.latency_cycles[i] + max((done[j] for j in js), default=0.0)
     return float(done.max())
 
 
@@ -208,8 +215,11 @@ def test_warps_that_meet_unequally_often_are_refused():
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"lam": np.ones(1)}, "lam: found 1 values, expected 6"),
-        ({"Lam": np.array([1, 2, 3, math.inf, 5, 6])}, "Lam: found .* expected finite cycles"),
+        ({"throughput_cycles": np.ones(1)}, "throughput_cycles: found 1 values, expected 6"),
+        (
+            {"latency_cycles": np.array([1, 2, 3, math.inf, 5, 6])},
+            "latency_cycles: found .* expected finite cycles",
+        ),
         ({"preds": ((), (), (0, 2), (), (), ())}, "preds of instruction 2"),
         ({"kind": "ccxccm"}, "kind: found 'x'"),
         ({"subsystem": np.array([0, 0, 8, 0, 0, 1])}, "subsystem: expected integers from 0 to 7"),

@@ -89,26 +89,26 @@ def alone():
 
 def test_nothing_but_barriers(predicted):
     """Each waits until the last warp has come, one λ (or issue slot) after another."""
-    between, Lam = max(float(GPU.cpi.barrier), 1 / LIMIT), float(GPU.latency.barrier)
-    assert predicted["barriers"][0] == pytest.approx(5 * (7 * between + Lam), rel=1e-5)
+    between, latency_cycles = max(float(GPU.cpi.barrier), 1 / LIMIT), float(GPU.latency.barrier)
+    assert predicted["barriers"][0] == pytest.approx(5 * (7 * between + latency_cycles), rel=1e-5)
 
 
 def test_nothing_but_loads(predicted):
     """A warp waits for each; many keep the memory busy, and lose the first latency only."""
-    lam = max(4 * float(GPU.cpi.dram), 4 * float(GPU.cpi.l2))
+    throughput_cycles = max(4 * float(GPU.cpi.dram), 4 * float(GPU.cpi.l2))
     assert predicted["load"][0] > 3 * float(GPU.latency.dram) - 1
-    assert predicted["load"][0] < 3 * (float(GPU.latency.dram) + 8 * lam)
+    assert predicted["load"][0] < 3 * (float(GPU.latency.dram) + 8 * throughput_cycles)
     assert predicted["load"][1] == "latency"
     cycles, bottleneck = predicted["loads"]
     assert bottleneck == "memory"
-    assert 1 <= cycles / (12 * 8 * 80 * lam) < 1.2
+    assert 1 <= cycles / (12 * 8 * 80 * throughput_cycles) < 1.2
 
 
 def test_one_saturated_pipe(predicted):
-    for name, lam, count in (("fp32", GPU.cpi.fp32, 400), ("sfu", GPU.cpi.sfu, 100)):
+    for name, throughput_cycles, count in (("fp32", GPU.cpi.fp32, 400), ("sfu", GPU.cpi.sfu, 100)):
         cycles, bottleneck = predicted[name]
         assert bottleneck == name
-        assert 1 <= cycles / (16 * 8 * count * float(lam)) < 1.15
+        assert 1 <= cycles / (16 * 8 * count * float(throughput_cycles)) < 1.15
     cycles, bottleneck = predicted["issue"]
     assert bottleneck == "issue"
     assert 1 <= cycles / (16 * 8 * 220 / LIMIT) < 1.3
@@ -156,7 +156,7 @@ def test_one_keeps_all_phases_and_blocks():
     assert (case.warps, case.slots, case.groups, case.scheduler, case.order) == (8, 4, 32, "gto", "program")
     assert len(labels) == len(program)
     assert set(labels) <= set(idg.PARTS)
-    busy = np.bincount(program.subsystem, program.lam * program.runs, len(idg.SUBSYSTEMS))
+    busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.SUBSYSTEMS))
     assert busy[idg.SUBSYSTEMS.index("fp32")] == pytest.approx(64 * float(GPU.cpi.fp32))
     for label, subsystem in zip(labels, program.subsystem, strict=True):
         assert idg.SUBSYSTEM_OF[label] == idg.SUBSYSTEMS[subsystem]

@@ -81,25 +81,27 @@ def terms(each: Instruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tup
     cpi, latency, lsu = gpu.cpi, gpu.latency, each.requests * float(gpu.lsu_cycles)
     from_dram = 1.0 - hits.l1 - hits.l2
     average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
-    Lam = timing(gpu, float(average)).latency[each.pipe]
+    latency_cycles = timing(gpu, float(average)).latency[each.pipe]
     if each.pipe in ARITHMETIC or each.pipe == "fp16":
-        lam = float(getattr(cpi, _PIPES[each.pipe]))
+        throughput_cycles = float(getattr(cpi, _PIPES[each.pipe]))
     elif each.pipe == "barrier":
-        lam, Lam = float(cpi.barrier), float(latency.barrier)
+        throughput_cycles, latency_cycles = float(cpi.barrier), float(latency.barrier)
     elif each.pipe == "shared":
-        lam = max(lsu, each.passes * float(cpi.shared))
-        Lam += max(each.passes - 1.0, 0.0) * float(cpi.shared)
+        throughput_cycles = max(lsu, each.passes * float(cpi.shared))
+        latency_cycles += max(each.passes - 1.0, 0.0) * float(cpi.shared)
     elif each.pipe == "global":
         past_l1 = each.sectors * (1.0 - hits.l1)
-        lam = max(lsu, each.passes * float(cpi.l1), each.shared_passes * float(cpi.shared))
-        lam = max(lam, past_l1 * float(cpi.l2), each.sectors * from_dram * float(cpi.dram))
+        throughput_cycles = max(lsu, each.passes * float(cpi.l1), each.shared_passes * float(cpi.shared))
+        throughput_cycles = max(
+            throughput_cycles, past_l1 * float(cpi.l2), each.sectors * from_dram * float(cpi.dram)
+        )
     elif each.pipe == "local":
-        lam = max(lsu, each.passes * float(cpi.l1))
+        throughput_cycles = max(lsu, each.passes * float(cpi.l1))
     else:
-        lam = 0.0
+        throughput_cycles = 0.0
     if not each.writes and each.kind != "barrier":
-        Lam = lam
-    return lam, max(Lam, ISSUE)
+        latency_cycles = throughput_cycles
+    return throughput_cycles, max(latency_cycles, ISSUE)
 
 
 def assembled(
@@ -119,8 +121,8 @@ def assembled(
     try:
         program = Program(
             subsystem=np.array([subsystems.index(name) for name in pipes]),
-            lam=np.array([lam for lam, _ in cycles]),
-            Lam=np.array([Lam for _, Lam in cycles]),
+            throughput_cycles=np.array([throughput for throughput, _ in cycles]),
+            latency_cycles=np.array([latency for _, latency in cycles]),
             preds=tuple(each.needs for each in graph.instructions),
             kind="".join(each.kind[0] for each in graph.instructions),
             same_warp=np.full(len(cycles), ISSUE),
@@ -167,7 +169,7 @@ def text(graph: Graph, summary: str = "") -> str:
     lines += ["", "[core]", *(f"{name} = {_value(value)}" for name, value in core), "", "[subsystems]"]
     for s, name in enumerate(graph.subsystems):
         found = Counter(
-            (float(p.lam[i]), float(p.Lam[i]))
+            (float(p.throughput_cycles[i]), float(p.latency_cycles[i]))
             for p in case.programs
             for i in np.flatnonzero(p.subsystem == s)
         )
@@ -194,15 +196,16 @@ def _program(
     kinds = {"c": "compute", "m": "memory", "b": "barrier"}
     for i, label in enumerate(labels):
         s = int(program.subsystem[i])
-        lam, Lam = float(program.lam[i]), float(program.Lam[i])
+        throughput_cycles = float(program.throughput_cycles[i])
+        latency_cycles = float(program.latency_cycles[i])
         yield from ("", f"[[{prefix}instruction]]", f"name = {_value(label)}")
         yield f"subsystem = {_value(subsystems[s])}"
         if program.preds[i]:
             yield f"needs = {_value([labels[j] for j in program.preds[i]])}"
-        if lam != usual[s][0]:
-            yield f"lambda = {_value(lam)}"
-        if Lam != usual[s][1]:
-            yield f"Lambda = {_value(Lam)}"
+        if throughput_cycles != usual[s][0]:
+            yield f"lambda = {_value(throughput_cycles)}"
+        if latency_cycles != usual[s][1]:
+            yield f"Lambda = {_value(latency_cycles)}"
         if program.same_warp[i]:
             yield f"same_warp = {_value(float(program.same_warp[i]))}"
         if program.kind[i] != "c":

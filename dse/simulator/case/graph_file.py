@@ -87,8 +87,8 @@ class _Table(BaseModel):
 
 
 class _Subsystem(_Table):
-    lam: Cycles = Field(alias="lambda")
-    Lam: Cycles = Field(alias="Lambda")
+    throughput_cycles: Cycles = Field(alias="lambda")
+    latency_cycles: Cycles = Field(alias="Lambda")
     cap: float = math.inf
 
 
@@ -96,8 +96,8 @@ class _Instruction(_Table):
     name: str
     subsystem: str
     needs: list[str] = []
-    lam: Cycles | None = Field(None, alias="lambda")
-    Lam: Cycles | None = Field(None, alias="Lambda")
+    throughput_cycles: Cycles | None = Field(None, alias="lambda")
+    latency_cycles: Cycles | None = Field(None, alias="Lambda")
     same_warp: Cycles = 0.0
     kind: Literal["compute", "memory", "barrier"] = "compute"
 
@@ -198,10 +198,16 @@ def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
 
     where = [place(i.subsystem, places, f"instruction {i.name}: subsystem") for i in part.instruction]
     of = [subsystems[i.subsystem] for i in part.instruction]
+
+    def cycles(name: str) -> np.ndarray:
+        """An instruction's own, or else its subsystem's."""
+        own = [getattr(instruction, name) for instruction in part.instruction]
+        return np.array([getattr(s, name) if c is None else c for c, s in zip(own, of, strict=True)])
+
     return Program(
         subsystem=np.array(where),
-        lam=np.array([s.lam if i.lam is None else i.lam for i, s in zip(part.instruction, of, strict=True)]),
-        Lam=np.array([s.Lam if i.Lam is None else i.Lam for i, s in zip(part.instruction, of, strict=True)]),
+        throughput_cycles=cycles("throughput_cycles"),
+        latency_cycles=cycles("latency_cycles"),
         preds=tuple(tuple(number[name] for name in i.needs) for i in part.instruction),
         kind="".join(i.kind[0] for i in part.instruction),
         same_warp=np.array([i.same_warp for i in part.instruction]),

@@ -125,16 +125,21 @@ class Graph:
     def __len__(self) -> int:
         return len(self.part)
 
-    def program(self, lam: np.ndarray, Lam: np.ndarray, phases: int) -> Program:
+    def program(self, throughput_cycles: np.ndarray, latency_cycles: np.ndarray, phases: int) -> Program:
         """So many phases. **Shapes:** λ and Λ of the instructions, [n]."""
         n = len(self)
         if phases > UNROLLED:
-            around = tuple(tuple(j % n for j in js) for js in self.preds)
-            return Program(self.subsystem, lam, Lam, around, self.kind, loops=(Loop(0, n, phases),))
+            preds, loops = tuple(tuple(j % n for j in js) for js in self.preds), (Loop(0, n, phases),)
+            return Program(self.subsystem, throughput_cycles, latency_cycles, preds, self.kind, loops=loops)
         preds = tuple(tuple(first + j for j in js if first + j >= 0) for first in range(0, phases * n, n)
                       for js in self.preds)  # fmt: skip
-        subsystem, lam, Lam = (np.tile(x, phases) for x in (self.subsystem, lam, Lam))
-        return Program(subsystem, lam, Lam, preds, self.kind * phases)
+        return Program(
+            subsystem=np.tile(self.subsystem, phases),
+            throughput_cycles=np.tile(throughput_cycles, phases),
+            latency_cycles=np.tile(latency_cycles, phases),
+            preds=preds,
+            kind=self.kind * phases,
+        )
 
 
 @cache
@@ -193,8 +198,8 @@ class Plan:
 
     phases: np.ndarray  # [N], of a warp
     graphs: list[Graph]  # of a phase
-    lam: np.ndarray  # [N, PARTS], cycles, Σλ of a phase
-    Lam: np.ndarray  # ΣΛ
+    throughput_cycles: np.ndarray  # [N, PARTS], cycles, Σλ of a phase
+    latency_cycles: np.ndarray  # ΣΛ
 
     @property
     def entries(self) -> np.ndarray:
@@ -204,10 +209,14 @@ class Plan:
     def program(self, n: int, phases: int, tick: float) -> Program:
         """So many phases of kernel n in ticks of so many cycles, rounded to whole ones; 0: not rounded."""
         graph = self.graphs[n]
-        lam, Lam = (x[n, graph.part] * graph.share for x in (self.lam, self.Lam))
+        throughput_cycles = self.throughput_cycles[n, graph.part] * graph.share
+        latency_cycles = self.latency_cycles[n, graph.part] * graph.share
         if tick:
-            lam, Lam = np.rint(lam / tick), np.rint(Lam / tick)
-        return graph.program(lam, Lam, phases)
+            throughput_cycles, latency_cycles = (
+                np.rint(throughput_cycles / tick),
+                np.rint(latency_cycles / tick),
+            )
+        return graph.program(throughput_cycles, latency_cycles, phases)
 
 
 def plan(warp: Warp, dataflow: bool = False) -> Plan:

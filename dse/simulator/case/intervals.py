@@ -24,7 +24,7 @@ def intervals(
     computation, as Lemeire et al. do.
     """
     slot = 0.0 if math.isinf(issue_limit) else 1.0 / issue_limit
-    latency = np.where([kind in waited_for for kind in program.kind], program.Lam, slot)
+    latency = np.where([kind in waited_for for kind in program.kind], program.latency_cycles, slot)
     done: dict[int, float] = {}
     insts, stalls = [], []
     since, free, earliest, last = 0, 0.0, 0.0, 0.0  # instructions; next slot; warp may issue; last result

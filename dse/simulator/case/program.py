@@ -47,8 +47,8 @@ class Program:
     """
 
     subsystem: np.ndarray  # the pipeline that the instruction enters
-    lam: np.ndarray  # λ, cycles for which the subsystem then accepts nothing else
-    Lam: np.ndarray  # Λ, cycles until the result is ready
+    throughput_cycles: np.ndarray  # λ, cycles for which the subsystem then accepts nothing else
+    latency_cycles: np.ndarray  # Λ, cycles until the result is ready
     preds: tuple[tuple[int, ...], ...]
     kind: str = ""  # one of `KINDS` each; empty: all compute
     same_warp: np.ndarray = field(default_factory=lambda: np.zeros(0))  # cycles; empty: zeros
@@ -65,10 +65,10 @@ class Program:
             object.__setattr__(self, "kind", "c" * n)
         if not len(self.same_warp):
             object.__setattr__(self, "same_warp", np.zeros(n))
-        for name in ("subsystem", "lam", "Lam", "same_warp", "preds", "kind"):
+        for name in ("subsystem", "throughput_cycles", "latency_cycles", "same_warp", "preds", "kind"):
             if len(getattr(self, name)) != n:
                 raise DseError(f"program: {name}: found {len(getattr(self, name))} values, expected {n}")
-        for name in ("lam", "Lam", "same_warp"):
+        for name in ("throughput_cycles", "latency_cycles", "same_warp"):
             object.__setattr__(self, name, _cycles(getattr(self, name), name))
         if wrong := set(self.kind) - set(KINDS):
             raise DseError(f"program: kind: found {min(wrong)!r}, expected letters of '{KINDS}'")
@@ -153,7 +153,12 @@ class Program:
             latest[i] = n
         kind = "".join(self.kind[i] for i in order)
         return Program(
-            self.subsystem[order], self.lam[order], self.Lam[order], tuple(preds), kind, self.same_warp[order]
+            self.subsystem[order],
+            self.throughput_cycles[order],
+            self.latency_cycles[order],
+            tuple(preds),
+            kind,
+            self.same_warp[order],
         )
 
     @property
@@ -277,8 +282,8 @@ class Case:
         """Σλ over all entries of each subsystem, [S]."""
         total = np.zeros(self.subsystems)
         for runs, program in zip(self.runs, self.programs, strict=True):
-            lam = program.lam * program.runs if program.loops else program.lam
-            total += runs * np.bincount(program.subsystem, lam, self.subsystems)
+            cycles = program.throughput_cycles * program.runs if program.loops else program.throughput_cycles
+            total += runs * np.bincount(program.subsystem, cycles, self.subsystems)
         return total
 
 
@@ -319,8 +324,8 @@ def _read_program(found: Mapping[str, Any], subsystems: int) -> Program:
         raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
     return Program(
         subsystem=np.asarray(numbers),
-        lam=np.asarray(found["lam"], np.float64),
-        Lam=np.asarray(found["Lam"], np.float64),
+        throughput_cycles=np.asarray(found["lam"], np.float64),
+        latency_cycles=np.asarray(found["Lam"], np.float64),
         preds=tuple(tuple(js) for js in found["dep"]),
         kind=found["kind"],
         same_warp=np.asarray(found.get("self", ())),

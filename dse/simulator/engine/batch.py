@@ -8,7 +8,7 @@ import numpy as np
 from dse.simulator.case.program import SCHEDULERS, Case
 from dse.simulator.engine.columns import Columns, ceil_power
 from dse.simulator.engine.edges import edges_in_row
-from dse.simulator.engine.features import BLOCK, SMALL_LAM_BITS, Features
+from dse.simulator.engine.features import BLOCK, SMALL_THROUGHPUT_BITS, Features
 from dse.simulator.engine.tables import case_tables, dataflow_tables, instruction_tables, loop_tables
 
 WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot
@@ -76,8 +76,8 @@ def _features(
     out_degree = np.bincount(sources, minlength=len(columns.subsystem)) if dataflow else np.zeros(1, int)
     if ticks:
         scale = np.repeat(2.0 ** exponents[columns.case], columns.length)
-        small = (columns.lam * scale).max() < 1 << SMALL_LAM_BITS
-        small &= (columns.Lam * scale).max() < 1 << (32 - SMALL_LAM_BITS)
+        small = (columns.throughput_cycles * scale).max() < 1 << SMALL_THROUGHPUT_BITS
+        small &= (columns.latency_cycles * scale).max() < 1 << (32 - SMALL_THROUGHPUT_BITS)
     else:
         small = False
     return Features(

@@ -41,8 +41,8 @@ class Columns:
     length: np.ndarray  # of each program
     first: np.ndarray  # instruction of each program
     subsystem: np.ndarray
-    lam: np.ndarray
-    Lam: np.ndarray
+    throughput_cycles: np.ndarray
+    latency_cycles: np.ndarray
     same_warp: np.ndarray
     barrier: np.ndarray
     pred: np.ndarray  # within its program
@@ -61,8 +61,8 @@ class Columns:
             length=length,
             first=(np.cumsum(length) - length).astype(np.int32),
             subsystem=np.concatenate([p.subsystem for p in programs]),
-            lam=np.concatenate([p.lam for p in programs]),
-            Lam=np.concatenate([p.Lam for p in programs]),
+            throughput_cycles=np.concatenate([p.throughput_cycles for p in programs]),
+            latency_cycles=np.concatenate([p.latency_cycles for p in programs]),
             same_warp=np.concatenate([p.same_warp for p in programs]),
             barrier=np.frombuffer("".join(p.kind for p in programs).encode(), np.uint8) == ord("b"),
             pred=np.concatenate([p.pred for p in programs]),
@@ -119,7 +119,7 @@ class Columns:
 
     def busiest(self) -> np.ndarray:
         """Σλ over all entries of each case's busiest subsystem, cycles."""
-        cycles = self.lam * np.repeat(self.warps, self.length)
+        cycles = self.throughput_cycles * np.repeat(self.warps, self.length)
         for p, first in zip(self.programs, self.first, strict=True):
             if p.loops:
                 cycles[first : first + len(p)] *= p.runs
@@ -130,13 +130,15 @@ class Columns:
     def exponents(self) -> np.ndarray:
         """k of each case: its times are multiples of 2^-k cycles."""
         k = tick_exponents(self.valve)
-        terms = np.maximum.reduce([tick_exponents(x) for x in (self.lam, self.Lam, self.same_warp)])
+        terms = np.maximum.reduce(
+            [tick_exponents(x) for x in (self.throughput_cycles, self.latency_cycles, self.same_warp)]
+        )
         np.maximum.at(k, np.repeat(self.case, self.length), terms)
         return k
 
     def largest(self) -> np.ndarray:
         """The largest term of each case, cycles."""
         most = self.valve.copy()
-        terms = np.maximum.reduce([self.lam, self.Lam, self.same_warp])
+        terms = np.maximum.reduce([self.throughput_cycles, self.latency_cycles, self.same_warp])
         np.maximum.at(most, np.repeat(self.case, self.length), terms)
         return most

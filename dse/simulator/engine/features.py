@@ -8,7 +8,7 @@ BLOCK = 32  # instructions of a warp that share minima, in dataflow order: 16 an
 LAST, BARRIER = 1 << 6, 1 << 7  # flags of an instruction's word, above its subsystem and the next one's
 SLOT_AT = 8  # the bit of the word from which on it names the slot of the result
 NO_BARRIER = 1 << 12  # in the number of the instruction at which a warp has to meet others
-SMALL_LAM_BITS = 12  # λ below 2^12 and Λ below 2^20 ticks share a word
+SMALL_THROUGHPUT_BITS = 12  # λ below 2^12 and Λ below 2^20 ticks share a word
 TOP = 1 << 31  # tick times stay below it, and above it nothing ever starts
 
 

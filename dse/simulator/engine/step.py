@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulator.engine.features import BARRIER, LAST, NEED_BITS, SLOT_AT, SMALL_LAM_BITS, Features
+from dse.simulator.engine.features import BARRIER, LAST, NEED_BITS, SLOT_AT, SMALL_THROUGHPUT_BITS, Features
 from dse.simulator.engine.lanes import (
     Lane,
     Tables,
@@ -23,7 +23,9 @@ from dse.simulator.engine.lanes import (
     with_row,
 )
 
-OF_LATENCY, OF_LAM, OF_VALVE, OF_SAME_WARP = range(4)  # which term of the entry that it waited for binds
+OF_LATENCY, OF_THROUGHPUT, OF_VALVE, OF_SAME_WARP = range(
+    4
+)  # which term of the entry that it waited for binds
 
 
 class Entry(NamedTuple):
@@ -68,13 +70,13 @@ def enter(lane: Lane, tables: Tables, f: Features, t: Array, warp: Array, active
     if f.packed:
         terms = get(tables["terms"], j)
         shift = np.uint32(f.key_bits)
-        lam = (terms & np.uint32((1 << SMALL_LAM_BITS) - 1)) << shift
-        latency = (terms >> np.uint32(SMALL_LAM_BITS)) << shift
+        throughput_cycles = (terms & np.uint32((1 << SMALL_THROUGHPUT_BITS) - 1)) << shift
+        latency = (terms >> np.uint32(SMALL_THROUGHPUT_BITS)) << shift
     else:
-        lam, latency = get(tables["lam"], j), get(tables["Lam"], j)
+        throughput_cycles, latency = get(tables["throughput_cycles"], j), get(tables["latency_cycles"], j)
     wake = t + get(tables["same_warp"], j) if f.same_warp else t
     subsystem = (word & np.uint32(7)).astype(jnp.int32)
-    return Entry(active, t, warp, j, word, subsystem, t + latency, t + lam, wake)
+    return Entry(active, t, warp, j, word, subsystem, t + latency, t + throughput_cycles, wake)
 
 
 def needs(tables: Tables, f: Features, j: Array) -> list[Array]:
@@ -203,7 +205,7 @@ def cause(
         return at_row(lane[name], slot, f)
 
     found: list[tuple[Array, Array, int]] = [(needed[0], needed[1], OF_LATENCY)]
-    found.append((of_subsystem("free"), of_subsystem("free_id"), OF_LAM))
+    found.append((of_subsystem("free"), of_subsystem("free_id"), OF_THROUGHPUT))
     if f.valve:
         set_by = jnp.where(lane["interval"] > 0, lane["count"] - 1, -1)
         found.append((lane["valve"], set_by, OF_VALVE))

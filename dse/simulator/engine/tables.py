@@ -14,7 +14,7 @@ from dse.simulator.engine.features import (
     NEED_BITS,
     NO_BARRIER,
     SLOT_AT,
-    SMALL_LAM_BITS,
+    SMALL_THROUGHPUT_BITS,
     TOP,
     Features,
 )
@@ -47,12 +47,12 @@ def instruction_tables(columns: Columns, features: Features, scale: np.ndarray) 
     dtype = np.uint32 if features.ticks else np.float64
     if features.packed:
         unshifted = per_instruction / 2.0**features.key_bits
-        both = (columns.lam * unshifted).astype(np.uint32)
-        both |= (columns.Lam * unshifted).astype(np.uint32) << SMALL_LAM_BITS
+        both = (columns.throughput_cycles * unshifted).astype(np.uint32)
+        both |= (columns.latency_cycles * unshifted).astype(np.uint32) << SMALL_THROUGHPUT_BITS
         tables["terms"] = padded(both, size)
     else:
-        tables["lam"] = padded((columns.lam * per_instruction).astype(dtype), size)
-        tables["Lam"] = padded((columns.Lam * per_instruction).astype(dtype), size)
+        for name in ("throughput_cycles", "latency_cycles"):
+            tables[name] = padded((getattr(columns, name) * per_instruction).astype(dtype), size)
     if features.same_warp:
         tables["same_warp"] = padded((columns.same_warp * per_instruction).astype(dtype), size)
     return tables

@@ -8,9 +8,9 @@ import numpy as np
 from jax import Array, lax
 
 from dse.simulator.engine.batch import Batch
-from dse.simulator.engine.step import OF_LAM, OF_LATENCY, OF_SAME_WARP
+from dse.simulator.engine.step import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT
 
-TERMS = {"lam": OF_LAM, "Lam": OF_LATENCY, "same_warp": OF_SAME_WARP}
+TERMS = {"throughput_cycles": OF_THROUGHPUT, "latency_cycles": OF_LATENCY, "same_warp": OF_SAME_WARP}
 KINDS = 4
 
 

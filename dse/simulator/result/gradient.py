@@ -17,7 +17,7 @@ from dse.precision import in_64_bits
 from dse.simulator.case.program import Case
 from dse.simulator.engine.batch import Batch
 from dse.simulator.engine.loop import simulated
-from dse.simulator.engine.step import OF_LAM, OF_LATENCY, OF_SAME_WARP, OF_VALVE
+from dse.simulator.engine.step import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
 from dse.simulator.result.critical_path import count_terms
 from dse.simulator.simulation import batches
 
@@ -25,8 +25,8 @@ from dse.simulator.simulation import batches
 class Terms(NamedTuple):
     """What makespans are made of, cycles: instructions in the order of the cases and their programs."""
 
-    lam: Float[Array, " instructions"]
-    Lam: Float[Array, " instructions"]
+    throughput_cycles: Float[Array, " instructions"]
+    latency_cycles: Float[Array, " instructions"]
     same_warp: Float[Array, " instructions"]
     valve: Float[Array, " cases"]  # 1/IL; what is given for a case without an issue limit changes nothing
 
@@ -38,7 +38,7 @@ class Terms(NamedTuple):
             return cls(
                 *(
                     jnp.asarray(np.concatenate([getattr(p, name) for p in programs]))
-                    for name in ("lam", "Lam", "same_warp")
+                    for name in ("throughput_cycles", "latency_cycles", "same_warp")
                 ),
                 valve=jnp.asarray([case.valve_cycles for case in cases]),
             )
@@ -104,7 +104,7 @@ class _Part:
     def simulated(self, terms: Terms, record: bool) -> tuple[Array, ...]:
         """Ends of the cases, and the record."""
         tables = {name: jnp.asarray(x) for name, x in self.batch.tables.items()}
-        for name in ("lam", "Lam", "same_warp"):
+        for name in ("throughput_cycles", "latency_cycles", "same_warp"):
             found = getattr(terms, name)[self.instruction]
             tables[name] = jnp.zeros(len(tables["word"])).at[: len(found)].set(found)
         closes = self.batch.columns.valve > 0
@@ -125,8 +125,8 @@ class _Part:
         """The gradient with what the makespans of this batch add to it."""
         share = counts.astype(of_ends.dtype) * of_ends[self.case][None]
         return Terms(
-            lam=gradient.lam.at[self.instruction].add(share[OF_LAM]),
-            Lam=gradient.Lam.at[self.instruction].add(share[OF_LATENCY]),
+            throughput_cycles=gradient.throughput_cycles.at[self.instruction].add(share[OF_THROUGHPUT]),
+            latency_cycles=gradient.latency_cycles.at[self.instruction].add(share[OF_LATENCY]),
             same_warp=gradient.same_warp.at[self.instruction].add(share[OF_SAME_WARP]),
             valve=gradient.valve.at[self.case].add(share[OF_VALVE]),
         )

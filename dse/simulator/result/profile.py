@@ -55,8 +55,8 @@ def profile(
     at = words[kept] >> 2  # of all instructions
     return Profile(
         time=time,
-        accepts=time + columns.lam[at],
-        done=time + columns.Lam[at],
+        accepts=time + columns.throughput_cycles[at],
+        done=time + columns.latency_cycles[at],
         warp=warp,
         group=group,
         program=columns.program[at],

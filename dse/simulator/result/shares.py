@@ -6,6 +6,8 @@ import numpy as np
 
 from dse.simulator.simulation import Simulation
 
+SHARE_OF_TERM = {"throughput_cycles": "throughput", "latency_cycles": "latency", "same_warp": "same_warp"}
+
 
 @dataclass(frozen=True)
 class Shares:
@@ -25,7 +27,7 @@ class Shares:
     @property
     def bottleneck(self) -> tuple[int, str]:
         """The largest: of which subsystem (-1: none, the issue limit), and the kind of share."""
-        kinds = ("throughput", "latency", "same_warp")
+        kinds = tuple(SHARE_OF_TERM.values())
         table = np.stack([getattr(self, kind) for kind in kinds])
         kind, subsystem = np.unravel_index(np.argmax(table), table.shape)
         if self.issue > table.max():
@@ -44,12 +46,12 @@ def shares(result: Simulation, n: int) -> Shares:
     makespan = result.makespan[n] if result.makespan[n] > 0 else np.inf
     by_subsystem = {}
     by_instruction = [np.zeros(len(program)) for program in case.programs]
-    for name, terms in (("lam", "throughput"), ("Lam", "latency"), ("same_warp", "same_warp")):
+    for name, share in SHARE_OF_TERM.items():
         total = np.zeros(case.subsystems)
         for program, counts, sums in zip(case.programs, getattr(path, name), by_instruction, strict=True):
             cycles = counts * getattr(program, name) / makespan
             total += np.bincount(program.subsystem, cycles, case.subsystems)
             sums += cycles
-        by_subsystem[terms] = total
+        by_subsystem[share] = total
     issue = float(path.valve * case.valve_cycles / makespan)
     return Shares(**by_subsystem, issue=issue, instructions=tuple(by_instruction))

@@ -58,7 +58,7 @@ def same(a: Graph, b: Graph) -> None:
     assert (*a.case.caps, *[np.inf] * len(a.subsystems))[: len(a.subsystems)] == b.case.caps
     for p, q in zip(a.case.programs, b.case.programs, strict=True):
         assert (p.preds, p.kind, p.loops) == (q.preds, q.kind, q.loops)
-        for name in ("subsystem", "lam", "Lam", "same_warp"):
+        for name in ("subsystem", "throughput_cycles", "latency_cycles", "same_warp"):
             np.testing.assert_array_equal(getattr(p, name), getattr(q, name))
 
 
@@ -73,8 +73,8 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
         made = assembled(
             graph,
             [
-                (lam, LATENCY[each.pipe] if waits else max(lam, 1.0))
-                for each, lam, waits in zip(graph.instructions, interval, waited, strict=True)
+                (throughput_cycles, LATENCY[each.pipe] if waits else max(throughput_cycles, 1.0))
+                for each, throughput_cycles, waits in zip(graph.instructions, interval, waited, strict=True)
             ],
         )
         write_graph(tmp_path / f"{name}.toml", made)
@@ -87,8 +87,8 @@ def test_one_warp_takes_as_long_as_its_walk(warps, tmp_path):
 def test_any_graph_comes_back(tmp_path):
     one = Program(
         subsystem=np.array([0, 2, 0, 0]),
-        lam=np.array([1, 0.1, 1, 3]),
-        Lam=np.array([4, 1e-9, 4, 4]),
+        throughput_cycles=np.array([1, 0.1, 1, 3]),
+        latency_cycles=np.array([4, 1e-9, 4, 4]),
         preds=((2,), (0,), (0, 1), (2,)),
         kind="cmcb",
         loops=(Loop(0, 3, 7),),

@@ -99,8 +99,8 @@ def test_reads_everything(write):
     assert case.caps == (np.inf, 6, np.inf)
     [program] = case.programs
     np.testing.assert_array_equal(program.subsystem, [1, 0, 0, 2])
-    np.testing.assert_array_equal(program.lam, [2, 1, 1, 0.25])
-    np.testing.assert_array_equal(program.Lam, [60, 0, 4.5, 3])  # 0 is said, and not left out
+    np.testing.assert_array_equal(program.throughput_cycles, [2, 1, 1, 0.25])
+    np.testing.assert_array_equal(program.latency_cycles, [60, 0, 4.5, 3])  # 0 is said, and not left out
     np.testing.assert_array_equal(program.same_warp, [0, 0, 0.5, 0])
     assert program.preds == ((2,), (0,), (0, 1), ())
     assert program.kind == "mccb"
@@ -129,7 +129,7 @@ def test_shipped_experiments_are_those_of_the_paper():
     kernels = catalogue.folder("kernels")
     mix = graphs.load(kernels / "instruction_mix" / "graph.toml").case
     assert (mix.warps, mix.issue_limit, mix.programs[0].loops) == (48, 1, (Loop(0, 5, 256),))
-    np.testing.assert_array_equal(mix.programs[0].lam, [1, 1, 1, 1, 4])
+    np.testing.assert_array_equal(mix.programs[0].throughput_cycles, [1, 1, 1, 1, 4])
     assert mix.programs[0].preds == ((4,), (0,), (1,), (2,), (3,))  # the first waits for the trip before
     barrier = graphs.load(kernels / "iterative_barrier" / "graph.toml").case
     assert (barrier.warps, barrier.slots, barrier.groups) == (8, 6, 6)

@@ -65,7 +65,7 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
     busy = np.zeros((200, len(idg.SUBSYSTEMS)))
     for n in range(200):
         program = made.program(n, int(made.phases[n]), 0.0)
-        np.add.at(busy[n], program.subsystem, program.lam * program.runs)
+        np.add.at(busy[n], program.subsystem, program.throughput_cycles * program.runs)
     found = dict(zip(idg.SUBSYSTEMS, busy.T, strict=True))
     expected = {name: np.broadcast_to(x, 200) for name, x in roofline.busy_cycles(gpu, kernel).items()}
     for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"):
@@ -140,13 +140,13 @@ def test_dataflow_holds_no_load():
 def test_rolled_and_unrolled_are_the_same(dataflow):
     graph = graph_of(dataflow=dataflow, fp32=2, sfu=1, load_passes=1, load=1, store=1, barrier=1, barriers=1)
     rng = np.random.default_rng(2)
-    lam, Lam = rng.integers(1, 9, (2, len(graph))).astype(float)
-    rolled = graph.program(lam, Lam, 6)
-    flat = graph.program(lam, Lam, 3)
+    throughput_cycles, latency_cycles = rng.integers(1, 9, (2, len(graph))).astype(float)
+    rolled = graph.program(throughput_cycles, latency_cycles, 6)
+    flat = graph.program(throughput_cycles, latency_cycles, 3)
     assert (len(rolled), len(flat)) == (len(graph), 3 * len(graph))
     again = rolled.unrolled()
     assert again.preds[: len(flat)] == flat.preds
-    np.testing.assert_array_equal(again.lam[: len(flat)], flat.lam)
+    np.testing.assert_array_equal(again.throughput_cycles[: len(flat)], flat.throughput_cycles)
     assert again.kind == flat.kind * 2
 
 

@@ -19,8 +19,8 @@ def example():
     """The example kernel of Lemeire et al., Table 2: C C M C C M, where the second C waits for nobody."""
     return Program(
         subsystem=np.array([0, 0, 1, 0, 0, 1]),
-        lam=np.array([1, 1, 2, 1, 1, 2]),
-        Lam=np.array([4, 4, 6, 4, 4, 6]),
+        throughput_cycles=np.array([1, 1, 2, 1, 1, 2]),
+        latency_cycles=np.array([4, 4, 6, 4, 4, 6]),
         preds=((), (), (0, 1), (2,), (3,), (4,)),
         kind="ccmccm",
     )
@@ -42,8 +42,10 @@ def test_latency_of_computation_left_out(example):
 
 def test_a_loop_and_half_a_slot():
     # Each trip waits for the load of the trip before it: 3 instructions, then the stall
-    Lam = np.array([1.0, 1.0, 40.0])
-    body = Program(np.zeros(3, int), np.zeros(3), Lam, ((2,), (), ()), "ccm", loops=(Loop(0, 3, 4),))
+    latency_cycles = np.array([1.0, 1.0, 40.0])
+    body = Program(
+        np.zeros(3, int), np.zeros(3), latency_cycles, ((2,), (), ()), "ccm", loops=(Loop(0, 3, 4),)
+    )
     insts, stalls = intervals(body, issue_limit=0.5)
     assert insts.tolist() == [3] * 4
     assert stalls.tolist() == [38] * 4
@@ -59,8 +61,8 @@ def test_is_what_the_simulator_says_of_one_warp():
         programs.append(
             Program(
                 subsystem=random.integers(0, 3, n),
-                lam=random.random(n) / limit,  # a pipe is free again at the next slot
-                Lam=random.integers(0, 50, n).astype(float),
+                throughput_cycles=random.random(n) / limit,  # a pipe is free again at the next slot
+                latency_cycles=random.integers(0, 50, n).astype(float),
                 preds=preds,
                 kind="".join(random.choice(list("cmb"), n)),
                 same_warp=random.integers(0, 8, n) * random.integers(0, 2, n).astype(float),

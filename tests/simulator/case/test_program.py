@@ -14,8 +14,8 @@ from dse.simulator import Loop, Program
 
 NESTED = Program(
     subsystem=np.array([0, 1, 0, 0, 1, 0]),
-    lam=np.ones(6),
-    Lam=np.full(6, 4.0),
+    throughput_cycles=np.ones(6),
+    latency_cycles=np.full(6, 4.0),
     preds=((), (0, 3), (1,), (2,), (3,), (4,)),
     kind="ccbccc",
     loops=(Loop(1, 4, 3), Loop(1, 5, 2)),

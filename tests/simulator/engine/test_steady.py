@@ -72,7 +72,7 @@ def test_loops_equal_what_they_unroll_to(rolled_program: MakeProgram):
     assert straight.critical is not None
     for case, path, other in zip(made, rolled.critical, straight.critical, strict=True):
         program = case.programs[0]
-        for name in ("lam", "Lam", "same_warp"):
+        for name in ("throughput_cycles", "latency_cycles", "same_warp"):
             folded = np.bincount(program.order, getattr(other, name)[0], len(program))
             np.testing.assert_array_equal(getattr(path, name)[0], folded)
         assert path.valve == other.valve

@@ -19,10 +19,10 @@ def smooth_case(rng: np.random.Generator, order: str) -> Case:
         tuple(int(j) for j in rng.choice(i, min(i, rng.integers(0, 4)), replace=False)) for i in range(n)
     )
     kind = "".join("b" if i % 9 == 8 else "c" for i in range(n))
-    lam, Lam = rng.uniform(0.5, 6, n), rng.uniform(4, 60, n)
+    throughput_cycles, latency_cycles = rng.uniform(0.5, 6, n), rng.uniform(4, 60, n)
     slots = int(rng.integers(1, 3))
     return Case(
-        (Program(s, lam, Lam, preds, kind, rng.uniform(0, 2, n)),),
+        (Program(s, throughput_cycles, latency_cycles, preds, kind, rng.uniform(0, 2, n)),),
         warps=int(rng.integers(1, 5)),
         slots=slots,
         groups=slots + int(rng.integers(0, 3)),
@@ -52,7 +52,7 @@ def test_equals_central_differences(cases: list[Case]):
     gradient = jax.grad(lambda terms: function(terms).sum())(terms)
     case = np.repeat(np.arange(len(cases)), [len(case.programs[0]) for case in cases])
     slopes = np.zeros(len(cases))
-    for name in ("lam", "Lam", "same_warp"):
+    for name in ("throughput_cycles", "latency_cycles", "same_warp"):
         slopes += np.bincount(case, getattr(gradient, name) * getattr(direction, name))
     finite = np.array([case.issue_limit < math.inf for case in cases])
     slopes += np.where(finite, gradient.valve * direction.valve, 0.0)
@@ -68,13 +68,13 @@ def test_is_a_function_like_others():
     assert plain.critical is not None
     assert function(terms)[0] == plain.makespan[0]
     gradient = jax.jit(jax.grad(lambda terms: 2 * function(terms)[0]))(terms)
-    np.testing.assert_array_equal(gradient.lam, 2 * plain.critical[0].lam[0])
-    np.testing.assert_array_equal(gradient.Lam, 2 * plain.critical[0].Lam[0])
+    np.testing.assert_array_equal(gradient.throughput_cycles, 2 * plain.critical[0].throughput_cycles[0])
+    np.testing.assert_array_equal(gradient.latency_cycles, 2 * plain.critical[0].latency_cycles[0])
     assert gradient.valve[0] == 2 * plain.critical[0].valve
 
 
 def test_wants_float64():
     case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
     terms = Terms(*(x.astype(np.float32) for x in Terms.of([case])))
-    with pytest.raises(TypeError, match="lam: found float32, expected float64"):
+    with pytest.raises(TypeError, match="throughput_cycles: found float32, expected float64"):
         makespans([case])(terms)

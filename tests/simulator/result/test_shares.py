@@ -15,11 +15,13 @@ KINDS = ("throughput", "latency", "same_warp")
 RANDOM = 24
 
 
-def chain(lam, Lam, **options):
+def chain(throughput_cycles, latency_cycles, **options):
     """Instructions one after another, one subsystem each."""
-    n = len(lam)
+    n = len(throughput_cycles)
     preds = tuple((i - 1,) if i else () for i in range(n))
-    return Program(np.arange(n), np.array(lam, float), np.array(Lam, float), preds, **options)
+    return Program(
+        np.arange(n), np.array(throughput_cycles, float), np.array(latency_cycles, float), preds, **options
+    )
 
 
 ALONE = chain([1, 2], [18, 40])
@@ -109,7 +111,10 @@ def test_equals_a_walk_along_the_path_in_plain_python(simulated, oracle):
             of = [0.0] * len(program)
             for i in range(len(program)):
                 for kind, counts, term in zip(
-                    KINDS, ("lam", "Lam", "self"), (program.lam, program.Lam, program.same_warp), strict=True
+                    KINDS,
+                    ("lam", "Lam", "self"),
+                    (program.throughput_cycles, program.latency_cycles, program.same_warp),
+                    strict=True,
                 ):
                     cycles = path[counts][p][i] * float(term[i])
                     by[kind][program.subsystem[i]] += cycles / expected.makespan
