@@ -138,7 +138,7 @@ def two_rows(trace: str) -> str:
     return "\n".join(x for x in trace.splitlines() if "GLD.U128 R46" not in x and "GLD.U128 R50" not in x)
 
 
-def timed(**changed: float) -> teg.Machine:
+def timed(**changed: float) -> teg.TegMachine:
     """GT200 with other execution latencies, by kind."""
     timings = dict(teg.GT200.timings)
     for kind, cycles in changed.items():
@@ -153,7 +153,7 @@ class Choice:
     label: str
     kernel: str = ""  # whose trace is edited: the beginning of its name
     edit: Callable[[str], str] = str
-    machine: teg.Machine = teg.GT200
+    machine: teg.TegMachine = teg.GT200
     without: tuple[str, ...] = ()  # effects
     scheduler: str = "rr"
 

@@ -22,7 +22,7 @@ from dse.hardware.banks import passes
 from dse.hardware.coalescing import sectors
 from dse.hardware.lanes import threads
 from dse.kernels.symbolic.average import average_access
-from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
+from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
 from dse.models.wfg.weights import Hardware, average_warp, effective
 from dse.space.expression import parse
 
@@ -30,17 +30,17 @@ CONFIGURATIONS = 65_536
 jax.config.update("jax_enable_x64", True)
 
 
-def graph() -> Graph:
+def graph() -> WorkFlow:
     then = (Memory(bytes=512, name="b"), Compute(insts=8, ilp=2, uses=("b",)))
     otherwise = (Compute(insts=3), Scratchpad(cycles=32))
     body = (
         Memory(bytes=128, name="a"),
         Compute(insts=20, ilp=1.5),
-        Branch(taken=0.75, passed=0.5, then=then, otherwise=otherwise),
+        WfgBranch(taken=0.75, passed=0.5, then=then, otherwise=otherwise),
         Compute(insts=12, ilp=2, uses=("a",)),
         Barrier(),
     )
-    return (Memory(bytes=128, name="c"), Loop(trips=64, body=body), Compute(insts=5, uses=("c",)))
+    return (Memory(bytes=128, name="c"), WfgLoop(trips=64, body=body), Compute(insts=5, uses=("c",)))
 
 
 def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
@@ -66,7 +66,7 @@ def points(count: int) -> float:
     blocks = jnp.asarray(rng.integers(1, 9, count), float)
     warps = blocks * rng.integers(1, 9, count)
 
-    def run(graph: Graph, hardware: Hardware, warps: jax.Array, blocks: jax.Array) -> jax.Array:
+    def run(graph: WorkFlow, hardware: Hardware, warps: jax.Array, blocks: jax.Array) -> jax.Array:
         return average_warp(effective(graph, warps, blocks), hardware, warps, serial=True).warp_latency
 
     compiled = jax.jit(run)

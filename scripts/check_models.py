@@ -37,7 +37,7 @@ from dse.models.notation import TwoPipes
 from dse.models.wfg import corrected as wfg_corrected
 from dse.models.wfg import pipeline as wfg_pipeline
 from dse.models.wfg import weights as wfg_graph
-from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Node, Scratchpad
+from dse.models.wfg.graph import Barrier, Compute, Memory, Node, Scratchpad, WfgBranch, WfgLoop, WorkFlow
 from dse.reproduce.examples import gpu, kernel, launch, per_class
 from dse.types import Gpu, Kernel, Launch
 
@@ -148,7 +148,7 @@ def check_mwp_cwp_corrected(case: Case) -> Case:
     return {"cpr": cycles, "wpc": case["omega"] / cycles, "case": reached}
 
 
-def blocks_of(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.Block], float]:
+def blocks_of(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.ComputeBlock], float]:
     """Blocks and number of barriers of nodes ["C", insts, ilp], ["M"] and ["B"].
 
     A block ends with its load, or where the next computation begins; a barrier does not end it.
@@ -159,7 +159,7 @@ def blocks_of(nodes: list[list[Any]]) -> tuple[list[wfg_pipeline.Block], float]:
     def close(loads: float) -> None:
         nonlocal insts, ilp
         fields: dict[str, Any] = {"comp_insts": insts, "ilp": ilp, "mem_insts": loads, "waits": loads}
-        blocks.append(wfg_pipeline.Block(**fields, repeats=jnp.float64(1)))
+        blocks.append(wfg_pipeline.ComputeBlock(**fields, repeats=jnp.float64(1)))
         insts, ilp = 0.0, 1.0
 
     for kind, *rest in nodes:
@@ -216,14 +216,14 @@ def node(found: Case) -> Node:
         case "B":
             return Barrier(**fields)
         case "LOOP":
-            return Loop(trips=found["trip"], body=nodes(found["body"]))
+            return WfgLoop(trips=found["trip"], body=nodes(found["body"]))
         case "BRANCH":
             then, otherwise = nodes(found["then"]), nodes(found["else"])
-            return Branch(taken=found["rho_t"], passed=found["rho_f"], then=then, otherwise=otherwise)
+            return WfgBranch(taken=found["rho_t"], passed=found["rho_f"], then=then, otherwise=otherwise)
     raise ValueError(f"op: found {found['op']!r}")
 
 
-def nodes(found: list[Case]) -> Graph:
+def nodes(found: list[Case]) -> WorkFlow:
     return tuple(map(node, found))
 
 

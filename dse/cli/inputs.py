@@ -277,7 +277,7 @@ def description(
         raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, expected one of {allowed}")
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
-        loaded = replace(loaded, space=loaded.space.with_values(values))
+        loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
     return loaded, loaded.sizes(**sizes)
 
 

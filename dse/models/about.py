@@ -1,8 +1,8 @@
-"""What a model tells of itself: each has one `ABOUT`, from which commands and pages are made."""
+"""The description that each model gives of itself, `ABOUT`, from which commands and pages are made."""
 
 from dataclasses import dataclass, field
 
-# What a model may take into account: the rows of Lemeire et al., Table 7, in its order.
+# A model may take these into account: the rows of Lemeire et al., Table 7, in its order.
 ASPECTS = (
     "ILP",
     "Λ_comp",
@@ -18,7 +18,10 @@ ASPECTS = (
 
 @dataclass(frozen=True)
 class About:
-    """Declared beside the model, so that it changes with it. What the model is, its docstring says."""
+    """A model's source, equations, inputs and limits, declared beside it so that they change together.
+
+    What the model does, its module's docstring says.
+    """
 
     source: str
     equations: dict[str, str]  # by their number in the source

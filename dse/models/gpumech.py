@@ -35,7 +35,7 @@ DIFFERS = {"divergent warps": "the paper picks a representative warp of many; ou
 
 
 class Intervals(_Quantities):
-    """What one warp goes through. **Shapes:** [..., n], the last axis counts the intervals."""
+    """The intervals that one warp goes through. **Shapes:** [..., n], the last axis counts the intervals."""
 
     insts: Quantity = quantity("1")  # n_i, of which the last is waited for
     stalls: Quantity = quantity("cycles")  # s_i
@@ -43,13 +43,13 @@ class Intervals(_Quantities):
 
     @staticmethod
     def once(insts: ArrayLike, stalls: ArrayLike) -> "Intervals":
-        """Each interval comes once; where both numbers are 0 there is none."""
+        """Make intervals of which each comes once; where both numbers are 0 there is none."""
         n, s = jnp.asarray(insts, float), jnp.asarray(stalls, float)
         return Intervals(insts=n, stalls=s, repeats=jnp.where((n > 0) | (s > 0), 1.0, 0.0))
 
-    def total(self, each: Array) -> Array:
-        """Over all intervals, of what each one has."""
-        return jnp.sum(self.repeats * each, -1)
+    def total(self, values: Array) -> Array:
+        """Add up over all intervals the values that each one has."""
+        return jnp.sum(self.repeats * values, -1)
 
 
 # o_i from intervals, W, p and r, the last three with an axis for the intervals
@@ -57,7 +57,7 @@ NonOverlapped = Callable[[Intervals, Array, Array, Array], Array]
 
 
 def issue_probability(intervals: Intervals, rate: Array) -> Array:
-    """p, instructions a cycle of a warp alone (Eq. G9)."""
+    """Return p, the instructions a cycle of a warp alone (Eq. G9)."""
     alone = intervals.total(intervals.insts / rate + intervals.stalls)
     return safe_divide(intervals.total(intervals.insts), alone)
 
@@ -65,7 +65,7 @@ def issue_probability(intervals: Intervals, rate: Array) -> Array:
 def run(
     intervals: Intervals, warps: Array, rate: Array, nonoverlapped: NonOverlapped
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Parts of CPR, cycles for a run of `warps`, and what the paper names.
+    """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
 
     **Shapes:** `warps` and `rate` are scalars or have the rank of the intervals without their axis. `rate` is
     r, instructions a cycle; the paper's schedulers have 1.
@@ -87,7 +87,7 @@ def run(
 
 
 def intervals(gpu: Gpu, kernel: Kernel) -> list[tuple[Array, Array, Array]]:
-    """n_i, s_i in cycles, and repeats of a kernel's average warp.
+    """Return n_i, s_i in cycles, and repeats of the intervals of a kernel's average warp.
 
     From its counts: equal intervals, as many as it waits for memory. From its phases: equal ones in each.
     The load that ends an interval is one of its instructions, so that of the latency which it has from its
@@ -108,14 +108,14 @@ def _of_phase(gpu: Gpu, phase: Phase) -> tuple[Array, Array, Array]:
 
 
 def _equal(gpu: Gpu, insts: Array, times: Array, latency: Array) -> tuple[Array, Array, Array]:
-    """So many equal intervals, or one without a stall."""
+    """Cut `insts` into so many equal intervals, or into one without a stall."""
     repeats = jnp.where(times > 0, times, 1.0)
     stall = jnp.where(times > 0, jnp.maximum(latency - 1.0 / gpu.issue_limit, 0.0), 0.0)
     return insts / repeats, stall, repeats
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch, nonoverlapped: NonOverlapped) -> Prediction:
-    """Cycles of a launch, with `ipc`, `issue_probability` and `nonoverlapped_insts` of an SM.
+    """Predict the cycles of a launch, with `ipc`, `issue_probability` and `nonoverlapped_insts` of an SM.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`; the IPC is one of issue slots.
     **Gap:** the paper has one instruction a cycle. Where an SM issues more or fewer, time is counted in issue

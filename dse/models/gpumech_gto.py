@@ -37,7 +37,7 @@ ABOUT = About(
 
 
 def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
-    """o_i (Eqs. G12, G14 to G16)."""
+    """Return o_i (Eqs. G12, G14 to G16)."""
     in_stall = jnp.minimum(1.0, probability * intervals.stalls)
     number = jnp.sum(intervals.repeats, -1, keepdims=True)
     mean = safe_divide(jnp.sum(intervals.repeats * intervals.insts, -1, keepdims=True), number)
@@ -45,5 +45,5 @@ def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: 
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch: `gpumech.predict` with Eqs. G12 and G14 to G16."""
+    """Predict the cycles of a launch: `gpumech.predict` with Eqs. G12 and G14 to G16."""
     return gpumech.predict(gpu, kernel, launch, nonoverlapped)

@@ -32,10 +32,10 @@ ABOUT = About(
 
 
 def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
-    """o_i (Eq. G11); an interval of less than one instruction has none."""
+    """Return o_i (Eq. G11); an interval of less than one instruction has none."""
     return probability * (warps - 1.0) * jnp.maximum(intervals.insts - 1.0, 0.0)
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch: `gpumech.predict` with Eq. G11."""
+    """Predict the cycles of a launch: `gpumech.predict` with Eq. G11."""
     return gpumech.predict(gpu, kernel, launch, nonoverlapped)

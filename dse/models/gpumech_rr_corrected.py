@@ -30,11 +30,11 @@ ABOUT = About(
 
 
 def nonoverlapped(intervals: Intervals, warps: Array, probability: Array, rate: Array) -> Array:
-    """o_i (Sec. 2.5.1); an interval of less than one instruction has none left over rather than fewer."""
+    """Return o_i (Sec. 2.5.1); an interval of less than one instruction has none left over, not fewer."""
     overlapped = jnp.minimum(intervals.stalls, warps - 1.0)
     return jnp.maximum((warps - 1.0) * intervals.insts - overlapped, 0.0)
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch: `gpumech.predict` with Sec. 2.5.1."""
+    """Predict the cycles of a launch: `gpumech.predict` with Sec. 2.5.1."""
     return gpumech.predict(gpu, kernel, launch, nonoverlapped)

@@ -50,7 +50,7 @@ ABOUT = About(
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch; `mwp`, `cwp` and `itmlp` as details.
+    """Predict the cycles of a launch, with `mwp`, `cwp` and `itmlp` as details.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Edges:** MWP is one warp at least, as in `mwp-cwp`. **Source:** Eqs. S1 to S17.
@@ -88,12 +88,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _barriers(gpu: Gpu, kernel: Kernel) -> Array:
-    """Cycles of one block on its barriers (Eqs. S7, S8)."""
+    """Return the cycles of one block on its barriers (Eqs. S7, S8)."""
     share = safe_divide(kernel.mem_insts, kernel.insts)
     return kernel.work.barrier * SYNC * access_latency(gpu, kernel) * share
 
 
 def _special(gpu: Gpu, kernel: Kernel) -> Array:
-    """F_SFU: the share of special functions that wait for their unit (Eq. S10)."""
+    """Return F_SFU, the share of special functions that wait for their unit (Eq. S10)."""
     waiting = safe_divide(kernel.work.sfu, kernel.insts) - safe_divide(gpu.cpi.fp32, gpu.cpi.sfu, jnp.inf)
     return jnp.clip(waiting, 0.0, 1.0)

@@ -19,7 +19,6 @@ from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 # Cycles of one thread
 INT_ADD, INT_MULTIPLY, INT_MODULUS = 4.0, 16.0, 48.0
 GLOBAL_ACCESS = 500.0  # the mean of 400 to 600
-SHARED_ACCESS = 4.0
 SERVED = 16.0  # threads of one transaction where accesses coalesce: half a warp
 
 CORES = 8.0  # N_C, of an SM
@@ -48,14 +47,11 @@ IGNORES = (
 
 
 def coalesced_access(threads: Array | float = SERVED, access: Array | float = GLOBAL_ACCESS) -> Array | float:
-    """Cycles of one thread's access to global memory where one transaction serves so many: (500 + k) / k.
-    One that serves nobody else takes `access`."""
+    """Return the cycles of one thread's access to global memory, (500 + k) / k where a transaction serves k.
+
+    A transaction that serves nobody else takes `access`.
+    """
     return (access + threads) / threads
-
-
-def bank_conflict(threads: Array | float = 1.0, access: Array | float = SHARED_ACCESS) -> Array | float:
-    """Cycles of one thread's access to shared memory where so many queue at its bank: 4 k."""
-    return access * threads
 
 
 def kernel_cycles(
@@ -66,23 +62,25 @@ def kernel_cycles(
     cores: Array | float = CORES,
     depth: Array | float = DEPTH,
 ) -> Array | float:
-    """C(K), cycles of an SM that runs so many blocks of so many warps (Eq. K3). `of_thread` is C_T, the most
-    cycles that one of the kernel's threads takes (Eq. K2)."""
+    """Return C(K), the cycles of an SM that runs so many blocks of so many warps (Eq. K3).
+
+    `of_thread` is C_T, the most cycles that one of the kernel's threads takes (Eq. K2).
+    """
     return blocks * warps * threads * of_thread / (cores * depth)
 
 
 def program(
     gpu: Gpu, kernels: Sequence[tuple[Kernel, Launch]], model: Callable[..., Prediction]
 ) -> Prediction:
-    """A program of several kernels, one after another (Eq. K1). `model` is the `predict` of a variant."""
-    each = [model(gpu, kernel, launch) for kernel, launch in kernels]
-    names = dict.fromkeys(name for one in each for name in one.terms)
-    terms = {name: reduce(jnp.add, (one.terms[name] for one in each)) for name in names}
+    """Predict a program of several kernels, one after another (Eq. K1); `model` is a variant's `predict`."""
+    predictions = [model(gpu, kernel, launch) for kernel, launch in kernels]
+    names = dict.fromkeys(name for prediction in predictions for name in prediction.terms)
+    terms = {name: reduce(jnp.add, (prediction.terms[name] for prediction in predictions)) for name in names}
     return Prediction.of(gpu.clock, **terms)
 
 
 def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
-    """N_comp and N_mem, cycles of one thread on computation and on memory.
+    """Return N_comp and N_mem, cycles of one thread on computation and on memory.
 
     The paper's costs are λ of its GPU. An SM that has several sub-partitions runs as many warps at a time,
     and each of them takes so much longer for an instruction. A transaction serves one thread a cycle: on that
@@ -99,5 +97,5 @@ def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
 
 
 def times(gpu: Gpu, launch: Launch) -> Array:
-    """N_B N_w N_t / (N_C D): how many threads run one after another, of each lane and stage."""
+    """Return N_B N_w N_t / (N_C D): how many threads run one after another, of each lane and stage."""
     return launch.warps_per_sm * launch.waves / gpu.limits.sub_partitions.astype(gpu.clock.dtype)

@@ -19,7 +19,7 @@ ABOUT = About(
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. K2 (MAX) to K4.
     """

@@ -58,7 +58,7 @@ CASES = ("no-memory", "few-warps", "memory", "compute")
 
 
 def memory_period(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
-    """Mem_L and Departure_delay, cycles (Eqs. 10-15)."""
+    """Return Mem_L and Departure_delay, cycles (Eqs. 10-15)."""
     mem_ld = access_latency(gpu, kernel)
     uncoal = safe_divide(kernel.uncoal_insts, kernel.mem_insts)  # Eq. 13
     coal = safe_divide(kernel.mem_insts - kernel.uncoal_insts, kernel.mem_insts)  # Eq. 14
@@ -70,17 +70,17 @@ def memory_period(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
 
 
 def narrated(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#batch"]:
-    """When a launch is memory bound, by Section 3.2.2 (Eq. 23 without its second half)."""
+    """Decide which launches are memory bound, by Section 3.2.2 (Eq. 23 without its second half)."""
     return (cwp >= mwp) & (comp <= mem)
 
 
 def printed(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#batch"]:
-    """When a launch is memory bound, by Eq. 23 as printed."""
+    """Decide which launches are memory bound, by Eq. 23 as printed."""
     return (cwp >= mwp) | (comp > mem)
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> Prediction:
-    """Cycles of a launch; `mwp`, `cwp` and cycles per instruction `cpi` as details.
+    """Predict the cycles of a launch, with `mwp`, `cwp` and cycles per instruction `cpi` as details.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Edges:** MWP is one warp at least (the paper's machines never come near). With no memory instruction,

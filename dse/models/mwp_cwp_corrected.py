@@ -48,7 +48,7 @@ ABOUT = About(
 
 
 def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Array]:
-    """CPR of each case, cycles for a run of `warps`; the largest holds. `latency_of_one` is Λ_app."""
+    """Return CPR of each case, cycles for a run of `warps`; the largest holds. `latency_of_one` is Λ_app."""
     mwp, _ = mwp_and_cwp(pipes)
     period = pipes.comp_per_mem * pipes.comp_cpi  # CI λ_comp
     has_memory = jnp.minimum(pipes.mem_insts, 1.0)  # share of warps with a period to fill and drain
@@ -61,7 +61,7 @@ def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Ar
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch, with `mwp` and `cwp`.
+    """Predict the cycles of a launch, with `mwp` and `cwp`.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** Eqs. L26 to L28, Sec. 2.3.2; those of APART as Eq. L3.

@@ -41,14 +41,14 @@ CASES = ("no-memory", "few-warps", "memory", "compute")
 
 
 def mwp_and_cwp(pipes: TwoPipes) -> tuple[Array, Array]:
-    """MWP (Eq. L15) and CWP (Eq. L16), warps."""
+    """Return MWP (Eq. L15) and CWP (Eq. L16), warps."""
     mwp = safe_divide(pipes.mem_latency, pipes.mem_cpi, jnp.inf)
     cwp = safe_divide(pipes.mem_latency, pipes.comp_per_mem * pipes.comp_cpi, jnp.inf) + 1.0
     return mwp, cwp
 
 
 def conditions(warps: Array, pipes: TwoPipes) -> list[Array]:
-    """Which of CASES a run of `warps` is in, to be tried in this order; the last where none holds."""
+    """Test which of CASES a run of `warps` is in: the first that holds, or the last where none does."""
     mwp, cwp = mwp_and_cwp(pipes)
     return [
         pipes.mem_insts == 0,  # no case of the paper: pure computation
@@ -58,7 +58,7 @@ def conditions(warps: Array, pipes: TwoPipes) -> list[Array]:
 
 
 def terms(warps: Array, pipes: TwoPipes) -> dict[str, Array]:
-    """Memory and computation parts of CPR, cycles for a run of `warps` (Eqs. L26-L28)."""
+    """Return the memory and computation parts of CPR, cycles for a run of `warps` (Eqs. L26-L28)."""
     mwp, _ = mwp_and_cwp(pipes)
     mem = pipes.mem_insts * pipes.mem_latency  # C_m, Eq. L23
     comp = pipes.comp_insts * pipes.comp_cpi  # C_c, Eq. L24
@@ -76,7 +76,7 @@ def terms(warps: Array, pipes: TwoPipes) -> dict[str, Array]:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch, with `mwp` and `cwp`.
+    """Predict the cycles of a launch, with `mwp` and `cwp`.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L15 to L28.
     """

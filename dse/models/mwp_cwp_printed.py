@@ -22,5 +22,5 @@ ABOUT = About(
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch: `mwp_cwp.predict` with Eq. 23's printed condition."""
+    """Predict the cycles of a launch: `mwp_cwp.predict` with Eq. 23's printed condition."""
     return mwp_cwp.predict(gpu, kernel, launch, memory_bound=mwp_cwp.printed)

@@ -16,7 +16,7 @@ from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, q
 
 
 class TwoPipes(_Quantities):
-    """Counts of one warp, and λ and Λ of both subsystems."""
+    """The counts of one warp, and λ and Λ of both subsystems."""
 
     comp_insts: Quantity = quantity("1")  # α_comp
     comp_cpi: Quantity = quantity("cycles")  # λ_comp
@@ -26,13 +26,16 @@ class TwoPipes(_Quantities):
 
     @property
     def comp_per_mem(self) -> Array:
-        """CI, of one period. A warp has one period at least: fewer memory instructions than one, as a mean
-        over warps may have, do not lengthen it beyond the computation that there is."""
+        """CI, the computational instructions of one period.
+
+        A warp has one period at least: fewer memory instructions than one, as a mean over warps may have, do
+        not lengthen it beyond the computation that there is.
+        """
         return self.comp_insts / jnp.maximum(self.mem_insts, 1.0)
 
 
 def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwise: Array | float) -> Array:
-    """A brace of the papers: the value of the first case that holds.
+    """Return the value of the first case that holds, as a brace of the papers does.
 
     The same as `jnp.select`, which looks the case up in an array and so keeps loops from being vectorised.
     """
@@ -43,12 +46,12 @@ def first_case(cases: Sequence[Array], values: Sequence[Array | float], otherwis
 
 
 def waits(kernel: Kernel) -> Array:
-    """How often a warp waits for memory: its loads, `mlp` of them in flight together."""
+    """Return how often a warp waits for memory: its loads, `mlp` of them in flight together."""
     return kernel.load_insts / kernel.mlp
 
 
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
-    """Σ Λ over the computational instructions of a warp, as if each waited for the one before.
+    """Return Σ Λ over the computational instructions of a warp, as if each waited for the one before.
 
     Those that take no pipe, such as branches, are taken to be as long as an addition.
     """
@@ -59,13 +62,15 @@ def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
-    """Λ_comp, the mean over a warp's computational instructions."""
+    """Return Λ_comp, the mean over a warp's computational instructions."""
     return safe_divide(comp_latencies(gpu, kernel), kernel.comp_insts)
 
 
 def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
-    """α_comp λ_comp, cycles: of the computational pipes the one that one warp keeps busy longest,
-    or the issue slots of these instructions, or the load/store units, where they take longer."""
+    """Return α_comp λ_comp, cycles: how long one warp keeps the busiest of the computational pipes busy.
+
+    The issue slots of these instructions and the load/store units count as such pipes.
+    """
     busy = jnp.maximum(kernel.comp_insts / gpu.issue_limit, kernel.shared_insts * gpu.lsu_cycles)
     for name in COMPUTE:
         busy = jnp.maximum(busy, getattr(kernel.work, name) * getattr(gpu.cpi, name))
@@ -73,7 +78,7 @@ def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def two_pipes(gpu: Gpu, kernel: Kernel) -> TwoPipes:
-    """The notation's symbols of this kernel on this GPU. Shapes broadcast."""
+    """Return the notation's symbols for this kernel on this GPU. **Shapes:** all broadcast."""
     fields: dict[str, Any] = {
         "comp_insts": kernel.comp_insts,
         "comp_cpi": safe_divide(comp_busy(gpu, kernel), kernel.comp_insts),

@@ -56,20 +56,20 @@ _Phase = tuple[Array, Array, dict[str, Array]]  # passes, Λ, busy cycles of a w
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
-    """Λ of a phase: cycles that a warp alone takes for it."""
+    """Return Λ of a phase: the cycles that a warp alone takes for it."""
     waits = (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in CLASSES)
     return reduce(jnp.add, waits, phase.slots)
 
 
 def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
-    """α λ of a phase by pipe: cycles that one warp keeps it busy.
+    """Return α λ of a phase by pipe: the cycles that one warp keeps each of them busy.
 
     Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
     (Nsight Compute's pipe `fma`).
     """
-    found = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
-    found["l1"] = found["l1"] + gpu.l1_with_shared * found["shared"]
-    return found | {
+    cycles = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
+    cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
+    return cycles | {
         "fma": (phase.work.fp32 + phase.work.imul32) * gpu.cpi.fp32,
         "issue": phase.insts / gpu.issue_limit,
         "lsu": phase.memory_insts * gpu.lsu_cycles,
@@ -77,7 +77,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch; detail `latency_of_one_warp` is that of one which has the SM for itself.
+    """Predict the cycles of a launch, with the `latency_of_one_warp` that has the SM for itself.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer; a
@@ -105,7 +105,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array) -> dict[str, Array]:
-    """Cycles of a wave of so many blocks on an SM, by what takes them."""
+    """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
     terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * blocks)
     own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
     together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
@@ -127,31 +127,31 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array)
 
 
 def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
-    """Cycles that so many warps keep each pipe busy; a sub-partition those that it has at most."""
+    """Return the cycles that so many warps keep each pipe busy; of sub-partitions the fullest counts."""
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     fullest = jnp.ceil(warps / partitions) * partitions
-    found = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
-    return found | {name: pipes[name] * warps for name in IN_SM}
+    loads = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
+    return loads | {name: pipes[name] * warps for name in IN_SM}
 
 
 def _by_cause(alone: Array, loads: dict[str, Array]) -> dict[str, Array]:
-    """What a phase takes, all of it under the name of what takes longest."""
+    """Return the cycles of a phase, all of them under the name of what takes longest."""
     return _split(_power_mean(alone, reduce(jnp.maximum, loads.values())), {"latency": alone, **loads})
 
 
 def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
-    """All of `cycles` under the name of the largest cause, the first of equals."""
+    """Put all of `cycles` under the name of the largest cause, the first of equals."""
     largest = reduce(jnp.maximum, causes.values())
-    found, taken = {}, jnp.zeros(jnp.shape(largest), bool)
+    shares, taken = {}, jnp.zeros(jnp.shape(largest), bool)
     for name, value in causes.items():
         binds = (value == largest) & ~taken
-        found[name] = jnp.where(binds, cycles, 0.0)
+        shares[name] = jnp.where(binds, cycles, 0.0)
         taken = taken | binds
-    return found
+    return shares
 
 
 def _power_mean(a: Array, b: Array) -> Array:
-    """(a^p + b^p)^(1/p): the larger, or more where both are about as large. With a gradient at 0."""
+    """Return (a^p + b^p)^(1/p): the larger, or more where both are about as large; it has a gradient at 0."""
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)
     both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS

@@ -22,15 +22,17 @@ ABOUT = About(
 
 
 def busy_cycles(gpu: Gpu, kernel: Kernel) -> dict[str, Array]:
-    """α_s λ_s: cycles that one warp keeps each pipe busy; `lsu` are the load/store units, which all accesses
-    pass before they come to a memory."""
+    """Return α_s λ_s, the cycles that one warp keeps each pipe busy.
+
+    `lsu` are the load/store units, which all accesses pass before they come to a memory.
+    """
     busy = {name: getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
     busy["l1"] = busy["l1"] + gpu.l1_with_shared * busy["shared"]
     return busy | {"lsu": (kernel.shared_insts + kernel.mem_insts) * gpu.lsu_cycles}
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** WPC = 1 / max_s(α_s λ_s), Eq. L1.

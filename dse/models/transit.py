@@ -33,7 +33,7 @@ ABOUT = About(
 
 
 def warps_in_memory(warps: Array, pipes: TwoPipes, latency: Array) -> Array:
-    """k: how many of `warps` are in the memory subsystem, away from both roofs (Eq. L11).
+    """Return k: how many of `warps` are in the memory subsystem, away from both roofs (Eq. L11).
 
     `latency` is Λ_comp.
     """
@@ -42,7 +42,7 @@ def warps_in_memory(warps: Array, pipes: TwoPipes, latency: Array) -> Array:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** supply f(k) = demand g(ω − k), Eqs. L4 to L8; solved, Eqs. L11 to L14, under both roofs.

@@ -42,7 +42,7 @@ ABOUT = About(
 
 
 def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:
-    """Λ_app: cycles of one warp that has the SM for itself (Eq. L2).
+    """Return Λ_app, the cycles of one warp that has the SM for itself (Eq. L2).
 
     Of α instructions with parallelism ILP, α/ILP are waited for (Λ) and the rest overlap (λ).
     """
@@ -61,7 +61,7 @@ def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch; `ridge` is the number of warps from which on a pipe is full.
+    """Predict the cycles of a launch; `ridge` is the number of warps from which on a pipe is full.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Source:** WPC = min(1 / max_s(α_s λ_s), IL / Σ α_s, ω / Λ_app), Eq. L3.

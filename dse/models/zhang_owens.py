@@ -14,12 +14,12 @@ from dse.hardware.memory import safe_divide
 
 
 def overlapped(alu: Array, mem: Array, intensity: Array) -> Array:
-    """Computations a cycle where both overlap. `intensity` is computations for each access."""
+    """Return the computations a cycle where both overlap; `intensity` is computations for each access."""
     throughput = intensity * mem
     return jnp.minimum(alu, throughput)
 
 
 def one_by_one(alu: Array, mem: Array, intensity: Array) -> Array:
-    """Computations a cycle where nothing overlaps: the times of both add up."""
+    """Return the computations a cycle where nothing overlaps: the times of both add up."""
     throughput = intensity * mem
     return safe_divide(alu * throughput, alu + throughput)

@@ -1,1 +1,1 @@
-"""Draws results, computes none."""
+"""Tables, charts and pages: this room draws results, and computes none."""

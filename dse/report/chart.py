@@ -46,7 +46,7 @@ def occupancy_curve(
     y_title: str = "throughput",
     measured: str | None = None,
 ) -> "altair.LayerChart":
-    """Throughput against resident warps, a line for each value of `series`.
+    """Draw throughput against resident warps, a line for each value of `series`.
 
     `measured` names the series that is no model: black, and first in the legend. A value that is not
     finite leaves a gap.
@@ -83,7 +83,7 @@ def steps(
     y_title: str = "throughput",
     measured: str | None = None,
 ) -> "altair.VConcatChart":
-    """Throughput over all pairs of occupancy and group size, sorted by the one, then by the other.
+    """Draw throughput over all pairs of occupancy and group size, sorted by the one, then by the other.
 
     A panel for each value of `panel`, a line for each value of `series`, a band for each occupancy.
     """
@@ -137,7 +137,7 @@ def steps(
 
 
 def styled(chart: _Chart) -> _Chart:
-    """The look that all charts have."""
+    """Give a chart the look that all charts have."""
     return (
         chart.configure_axis(
             labelFontSize=12, titleFontSize=13, titleFontWeight="normal", gridColor="#E5E5E5"
@@ -157,7 +157,7 @@ def _lines(
     tooltip: Sequence["altair.Tooltip"],
     size: int = 40,
 ) -> "altair.LayerChart":
-    """Lines with points, told apart by colour and dash; the measured one in black, above the others."""
+    """Draw lines with points, told apart by colour and dash; the measured one in black, above the others."""
     import altair as alt
 
     models = [name for name in order if name != measured]
@@ -186,13 +186,13 @@ def _lines(
 
 
 def _order(points: Sequence[Row], measured: str | None) -> list[Any]:
-    """The series as they come, the measured one first."""
+    """Return the series as they come, the measured one first."""
     names = list(dict.fromkeys(point["series"] for point in points))
     return sorted(names, key=lambda name: name != measured)
 
 
 def _bands(occupancies: Sequence[Any]) -> list[dict[str, Any]]:
-    """Where each run of one occupancy lies, labelled wherever the labels keep clear of one another."""
+    """Find where each run of one occupancy lies, labelled wherever the labels keep clear of one another."""
     room = 22 * len(occupancies) / WIDTH  # of one label
     bands, last = [], -math.inf
     start = 0
@@ -209,6 +209,6 @@ def _bands(occupancies: Sequence[Any]) -> list[dict[str, Any]]:
 
 
 def _plain(x: Any) -> Any:
-    """A value in Python's own types; a number that is not finite as None."""
+    """Return a value in Python's own types; a number that is not finite as None."""
     x = x.item() if hasattr(x, "item") else x
     return None if isinstance(x, float) and not math.isfinite(x) else x

@@ -1,4 +1,4 @@
-"""What a kernel does and where, as tables for people or as one JSON object."""
+"""An explanation of what a kernel does and where, as tables for people or as one JSON object."""
 
 import json
 import math
@@ -39,7 +39,7 @@ def show_explanation(parts: Mapping[str, Any], title: str, as_json: bool) -> Non
 
 
 def _turned(phases: Sequence[Row]) -> list[Row]:
-    """A row for each number, a column for each phase: there are few phases and many numbers."""
+    """Make a row of each number, a column of each phase: there are few phases and many numbers."""
     names = dict.fromkeys(name for phase in phases for name in phase if name != "phase")
     return [
         {"name": name.replace("_", " ")} | {f"phase {each['phase']}": each.get(name) for each in phases}
@@ -48,7 +48,7 @@ def _turned(phases: Sequence[Row]) -> list[Row]:
 
 
 def _without_empty(rows: Sequence[Row]) -> list[Row]:
-    """Rows without the columns that none of them fills."""
+    """Return the rows without the columns that none of them fills."""
     filled = {name for row in rows for name, value in row.items() if value not in (None, "")}
     return [{name: value for name, value in row.items() if name in filled} for row in rows]
 

@@ -1,4 +1,4 @@
-"""The curves of a measured GPU: a panel for each, on one page."""
+"""The curves of a measured GPU, a panel for each, on one page."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ LOGARITHMIC = ("latency", "strided reads", "instruction mix")  # x doubles from 
 def curves(
     rows: Sequence[Row], charts: Mapping[str, tuple[str, str]], *, title: str = ""
 ) -> "altair.VConcatChart":
-    """A panel for each name of `charts`, of the rows that have it as `chart`; a line for each `series`.
+    """Draw a panel for each name of `charts`, of the rows that have it as `chart`; a line for each `series`.
 
     Rows have `chart`, `series`, `x` and `y`; the titles of both axes stand in `charts`.
     """

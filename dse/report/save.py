@@ -34,7 +34,7 @@ _OPTIONS = {
 
 
 def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
-    """The suffix in lower case.
+    """Return the suffix in lower case.
 
     **Raises:** DseError where it is not one of `allowed`.
     """

@@ -60,7 +60,7 @@ def show(
 
 
 def number(x: float) -> str:
-    """Four significant digits; whole numbers in full; very large and small ones with an exponent."""
+    """Write four significant digits; whole numbers in full, very large and small ones with an exponent."""
     if not math.isfinite(x):
         return str(x)
     if isinstance(x, int) or (abs(x - round(x)) <= 1e-6 * abs(x) and abs(x) < 1e7):  # in single precision
@@ -71,7 +71,7 @@ def number(x: float) -> str:
 
 
 def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
-    """The prefixed unit that suits the median of `values`, which are in `unit`, and its worth."""
+    """Choose the prefixed unit that suits the median of `values`, in `unit`; return it and its worth."""
     sizes = sorted(abs(x) for x in values if isinstance(x, int | float) and x and math.isfinite(x))
     if unit not in PREFIXES or not sizes:
         return unit, 1
@@ -81,7 +81,7 @@ def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
 
 @contextmanager
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
-    """A bar on standard error for work of `total` steps; call what it gives with the steps just done.
+    """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.
 
     It shows itself after a second, goes when the work is done, and stays silent where standard error
     is no terminal.
@@ -141,7 +141,7 @@ def _print_table(
 
 
 def _plain(x: Any) -> Any:
-    """A value in Python's own types: arrays as lists, NumPy's and JAX's numbers as Python's."""
+    """Return a value in Python's own types: arrays as lists, NumPy's and JAX's numbers as Python's."""
     if hasattr(x, "tolist"):
         x = x.tolist()
     if isinstance(x, Mapping):
@@ -152,7 +152,7 @@ def _plain(x: Any) -> Any:
 
 
 def _finite(x: Any) -> Any:
-    """JSON knows neither infinity nor NaN: null."""
+    """Replace infinity and NaN, which JSON does not know, by None."""
     if isinstance(x, dict):
         return {key: _finite(value) for key, value in x.items()}
     if isinstance(x, list):
@@ -161,12 +161,12 @@ def _finite(x: Any) -> Any:
 
 
 def _cell(x: Any) -> Any:
-    """A value as CSV has it: lists apart by spaces."""
+    """Return a value as CSV has it: lists apart by spaces."""
     return " ".join(str(value) for value in x) if isinstance(x, list) else x
 
 
 def _text(x: Any, worth: float) -> Text:
-    """A value as the table has it. `Text` keeps rich from reading markup into it."""
+    """Return a value as the table has it. `Text` keeps rich from reading markup into it."""
     if x is None:
         return Text("")
     if isinstance(x, bool):

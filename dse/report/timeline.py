@@ -1,4 +1,4 @@
-"""The execution profile of a simulated GPU core: what each of its pipelines does, cycle by cycle.
+"""The execution profile of a simulated GPU core, as a trace or a drawing: each pipeline, cycle by cycle.
 
 As in the Pipeline paper (Lemeire, Cornelis, Konstantinidis), Figs. 8 and 9: an instruction occupies the
 entrance of its pipeline for λ cycles, and leaves it after Λ.
@@ -9,7 +9,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,45 +21,16 @@ from dse.report.save import CHARTS, save_chart, suffix_of
 if TYPE_CHECKING:
     import altair
 
+    from dse.simulator.result.profile import Profile
+
 HEIGHT = 900  # pixels that all rows share when there are many
 ROW = 18  # pixels of a row when there are few
 LEGIBLE = 11  # pixels of a row from which on instructions are named
 LETTER = 6  # pixels
 
 
-@runtime_checkable
-class Profile(Protocol):
-    """Entries of instructions into pipelines, in order of entry.
-
-    **Shapes:** arrays [entries]. **Units:** cycles.
-    """
-
-    @property
-    def time(self) -> np.ndarray: ...  # of entry
-    @property
-    def accepts(self) -> np.ndarray: ...  # time + λ: the pipeline accepts the next instruction
-    @property
-    def done(self) -> np.ndarray: ...  # time + Λ: the result is ready
-    @property
-    def warp(self) -> np.ndarray: ...  # the warp's slot on the core
-    @property
-    def group(self) -> np.ndarray: ...
-    @property
-    def program(self) -> np.ndarray: ...
-    @property
-    def instruction(self) -> np.ndarray: ...  # its number in the program
-    @property
-    def subsystem(self) -> np.ndarray: ...
-    @property
-    def subsystems(self) -> tuple[str, ...]: ...  # names
-    @property
-    def labels(self) -> tuple[tuple[str, ...], ...]: ...  # per program its instructions' names, or none
-    @property
-    def makespan(self) -> float: ...
-
-
 def save(
-    profile: Profile,
+    profile: "Profile",
     path: Path | str,
     *,
     window: tuple[float, float] | None = None,
@@ -81,13 +52,13 @@ def save(
 
 
 def draw(
-    profile: Profile,
+    profile: "Profile",
     *,
     window: tuple[float, float] | None = None,
     most: int = 4000,
     critical: Sequence[int] | np.ndarray = (),
 ) -> "altair.LayerChart":
-    """A bar for each entry: solid while it occupies the entrance, light until its result is ready.
+    """Draw a bar for each entry: solid while it occupies the entrance, light until its result is ready.
 
     Each subsystem is a band; instructions that it holds at the same time lie one below the other. `window`
     gives the first and last cycle drawn. Of more than `most` entries the first `most` are drawn, and the
@@ -160,8 +131,8 @@ def draw(
     return styled(drawing.configure(aria=False))
 
 
-def chrome_trace(profile: Profile, *, critical: Sequence[int] | np.ndarray = ()) -> dict[str, Any]:
-    """The profile in the Trace Event Format, which Perfetto and chrome://tracing open: a µs is a cycle.
+def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = ()) -> dict[str, Any]:
+    """Write the profile in the Trace Event Format of Perfetto and chrome://tracing, where a µs is a cycle.
 
     One process has a track for each subsystem, with slices of λ; one has the warps, with slices of Λ. Slices
     of one track have to nest, so a warp has as many tracks as it has instructions under way at a time.
@@ -239,7 +210,7 @@ def chrome_trace(profile: Profile, *, critical: Sequence[int] | np.ndarray = ())
 
 
 def pack(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The row of each interval: the first that is free when it begins. Rows hold no two at the same time."""
+    """Give each interval the first row that is free when it begins: no row holds two at the same time."""
     rows = np.zeros(len(begin), int)
     busy: list[tuple[float, int]] = []  # until when, which
     free: list[int] = []
@@ -254,21 +225,21 @@ def pack(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
 
 
 def _heads(kind: str, name: str, index: int, where: dict[str, int]) -> list[dict[str, Any]]:
-    """The events that name a process or a thread, and say where it stands among the others."""
+    """Make the events that name a process or a thread, and say where it stands among the others."""
     return [
         {"name": f"{kind}_name", "ph": "M", **where, "args": {"name": name}},
         {"name": f"{kind}_sort_index", "ph": "M", **where, "args": {"sort_index": index}},
     ]
 
 
-def _label(profile: Profile, program: int, instruction: int) -> str:
-    """The instruction's name, or else its number."""
+def _label(profile: "Profile", program: int, instruction: int) -> str:
+    """Return the instruction's name, or else its number."""
     names = profile.labels[program] if program < len(profile.labels) else ()
     return names[instruction] if instruction < len(names) and names[instruction] else str(instruction)
 
 
-def _layout(profile: Profile, chosen: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each subsystem's band ends, [S + 1] from 0 down, and the row of each chosen entry."""
+def _layout(profile: "Profile", chosen: np.ndarray, leaves: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Find where each subsystem's band ends, [S + 1] from 0 down, and the row of each chosen entry."""
     bottoms = np.zeros(len(profile.subsystems) + 1)
     rows = np.zeros(len(chosen))
     for k in range(len(profile.subsystems)):
@@ -279,17 +250,17 @@ def _layout(profile: Profile, chosen: np.ndarray, leaves: np.ndarray) -> tuple[n
     return bottoms, rows
 
 
-def _path(profile: Profile, critical: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The entries of the critical path in order, and when the next one begins, or the last is done."""
+def _path(profile: "Profile", critical: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the entries of the critical path in order, and when the next one begins, or the last is done."""
     entries = np.asarray(critical, int)
     entries = entries[np.lexsort((entries, profile.time[entries]))]
     return entries, np.append(profile.time[entries[1:]], profile.makespan)
 
 
 def _bars(
-    profile: Profile, chosen: np.ndarray, rows: np.ndarray, window: tuple[float, float]
+    profile: "Profile", chosen: np.ndarray, rows: np.ndarray, window: tuple[float, float]
 ) -> Iterator[dict[str, Any]]:
-    """What is drawn of each entry; nothing that occupies is thinner than a pixel."""
+    """Yield the data of each entry's bar; nothing that occupies is thinner than a pixel."""
     begin, end = window
     pixel = (end - begin) / WIDTH  # in cycles
     for i, row in zip(chosen.tolist(), rows.tolist(), strict=True):
@@ -313,7 +284,7 @@ def _bars(
 
 
 def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: Any) -> list["altair.Chart"]:
-    """The light part of each bar, and the solid one."""
+    """Draw the light part of each bar, and the solid one."""
     import altair as alt
 
     tooltip = [
@@ -347,13 +318,13 @@ def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: An
 
 
 def _outlines(
-    profile: Profile,
+    profile: "Profile",
     critical: Sequence[int] | np.ndarray,
     row_of: Mapping[int, float],
     across: Callable[..., Any],
     down: Callable[..., Any],
 ) -> "altair.Chart":
-    """The critical path, as far as its entries are drawn."""
+    """Outline the critical path, as far as its entries are drawn."""
     import altair as alt
 
     entries, ends = _path(profile, critical)
@@ -369,8 +340,8 @@ def _outlines(
     )
 
 
-def _colour(profile: Profile) -> Any:
-    """A colour for each warp, the same in every window; where they are many, along a scale."""
+def _colour(profile: "Profile") -> Any:
+    """Choose a colour for each warp, the same in every window; where they are many, along a scale."""
     import altair as alt
 
     warps = np.unique(profile.warp).tolist()
@@ -383,7 +354,7 @@ def _colour(profile: Profile) -> Any:
 
 
 def _names(across: Callable[..., Any], down: Callable[..., Any]) -> list["altair.Chart"]:
-    """Instructions' names: in the solid part if they fit there, else in the light part if they fit there.
+    """Write instructions' names in the solid part if they fit there, else in the light part if they fit.
 
     Whether they do is decided where the drawing is shown, so names come up as one zooms in.
     """

@@ -78,7 +78,7 @@ def figure_5() -> list[Row]:
     kernel = examples.kernel(2.0, 4.0, ilp=4 / 3)
     warps = jnp.arange(1.0, 9.0)
     block: dict[str, Any] = {"comp_insts": 2.0, "mem_insts": 1.0, "waits": 1.0, "repeats": 1.0}
-    blocks = [wfg_pipeline.Block(**block, ilp=jnp.asarray(ilp)) for ilp in (2.0, 1.0)]
+    blocks = [wfg_pipeline.ComputeBlock(**block, ilp=jnp.asarray(ilp)) for ilp in (2.0, 1.0)]
     one = jnp.ones_like(warps)
     terms, _ = wfg_pipeline.terms(warps, two_pipes(gpu, kernel), 4.0 * one, one, 0.0 * one, blocks)
     faster = sum(terms.values()) < volkov.predict(gpu, kernel, examples.launch(warps)).cycles

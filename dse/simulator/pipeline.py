@@ -13,7 +13,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dse.simulator.case.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, Plan, Warp, plan
+from dse.simulator.case.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, PhasePlan, Warp, plan
 from dse.simulator.case.program import Case, Program
 from dse.simulator.simulation import simulate
 from dse.types import Launch
@@ -155,7 +155,7 @@ def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) ->
 class _Sample:
     """What is simulated of N launches: cases in the order of the weights [N, 4] that are not 0."""
 
-    made: Plan
+    made: PhasePlan
     cases: list[Case]
     weights: np.ndarray
     tick: np.ndarray  # [N], cycles

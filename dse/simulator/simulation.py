@@ -24,7 +24,7 @@ STATE = 8_192  # warps of all lanes: their times stay in a core's first cache
 
 @dataclass(frozen=True)
 class Critical:
-    """How often each term lies on a case's critical path: the makespan is the sum of count times term.
+    """The counts of each term on a case's critical path: the makespan is the sum of count times term.
 
     So the counts are its derivatives, wherever it has them.
     """
@@ -37,7 +37,7 @@ class Critical:
 
 @dataclass(frozen=True)
 class Simulation:
-    """What came out of N cases."""
+    """The results of N cases."""
 
     cases: tuple[Case, ...]
     makespan: np.ndarray  # cycles [N], exact: as float64 would give them
@@ -47,7 +47,7 @@ class Simulation:
     critical: tuple[Critical, ...] | None = None
 
     def busy(self, n: int) -> np.ndarray:
-        """Each subsystem's share of case n's makespan, [S]: above 1 only where λ exceeds Λ at the end."""
+        """Return each subsystem's share of case n's makespan, [S]: above 1 only if λ exceeds Λ at the end."""
         cycles, makespan = self.cases[n].cycles_of_subsystems(), self.makespan[n]
         return cycles / makespan if makespan > 0 else np.full_like(cycles, math.nan)
 
@@ -59,7 +59,7 @@ class Simulation:
 
 
 def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True) -> Simulation:
-    """Exact makespans of all cases, and if asked for their critical paths.
+    """Simulate all cases: their exact makespans, and if asked for their critical paths.
 
     A case runs in integers where every term is a multiple of a power of two of cycles (a tick) and its
     makespan, and each term twice over, has room in a word beside the number of a warp: 2^23 ticks with 64 to
@@ -95,7 +95,7 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
 
 
 def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:
-    """Whether a case's terms are ticks, few enough to try: its busiest subsystem alone must have room."""
+    """Tell which cases have terms that are ticks, few enough to try: the busiest subsystem alone has room."""
     if len(cases) > MOST_CASES:
         parts = (cases[i : i + MOST_CASES] for i in range(0, len(cases), MOST_CASES))
         return np.concatenate([_suits_ticks(part) for part in parts])
@@ -109,7 +109,7 @@ def _suits_ticks(cases: Sequence[Case]) -> np.ndarray:
 
 
 def _width(resident: np.ndarray) -> np.ndarray:
-    """Rows of warps in the batch of cases with so many: few widths, as each is compiled."""
+    """Return the rows of warps in the batch of cases with so many: few widths, as each is compiled."""
     exponent = np.ceil(np.log2(np.maximum(resident, 2)))
     return 2 ** np.maximum(exponent, 3).astype(int)
 
@@ -122,7 +122,7 @@ def batches(
     record: bool,
     steady: bool = True,
 ) -> Iterator[Batch]:
-    """The cases with these numbers in batches of one order and similar width, of bounded size."""
+    """Put the cases with these numbers into batches of one order and similar width, of bounded size."""
     dataflow = np.array([cases[n].order == "dataflow" for n in numbers], bool)
     for order in np.unique(dataflow):
         alike = numbers[dataflow == order]
@@ -148,7 +148,7 @@ def batches(
 def _by_width(
     numbers: np.ndarray, widths: np.ndarray, entries: np.ndarray
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """Cases of each width: few entries join those of the next one, as a width costs a compilation."""
+    """Group cases by width: few entries join those of the next one, as a width costs a compilation."""
     waiting, waited = np.zeros(0, int), 0
     left = int(entries.sum())
     for width in np.unique(widths):
@@ -164,7 +164,7 @@ def _by_width(
 def _paths(
     batch: Batch, cases: Sequence[Case], ends: np.ndarray, record: tuple[np.ndarray, ...]
 ) -> Iterator[tuple[int, Critical]]:
-    """Each case's number and counts."""
+    """Yield each case's number and counts."""
     counts = path_counts(batch, ends, record)
     firsts = iter(batch.columns.first.tolist())
     for number, end in zip(batch.cases.tolist(), ends, strict=True):
@@ -174,11 +174,12 @@ def _paths(
             first = next(firsts)
             if case.order == "dataflow" and program.loops:  # simulated unrolled
                 unrolled = counts[:, first : first + program.entries]
-                found = np.stack([np.bincount(program.order, x, len(program)) for x in unrolled]).astype(int)
+                rolled = [np.bincount(program.order, x, len(program)) for x in unrolled]
+                of_program = np.stack(rolled).astype(int)
             else:
-                found = counts[:, first : first + len(program)]
-            of_programs.append(found)
+                of_program = counts[:, first : first + len(program)]
+            of_programs.append(of_program)
         if math.isnan(end):
             continue
-        terms = {name: tuple(found[code] for found in of_programs) for name, code in TERMS.items()}
-        yield number, Critical(**terms, valve=int(sum(found[OF_VALVE].sum() for found in of_programs)))
+        terms = {name: tuple(own[code] for own in of_programs) for name, code in TERMS.items()}
+        yield number, Critical(**terms, valve=int(sum(own[OF_VALVE].sum() for own in of_programs)))

@@ -23,7 +23,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.simulator.case.program import MOST_INSTRUCTIONS, Case, Program
-from dse.simulator.case.trace import ARITHMETIC, Access, Instruction, Trace
+from dse.simulator.case.trace import ARITHMETIC, Trace, TraceAccess, TraceInstruction
 from dse.simulator.simulation import simulate
 
 WARP, HALF_WARP = 32, 16  # lanes
@@ -32,28 +32,29 @@ SUBSYSTEMS = ("sp", "dpu", "sfu", "memory", "barrier")
 
 
 @dataclass(frozen=True)
-class Timing:
-    """Cycles of one kind of instruction."""
+class InstructionTiming:
+    """The cycles of one kind of instruction."""
 
     execution: float  # until its result is ready
     multi_warp: float  # until its unit takes one of another warp
     same_warp: float  # until its warp issues the next one
 
 
-def _timings() -> dict[str, Timing]:
-    single, double = Timing(24, 4, 8), Timing(48, 32, 32)
+def _timings() -> dict[str, InstructionTiming]:
+    single, double = InstructionTiming(24, 4, 8), InstructionTiming(48, 32, 32)
     table = {name: double if name.startswith("double") else single for name in ARITHMETIC}
-    table["float_mul"] = Timing(24, 2, 8)  # in SP and SFU
+    table["float_mul"] = InstructionTiming(24, 2, 8)  # in SP and SFU
     # Table 1 has none of the following. Two SFUs take 16 cycles for a warp, 12 more than eight SPs.
-    table["special"] = Timing(24 + 12, 16, 16)
+    table["special"] = InstructionTiming(24 + 12, 16, 16)
     table["move"] = table["barrier"] = single
-    table["load"] = table["store"] = Timing(440, 4, 60)  # Secs. 3.2.2 and 3.2.4: 436 to 443, about 60
+    # Secs. 3.2.2 and 3.2.4: 436 to 443, about 60
+    table["load"] = table["store"] = InstructionTiming(440, 4, 60)
     return table
 
 
 @dataclass(frozen=True)
-class Machine:
-    """A GPU as TEG sees it; GT200 as it comes."""
+class TegMachine:
+    """A GPU as TEG sees it: GT200, unless its fields say otherwise."""
 
     clock: float = 1.296e9  # Hz
     bandwidth: float = 141.7e9  # B/s: 8 channels x 8 B x 2.214 GHz
@@ -61,7 +62,7 @@ class Machine:
     sms: int = 3  # of a TPC, that share its memory pipeline
     warps: int = 32  # of an SM, at most
     issue_interval: float = 2.0  # cycles
-    timings: Mapping[str, Timing] = field(default_factory=_timings)  # Table 1, by kind
+    timings: Mapping[str, InstructionTiming] = field(default_factory=_timings)  # Table 1, by kind
     shared_latency: float = 38.0  # of a move from shared memory, Sec. 3.2.4
     operand_latency: float = 50.0  # more where an operand is in shared memory: 74 - 24, Sec. 3.3.3
     conflict_latency: float = 192.0 / 15  # more for each further word of a bank: (266 - 74) / 15
@@ -71,7 +72,7 @@ class Machine:
     channel_bytes: int = 256
 
     def transactions_in_flight(self, element_bytes: int) -> float:
-        """C_mem: how many accesses of a warp to elements of so many bytes a TPC has under way at most.
+        """Return C_mem: how many accesses of a warp to elements of so many bytes a TPC has under way at most.
 
         **Source:** Sec. 3.2.4.
         """
@@ -80,16 +81,16 @@ class Machine:
 
     @property
     def in_flight(self) -> int:
-        """Coalesced accesses to words that one SM has under way at most: its third of whole ones."""
+        """How many coalesced accesses to words one SM has under way at most: its third of whole ones."""
         return max(math.floor(self.transactions_in_flight(WORD)) // self.sms, 1)
 
 
-GT200 = Machine()
+GT200 = TegMachine()
 
 
 @dataclass(frozen=True)
 class Effects:
-    """What costs time. Each can be left out, as if its bottleneck were removed."""
+    """The effects that cost time. Each can be left out, as if its bottleneck were removed."""
 
     issue: bool = True  # one instruction every second cycle
     same_warp: bool = True  # a warp issues no faster than Table 1 says
@@ -104,15 +105,15 @@ class Effects:
 
     @classmethod
     def without(cls, name: str) -> "Effects":
-        """All but one."""
+        """Return all effects but one."""
         return replace(cls(), **{name: False})
 
 
-NAMES = tuple(each.name for each in fields(Effects))
+NAMES = tuple(effect.name for effect in fields(Effects))
 
 
-def ways(access: Access, lanes: int = WARP, machine: Machine = GT200) -> int:
-    """How many words of one bank a half-warp needs at most; 1 where it has no conflict."""
+def ways(access: TraceAccess, lanes: int = WARP, machine: TegMachine = GT200) -> int:
+    """Return how many words of one bank a half-warp needs at most; 1 where it has no conflict."""
     if access.count is not None:
         return access.count
     most = 1
@@ -123,8 +124,8 @@ def ways(access: Access, lanes: int = WARP, machine: Machine = GT200) -> int:
     return most
 
 
-def transactions(access: Access, lanes: int = WARP) -> list[int]:
-    """Bytes of each transaction of a warp's access to global memory.
+def transactions(access: TraceAccess, lanes: int = WARP) -> list[int]:
+    """Return the bytes of each transaction of a warp's access to global memory.
 
     A half-warp needs the segments of 128 bytes (of 32 and 64 for elements of one and two) that its lanes
     touch, each as its half or quarter where that is enough.
@@ -145,14 +146,14 @@ def transactions(access: Access, lanes: int = WARP) -> list[int]:
 
 
 def _halves(lanes: int) -> list[np.ndarray]:
-    """The lanes of each half-warp, of those that take part."""
+    """Return the lanes of each half-warp, of those that take part."""
     return [np.arange(first, min(first + HALF_WARP, lanes)) for first in range(0, lanes, HALF_WARP)]
 
 
-def skew(access: Access, lanes: int = WARP, machine: Machine = GT200) -> float:
-    """How much more the busiest channel gets than with all equally busy: 1 to the number of channels.
+def skew(access: TraceAccess, lanes: int = WARP, machine: TegMachine = GT200) -> float:
+    """Return how much more the busiest channel gets than with all equally busy: 1 to the number of channels.
 
-    Over all warps, which ask for addresses that lie `pitch` apart.
+    All warps count, and ask for addresses that lie `pitch` apart.
     """
     pitch, stride = access.pitch, access.stride
     if access.count is not None:
@@ -167,33 +168,37 @@ def skew(access: Access, lanes: int = WARP, machine: Machine = GT200) -> float:
     return machine.channels * busy.max() / busy.sum()
 
 
-def terms(each: Instruction, machine: Machine, effects: Effects) -> tuple[str, float, float, float]:
-    """Subsystem, λ, Λ and same-warp interval of one instruction."""
-    timing = machine.timings[each.kind]
+def terms(
+    instruction: TraceInstruction, machine: TegMachine, effects: Effects
+) -> tuple[str, float, float, float]:
+    """Return the subsystem, λ, Λ and same-warp interval of one instruction."""
+    timing = machine.timings[instruction.kind]
     throughput_cycles, latency_cycles, held = timing.multi_warp, timing.execution, timing.same_warp
     share = 1.0
     if not effects.divergence:  # there are as many full warps as give these lanes
-        share, each = each.lanes / WARP, replace(each, lanes=WARP)
-    access = each.access
+        share, instruction = instruction.lanes / WARP, replace(instruction, lanes=WARP)
+    access = instruction.access
     if access is not None and access.space == "shared":
         latency_cycles = (
-            machine.shared_latency if each.kind == "move" else latency_cycles + machine.operand_latency
+            machine.shared_latency if instruction.kind == "move" else latency_cycles + machine.operand_latency
         )
-        degree = ways(access, each.lanes, machine) if effects.conflicts else 1
+        degree = ways(access, instruction.lanes, machine) if effects.conflicts else 1
         if degree > 1:
             throughput_cycles = max(throughput_cycles, degree * machine.bank_cycles)
             latency_cycles += round((degree - 1) * machine.conflict_latency)
             held = max(held, latency_cycles) if effects.held else held
     elif access is not None:
-        throughput_cycles, serialised = _global(access, each.lanes, machine, effects)
+        throughput_cycles, serialised = _global(access, instruction.lanes, machine, effects)
         held = max(held, latency_cycles) if serialised and effects.held else held
-    pipe = {"special": "sfu", "load": "memory", "store": "memory", "barrier": "barrier"}.get(each.kind, "sp")
-    pipe = "dpu" if each.kind.startswith("double") else pipe
+    pipe = {"special": "sfu", "load": "memory", "store": "memory", "barrier": "barrier"}.get(
+        instruction.kind, "sp"
+    )
+    pipe = "dpu" if instruction.kind.startswith("double") else pipe
     return pipe, throughput_cycles * share, latency_cycles, held * share if effects.same_warp else 0.0
 
 
-def _global(access: Access, lanes: int, machine: Machine, effects: Effects) -> tuple[float, bool]:
-    """λ of an access to global memory, and whether it is served piece by piece.
+def _global(access: TraceAccess, lanes: int, machine: TegMachine, effects: Effects) -> tuple[float, bool]:
+    """Return λ of an access to global memory, and whether it is served piece by piece.
 
     The limit in flight counts accesses of UNIT bytes. One that moves more shuts the pipe for as long as that
     limit lets as much through.
@@ -213,8 +218,8 @@ def _global(access: Access, lanes: int, machine: Machine, effects: Effects) -> t
     return throughput_cycles, len(moved) > 2 * len(_halves(lanes))
 
 
-def program(trace: Trace, machine: Machine = GT200, effects: Effects | None = None) -> Program:
-    """The trace with the terms of a machine. **Raises:** DseError where it is too long."""
+def program(trace: Trace, machine: TegMachine = GT200, effects: Effects | None = None) -> Program:
+    """Make a program of a trace, with the terms of a machine. **Raises:** DseError where it is too long."""
     effects = effects or Effects()
     if len(trace.instructions) > MOST_INSTRUCTIONS:
         found = f"{len(trace.instructions):,} instructions"
@@ -236,12 +241,12 @@ def program(trace: Trace, machine: Machine = GT200, effects: Effects | None = No
 def case(
     trace: Trace,
     warps: int,
-    machine: Machine = GT200,
+    machine: TegMachine = GT200,
     effects: Effects | None = None,
     scheduler: str = "rr",
     groups: int | None = None,
 ) -> Case:
-    """So many warps on one SM: one block, or whole blocks where they are more than a block has.
+    """Make a case of so many warps on one SM: one block, or whole blocks where a block has fewer.
 
     `groups` are the blocks in all, as many as at a time if not given; `scheduler` is the scoreboard's policy.
     """
@@ -262,7 +267,7 @@ def case(
 
 
 def cycles(
-    trace: Trace, warps: Sequence[int], machine: Machine = GT200, effects: Effects | None = None
+    trace: Trace, warps: Sequence[int], machine: TegMachine = GT200, effects: Effects | None = None
 ) -> np.ndarray:
-    """Cycles for which each number of warps runs, [N]."""
+    """Simulate each number of warps: the cycles for which they run, [N]."""
     return simulate([case(trace, n, machine, effects) for n in warps]).makespan

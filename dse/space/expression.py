@@ -67,7 +67,7 @@ class Expression:
     tree: ast.expr = field(compare=False, repr=False)
 
     def __call__(self, values: Mapping[str, Any], xp: Any = jnp) -> Any:
-        """The value, given one of each name.
+        """Evaluate the expression, given a value of each name.
 
         **Shapes:** names broadcast; under `jax_numpy_rank_promotion="raise"` all but scalars need one
         rank. An expression without names is a scalar.
@@ -78,7 +78,7 @@ class Expression:
             return _evaluate(self.tree, values, xp)
 
     def holds(self, values: Mapping[str, Any], xp: Any = jnp) -> Any:
-        """Whether the value is true, that is, not 0."""
+        """Return whether the value is true, that is, not 0."""
         return _truth(self(values, xp))
 
 
@@ -93,7 +93,7 @@ def parse(text: Any, where: str, allowed: Collection[str] | None = None) -> Expr
     text = " ".join(str(text).split())
     if len(text) > _MOST_CHARACTERS:
         raise DseError(f"{where}: found {len(text)} characters, expected at most {_MOST_CHARACTERS}")
-    reader = _Reader()
+    reader = _Checker()
     try:
         tree = reader.visit(ast.parse(text, mode="eval").body)
     except SyntaxError as error:
@@ -113,13 +113,13 @@ def parse(text: Any, where: str, allowed: Collection[str] | None = None) -> Expr
 
 
 def one_of(name: str, allowed: Collection[str]) -> str:
-    """The end of a message: what `name` could have been, the likeliest first."""
+    """Write the end of a message: what `name` could have been, the likeliest first."""
     close = difflib.get_close_matches(name, allowed, n=1)
     guess = f" (did you mean '{close[0]}'?)" if close else ""
     return f"expected one of {', '.join(sorted(allowed)) or 'none'}{guess}"
 
 
-class _Reader(ast.NodeTransformer):
+class _Checker(ast.NodeTransformer):
     """Lets only the language through, folds arithmetic on constants, and collects names.
 
     Folding is what makes `10 ** 40` a clear message and `2 ** -1` Python's 0.5.
@@ -209,7 +209,7 @@ def _constant(value: Any) -> ast.Constant:
 
 
 def _evaluate(node: ast.AST, values: Mapping[str, Any], xp: Any) -> Any:
-    """The value of a node that `_Reader` let through, as an array: booleans, integers or floats."""
+    """Evaluate a node that `_Checker` let through, as an array: booleans, integers or floats."""
 
     value_of = functools.partial(_evaluate, values=values, xp=xp)
     match node:
@@ -272,7 +272,7 @@ def _is_float(x: Any) -> bool:
 
 
 def _numbers(xp: Any, *arrays: Any) -> list[Any]:
-    """All as floats if one is, else all as integers: strict promotion leaves that to us."""
+    """Make all floats if one is, else all integers: strict promotion leaves that to us."""
     common = float if any(_is_float(array) for array in arrays) else int
     return [xp.asarray(array, common) for array in arrays]
 
@@ -334,7 +334,7 @@ def _to_integer(xp: Any, name: str, x: Any) -> Any:
 
 
 def _log2(xp: Any, x: Any) -> Any:
-    """Exact at powers of two, where log(x) / log(2), which jax.numpy computes, is often one bit off."""
+    """Return log2, exact at powers of two: log(x) / log(2), as jax.numpy has it, is often one bit off."""
     fraction, exponent = xp.frexp(x)  # fraction in [1/2, 1)
     exponent = exponent - xp.asarray(fraction < math.sqrt(0.5), exponent.dtype)
     return xp.log2(xp.ldexp(x, -exponent)) + xp.asarray(exponent, float)

@@ -43,16 +43,16 @@ class Space:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters, in order."""
+        """The names of the parameters, in order."""
         return tuple(self.values)
 
     @property
     def size(self) -> int:
-        """Configurations, valid or not."""
+        """How many configurations there are, valid or not."""
         return math.prod(map(len, self.values.values()))
 
     def decode(self, index: Any, xp: Any = jnp) -> dict[str, Any]:
-        """The parameters of the configurations at `index`.
+        """Return the parameters of the configurations at `index`.
 
         **Shapes:** each has that of `index`.
         **Types:** the default integer of `xp`, or its float where a list has a fraction in it.
@@ -70,7 +70,7 @@ class Space:
         return {name: parameters[name] for name in self.values}
 
     def index(self, parameters: Mapping[str, Any]) -> np.ndarray:
-        """The indices of configurations, -1 where a value is not in its list; constraints do not matter.
+        """Find the indices of configurations, -1 where a value is not in its list; constraints do not matter.
 
         **Shapes:** parameters broadcast, as NumPy's do; other names are passed over.
         **Errors:** DseError if a parameter is missing.
@@ -80,13 +80,13 @@ class Space:
             if name not in parameters:
                 raise DseError(f"{name}: found no value, expected one of {_shortened(values)}")
             wanted, order = np.asarray(parameters[name]), np.argsort(values)
-            place = np.searchsorted(np.asarray(values)[order], wanted)
-            digit = order[np.minimum(place, len(values) - 1)]
+            position = np.searchsorted(np.asarray(values)[order], wanted)
+            digit = order[np.minimum(position, len(values) - 1)]
             index, known = index * len(values) + digit, known & (np.asarray(values)[digit] == wanted)
         return np.asarray(np.where(known, index, -1), np.int64)
 
     def valid(self, parameters: Mapping[str, Any], constants: Mapping[str, Any], xp: Any = jnp) -> Any:
-        """Which configurations satisfy every constraint; `constants` are the problem's sizes.
+        """Test which configurations satisfy every constraint; `constants` are the problem's sizes.
 
         **Shapes:** the parameters' common shape; constants are scalars, or broadcast with them.
         """
@@ -96,23 +96,23 @@ class Space:
         return functools.reduce(lambda x, y: x & y, every, xp.ones(shape, bool))
 
     def indices(self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20) -> np.ndarray:
-        """The indices of all valid configurations, ascending; int64.
+        """Find the indices of all valid configurations, ascending; int64.
 
         The product is built up one parameter at a time, about `chunk` rows at once, and each constraint
         drops rows as soon as all its parameters are there: a space much larger than memory will do if
         few enough are valid. `constants` are scalars.
         """
-        place = {name: i for i, name in enumerate(self.values)}
-        checks: list[list[Expression]] = [[] for _ in range(len(place) + 1)]  # [-1]: no parameter at all
+        position = {name: i for i, name in enumerate(self.values)}
+        checks: list[list[Expression]] = [[] for _ in range(len(position) + 1)]  # [-1]: no parameter at all
         for constraint in self.constraints:
-            checks[max((place[name] for name in constraint.names if name in place), default=-1)] += [
+            checks[max((position[name] for name in constraint.names if name in position), default=-1)] += [
                 constraint
             ]
         constants = constants or {}
         if not all(constraint.holds(constants, np) for constraint in checks.pop()):
             return np.empty(0, np.int64)
-        found = self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk)
-        return np.concatenate([np.empty(0, np.int64), *found])
+        pieces = self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk)
+        return np.concatenate([np.empty(0, np.int64), *pieces])
 
     def _extend(
         self,
@@ -122,7 +122,7 @@ class Space:
         constants: Mapping[str, Any],
         chunk: int,
     ) -> Iterator[np.ndarray]:
-        """Indices of the valid configurations that begin with one of the given rows.
+        """Yield the indices of the valid configurations that begin with one of the given rows.
 
         A row has values for the first parameters only: `checks` has an entry for each of the others.
         `columns` keeps those values that are still to be checked.
@@ -147,11 +147,11 @@ class Space:
     def configurations(
         self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
     ) -> dict[str, np.ndarray]:
-        """All valid configurations in ascending order of index, as `indices` finds them: one column each."""
+        """Return all valid configurations in ascending order of index, a column for each parameter."""
         return self.decode(self.indices(constants, chunk), np)
 
-    def with_values(self, values: Mapping[str, Any], where: str = "--set") -> "Space":
-        """The space with other values for some of its parameters: a number or anything `values_of` reads.
+    def with_values(self, values: Mapping[str, Any], where: str = "values") -> "Space":
+        """Return the space with other values for some of its parameters, in any way that `values_of` reads.
 
         They need not have been in the lists, so one can look beyond them; order and constraints stay.
 
@@ -175,7 +175,7 @@ class Space:
 
 
 def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:
-    """The values that `spec` stands for; `where` (file: field) begins every message.
+    """Return the values that `spec` stands for; `where` (file: field) begins every message.
 
     `spec` is a number, a list of numbers, `{from, to, step}` (ends included, step 1 by default) or
     `{powers_of_two: [first, last]}`. All are integers if all are whole, else all are floats.

@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter, defaultdict
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from dse.errors import DseError
 from dse.report import timeline
 from dse.report.chart import COLOURS
 from dse.report.timeline import chrome_trace, draw, pack, save
+from dse.simulator.result.profile import Profile
 
 
 def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None):
@@ -20,7 +20,7 @@ def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None
     columns = np.array(entries, float).reshape(-1, 7).T
     time, throughput_cycles, latency_cycles = columns[:3]
     warp, group, instruction, subsystem = columns[3:].astype(int)
-    return SimpleNamespace(
+    return Profile(
         time=time,
         accepts=time + throughput_cycles,
         done=time + latency_cycles,
@@ -29,6 +29,8 @@ def make(entries, subsystems=("computation", "memory"), labels=(), makespan=None
         program=np.zeros(len(time), int),
         instruction=instruction,
         subsystem=subsystem,
+        waited_for=np.full(len(time), -1),
+        critical=np.zeros(0, int),
         subsystems=subsystems,
         labels=labels,
         makespan=float((time + latency_cycles).max(initial=0)) if makespan is None else makespan,
@@ -50,8 +52,8 @@ EXAMPLE = make(
 
 
 @st.composite
-def profiles(draw_one):
-    """Entries in order, none of which enters a subsystem that is still occupied."""
+def rows(draw_one):
+    """Rows of a profile, in order, and its subsystems: none enters one that is still occupied."""
     subsystems = draw_one(st.integers(1, 3))
     cycles = st.sampled_from([0.0, 0.0, 0.1, 0.25, 1.0, 2.0, 7.3, 40.0])
     free, now, entries = [0.0] * subsystems, 0.0, []
@@ -61,7 +63,7 @@ def profiles(draw_one):
         now = max(now, free[s]) + draw_one(cycles)
         free[s] = now + throughput_cycles
         entries.append((now, throughput_cycles, latency_cycles, draw_one(st.integers(0, 3)), i // 5, i, s))
-    return make(entries, tuple(f"s{k}" for k in range(subsystems)))
+    return entries, tuple(f"s{k}" for k in range(subsystems))
 
 
 def read(trace):
@@ -93,8 +95,9 @@ def read(trace):
     return slices
 
 
-@given(profiles())
-def test_a_trace_holds_every_entry_twice(profile):
+@given(rows())
+def test_a_trace_holds_every_entry_twice(drawn):
+    profile = make(*drawn)
     trace = chrome_trace(profile)
     text = json.dumps(trace, allow_nan=False)
     assert text == json.dumps(chrome_trace(profile), allow_nan=False)
@@ -187,8 +190,9 @@ def bars(chart):
 
 
 @settings(max_examples=15)  # Altair checks each drawing against its schema
-@given(profiles())
-def test_bars_are_the_entries(profile):
+@given(rows())
+def test_bars_are_the_entries(drawn):
+    profile = make(*drawn)
     found = bars(draw(profile))
     assert len(found) == len(profile.time)
     for bar, time, accepts, done, warp in zip(

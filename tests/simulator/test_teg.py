@@ -13,18 +13,18 @@ from dse.errors import DseError
 from dse.reproduce import papers
 from dse.simulator import simulate, teg
 from dse.simulator.case import trace_text
-from dse.simulator.case.trace import KINDS, Access, Instruction
+from dse.simulator.case.trace import KINDS, TraceAccess, TraceInstruction
 from dse.simulator.teg import GT200, Effects
 
 KERNELS = catalogue.folder("kernels")
 MATMUL, AOS, SOA = (
     trace_text.load(KERNELS / name / trace_text.FILE) for name in ("matmul_abt", "hopping_aos", "hopping_soa")
 )
-OPERAND = Access("shared", stride=4)
-CONFLICT = Access("shared", stride=64)  # 16 words: all of one bank
+OPERAND = TraceAccess("shared", stride=4)
+CONFLICT = TraceAccess("shared", stride=64)  # 16 words: all of one bank
 LANES = st.integers(1, 32)
 accesses = st.builds(
-    Access, space=st.just("global"), bytes=st.sampled_from([1, 2, 4, 8, 16]), stride=st.integers(0, 600)
+    TraceAccess, space=st.just("global"), bytes=st.sampled_from([1, 2, 4, 8, 16]), stride=st.integers(0, 600)
 )
 
 
@@ -38,7 +38,7 @@ def measured(number):
 
 
 def of(kind, access=None, lanes=32, **effects):
-    return teg.terms(Instruction(kind, access=access, lanes=lanes), GT200, Effects(**effects))
+    return teg.terms(TraceInstruction(kind, access=access, lanes=lanes), GT200, Effects(**effects))
 
 
 @pytest.mark.parametrize("row", papers.table("teg_table_1"), ids=lambda row: row["instruction"])
@@ -60,30 +60,31 @@ def test_operands_in_shared_memory():
 
 
 def test_global_memory():
-    assert of("load", Access("global")) == ("memory", 4, 440, 60)  # Sec. 3.2.2
+    assert of("load", TraceAccess("global")) == ("memory", 4, 440, 60)  # Sec. 3.2.2
     assert [int(GT200.transactions_in_flight(size)) for size in (8, 4)] == [18, 37]  # Sec. 3.2.4
     assert GT200.in_flight == 12
-    scattered = Access("global", stride=512)  # Sec. 3.3.4: 16 transactions of 32 bytes for a half-warp
+    scattered = TraceAccess("global", stride=512)  # Sec. 3.3.4: 16 transactions of 32 bytes for a half-warp
     assert of("load", scattered, channels=False) == ("memory", 8 * 440 / 12, 440, 440)
-    assert of("load", scattered, uncoalesced=False, channels=False) == of("load", Access("global"))
+    assert of("load", scattered, uncoalesced=False, channels=False) == of("load", TraceAccess("global"))
     assert of("load", scattered, in_flight=False, channels=False)[1] == 4
     # all lanes in one channel of 17.7 GB/s, which 30 SMs share
-    one = Access("global", pitch=2048)
+    one = TraceAccess("global", pitch=2048)
     assert of("load", one)[1] == pytest.approx(128 * 8 * 30 * 1.296e9 / 141.7e9)
-    assert of("load", one, channels=False) == of("load", Access("global"))
+    assert of("load", one, channels=False) == of("load", TraceAccess("global"))
 
 
 def test_masked_instructions():
     # Sec. 3.2.3: arithmetic as if not masked, memory less
     assert of("float_add", lanes=3) == of("float_add")
-    scattered = Access("global", stride=512)
+    scattered = TraceAccess("global", stride=512)
     whole, half = (of("load", scattered, lanes, channels=False)[1] for lanes in (32, 16))
     assert half == whole / 2
     assert of("float_add", lanes=8, divergence=False) == ("sp", 1, 24, 2)
 
 
 def test_every_kind_has_a_unit():
-    units = Counter(of(kind, Access("global") if kind in ("load", "store") else None)[0] for kind in KINDS)
+    access = {kind: TraceAccess("global") for kind in ("load", "store")}
+    units = Counter(of(kind, access.get(kind))[0] for kind in KINDS)
     assert units == {"sp": 7, "dpu": 3, "sfu": 1, "memory": 2, "barrier": 1}
 
 
@@ -96,7 +97,7 @@ def test_ways_in_plain_python(stride, lanes):
     for half in range(0, lanes, 16):
         words = {lane * stride // 4 for lane in range(half, min(half + 16, lanes))}
         most = max(most, *Counter(word % 16 for word in words).values())
-    assert teg.ways(Access("shared", stride=stride), lanes) == most
+    assert teg.ways(TraceAccess("shared", stride=stride), lanes) == most
 
 
 @given(access=accesses, lanes=LANES)
@@ -124,22 +125,22 @@ def test_transactions_in_plain_python(access, lanes):
 
 
 def test_transactions_of_the_paper():
-    assert teg.transactions(Access("global")) == [64, 64]
-    assert teg.transactions(Access("global", stride=128)) == [32] * 32
-    assert teg.transactions(Access("global", count=5)) == [32] * 5
+    assert teg.transactions(TraceAccess("global")) == [64, 64]
+    assert teg.transactions(TraceAccess("global", stride=128)) == [32] * 32
+    assert teg.transactions(TraceAccess("global", count=5)) == [32] * 5
 
 
 @pytest.mark.parametrize(
     ("access", "expected"),
     [
-        (Access("global"), 1),
-        (Access("global", stride=100), 1),
-        (Access("global", stride=2048), 8),
-        (Access("global", stride=512), 2),
-        (Access("global", pitch=512), 2),
-        (Access("global", pitch=0), 8),
-        (Access("global", count=32), 1),
-        (Access("global", count=32, pitch=1024), 4),
+        (TraceAccess("global"), 1),
+        (TraceAccess("global", stride=100), 1),
+        (TraceAccess("global", stride=2048), 8),
+        (TraceAccess("global", stride=512), 2),
+        (TraceAccess("global", pitch=512), 2),
+        (TraceAccess("global", pitch=0), 8),
+        (TraceAccess("global", count=32), 1),
+        (TraceAccess("global", count=32, pitch=1024), 4),
     ],
 )
 def test_skew(access, expected):

@@ -19,7 +19,7 @@ END = -1
 _MOST_NODES = 10_000
 
 
-def work_flow(flow: FlowGraph, pass_cycles: float = 1.0) -> wfg.Graph:
+def work_flow(flow: FlowGraph, pass_cycles: float = 1.0) -> wfg.WorkFlow:
     """Weights are of the average warp; one pass through the banks of shared memory takes `pass_cycles`.
 
     **Raises:** DseError for a basic block that more than two others follow, as where functions return.
@@ -90,12 +90,12 @@ class _Structure:
         found = self.behind[key]
         return max(found[block] - {block, *without}, key=lambda each: len(found[each]), default=END)
 
-    def sequence(self, block: int, stop: int, region: FlowLoop | None) -> wfg.Graph:
+    def sequence(self, block: int, stop: int, region: FlowLoop | None) -> wfg.WorkFlow:
         found: list[wfg.Node] = []
         while block not in (stop, END):
             loop = self.loops.get(block)
             if loop is not None and loop is not region:
-                found.append(wfg.Loop(trips=loop.trips, body=self.body(loop)))
+                found.append(wfg.WfgLoop(trips=loop.trips, body=self.body(loop)))
                 block = self.meets(block, region, loop.blocks)
                 continue
             found += [self.leaf(number) for number in self.nodes[block]]
@@ -106,11 +106,11 @@ class _Structure:
             meeting = self.meets(block, region, ())
             (first, taken), (second, passed) = ways.items()
             then, otherwise = (self.sequence(each, meeting, region) for each in (first, second))
-            found.append(wfg.Branch(taken=taken, passed=passed, then=then, otherwise=otherwise))
+            found.append(wfg.WfgBranch(taken=taken, passed=passed, then=then, otherwise=otherwise))
             block = meeting
         return tuple(found)
 
-    def body(self, loop: FlowLoop) -> wfg.Graph:
+    def body(self, loop: FlowLoop) -> wfg.WorkFlow:
         return self.sequence(loop.header, END, loop)
 
     def ways(self, block: int, region: FlowLoop | None) -> dict[int, float]:

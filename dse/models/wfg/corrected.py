@@ -11,7 +11,7 @@ from jaxtyping import Array
 from dse.models.about import About
 from dse.models.notation import comp_latency, two_pipes
 from dse.models.wfg import pipeline as wfg_pipeline
-from dse.models.wfg.pipeline import Block, graph, terms
+from dse.models.wfg.pipeline import ComputeBlock, graph, terms
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 MONOTONE = False
@@ -28,14 +28,14 @@ ABOUT = About(
 )
 
 
-def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: Block) -> Array:
-    """Λ_exp of the load behind `block` (Eq. L42); `between` is NBC, `latency` Λ_comp."""
+def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: ComputeBlock) -> Array:
+    """Return Λ_exp of the load behind `block` (Eq. L42); `between` is NBC, `latency` Λ_comp."""
     hidden = (warps - 1.0) * between - block.comp_insts * latency / block.ilp
     return (mem_latency - jnp.maximum(0.0, hidden)) / warps
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`. **Source:** Eqs. L30 to L39, L42.
     """

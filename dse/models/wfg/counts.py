@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.models.about import About
 from dse.models.notation import waits
-from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Loop, Memory, Scratchpad
+from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
 from dse.models.wfg.weights import Hardware, average_warp
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
@@ -46,8 +46,8 @@ ABOUT = About(
 )
 
 
-def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> Graph:
-    """What the counts say: as many trips as a warp waits for memory, in each the same."""
+def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
+    """Make a graph of a kernel's counts: as many equal trips as a warp waits for memory."""
     times = waits(kernel)
     some = (times > 0).astype(times.dtype)
     trips = jnp.where(times > 0, times, 1.0)
@@ -70,14 +70,14 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> Graph:
     waited = kernel.shared_insts * shared_latency(gpu, kernel) / (kernel.ilp * launch.warps_per_sm)
     access = access_cpi(gpu, kernel)
     return (
-        Loop(
+        WfgLoop(
             trips=trips,
             body=(
                 compute,
                 Scratchpad(cycles=jnp.maximum(passes, waited) / trips),
-                Loop(trips=kernel.work.barrier / trips, body=(Barrier(),)),
-                Branch(taken=some, passed=1.0 - some, then=(Memory(bytes=access, name="load"),)),
-                Loop(trips=kernel.mem_insts / trips - some, body=(Memory(bytes=access),)),
+                WfgLoop(trips=kernel.work.barrier / trips, body=(Barrier(),)),
+                WfgBranch(taken=some, passed=1.0 - some, then=(Memory(bytes=access, name="load"),)),
+                WfgLoop(trips=kernel.mem_insts / trips - some, body=(Memory(bytes=access),)),
                 Scratchpad(cycles=0.0 * access, uses=("load",)),
             ),
         ),
@@ -85,7 +85,7 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> Graph:
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Gap:** SIMD_work / SIMD_engine is one issue slot, 1 / IL, for what is no computation. **Source:** Eqs. 3

@@ -30,8 +30,11 @@ def _names() -> Any:
 
 
 class Compute(_Quantities):
-    """C_n, instructions that follow one another; `cpi` and `latency` where they are not the GPU's own, as of
-    special functions; `warps` where not all that are resident come here."""
+    """C_n, instructions that follow one another.
+
+    `cpi` and `latency` are given where they are not the GPU's own, as of special functions; `warps` where
+    not all that are resident come here.
+    """
 
     insts: Weight = quantity("1")
     ilp: Weight = quantity("1", default=1.0)
@@ -63,15 +66,15 @@ class Barrier(_Quantities):
     uses: tuple[str, ...] = _names()
 
 
-class Loop(_Quantities):
-    """`body`, `trips` times."""
+class WfgLoop(_Quantities):
+    """A loop: `body`, `trips` times."""
 
     trips: Weight = quantity("1")
     body: "tuple[Node, ...]" = several("1", default=())
 
 
-class Branch(_Quantities):
-    """`then` or `otherwise`, or both one after the other in a warp that splits.
+class WfgBranch(_Quantities):
+    """A branch: `then` or `otherwise`, or both one after the other in a warp that splits.
 
     `taken` and `passed` are the shares of the warps with a lane in either (ρ_T, ρ_F), more than 1 together
     where warps split.
@@ -84,28 +87,28 @@ class Branch(_Quantities):
 
 
 Leaf = Compute | Memory | Scratchpad | Barrier
-Node = Leaf | Loop | Branch
-Graph = tuple[Node, ...]
+Node = Leaf | WfgLoop | WfgBranch
+WorkFlow = tuple[Node, ...]
 
 
-def leaves(graph: Graph) -> Iterator[Leaf]:
-    """All nodes but loops and branches, in the order of the program."""
+def leaves(graph: WorkFlow) -> Iterator[Leaf]:
+    """Yield all nodes but loops and branches, in the order of the program."""
     for node in graph:
         match node:
-            case Loop():
+            case WfgLoop():
                 yield from leaves(node.body)
-            case Branch():
+            case WfgBranch():
                 yield from leaves(node.then)
                 yield from leaves(node.otherwise)
             case _:
                 yield node
 
 
-def loads(graph: Graph) -> frozenset[str]:
-    """Names of its loads."""
+def loads(graph: WorkFlow) -> frozenset[str]:
+    """Return the names of a graph's loads."""
     return frozenset(node.name for node in leaves(graph) if isinstance(node, Memory) and node.name)
 
 
-def uses(graph: Graph) -> frozenset[str]:
-    """Names of the loads that it waits for."""
+def uses(graph: WorkFlow) -> frozenset[str]:
+    """Return the names of the loads that a graph waits for."""
     return frozenset(name for node in leaves(graph) for name in node.uses)

@@ -52,9 +52,11 @@ ABOUT = About(
 )
 
 
-class Block(_Quantities):
-    """α^i computations of parallelism ILP^i, then global accesses of which the first `waits` (0 or 1)
-    is waited for; all of it `repeats` times."""
+class ComputeBlock(_Quantities):
+    """α^i computations of parallelism ILP^i and the global accesses behind them, `repeats` times.
+
+    The first `waits` (0 or 1) of the accesses is waited for.
+    """
 
     comp_insts: Quantity = quantity("1")
     ilp: Quantity = quantity("1")
@@ -63,13 +65,13 @@ class Block(_Quantities):
     repeats: Quantity = quantity("1")
 
 
-def graph(kernel: Kernel) -> tuple[Block, ...]:
-    """A described kernel as a work flow graph: equal blocks, one for each wait."""
+def graph(kernel: Kernel) -> tuple[ComputeBlock, ...]:
+    """Make a work flow graph of a kernel's counts: equal blocks, one for each wait."""
     times = waits(kernel)
     some = times > 0
     repeats = jnp.where(some, times, 1.0)
     return (
-        Block(
+        ComputeBlock(
             comp_insts=kernel.comp_insts / repeats,
             ilp=kernel.ilp,
             mem_insts=kernel.mem_insts / repeats,
@@ -79,11 +81,11 @@ def graph(kernel: Kernel) -> tuple[Block, ...]:
     )
 
 
-Exposed = Callable[[Array, Array, Array, Array, Block], Array]
+Exposed = Callable[[Array, Array, Array, Array, ComputeBlock], Array]
 
 
-def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: Block) -> Array:
-    """Λ_exp of the load behind `block` (Eq. L36); `between` is NBC, `latency` Λ_comp."""
+def exposed(warps: Array, mem_latency: Array, between: Array, latency: Array, block: ComputeBlock) -> Array:
+    """Return Λ_exp of the load behind `block` (Eq. L36); `between` is NBC, `latency` Λ_comp."""
     return mem_latency - (warps - 1.0) * between
 
 
@@ -93,20 +95,20 @@ def terms(
     latency: Array,
     issue: Array,
     barriers: Array,
-    blocks: Sequence[Block],
+    blocks: Sequence[ComputeBlock],
     exposed: Exposed = exposed,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
-    """Parts of CPR, cycles for a run of `warps`, and what the paper names.
+    """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
 
     `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
     load to a block, as in the paper, that is α_mem.
     """
-    each = [  # Eq. L30, cycles of a block's computations
+    comp_of_blocks = [  # Eq. L30, cycles of a block's computations
         block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
     ]
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
-    comp = sum(block.repeats * cycles for block, cycles in zip(blocks, each, strict=True))
+    comp = sum(block.repeats * cycles for block, cycles in zip(blocks, comp_of_blocks, strict=True))
     comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp
     transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - safe_divide(comp_cycles, mem_insts))  # Eqs. L33, L34
     between = comp_cycles / (times + barriers + 1.0)  # Eq. L35, NBC
@@ -126,7 +128,7 @@ def terms(
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
-    """Cycles of a launch.
+    """Predict the cycles of a launch.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     **Gap:** λ_mem^instr is one issue slot, 1/IL. **Source:** Eqs. L30 to L40.

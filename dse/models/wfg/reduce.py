@@ -23,14 +23,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
-from dse.models.wfg.graph import Branch, Compute, Graph, Leaf, Loop, Memory, leaves, loads, uses
+from dse.models.wfg.graph import Compute, Leaf, Memory, WfgBranch, WfgLoop, WorkFlow, leaves, loads, uses
 
 MOST_WAYS = 64  # followed at a time; beyond, those that await the same loads are joined
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Weights of the arcs out of a node, in cycles."""
+    """The weights of the arcs out of a node, in cycles."""
 
     arc: Callable[[Leaf], Array]  # transition
     exposed: Callable[[Memory, Any], Array] | None = None  # dependence; None: no load is waited for
@@ -50,13 +50,13 @@ class _Way:
     hidden: Any  # latencies of the computation since the last load
 
 
-def warp_latency(graph: Graph, costs: Costs) -> Array:
-    """Cycles from the first node to the end. **Shapes:** all weights broadcast."""
+def warp_latency(graph: WorkFlow, costs: Costs) -> Array:
+    """Return the cycles from the first node to the end. **Shapes:** all weights broadcast."""
     return jnp.asarray(_mean(_follow(graph, [_Way(1.0, 0.0, {}, 0.0)], frozenset(), costs), _time))
 
 
-def sides(branch: Branch, serial: bool) -> list[tuple[Array, Graph]]:
-    """Ways through a branch, with the share of each.
+def sides(branch: WfgBranch, serial: bool) -> list[tuple[Array, WorkFlow]]:
+    """Return the ways through a branch, with the share of each.
 
     The paper's mean (Fig. 3e) counts a warp that splits as if it took one side; `serial` has it take both.
     """
@@ -72,12 +72,12 @@ def sides(branch: Branch, serial: bool) -> list[tuple[Array, Graph]]:
     ]
 
 
-def _follow(graph: Graph, ways: Sequence[_Way], awaited: frozenset[str], costs: Costs) -> list[_Way]:
-    """The ways at the end of `graph`, behind which the loads `awaited` are used."""
+def _follow(graph: WorkFlow, ways: Sequence[_Way], awaited: frozenset[str], costs: Costs) -> list[_Way]:
+    """Follow the ways to the end of `graph`, behind which the loads `awaited` are used."""
     for number, node in enumerate(graph):
         later = awaited | uses(graph[number + 1 :])
         match node:
-            case Branch():
+            case WfgBranch():
                 sided = sides(node, costs.serial)
                 ways = [
                     end
@@ -86,7 +86,7 @@ def _follow(graph: Graph, ways: Sequence[_Way], awaited: frozenset[str], costs: 
                         side, [replace(way, share=way.share * share) for way in ways], later, costs
                     )
                 ]
-            case Loop():
+            case WfgLoop():
                 ways = _loop(node, ways, later, costs)
             case _:
                 ways = [_leaf(node, way, costs) for way in ways]
@@ -106,7 +106,7 @@ def _leaf(node: Leaf, way: _Way, costs: Costs) -> _Way:
     return replace(way, time=way.time + costs.arc(node), there=there, hidden=hidden)
 
 
-def _loop(loop: Loop, ways: Iterable[_Way], later: frozenset[str], costs: Costs) -> list[_Way]:
+def _loop(loop: WfgLoop, ways: Iterable[_Way], later: frozenset[str], costs: Costs) -> list[_Way]:
     entering = uses(loop.body) - loads(loop.body)
     carried = _carried(loop.body)
     ways = [_wait(way, entering) for way in ways]
@@ -131,14 +131,14 @@ def _loop(loop: Loop, ways: Iterable[_Way], later: frozenset[str], costs: Costs)
     ]
 
 
-def _carried(body: Graph) -> frozenset[str]:
-    """Loads of a loop's body that are used in front of them: in the next trip."""
-    found, issued, own = set[str](), set[str](), loads(body)
+def _carried(body: WorkFlow) -> frozenset[str]:
+    """Return the loads of a loop's body that are used in front of them: in the next trip."""
+    carried, issued, own = set[str](), set[str](), loads(body)
     for node in leaves(body):
-        found |= (set(node.uses) & own) - issued
+        carried |= (set(node.uses) & own) - issued
         if isinstance(node, Memory):
             issued.add(node.name)
-    return frozenset(found)
+    return frozenset(carried)
 
 
 def _wait(way: _Way, names: Iterable[str]) -> _Way:
@@ -150,7 +150,7 @@ def _keep(way: _Way, names: frozenset[str]) -> _Way:
 
 
 def _joined(ways: Sequence[_Way]) -> list[_Way]:
-    """Ways on which nothing is awaited as one; and if there are too many, all those that await the same."""
+    """Join the ways on which nothing is awaited; and if there are too many, all those that await the same."""
     groups: dict[object, list[_Way]] = {}
     for number, way in enumerate(ways):
         alone = way.there and len(ways) <= MOST_WAYS
@@ -167,7 +167,7 @@ def _one(ways: Sequence[_Way]) -> _Way:
 
 
 def _mean(ways: Sequence[_Way], value: Callable[[_Way], Any]) -> Any:
-    """Over the ways, each by its share; 0 where no warp goes any of them."""
+    """Return the mean over the ways, each by its share; 0 where no warp goes any of them."""
     if len(ways) == 1:
         return value(ways[0])
     share = reduce(jnp.add, (way.share for way in ways))

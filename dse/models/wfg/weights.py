@@ -19,7 +19,17 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
-from dse.models.wfg.graph import Barrier, Branch, Compute, Graph, Leaf, Loop, Memory, Node, Scratchpad
+from dse.models.wfg.graph import (
+    Barrier,
+    Compute,
+    Leaf,
+    Memory,
+    Node,
+    Scratchpad,
+    WfgBranch,
+    WfgLoop,
+    WorkFlow,
+)
 from dse.models.wfg.reduce import Costs, sides, warp_latency
 from dse.types import Quantity, _Quantities, quantity
 
@@ -27,7 +37,7 @@ Exposed = Callable[[Array, Array, Array, Any], Array]
 
 
 class Hardware(_Quantities):
-    """What the model knows of a GPU."""
+    """The four numbers that the model reads of a GPU."""
 
     issue_cycles: Quantity = quantity("cycles")  # SIMD_work / SIMD_engine, of one warp instruction
     pipeline_latency: Quantity = quantity("cycles")
@@ -36,7 +46,10 @@ class Hardware(_Quantities):
 
 
 class Latency(_Quantities):
-    """The average warp; all but `warp_latency` and the last two from the graph without dependence arcs."""
+    """The latency of an average warp, and what it follows from.
+
+    All but `warp_latency` come from the graph without its dependence arcs.
+    """
 
     comp_cycles: Quantity = quantity("cycles")  # CYC_compute
     mem_insts: Quantity = quantity("1")  # NUM_mem
@@ -54,24 +67,24 @@ class Latency(_Quantities):
 
 
 def published(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
-    """Eq. 6."""
+    """Return the exposed latency of Eq. 6."""
     return latency - (warps - 1.0) * between
 
 
 def once(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
-    """Eq. L41: paid once and not by each warp."""
+    """Return the exposed latency of Eq. L41: paid once and not by each warp."""
     return published(warps, latency, between, in_front) / warps
 
 
 def corrected(warps: Array, latency: Array, between: Array, in_front: Any) -> Array:
-    """Eq. L42: and cycles hide either computation or memory."""
+    """Return the exposed latency of Eq. L42: as Eq. L41, and cycles hide either computation or memory."""
     return (latency - jnp.maximum(0.0, (warps - 1.0) * between - in_front)) / warps
 
 
 def average_warp(
-    graph: Graph, hardware: Hardware, warps: Array, exposed: Exposed = published, serial: bool = False
+    graph: WorkFlow, hardware: Hardware, warps: Array, exposed: Exposed = published, serial: bool = False
 ) -> Latency:
-    """The latency of an average warp and what it follows from.
+    """Return the latency of an average warp, and what it follows from.
 
     `warps` is WLP_effect wherever a node does not have its own, as `effective` gives it.
     **Shapes:** weights of the graph, `hardware` and `warps` broadcast; what depends on none is a scalar.
@@ -124,21 +137,21 @@ def average_warp(
     )
 
 
-def executions(graph: Graph, serial: bool = False, times: Any = 1.0) -> Iterator[tuple[Leaf, Any]]:
-    """Each node that is no loop or branch, and how often an average warp executes it."""
+def executions(graph: WorkFlow, serial: bool = False, times: Any = 1.0) -> Iterator[tuple[Leaf, Any]]:
+    """Yield each node that is no loop or branch, and how often an average warp executes it."""
     for node in graph:
         match node:
-            case Loop():
+            case WfgLoop():
                 yield from executions(node.body, serial, times * node.trips)
-            case Branch():
+            case WfgBranch():
                 for share, side in sides(node, serial):
                     yield from executions(side, serial, times * share)
             case _:
                 yield node, times
 
 
-def effective(graph: Graph, warps: Array, blocks: Array) -> Graph:
-    """The graph with ILP_effect and WLP_effect at its nodes, `blocks` being resident with `warps` in all.
+def effective(graph: WorkFlow, warps: Array, blocks: Array) -> WorkFlow:
+    """Put ILP_effect and WLP_effect at the nodes of a graph; `blocks` are resident, with `warps` in all.
 
     A warp sees the others of its block where it is itself, and those of other blocks anywhere. Where few
     warps come, so few that there is less than one, that one is there all the same.
@@ -154,7 +167,7 @@ def effective(graph: Graph, warps: Array, blocks: Array) -> Graph:
     def mixed(local: Array, average: Array) -> Array:
         return (local + (blocks - 1.0) * average) / blocks
 
-    def at(nodes: Graph, share: Any) -> Graph:
+    def at(nodes: WorkFlow, share: Any) -> WorkFlow:
         seen = jnp.maximum(1.0, mixed(share * warps, warps_on_average))
         return tuple(with_parallelism(node, share, seen) for node in nodes)
 
@@ -164,9 +177,9 @@ def effective(graph: Graph, warps: Array, blocks: Array) -> Graph:
                 return replace(node, warps=seen, ilp=mixed(node.ilp, ilp_on_average))
             case Memory():
                 return replace(node, warps=seen)
-            case Loop():
+            case WfgLoop():
                 return replace(node, body=at(node.body, share))
-            case Branch():
+            case WfgBranch():
                 then, otherwise = at(node.then, share * node.taken), at(node.otherwise, share * node.passed)
                 return replace(node, then=then, otherwise=otherwise)
         return node
@@ -174,13 +187,16 @@ def effective(graph: Graph, warps: Array, blocks: Array) -> Graph:
     return at(graph, 1.0)
 
 
-def _regions(graph: Graph, share: Any, trips: Any) -> Iterator[tuple[Any, Any, Leaf]]:
-    """(warp instructions of a warp that comes there, share of the warps that do, node)."""
+def _regions(graph: WorkFlow, share: Any, trips: Any) -> Iterator[tuple[Any, Any, Leaf]]:
+    """Yield each node with the instructions of a warp that comes there, and the share of warps that do.
+
+    As (instructions, share, node).
+    """
     for node in graph:
         match node:
-            case Loop():
+            case WfgLoop():
                 yield from _regions(node.body, share, trips * node.trips)
-            case Branch():
+            case WfgBranch():
                 yield from _regions(node.then, share * node.taken, trips)
                 yield from _regions(node.otherwise, share * node.passed, trips)
             case Compute():

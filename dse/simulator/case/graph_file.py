@@ -54,7 +54,10 @@ class Graph:
 
 
 def load(path: Path) -> Graph:
-    """Read and check one. **Raises:** DseError, one line with file, field, what was found and allowed."""
+    """Read and check a graph file.
+
+    **Raises:** DseError, one line with file, field, what was found and allowed.
+    """
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -62,7 +65,7 @@ def load(path: Path) -> Graph:
     except OSError as error:
         raise DseError(f"{path}: cannot read: {error.strerror}") from None
     try:
-        file = _File.model_validate(raw)
+        file = _GraphFile.model_validate(raw)
     except ValidationError as error:
         raise DseError(f"{path}: {_first(error)}") from None
     for field in ("instruction", "loop"):
@@ -70,7 +73,7 @@ def load(path: Path) -> Graph:
             raise DseError(f"{path}: {field}: found beside [[program]], expected inside of it")
     if not (file.program or file.instruction):
         raise DseError(f"{path}: instruction: found nothing, expected at least one")
-    parts = file.program or [_Program(instruction=file.instruction, loop=file.loop)]
+    parts = file.program or [_ProgramTable(instruction=file.instruction, loop=file.loop)]
     core = file.core.model_dump()
     core["assignment"] = tuple(core["assignment"] or range(len(parts)))
     try:
@@ -82,17 +85,17 @@ def load(path: Path) -> Graph:
     return Graph(file.name, case, tuple(file.subsystems), labels)
 
 
-class _Table(BaseModel):
+class _GraphTable(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)  # no "3" for 3
 
 
-class _Subsystem(_Table):
+class _SubsystemTable(_GraphTable):
     throughput_cycles: Cycles = Field(alias="lambda")
     latency_cycles: Cycles = Field(alias="Lambda")
     cap: float = math.inf
 
 
-class _Instruction(_Table):
+class _InstructionTable(_GraphTable):
     name: str
     subsystem: str
     needs: list[str] = []
@@ -102,18 +105,18 @@ class _Instruction(_Table):
     kind: Literal["compute", "memory", "barrier"] = "compute"
 
 
-class _Loop(_Table):
+class _LoopTable(_GraphTable):
     first: str
     last: str
     trips: int = Field(ge=1)
 
 
-class _Program(_Table):
-    instruction: list[_Instruction] = Field(min_length=1)
-    loop: list[_Loop] = []
+class _ProgramTable(_GraphTable):
+    instruction: list[_InstructionTable] = Field(min_length=1)
+    loop: list[_LoopTable] = []
 
 
-class _Core(_Table):
+class _Core(_GraphTable):
     warps: int = 1
     slots: int = 1
     groups: int = 1
@@ -123,27 +126,27 @@ class _Core(_Table):
     assignment: list[int] = []
 
 
-class _File(_Table):
+class _GraphFile(_GraphTable):
     name: str
     summary: str = ""
     core: _Core = _Core()
-    subsystems: dict[str, _Subsystem] = Field(min_length=1)
-    instruction: list[_Instruction] = []
-    loop: list[_Loop] = []
-    program: list[_Program] = []
+    subsystems: dict[str, _SubsystemTable] = Field(min_length=1)
+    instruction: list[_InstructionTable] = []
+    loop: list[_LoopTable] = []
+    program: list[_ProgramTable] = []
 
 
 _TABLES = {
     "core": _Core,
-    "subsystems": _Subsystem,
-    "instruction": _Instruction,
-    "loop": _Loop,
-    "program": _Program,
+    "subsystems": _SubsystemTable,
+    "instruction": _InstructionTable,
+    "loop": _LoopTable,
+    "program": _ProgramTable,
 }
 
 
 def _first(error: ValidationError) -> str:
-    """The first mistake, as `field: found X, expected Y`."""
+    """Say what is first wrong, as `field: found X, expected Y`."""
     mistake = dict[str, Any](error.errors()[0])
     at = mistake["loc"]
     field = ".".join(str(part + 1) if isinstance(part, int) else part for part in at)
@@ -153,8 +156,8 @@ def _first(error: ValidationError) -> str:
         case "extra_forbidden":
             inside = [part for part in at[:-1] if isinstance(part, str)]
             inside = inside[1:] if inside[:1] == ["program"] and len(inside) > 1 else inside
-            fields = (_TABLES[inside[0]] if inside else _File).model_fields
-            names = [each.alias or name for name, each in fields.items()]
+            fields = (_TABLES[inside[0]] if inside else _GraphFile).model_fields
+            names = [field_info.alias or name for name, field_info in fields.items()]
             return f"{field}: found an unknown field, {_expected(at[-1], names)}"
         case "too_short":
             return f"{field}: found nothing, expected at least one"
@@ -169,46 +172,53 @@ def _expected(name: str, allowed: Collection[str]) -> str:
     return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _program(part: _Program, subsystems: dict[str, _Subsystem]) -> Program:
-    names = [each.name for each in part.instruction]
-    number = {name: n for n, name in enumerate(names)}
-    if len(number) < len(names):
+def _program(part: _ProgramTable, subsystems: dict[str, _SubsystemTable]) -> Program:
+    names = [instruction.name for instruction in part.instruction]
+    number_of_instruction = {name: n for n, name in enumerate(names)}
+    if len(number_of_instruction) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DseError(f"instruction: name: found {twice!r} twice, expected each once")
-    places = {name: n for n, name in enumerate(subsystems)}
+    number_of_subsystem = {name: n for n, name in enumerate(subsystems)}
 
-    def place(name: str, allowed: Mapping[str, int], field: str) -> int:
+    def number_of(name: str, allowed: Mapping[str, int], field: str) -> int:
         if name not in allowed:
             raise DseError(f"{field}: found {name!r}, {_expected(name, allowed)}")
         return allowed[name]
 
     loops = [
-        Loop(place(x.first, number, "loop: first"), place(x.last, number, "loop: last") + 1, x.trips)
+        Loop(
+            number_of(x.first, number_of_instruction, "loop: first"),
+            number_of(x.last, number_of_instruction, "loop: last") + 1,
+            x.trips,
+        )
         for x in part.loop
     ]
     for x, loop in zip(part.loop, loops, strict=True):
         if loop.stop <= loop.first:
             raise DseError(f"loop: last: found {x.last!r} before {x.first!r}, expected it or a later one")
-    for i, each in enumerate(part.instruction):
-        for name in each.needs:
-            j = place(name, number, f"instruction {each.name}: needs")
+    for i, instruction in enumerate(part.instruction):
+        for name in instruction.needs:
+            j = number_of(name, number_of_instruction, f"instruction {instruction.name}: needs")
             if j >= i and not any(i in loop and j in loop for loop in loops):
                 expected = "an earlier one, or one of the same loop"
-                raise DseError(f"instruction {each.name}: needs: found {name!r}, expected {expected}")
+                raise DseError(f"instruction {instruction.name}: needs: found {name!r}, expected {expected}")
 
-    where = [place(i.subsystem, places, f"instruction {i.name}: subsystem") for i in part.instruction]
-    of = [subsystems[i.subsystem] for i in part.instruction]
+    entered = [
+        number_of(i.subsystem, number_of_subsystem, f"instruction {i.name}: subsystem")
+        for i in part.instruction
+    ]
+    tables = [subsystems[i.subsystem] for i in part.instruction]
 
     def cycles(name: str) -> np.ndarray:
-        """An instruction's own, or else its subsystem's."""
+        """Take the cycles of each instruction, or else those of its subsystem."""
         own = [getattr(instruction, name) for instruction in part.instruction]
-        return np.array([getattr(s, name) if c is None else c for c, s in zip(own, of, strict=True)])
+        return np.array([getattr(s, name) if c is None else c for c, s in zip(own, tables, strict=True)])
 
     return Program(
-        subsystem=np.array(where),
+        subsystem=np.array(entered),
         throughput_cycles=cycles("throughput_cycles"),
         latency_cycles=cycles("latency_cycles"),
-        preds=tuple(tuple(number[name] for name in i.needs) for i in part.instruction),
+        preds=tuple(tuple(number_of_instruction[name] for name in i.needs) for i in part.instruction),
         kind="".join(i.kind[0] for i in part.instruction),
         same_warp=np.array([i.same_warp for i in part.instruction]),
         loops=tuple(loops),

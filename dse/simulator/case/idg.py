@@ -50,7 +50,7 @@ SUBSYSTEMS = tuple(dict.fromkeys(SUBSYSTEM_OF.values()))
 
 
 class Warp(_Quantities):
-    """What an average warp does from start to end, by its parts."""
+    """The work of an average warp from start to end, by its parts."""
 
     busy: dict[str, Array] = several("cycles")  # Σλ: how long each part keeps its subsystem busy
     alone: dict[str, Array] = several("cycles")  # ΣΛ: how long it takes a warp that has the SM for itself
@@ -60,7 +60,7 @@ class Warp(_Quantities):
 
 
 def warp(gpu: Gpu, kernel: Kernel) -> Warp:
-    """The parts of a kernel's average warp on this GPU.
+    """Sum up the parts of a kernel's average warp on this GPU.
 
     **Shapes:** every field broadcasts. **Units:** cycles of `gpu.clock`.
     An access holds the load/store units for its passes through the banks, or for the units' own cycles,
@@ -113,8 +113,8 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
 
 
 @dataclass(frozen=True)
-class Graph:
-    """One phase in symbols."""
+class PhaseGraph:
+    """The instructions of one phase and their dependences, without their cycles."""
 
     part: np.ndarray  # [n], of PARTS
     share: np.ndarray  # [n], of what a phase has of that part
@@ -126,7 +126,7 @@ class Graph:
         return len(self.part)
 
     def program(self, throughput_cycles: np.ndarray, latency_cycles: np.ndarray, phases: int) -> Program:
-        """So many phases. **Shapes:** λ and Λ of the instructions, [n]."""
+        """Make a program of so many phases. **Shapes:** λ and Λ of the instructions, [n]."""
         n = len(self)
         if phases > UNROLLED:
             preds, loops = tuple(tuple(j % n for j in js) for js in self.preds), (Loop(0, n, phases),)
@@ -143,8 +143,8 @@ class Graph:
 
 
 @cache
-def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> Graph:
-    """The phase that has `numbers[p]` instructions of each part p, one at most of parts that do not compute.
+def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph:
+    """Lay out a phase of `numbers[p]` instructions of each part p, one at most of parts that do not compute.
 
     In program order each waits for the one before it: later instructions are issued when all of a run have
     been. In dataflow order nothing holds a load but a barrier, and computation waits for its own operands.
@@ -156,10 +156,10 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> Graph:
         rows.extend((name, share) for name in names if number[name])
 
     def compute(share: float) -> None:
-        """Runs of all pipes mixed, those of each pipe spread evenly."""
+        """Add the runs of all pipes mixed, those of each pipe spread evenly."""
         runs = [(name, number[name]) for name in COMPUTATION]
-        places = [((i + 0.5) / n, name, share / n) for name, n in runs for i in range(n)]
-        rows.extend((name, part) for _, name, part in sorted(places, key=lambda run: run[0]))
+        positions = [((i + 0.5) / n, name, share / n) for name, n in runs for i in range(n)]
+        rows.extend((name, part) for _, name, part in sorted(positions, key=lambda run: run[0]))
 
     add("load passes", "load", "tile")
     # A barrier before what was loaded is used and one when it has been, the rest between; without loads, one
@@ -183,7 +183,7 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> Graph:
             preds[i] = (i - 1,) if i else ()
         if own:  # the first of them waits for what was loaded, and for the last of the phase before
             preds[own[0]] = (*preds[own[0]], own[-1] - len(rows)) if loads else (own[-1] - len(rows),)
-    return Graph(
+    return PhaseGraph(
         part=np.array([PARTS.index(name) for name in names]),
         share=np.array([share for _, share in rows]),
         subsystem=np.array([SUBSYSTEMS.index(SUBSYSTEM_OF[name]) for name in names], np.int32),
@@ -193,21 +193,21 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> Graph:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How the warps of N kernels go."""
+class PhasePlan:
+    """The phases that the warps of N kernels go through, with their cycles."""
 
     phases: np.ndarray  # [N], of a warp
-    graphs: list[Graph]  # of a phase
+    graphs: list[PhaseGraph]  # of a phase
     throughput_cycles: np.ndarray  # [N, PARTS], cycles, Σλ of a phase
     latency_cycles: np.ndarray  # ΣΛ
 
     @property
     def entries(self) -> np.ndarray:
-        """Instructions of a phase, [N]."""
+        """The instructions of a phase, [N]."""
         return np.array([len(graph) for graph in self.graphs])
 
     def program(self, n: int, phases: int, tick: float) -> Program:
-        """So many phases of kernel n in ticks of so many cycles, rounded to whole ones; 0: not rounded."""
+        """Make a program of so many phases of kernel n, in whole ticks of so many cycles; 0: not rounded."""
         graph = self.graphs[n]
         throughput_cycles = self.throughput_cycles[n, graph.part] * graph.share
         latency_cycles = self.latency_cycles[n, graph.part] * graph.share
@@ -219,7 +219,7 @@ class Plan:
         return graph.program(throughput_cycles, latency_cycles, phases)
 
 
-def plan(warp: Warp, dataflow: bool = False) -> Plan:
+def plan(warp: Warp, dataflow: bool = False) -> PhasePlan:
     """Cut warps into phases, and these into runs.
 
     **Shapes:** fields of `warp` are NumPy arrays [N] of float64.
@@ -242,9 +242,9 @@ def plan(warp: Warp, dataflow: bool = False) -> Plan:
         graph(tuple(numbers), barriers, dataflow)
         for numbers, barriers in zip(runs.astype(int).tolist(), met.tolist(), strict=True)
     ]
-    return Plan(phases, graphs, busy / phases[:, None], alone / phases[:, None])
+    return PhasePlan(phases, graphs, busy / phases[:, None], alone / phases[:, None])
 
 
 def _whole(count: np.ndarray) -> np.ndarray:
-    """The nearest whole number; 1 at least of what there is."""
+    """Round to the nearest whole number, but to 1 at least where there is anything."""
     return np.where(count > 0, np.maximum(np.rint(count), 1), 0).astype(int)

@@ -16,7 +16,7 @@ from dse.simulator.case.program import KINDS, Program
 def intervals(
     program: Program, issue_limit: float = 1.0, waited_for: str = KINDS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """n_i and s_i: instructions of each interval, and the stall behind them.
+    """Return n_i and s_i: the instructions of each interval, and the stall behind them.
 
     **Shapes:** [intervals] both. **Units:** s_i in cycles. Σ (n_i / IL + s_i) is what the warp takes alone,
     up to the last result; pipes that are busy (λ) do not hold it up.

@@ -28,7 +28,7 @@ _CHAINED = {  # instructions on a chain's register; a shared one reads the chain
 
 
 def listing(name: str, gpu: Gpu, kernel: Kernel, block: int) -> str:
-    """The trace of a warp, as text. Fields are scalars; `block` is the number of warps of one."""
+    """Write the trace of a warp as text. Fields are scalars; `block` is the number of warps of a block."""
     parts = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(1), warp(gpu, kernel))
     made = plan(parts)
     graph, phases = made.graphs[0], int(made.phases[0])
@@ -43,7 +43,7 @@ def listing(name: str, gpu: Gpu, kernel: Kernel, block: int) -> str:
 
 
 def _counts(kernel: Kernel) -> dict[str, float]:
-    """Instructions of a warp, by the parts that the graph is made of."""
+    """Count the instructions of a warp, by the parts that the graph is made of."""
     work = {
         name: float(getattr(kernel.work, name))
         for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier")
@@ -59,7 +59,7 @@ def _counts(kernel: Kernel) -> dict[str, float]:
 
 
 class _Writer:
-    """Hands out registers: which chain is next, and what was loaded and not yet read."""
+    """Hands out registers, and knows which chain is next, and what was loaded and not yet read."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.chains = min(max(round(float(kernel.ilp)), 1), MOST_CHAINS)
@@ -75,7 +75,7 @@ class _Writer:
         self.pattern = f" // transactions={round(float(kernel.transactions_per_uncoal))}" if scattered else ""
 
     def instructions(self, part: str, count: int) -> Iterator[str]:
-        """So many of a part, runs of a chain each rolled."""
+        """Yield so many instructions of a part; runs of a chain are rolled."""
         if part in _CHAINED:
             while count and self.loaded:  # each waits for one that was loaded
                 yield from self._chained(part, self.loaded.pop(0))

@@ -1,4 +1,4 @@
-"""What is simulated: the programs of the warps, and the core on which they run."""
+"""A case of the simulator: the programs of the warps, and the core on which they run."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ MOST_ENTRIES = 2**31 - 1  # of one case
 
 @dataclass(frozen=True)
 class Loop:
-    """Instructions first..stop-1 run `trips` times, one time after another."""
+    """A loop: instructions first..stop-1 run `trips` times, one time after another."""
 
     first: int
     stop: int
@@ -110,7 +110,7 @@ class Program:
         return len(self.subsystem)
 
     def around(self, i: int) -> list[Loop]:
-        """The loops that instruction i is in, outermost first."""
+        """Return the loops that instruction i is in, outermost first."""
         return [loop for loop in self.loops if i in loop]
 
     @property
@@ -128,7 +128,7 @@ class Program:
 
     @property
     def entries(self) -> int:
-        """Instructions that one warp enters."""
+        """How many instructions one warp enters."""
         return int(self.runs.sum()) if self.loops else len(self)
 
     @property
@@ -139,7 +139,7 @@ class Program:
         return int(self.runs[[kind == "b" for kind in self.kind]].sum())
 
     def unrolled(self) -> "Program":
-        """The same without loops. DseError where that is too long."""
+        """Return the same program without loops. **Raises:** DseError where that is too long."""
         if not self.loops:
             return self
         if self.entries > MOST_INSTRUCTIONS:
@@ -246,7 +246,7 @@ class Case:
             raise DseError(f"case: found {self.entries} entries, expected at most {MOST_ENTRIES}")
 
     def _check_barriers(self) -> None:
-        """Warps of one group have to meet equally often, or they wait for ever."""
+        """Refuse warps of one group that do not meet equally often: they would wait for ever."""
         barriers = np.array([self.programs[p].barriers for p in self.assignment])
         if (barriers == barriers[0]).all():
             return
@@ -272,14 +272,14 @@ class Case:
         return 1.0 / self.issue_limit
 
     def entries_of_subsystems(self) -> np.ndarray:
-        """Instructions that enter each subsystem, [S]."""
+        """Count the instructions that enter each subsystem, [S]."""
         total = np.zeros(self.subsystems)
         for runs, program in zip(self.runs, self.programs, strict=True):
             total += runs * np.bincount(program.subsystem, program.runs, self.subsystems)
         return total
 
     def cycles_of_subsystems(self) -> np.ndarray:
-        """Σλ over all entries of each subsystem, [S]."""
+        """Return Σλ over all entries of each subsystem, [S]."""
         total = np.zeros(self.subsystems)
         for runs, program in zip(self.runs, self.programs, strict=True):
             cycles = program.throughput_cycles * program.runs if program.loops else program.throughput_cycles
@@ -287,46 +287,44 @@ class Case:
         return total
 
 
-def read_case(found: Mapping[str, Any], where: str = "case") -> Case:
-    """A case from its JSON form, in the symbols of the papers: `null` in `cap` and `IL` is no limit.
+def read_case(raw: Mapping[str, Any], where: str = "case") -> Case:
+    """Read a case from its JSON form, in the symbols of the papers: `null` in `cap` and `IL` is no limit.
 
     **Errors:** DseError that starts with `where`.
     """
     try:
-        count = found["S"]
+        count = raw["S"]
         if not 1 <= count <= MOST_SUBSYSTEMS:
             raise DseError(f"S: found {count}, expected 1 to {MOST_SUBSYSTEMS}")
-        caps = [math.inf if cap is None else cap for cap in found["cap"]]
+        caps = [math.inf if cap is None else cap for cap in raw["cap"]]
         if len(caps) != count:
             raise DseError(f"cap: found {len(caps)} values, expected {count}")
         return Case(
-            programs=tuple(_read_program(p, count) for p in found["programs"]),
-            warps=found["W"],
-            slots=found["g"],
-            groups=found["G"],
-            issue_limit=math.inf if found["IL"] is None else found["IL"],
+            programs=tuple(_read_program(p, count) for p in raw["programs"]),
+            warps=raw["W"],
+            slots=raw["g"],
+            groups=raw["G"],
+            issue_limit=math.inf if raw["IL"] is None else raw["IL"],
             caps=tuple(caps),
-            order=found["order"],
-            scheduler=found["scheduler"],
-            assignment=tuple(found["prog"]),
+            order=raw["order"],
+            scheduler=raw["scheduler"],
+            assignment=tuple(raw["prog"]),
         )
     except KeyError as error:
         raise DseError(f"{where}: {error.args[0]}: missing") from None
-    except (TypeError, ValueError) as error:
-        raise DseError(f"{where}: {error}") from None
-    except DseError as error:
+    except (TypeError, ValueError, DseError) as error:
         raise DseError(f"{where}: {error}") from None
 
 
-def _read_program(found: Mapping[str, Any], subsystems: int) -> Program:
-    numbers: Sequence[int] = found["s"]
+def _read_program(raw: Mapping[str, Any], subsystems: int) -> Program:
+    numbers: Sequence[int] = raw["s"]
     if any(not 0 <= s < subsystems for s in numbers):
         raise DseError(f"s: found {max(numbers)}, expected 0 to {subsystems - 1}")
     return Program(
         subsystem=np.asarray(numbers),
-        throughput_cycles=np.asarray(found["lam"], np.float64),
-        latency_cycles=np.asarray(found["Lam"], np.float64),
-        preds=tuple(tuple(js) for js in found["dep"]),
-        kind=found["kind"],
-        same_warp=np.asarray(found.get("self", ())),
+        throughput_cycles=np.asarray(raw["lam"], np.float64),
+        latency_cycles=np.asarray(raw["Lam"], np.float64),
+        preds=tuple(tuple(js) for js in raw["dep"]),
+        kind=raw["kind"],
+        same_warp=np.asarray(raw.get("self", ())),
     )

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dse.errors import DseError
 from dse.simulator.case.program import Loop
 
 ARITHMETIC = (  # the rows of TEG's Table 1
@@ -19,8 +20,8 @@ KINDS = (*ARITHMETIC, "special", "move", "load", "store", "barrier")
 
 
 @dataclass(frozen=True)
-class Access:
-    """Which addresses the lanes of a warp ask for.
+class TraceAccess:
+    """The addresses that the lanes of a warp ask for.
 
     Lane n asks for `bytes` at n times `stride`, and the next warp for the same, `pitch` bytes on. Where the
     addresses follow no stride, `count` says how many words of one bank a half-warp needs at most (shared),
@@ -35,14 +36,18 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Instruction:
-    """One warp instruction."""
+class TraceInstruction:
+    """One warp instruction. **Errors:** DseError for an unknown kind."""
 
     kind: str  # one of `KINDS`
     needs: tuple[int, ...] = ()  # those whose results it reads, as in `dse.simulator.Program`
     text: str = ""
     lanes: int = 32  # that take part; the others are masked
-    access: Access | None = None  # to global memory, or of an operand that lies in shared memory
+    access: TraceAccess | None = None  # to global memory, or of an operand that lies in shared memory
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise DseError(f"instruction: kind: found {self.kind!r}, expected one of {', '.join(KINDS)}")
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,6 @@ class Trace:
     """All instructions of a warp. Every warp executes the same."""
 
     name: str
-    instructions: tuple[Instruction, ...]
+    instructions: tuple[TraceInstruction, ...]
     loops: tuple[Loop, ...] = ()
     block: int | None = None  # warps of a block, at most; None: any number

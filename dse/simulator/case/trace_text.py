@@ -32,13 +32,13 @@ A listing does not say which addresses a warp asks for, nor which lanes take par
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 
 from dse.errors import DseError
 from dse.simulator.case.program import Loop
-from dse.simulator.case.trace import Access, Instruction, Trace
+from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 
 FILE = "trace.sass"  # beside a kernel.toml
 
@@ -72,7 +72,10 @@ _SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
 
 
 def load(path: Path | str) -> Trace:
-    """Read and check one. **Raises:** DseError, one line with file, line, what was found and allowed."""
+    """Read and check a trace file.
+
+    **Raises:** DseError, one line with file, line, what was found and allowed.
+    """
     path = Path(path)
     try:
         text = path.read_text(encoding="utf-8")
@@ -84,72 +87,90 @@ def load(path: Path | str) -> Trace:
 
 
 def parse(text: str, where: str = "trace", name: str = "trace") -> Trace:
-    """A trace from its text. **Raises:** DseError that starts with `where` and the number of the line."""
-    lines = re.sub(r"/\*.*?\*/", lambda found: re.sub(r"[^\n]", " ", found[0]), text, flags=re.DOTALL)
-    read, block = list[_Line](), None
-    open_loops, loops = list[tuple[int, int, int]](), list[Loop]()
-    for number, line in enumerate(lines.splitlines(), 1):
-        code, _, comment = line.partition("//")
-        code = code.strip().removesuffix(";").strip()
+    """Read a trace from its text.
+
+    **Raises:** DseError that starts with `where` and the number of the line.
+    """
+    without_comments = re.sub(
+        r"/\*.*?\*/", lambda comment: re.sub(r"[^\n]", " ", comment[0]), text, flags=re.DOTALL
+    )
+    listing = _Listing(name)
+    for number, line in enumerate(without_comments.splitlines(), 1):
         try:
-            pattern = _pattern(comment)
-            if not code.startswith("."):
-                if code:
-                    read.append(_line(code, pattern))
-                elif pattern:
-                    raise DseError(
-                        f"found {next(iter(pattern))} on its own, expected an instruction before it"
-                    )
-                continue
-            match code.split():
-                case [".kernel", name]:
-                    pass
-                case [".block", count]:
-                    block = _whole(count, ".block", 1)
-                case [".repeat", count]:
-                    open_loops.append((len(read), _whole(count, ".repeat", 1), number))
-                case [".end"]:
-                    if not open_loops:
-                        raise DseError("found .end, expected a .repeat before it")
-                    first, trips, _ = open_loops.pop()
-                    if first == len(read):
-                        raise DseError("found .end, expected an instruction since .repeat")
-                    loops.append(Loop(first, len(read), trips))
-                case [directive, *_]:
-                    expected = _one_of(directive, _DIRECTIVES)
-                    raise DseError(f"found {code!r}, {expected}")
+            listing.read(line, number)
         except DseError as error:
             raise DseError(f"{where}:{number}: {error}") from None
-    if open_loops:
-        raise DseError(f"{where}:{open_loops[-1][2]}: found .repeat without .end, expected both")
-    if not read:
+    if listing.open_loops:
+        raise DseError(f"{where}:{listing.open_loops[-1][2]}: found .repeat without .end, expected both")
+    if not listing.lines:
         raise DseError(f"{where}: found no instruction, expected at least one")
-    needs = _needs(read, [loop for loop in loops if loop.trips > 1])
+    loops = tuple(loop for loop in listing.loops if loop.trips > 1)
     instructions = tuple(
-        replace(line.instruction, needs=tuple(sorted(js))) for line, js in zip(read, needs, strict=True)
+        replace(line.instruction, needs=tuple(sorted(js)))
+        for line, js in zip(listing.lines, _needs(listing.lines, loops), strict=True)
     )
-    return Trace(name, instructions, tuple(loop for loop in loops if loop.trips > 1), block)
+    return Trace(listing.name, instructions, loops, listing.block)
 
 
 @dataclass(frozen=True)
 class _Line:
     """An instruction and its registers."""
 
-    instruction: Instruction
+    instruction: TraceInstruction
     reads: frozenset[str]
     writes: frozenset[str]
 
 
+@dataclass
+class _Listing:
+    """The part of a listing that has been read."""
+
+    name: str
+    block: int | None = None
+    lines: list[_Line] = field(default_factory=list)
+    loops: list[Loop] = field(default_factory=list)
+    open_loops: list[tuple[int, int, int]] = field(default_factory=list)  # first instruction, trips, line
+
+    def read(self, line: str, number: int) -> None:
+        """Read one line: an instruction, a directive, or neither."""
+        code, _, comment = line.partition("//")
+        code, pattern = code.strip().removesuffix(";").strip(), _pattern(comment)
+        if code.startswith("."):
+            self._directive(code, number)
+        elif code:
+            self.lines.append(_line(code, pattern))
+        elif pattern:
+            raise DseError(f"found {next(iter(pattern))} on its own, expected an instruction before it")
+
+    def _directive(self, code: str, number: int) -> None:
+        match code.split():
+            case [".kernel", name]:
+                self.name = name
+            case [".block", count]:
+                self.block = _whole(count, ".block", 1)
+            case [".repeat", count]:
+                self.open_loops.append((len(self.lines), _whole(count, ".repeat", 1), number))
+            case [".end"]:
+                if not self.open_loops:
+                    raise DseError("found .end, expected a .repeat before it")
+                first, trips, _ = self.open_loops.pop()
+                if first == len(self.lines):
+                    raise DseError("found .end, expected an instruction since .repeat")
+                self.loops.append(Loop(first, len(self.lines), trips))
+            case [directive, *_]:
+                raise DseError(f"found {code!r}, {_one_of(directive, _DIRECTIVES)}")
+
+
 def _pattern(comment: str) -> dict[str, int]:
-    """The words NAME=VALUE of a comment."""
-    found = {}
+    """Read the words NAME=VALUE of a comment."""
+    values = {}
     for name, value in re.findall(r"(\S+)=(\S+)", comment):
         if name not in _PATTERN:
             raise DseError(f"found {name!r} with a value, {_one_of(name, _PATTERN)}")
-        found[name] = _whole(value, name, _PATTERN[name])
-    if found.get("lanes", 32) > 32:
-        raise DseError(f"lanes: found {found['lanes']}, expected 1 to 32")
-    return found
+        values[name] = _whole(value, name, _PATTERN[name])
+    if values.get("lanes", 32) > 32:
+        raise DseError(f"lanes: found {values['lanes']}, expected 1 to 32")
+    return values
 
 
 def _line(code: str, pattern: dict[str, int]) -> _Line:
@@ -164,7 +185,7 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
     wide = _wide(modifiers, double=kind.startswith("double"))
     access = _access(kind, operands, wide, modifiers, pattern)
 
-    writes: set[str] = {found for found in modifiers if re.fullmatch(r"C\d", found)}
+    writes: set[str] = {register for register in modifiers if re.fullmatch(r"C\d", register)}
     reads = _registers([head["flag"] or ""])
     sources = operands
     if operands and kind not in ("store", "barrier") and stem not in _BRANCHES and "[" not in operands[0]:
@@ -175,7 +196,7 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
     for operand in sources:  # addresses are single registers
         reads |= _registers([operand], 1 if "[" in operand else wide if kind != "load" else 1)
     return _Line(
-        Instruction(kind, text=code, lanes=pattern.get("lanes", 32), access=access),
+        TraceInstruction(kind, text=code, lanes=pattern.get("lanes", 32), access=access),
         frozenset(reads),
         frozenset(writes),
     )
@@ -189,32 +210,38 @@ def _operands(text: str) -> list[str]:
     return operands
 
 
+def _bits(modifiers: Iterable[str]) -> list[int]:
+    """Return the widths that modifiers name, such as 64 of U64."""
+    widths = (re.fullmatch(r"[USBF](\d+)", modifier) for modifier in modifiers)
+    return [int(width[1]) for width in widths if width]
+
+
 def _wide(modifiers: Iterable[str], double: bool) -> int:
-    """Registers of an operand."""
-    bits = [int(found[1]) for found in (re.fullmatch(r"[USBF](\d+)", each) for each in modifiers) if found]
+    """Return how many registers an operand has."""
+    bits = _bits(modifiers)
     return 2 if double else max(1, max(bits, default=32) // 32)
 
 
 def _access(
     kind: str, operands: Sequence[str], wide: int, modifiers: Sequence[str], pattern: dict[str, int]
-) -> Access | None:
-    """The access to memory, if there is one."""
+) -> TraceAccess | None:
+    """Return the access to memory, if there is one."""
     given = [name for name in pattern if name != "lanes"]
-    shared = [found[1] for found in map(_SHARED.search, operands) if found]
-    bits = [int(found[1]) for found in (re.fullmatch(r"[USBF](\d+)", each) for each in modifiers) if found]
+    shared = [match[1] for match in map(_SHARED.search, operands) if match]
+    bits = _bits(modifiers)
     if kind in ("load", "store"):
         if not any("[" in operand for operand in operands):
             raise DseError(f"found {', '.join(operands) or 'no operand'}, expected one such as global14[R1]")
         _none_of(given, ("ways",), "an access to global memory")
         size = max(1, bits[0] // 8) if bits else 4
         stride = pattern.get("stride", size)
-        return Access("global", size, stride, pattern.get("transactions"), pattern.get("pitch"))
+        return TraceAccess("global", size, stride, pattern.get("transactions"), pattern.get("pitch"))
     if shared and kind != "barrier":
         _none_of(given, ("transactions", "pitch"), "an access to shared memory")
         by_register = any(_REGISTER.search(address) for address in shared)
         size = max(1, min(bits) // 8) if bits and kind == "move" else 4 * wide
         stride = pattern.get("stride", size if by_register else 0)
-        return Access("shared", size, stride, pattern.get("ways"))
+        return TraceAccess("shared", size, stride, pattern.get("ways"))
     _none_of(given, given, "an instruction without access to memory")
     return None
 
@@ -226,13 +253,13 @@ def _none_of(given: Sequence[str], wrong: Sequence[str], what: str) -> None:
 
 
 def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
-    """Names of registers: halves are the register, and wide operands several."""
-    found = {(kind, int(n)) for operand in operands for kind, n in _REGISTER.findall(operand)}
-    return {f"{kind}{n + k}" for kind, n in found for k in range(wide if kind == "R" else 1)}
+    """Return the names of registers: halves are the register, and wide operands several."""
+    registers = {(kind, int(n)) for operand in operands for kind, n in _REGISTER.findall(operand)}
+    return {f"{kind}{n + k}" for kind, n in registers for k in range(wide if kind == "R" else 1)}
 
 
 def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
-    """For each instruction those that may have written what it reads: the latest before it.
+    """Find for each instruction those that may have written what it reads: the latest before it.
 
     Loops are gone through twice, so that the second time finds what the iteration before has written.
     """
@@ -244,7 +271,7 @@ def _needs(lines: Sequence[_Line], loops: Sequence[Loop]) -> list[set[int]]:
         while i < stop:
             if inside and inside[0].first == i:
                 loop, inside = inside[0], inside[1:]
-                inner = [each for each in inside if each.first < loop.stop]
+                inner = [other for other in inside if other.first < loop.stop]
                 through(i, loop.stop, inner, written)
                 through(i, loop.stop, inner, written)
                 i, inside = loop.stop, inside[len(inner) :]

@@ -1,0 +1,1 @@
+"""The engine of the simulator: batches of cases, and the compiled loop that runs them."""

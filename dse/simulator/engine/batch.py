@@ -1,4 +1,4 @@
-"""Cases side by side, and what the loop has to do for them."""
+"""Batches: cases side by side, and the features that the loop needs for them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot
 
 @dataclass(frozen=True)
 class Batch:
-    """Cases for one run of the loop: tables of instructions, programs, and cases, padded to powers of two."""
+    """Cases for one run of the loop: tables of instructions, programs and cases, padded to powers of two."""
 
     features: Features
     cases: np.ndarray  # their numbers in the list they come from, longest first
@@ -36,7 +36,7 @@ def make_batch(
     width: int,
     lanes: int,
 ) -> Batch:
-    """Tables for the cases, which are `numbers` of a longer list; all of one order."""
+    """Make the tables of the cases, which are `numbers` of a longer list; all of one order."""
     entries = np.array([case.entries for case in cases], np.int64)
     by_length = np.argsort(-entries, kind="stable")
     cases = [cases[i] for i in by_length]
@@ -106,11 +106,11 @@ def _features(
 
 
 def repeats(case: Case) -> bool:
-    """Whether a case may do the same often enough to look out for it."""
+    """Return whether a case may do the same often enough to look out for it."""
     trips = max((loop.trips for p in case.programs for loop in p.loops), default=0)
     return trips >= WORTH_TRIPS or case.groups >= WORTH_GROUPS * case.slots
 
 
 def _few(n: int) -> int:
-    """Up to 4 as it is, then powers of two: fewer compilations."""
+    """Round up to a power of two beyond 4, for fewer compilations."""
     return n if n <= 4 else ceil_power(n)

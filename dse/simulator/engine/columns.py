@@ -1,4 +1,4 @@
-"""All instructions of some cases one after another, and what they say of the clock."""
+"""All instructions of some cases one after another, and the clock that their terms allow."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from dse.simulator.engine.slots import allocate
 
 
 def ceil_power(n: int, base: int = 2) -> int:
-    """The smallest power of `base` that is at least n."""
+    """Return the smallest power of `base` that is at least n."""
     power = 1
     while power < n:
         power *= base
@@ -19,12 +19,12 @@ def ceil_power(n: int, base: int = 2) -> int:
 
 
 def padded(values: np.ndarray, size: int) -> np.ndarray:
-    """With zeros at the end."""
+    """Fill up with zeros at the end."""
     return np.concatenate([values, np.zeros(size - len(values), values.dtype)])
 
 
 def tick_exponents(terms: np.ndarray) -> np.ndarray:
-    """The least k, 0 or more, for which each term is a multiple of 2^-k."""
+    """Return the least k, 0 or more, for which each term is a multiple of 2^-k."""
     mantissa, exponent = np.frexp(terms)
     whole = (mantissa * 2.0**53).astype(np.int64)
     lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # position of the lowest bit that is set
@@ -51,7 +51,7 @@ class Columns:
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Columns":
-        """Flatten them."""
+        """Flatten the programs of the cases."""
         programs = tuple(p for case in cases for p in case.programs)
         length = np.array([len(p) for p in programs], np.int32)
         return cls(
@@ -72,17 +72,17 @@ class Columns:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """For each instruction the first of its program."""
+        """The first instruction of the program of each instruction."""
         return np.repeat(self.first, self.length)
 
     @cached_property
     def owners(self) -> np.ndarray:
-        """For each dependence the instruction that has it."""
+        """The instruction that has each dependence."""
         return np.repeat(np.arange(len(self.pred_counts)), self.pred_counts)
 
     @cached_property
     def last(self) -> np.ndarray:
-        """Which instructions end their programs."""
+        """The instructions that end their programs, as booleans."""
         last = np.zeros(len(self.subsystem), bool)
         last[self.first + self.length - 1] = True
         return last
@@ -114,7 +114,7 @@ class Columns:
 
     @cached_property
     def program(self) -> np.ndarray:
-        """Which program each instruction belongs to."""
+        """The program that each instruction belongs to."""
         return np.repeat(np.arange(len(self.length)), self.length)
 
     def busiest(self) -> np.ndarray:

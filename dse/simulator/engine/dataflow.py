@@ -39,12 +39,12 @@ from dse.simulator.engine.step import (
 
 
 def gone(done: Array, f: Features) -> Array:
-    """What a row holds of an instruction that has entered, and is ready at `done`."""
+    """Encode an instruction that has entered, and is ready at `done`, as a row holds it."""
     return done | np.uint32(TOP) if f.ticks else -done  # -0.0 at time 0: the sign alone tells
 
 
 def result(own: Array, f: Features) -> Array:
-    """The time when an instruction is ready, never if it has not entered."""
+    """Return the time when an instruction is ready, never if it has not entered."""
     never = clock(f).never
     if not f.ticks:
         return jnp.where(jnp.signbit(own), -own, never)
@@ -54,17 +54,17 @@ def result(own: Array, f: Features) -> Array:
 
 
 def may_enter(own: Array, f: Features) -> Array:
-    """The time from which an instruction may enter, no sooner than TOP if it has."""
+    """Return the time from which an instruction may enter, no sooner than TOP if it has."""
     return own if f.ticks else jnp.where(jnp.signbit(own), clock(f).never, own)
 
 
 def pieces(values: Array, at: Array, size: int) -> Array:
-    """Elements [lanes, size] of rows that are multiples of `size` long."""
+    """Gather elements [lanes, size] of rows that are multiples of `size` long."""
     return values.reshape(-1, size).at[at].get(mode="promise_in_bounds")
 
 
 def before_barrier(number: Array, entered: Array, end: Array) -> Array:
-    """Which instructions no barrier keeps: those before the next one, and it once they all have entered.
+    """Tell which instructions no barrier keeps: those before the next one, and it once they all have entered.
 
     **Shapes:** `entered` and `end` [warps] with `number` [..., length]; bool [warps, length].
     """
@@ -73,12 +73,12 @@ def before_barrier(number: Array, entered: Array, end: Array) -> Array:
 
 
 def last_block(end: Array, f: Features) -> Array:
-    """The block of the next barrier, or the row's last one."""
+    """Return the block of the next barrier, or the row's last one."""
     return jnp.minimum((end & (NO_BARRIER - 1)) // BLOCK, f.length // BLOCK - 1)
 
 
 def minima_of(own: Array, subsystem: Array, f: Features) -> list[Array]:
-    """The least time per subsystem: [..., block] → [...]."""
+    """Return the least time per subsystem: [..., block] → [...]."""
     return [jnp.min(jnp.where(subsystem == s, own, clock(f).never), -1) for s in range(f.subsystems)]
 
 
@@ -133,7 +133,7 @@ def begin_rows(lane: Lane, tables: Tables, f: Features) -> Lane:
 def find(
     lane: Lane, tables: Tables, f: Features, threshold: Array, gate: list[Array], warp: Array, row: Array
 ) -> Array:
-    """The lowest-numbered instruction of a warp that may enter by the threshold: number [lanes]."""
+    """Find the lowest-numbered instruction of a warp that may enter by the threshold: number [lanes]."""
     mask = clock(f).mask
     blocks = f.length // BLOCK
     if f.ticks:
@@ -161,7 +161,7 @@ def find(
 def read_block(
     own: Array, lane: Lane, tables: Tables, f: Features, warp: Array, row: Array, block: Array
 ) -> tuple[Array, Array]:
-    """When a block's instructions may enter, and their subsystems: [lanes, block]."""
+    """Read when a block's instructions may enter, and their subsystems: [lanes, block]."""
     values = pieces(own, row * (f.length // BLOCK) + block, BLOCK)
     if f.ticks:
         return values, (values & clock(f).mask).astype(jnp.int32)
@@ -278,7 +278,7 @@ def dataflow_order(lane: Lane, tables: Tables, f: Features) -> tuple[Lane, Entry
 
 
 def edge(tables: Tables, f: Features, at: Array) -> tuple[Array, list[Array], Array]:
-    """The distance ahead (0: nowhere), those from there back to its other operands, and its subsystem."""
+    """Read an edge: the distance ahead (0: nowhere), those back to the other operands, and its subsystem."""
     low = np.uint32((1 << EDGE_BITS) - 1)
     words = [get(tables[f"edges{n}"], at) for n in range(0, max(f.preds, 2), 2)]
     distances = [
@@ -289,7 +289,7 @@ def edge(tables: Tables, f: Features, at: Array) -> tuple[Array, list[Array], Ar
 
 
 def record(lane: Lane, tables: Tables, f: Features, e: Entry, i: Array, again: Array) -> Lane:
-    """What the critical path needs to know of an entry."""
+    """Record what the critical path needs to know of an entry."""
     own = lane["own"].reshape(-1)
     place = (columns(f) * f.width + e.warp) * f.length + i
     needed, needed_id = jnp.zeros_like(e.t), jnp.full_like(e.warp, -1)

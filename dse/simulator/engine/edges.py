@@ -11,14 +11,14 @@ STEP = 8  # what a step costs besides, in units of what one more edge in a row c
 
 
 def edges_in_row(out_degree: np.ndarray) -> int:
-    """How many edges to a row make entering every instruction once cheapest."""
+    """Return how many edges to a row make entering every instruction once cheapest."""
     widths = np.arange(1, MOST_IN_ROW + 1)
     rows = np.maximum(-(-out_degree[:, None] // widths), 1).mean(0)
     return int(widths[np.argmin(rows * (STEP + widths))])
 
 
 def edge_rows(source: np.ndarray, instructions: int, width: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where each edge goes, [edges], and each row's next one or 0, [rows].
+    """Lay out edges: where each one goes, [edges], and each row's next one or 0, [rows].
 
     Row j is the first one of instruction j; rows beyond the instructions continue others. `source` is the
     instruction that each edge leaves.

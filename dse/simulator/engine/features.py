@@ -1,4 +1,4 @@
-"""What the loop over a batch is compiled for, and how its words are laid out."""
+"""The features that the loop over a batch is compiled for, and the layout of its words."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ TOP = 1 << 31  # tick times stay below it, and above it nothing ever starts
 
 @dataclass(frozen=True)
 class Features:
-    """What some case of a batch needs: a loop is compiled for it, and for the sizes of the tables."""
+    """The features that some case of a batch needs: a loop is compiled for them and the tables' sizes."""
 
     dataflow: bool
     ticks: bool  # times are integers: ticks in the upper bits of a word; else float64
@@ -41,5 +41,5 @@ class Features:
 
     @property
     def key_bits(self) -> int:
-        """Low bits of a word of ticks: a scheduler's key, or a subsystem."""
+        """How many low bits of a word of ticks hold a scheduler's key, or a subsystem."""
         return max(self.width.bit_length(), (self.subsystems - 1).bit_length())

@@ -20,7 +20,7 @@ FEW = 8  # rows: so many are all written anew sooner than one of them is found
 
 
 class Clock(NamedTuple):
-    """How times are kept."""
+    """The type in which times are kept, and its special values."""
 
     dtype: Any
     never: Any  # a time that does not come
@@ -28,24 +28,24 @@ class Clock(NamedTuple):
 
 
 def clock(features: Features) -> Clock:
-    """Words of ticks, or float64."""
+    """Return the clock of a batch: words of ticks, or float64."""
     if features.ticks:
         return Clock(jnp.uint32, np.uint32(2**32 - 1), np.uint32((1 << features.key_bits) - 1))
     return Clock(jnp.float64, np.float64(np.inf), np.uint32((1 << features.key_bits) - 1))
 
 
 def get(values: Array, at: Array) -> Array:
-    """Elements at indices that are known to be inside."""
+    """Read elements at indices that are known to be inside."""
     return values.at[at].get(mode="promise_in_bounds")
 
 
 def put(values: Array, at: Array, new: Array) -> Array:
-    """With elements replaced, at indices that are known to be inside and different."""
+    """Replace elements at indices that are known to be inside and different."""
     return values.at[at].set(new, mode="promise_in_bounds", unique_indices=True)
 
 
 def choose(number: Array, values: Sequence[Array]) -> Array:
-    """values[number], elementwise."""
+    """Return values[number], elementwise."""
     chosen = values[0]
     for n, value in enumerate(values[1:], 1):
         chosen = jnp.where(number == n, value, chosen)
@@ -53,24 +53,24 @@ def choose(number: Array, values: Sequence[Array]) -> Array:
 
 
 def count_up(n: int) -> Array:
-    """0, 1, ... n - 1 as a column."""
+    """Return 0, 1, ... n - 1 as a column."""
     return lax.broadcasted_iota(jnp.int32, (n, 1), 0)
 
 
 def rows(features: Features) -> Array:
-    """The numbers of the warps, [width, 1]."""
+    """Return the numbers of the warps, [width, 1]."""
     return count_up(features.width)
 
 
 def at_row(values: Array, row: Array, features: Features) -> Array:
-    """values[row[b], b] for each lane b."""
+    """Return values[row[b], b] for each lane b."""
     if len(values) <= FEW:
         return choose(row, list(values))
     return get(values.reshape(-1), row * features.lanes + columns(features))
 
 
 def with_row(values: Array, row: Array, new: Array, features: Features) -> Array:
-    """Where values[row[b], b] is new[b]."""
+    """Replace values[row[b], b] by new[b]."""
     if len(values) <= FEW:
         return jnp.where(count_up(len(values)) == row[None], new[None], values)
     at = row * features.lanes + columns(features)
@@ -78,17 +78,17 @@ def with_row(values: Array, row: Array, new: Array, features: Features) -> Array
 
 
 def columns(features: Features) -> Array:
-    """The numbers of the lanes, [lanes]."""
+    """Return the numbers of the lanes, [lanes]."""
     return lax.iota(jnp.int32, features.lanes)
 
 
 def slot_of(warp: Array, lane: Lane) -> Array:
-    """Which group slot a warp belongs to: a product is exact enough, and a division is slow."""
+    """Return the group slot of a warp: a product is exact enough, and a division is slow."""
     return ((warp.astype(jnp.float32) + np.float32(0.5)) * lane["per_warps"]).astype(jnp.int32)
 
 
 def keys(lane: Lane, features: Features) -> Array:
-    """The scheduler's preference for each warp, least first, uint32 [width, lanes]."""
+    """Return the scheduler's preference for each warp, least first, uint32 [width, lanes]."""
     mask = clock(features).mask
     warp, last = rows(features), lane["last"][None]
     rr, gto, oldest = features.schedulers
@@ -106,7 +106,7 @@ def keys(lane: Lane, features: Features) -> Array:
 
 
 def warp_of(key: Array, lane: Lane, features: Features) -> Array:
-    """The warp that has this key, int32 [lanes]."""
+    """Return the warp that has this key, int32 [lanes]."""
     mask = clock(features).mask
     rr, gto, oldest = features.schedulers
     around = ((key + lane["last"].astype(jnp.uint32) + np.uint32(1)) & mask).astype(jnp.int32)
@@ -125,7 +125,7 @@ def warp_of(key: Array, lane: Lane, features: Features) -> Array:
 
 
 def empty(features: Features) -> Lane:
-    """Lanes with nothing to do."""
+    """Make lanes with nothing to do."""
     f, time, never = features, clock(features).dtype, clock(features).never
 
     def zeros(*rows: int) -> Array:
@@ -214,7 +214,7 @@ def empty(features: Features) -> Lane:
 
 
 def _nothing_recorded(f: Features, zeros: Callable[..., Array], times: Callable[..., Array]) -> Lane:
-    """Which entry set each time that a lane keeps."""
+    """Make the record of which entry set each time that a lane keeps, without any."""
     lane: Lane = {
         "base": zeros(),
         "count": zeros(),
@@ -258,7 +258,7 @@ def fill(lane: Lane, tables: Tables, features: Features, load: Array, new: Array
 
 
 def _load(lane: Lane, tables: Tables, f: Features, load: Array, new: Array) -> Lane:
-    """What a case says of its lane, and what it finds there."""
+    """Set a lane to its new case, before any group starts."""
     lane = dict(lane)
 
     def loaded(name: str, column: str) -> None:
@@ -311,7 +311,7 @@ def _turn(lane: Lane, f: Features, load: Array) -> _Turn:
 def _starts(
     lane: Lane, tables: Tables, f: Features, load: Array, new: Array, turn: _Turn | None
 ) -> tuple[Array, Array, Array, Array]:
-    """Which warps start, which are cleared, when they start, and with which program: [width, lanes]."""
+    """Find which warps start, which are cleared, when they start, and with which program: [width, lanes]."""
     warp = rows(f)
     starts = load[None] & (warp < get(tables["case_resident"], new)[None])
     clear = jnp.broadcast_to(load[None], starts.shape)
@@ -334,7 +334,7 @@ def _starts(
 def _begin(
     lane: Lane, tables: Tables, f: Features, starts: Array, clear: Array, start: Array, program: Array
 ) -> Lane:
-    """Warps at the start of their programs."""
+    """Put warps at the start of their programs."""
     never = clock(f).never
     first, subsystem = get(tables["program_first"], program), get(tables["program_subsystem"], program)
     lane = dict(lane)
@@ -380,7 +380,7 @@ def _begin(
 def _take_turn(
     lane: Lane, tables: Tables, f: Features, load: Array, turn: _Turn, starts: Array, program: Array
 ) -> Lane:
-    """Slots with the groups that start."""
+    """Give slots the groups that start."""
     number = count_up(f.slots)
     entries = jnp.where(starts, get(tables["program_entries"], program), 0)
     slot = jnp.zeros_like(entries)
@@ -414,7 +414,7 @@ def _take_turn(
 
 
 def _ages(lane: Lane, f: Features, slot: Array) -> Lane:
-    """Slots and warps by their start, then their number; slots that a case does not have come last."""
+    """Rank slots and warps by their start, then their number; slots that a case does not have come last."""
     number, start = count_up(f.slots), lane["start"]
     start = jnp.where(number < lane["slots"][None], start, clock(f).never)  # not in use: last
     before = start[None] < start[:, None]

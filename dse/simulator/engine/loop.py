@@ -22,7 +22,7 @@ STEPS = 16  # between services
 
 
 def simulate_batch(tables: Tables, f: Features, entries: int) -> tuple[Array, ...]:
-    """Times at which the cases end; with `record`, also what the walk along the critical path needs.
+    """Simulate a batch: when the cases end; with `record`, also what the walk along the critical path needs.
 
     **Shapes:** tables as of `make_batch`; ends [cases]; `entries` is the static size of the record.
     **Returns:** ends (`never` where a time grew too large for its word) and entries that were skipped; with
@@ -130,7 +130,7 @@ def _compiled() -> Any:
 
 
 def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
-    """`simulate_batch`, compiled with options that only an outermost `jit` may have."""
+    """Run `simulate_batch`, compiled with options that only an outermost `jit` may have."""
     entries = ceil_power(int(batch.entries.sum())) if f.record else 0
     if any(isinstance(x, Tracer) for x in tables.values()):
         return simulate_batch(tables, f, entries)

@@ -13,7 +13,7 @@ from dse.simulator.case.program import Program
 
 
 def allocate(program: Program) -> tuple[np.ndarray, int]:
-    """The slot of each instruction's result [n], and how many there are.
+    """Choose the slot of each instruction's result [n], and count the slots.
 
     Results that nobody awaits share one. What is read before it is written is what a warp starts with.
     """
@@ -35,7 +35,7 @@ def allocate(program: Program) -> tuple[np.ndarray, int]:
 
 
 def _lifetimes(program: Program) -> tuple[np.ndarray, np.ndarray]:
-    """From which instruction to which one a result needs a slot, [n] each; -1 as an end: none awaits it.
+    """Find from which instruction to which one a result needs a slot, [n] each; -1 as an end: none awaits it.
 
     At its end it is read before another may be written. What an iteration hands to the next one needs its
     slot from the start of the program, so that the first iteration finds nothing there, and to the end of

@@ -21,14 +21,14 @@ COUNTS = ("left", "group_left")  # down
 
 
 def remembered(lane: Lane) -> Lane:
-    """The part of a lane's state that a snapshot has."""
+    """Return the part of a lane's state that a snapshot has."""
     names = ("last", "next", *FIRST, *TIMES, *SAME, *COUNTS, "flying", "place", "now", "next_group")
     counters = [name for name in lane if name.startswith("trip")]
     return {name: lane[name] for name in (*names, *counters) if name in lane}
 
 
 def begin(lane: Lane, load: Array) -> Lane:
-    """Without a snapshot where a case is loaded."""
+    """Drop the snapshot where a case is loaded."""
     last = jnp.where(load, -2, lane["snapshot"]["last"])  # no lane is in such a state
     return lane | {
         "snapshot": lane["snapshot"] | {"last": last},
@@ -38,13 +38,13 @@ def begin(lane: Lane, load: Array) -> Lane:
 
 
 def runs(lane: Lane, f: Features) -> Array:
-    """Lanes that are in the middle of a case."""
+    """Find the lanes that are in the middle of a case."""
     running = lane["active"] & (lane["left"] > 0)
     return running & (lane["ended"] < 0) if f.sequence else running
 
 
 def returned(lane: Lane, f: Features) -> Array:
-    """Lanes that seem to be in the state of their snapshot: a first look, without their results."""
+    """Find the lanes that seem to be in the state of their snapshot: a first look, without their results."""
     snapshot = lane["snapshot"]
     same = lane["steady"] & runs(lane, f) & (lane["last"] == snapshot["last"])
     same &= jnp.all(lane["next"] == snapshot["next"], 0)
@@ -69,14 +69,14 @@ def keep(lane: Lane, f: Features) -> Lane:
 
 
 def _ahead(values: Array, state: Lane, f: Features) -> Array:
-    """Times relative to the clock, [rows, lanes]; what has passed is 0."""
+    """Return times relative to the clock, [rows, lanes]; what has passed is 0."""
     never, now = clock(f).never, state["now"][None]
     values = values.reshape(-1, f.lanes)
     return jnp.where(values == never, never, jnp.maximum(values, now) - now)
 
 
 def _in_flight(state: Lane, lane: Lane, f: Features) -> Array:
-    """Rings, the oldest place first, relative to the clock: [subsystems · cap, lanes]."""
+    """Return the rings, the oldest place first, relative to the clock: [subsystems · cap, lanes]."""
     aligned = []
     for s in range(f.subsystems):
         cap, place = lane["cap"][s], state["place"][s]
@@ -90,7 +90,7 @@ def _in_flight(state: Lane, lane: Lane, f: Features) -> Array:
 
 
 def _same(lane: Lane, f: Features) -> Array:
-    """Lanes in the state of their snapshot."""
+    """Find the lanes in the state of their snapshot."""
     snapshot = lane["snapshot"]
     same = returned(lane, f)
     for name in TIMES:
@@ -106,7 +106,7 @@ def _same(lane: Lane, f: Features) -> Array:
 
 
 def _periods(lane: Lane, tables: Tables, f: Features) -> tuple[Array, Array]:
-    """How often the period since the snapshot comes again, and the depth of the loop that it goes round in.
+    """Count how often the period since the snapshot comes again, and return the depth of its loop.
 
     The depth is -1 for the sequence of groups. All other loops have to be where they were.
     """
@@ -136,7 +136,7 @@ def _periods(lane: Lane, tables: Tables, f: Features) -> tuple[Array, Array]:
 
 
 def skip(lane: Lane, tables: Tables, f: Features) -> Lane:
-    """Lanes in the state of their snapshot, as many periods later as come again."""
+    """Move lanes in the state of their snapshot on by as many periods as come again."""
     snapshot = lane["snapshot"]
     period = lane["now"] - snapshot["now"]
     times, depth = _periods(lane, tables, f)

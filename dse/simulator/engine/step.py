@@ -29,7 +29,7 @@ OF_LATENCY, OF_THROUGHPUT, OF_VALVE, OF_SAME_WARP = range(
 
 
 class Entry(NamedTuple):
-    """What enters now: [lanes]."""
+    """The instructions that enter now, one in each lane: [lanes]."""
 
     active: Array  # whether anything does
     t: Array
@@ -43,12 +43,12 @@ class Entry(NamedTuple):
 
 
 def gates(lane: Lane, f: Features) -> list[Array]:
-    """When each subsystem takes its next instruction: it accepts one, and one in flight has gone."""
+    """Return when each subsystem takes its next instruction: it accepts one, and one in flight has gone."""
     return list(jnp.maximum(lane["free"], lane["oldest"]) if f.cap else lane["free"])
 
 
 def pick(earliest: Array, lane: Lane, f: Features) -> tuple[Array, Array]:
-    """The time of the next entry and the key of its warp, from each warp's earliest time.
+    """Pick the time of the next entry and the key of its warp, from each warp's earliest time.
 
     A word of ticks has its time in the upper bits: the least word with a key below it has the least time,
     then the least key. Its low bits may hold anything. With a valve, a warp is ready where its earliest
@@ -80,7 +80,7 @@ def enter(lane: Lane, tables: Tables, f: Features, t: Array, warp: Array, active
 
 
 def needs(tables: Tables, f: Features, j: Array) -> list[Array]:
-    """An instruction's dependences: slots counted from 1, in dataflow order distances; 0 for none."""
+    """Read an instruction's dependences: slots counted from 1, in dataflow order distances; 0 for none."""
     needs = []
     for n in range(0, f.preds, 2):
         pair = get(tables[f"needs{n}"], j)
@@ -90,7 +90,7 @@ def needs(tables: Tables, f: Features, j: Array) -> list[Array]:
 
 
 def occupy(lane: Lane, f: Features, e: Entry) -> Lane:
-    """The subsystem, the valve, the limits in flight, and the counts after an entry."""
+    """Update the subsystem, the valve, the limits in flight, and the counts after an entry."""
     here = e.active[None] & (count_up(f.subsystems) == e.subsystem[None])
     new: Lane = {
         "free": jnp.where(here, e.accepts[None], lane["free"]),
@@ -127,12 +127,12 @@ def occupy(lane: Lane, f: Features, e: Entry) -> Lane:
 
 
 def slot_number(lane: Lane, f: Features, warp: Array) -> Array:
-    """A warp's slot, [lanes]."""
+    """Return a warp's slot, [lanes]."""
     return jnp.zeros_like(warp) if f.slots == 1 else jnp.clip(slot_of(warp, lane), 0, f.slots - 1)
 
 
 def meet(lane: Lane, f: Features, e: Entry) -> tuple[Lane, Array, Array, Array]:
-    """Count a barrier's entry; whether all have met, the group's first warp, and its release: [lanes]."""
+    """Count a barrier's entry; return whether all met, the group's first warp, and its release: [lanes]."""
     slot = slot_number(lane, f, e.warp)
     barrier = e.active & ((e.word & np.uint32(BARRIER)) != 0)
     met, release = at_row(lane["met"], slot, f), at_row(lane["release"], slot, f)
@@ -158,7 +158,7 @@ def meet(lane: Lane, f: Features, e: Entry) -> tuple[Lane, Array, Array, Array]:
 def set_free(
     own: Array, held: Array, full: Array, first: Array, warps: Array, release: Array, f: Features
 ) -> Array:
-    """Earliest times [width, lanes], where a barrier is full those that were held for its group's warps."""
+    """Free the warps of full barriers: earliest times [width, lanes], theirs as they were held."""
     mask = clock(f).mask
     inside = full[None] & ((rows(f) - first[None]).astype(jnp.uint32) < warps.astype(jnp.uint32)[None])
     if f.ticks:
@@ -192,7 +192,7 @@ def count_group(lane: Lane, f: Features, e: Entry) -> Lane:
 def cause(
     lane: Lane, f: Features, e: Entry, needed: tuple[Array, Array], woken: Array
 ) -> tuple[Array, Array]:
-    """The entry that set the binding constraint, -1 for none, and which of its terms counts.
+    """Find the entry that set the binding constraint, -1 for none, and which of its terms counts.
 
     The constraints come in the order of the list; `needed` is the dependences' time and first entry.
     """
@@ -225,7 +225,7 @@ def cause(
 
 
 def following(lane: Lane, tables: Tables, f: Features, e: Entry) -> tuple[Array, Array, Lane]:
-    """The instruction after this one, whether there is none, and the counts of loops that end with it."""
+    """Go on to the next instruction: its number, whether there is none, and the counts of loops that end."""
     after, over = e.instruction + 1, (e.word & np.uint32(LAST)) != 0
     new: Lane = {}
     again = jnp.zeros_like(over)

@@ -21,7 +21,7 @@ from dse.simulator.engine.features import (
 
 
 def instruction_tables(columns: Columns, features: Features, scale: np.ndarray) -> dict[str, np.ndarray]:
-    """Words, needs and terms of all instructions; `scale` [cases] is what a cycle counts."""
+    """Make the words, needs and terms of all instructions; `scale` [cases] is what a cycle counts."""
     total = len(columns.subsystem)
     size = ceil_power(total + 1, 4)
     last = columns.last
@@ -59,7 +59,7 @@ def instruction_tables(columns: Columns, features: Features, scale: np.ndarray) 
 
 
 def loop_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
-    """Per depth: a loop's trips and start at its last instruction, and for all the trips of their loop."""
+    """Make the tables of loops, per depth: trips and start at the last instruction, and trips for all."""
     size = ceil_power(len(columns.subsystem) + 1, 4)
     names = ("trips", "back", "around")
     tables = {f"{name}{d}": np.zeros(size, np.int32) for name in names for d in range(features.loops)}
@@ -73,7 +73,7 @@ def loop_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
 
 
 def dataflow_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
-    """What an instruction feeds, what it starts with, and where warps meet."""
+    """Make the tables of dataflow order: what instructions feed and start with, and where warps meet."""
     size = ceil_power(len(columns.subsystem) + 1, 4)
     dtype = np.uint32 if features.ticks else np.float64
     never = np.uint32(2**32 - 1) if features.ticks else np.inf
@@ -91,7 +91,7 @@ def dataflow_tables(columns: Columns, features: Features) -> dict[str, np.ndarra
 
 
 def edge_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
-    """Rows of edges, and each row's next one.
+    """Make the rows of edges, and each row's next one.
 
     An edge has the distance to the instruction ahead (0 for none), the distances from there back to what else
     that one needs, and its subsystem.
@@ -116,7 +116,7 @@ def edge_tables(columns: Columns, features: Features) -> dict[str, np.ndarray]:
 
 
 def segment_ends(columns: Columns) -> np.ndarray:
-    """For each instruction the number in its program of the next barrier, itself included.
+    """Find for each instruction the number in its program of the next barrier, itself included.
 
     Where there is none, the program's length, with a bit that no number has.
     """
@@ -132,7 +132,7 @@ def segment_ends(columns: Columns) -> np.ndarray:
 def case_tables(
     cases: Sequence[Case], columns: Columns, features: Features, scale: np.ndarray, entries: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Per case, with an empty one at the end; per program; and who runs which."""
+    """Make the tables of cases, with an empty one at the end; of programs; and of who runs which."""
     size = ceil_power(len(cases) + 1, 4)
     programs_before = np.cumsum([0, *(len(case.programs) for case in cases)])[:-1]
     dtype = np.uint32 if features.ticks else np.float64

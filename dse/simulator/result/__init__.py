@@ -1,0 +1,1 @@
+"""Results of the simulator beyond makespans: profiles, critical paths, shares and gradients."""

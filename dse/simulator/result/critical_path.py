@@ -18,7 +18,7 @@ KINDS = 4
 def count_terms(
     base: Array, walks: Array, last: Array, waited_for: Array, words: Array, instructions: int
 ) -> Array:
-    """How often each instruction's terms lie on the path of its case.
+    """Count how often each instruction's terms lie on the path of its case.
 
     **Shapes:** `base`, `walks` (whether the case has a path) and `last` [cases]; `waited_for`, `words`
     [entries], a case's from its `base` on; counts [4 · instructions], in the order of the terms' codes.
@@ -37,7 +37,7 @@ def count_terms(
 
 
 def path_counts(batch: Batch, ends: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Counts [4, instructions of the batch] along the paths of all cases that came to an end."""
+    """Count terms [4, instructions of the batch] along the paths of all cases that came to an end."""
     last, waited_for, words = record
     walks = np.zeros(len(last), bool)
     walks[: len(ends)] = ~np.isnan(ends)

@@ -23,7 +23,7 @@ from dse.simulator.simulation import batches
 
 
 class Terms(NamedTuple):
-    """What makespans are made of, cycles: instructions in the order of the cases and their programs."""
+    """The terms of which makespans are sums, in cycles, instructions in the order of cases and programs."""
 
     throughput_cycles: Float[Array, " instructions"]
     latency_cycles: Float[Array, " instructions"]
@@ -32,7 +32,7 @@ class Terms(NamedTuple):
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Terms":
-        """Those of the cases, float64."""
+        """Take the terms of the cases, float64."""
         programs = [program for case in cases for program in case.programs]
         with in_64_bits():
             return cls(
@@ -45,7 +45,7 @@ class Terms(NamedTuple):
 
 
 def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]]:
-    """A function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode, once.
+    """Make a function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode.
 
     The cases give the structure: programs, warps, options, and which of them have an issue limit. Simulates
     in float64 whatever the terms, so use it under `dse.precision.in_64_bits()`.
@@ -68,8 +68,8 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     def backward(counts: list[Array], of_ends: Array) -> tuple[Terms]:
         instructions = sum(len(program) for case in cases for program in case.programs)
         gradient = Terms(*(jnp.zeros(instructions) for _ in range(3)), valve=jnp.zeros(len(cases)))
-        for part, found in zip(parts, counts, strict=True):
-            gradient = part.add_to(gradient, found, of_ends)
+        for part, of_part in zip(parts, counts, strict=True):
+            gradient = part.add_to(gradient, of_part, of_ends)
         return (gradient,)
 
     of_terms.defvjp(forward, backward)
@@ -84,7 +84,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
 
 
 class _Part:
-    """A batch whose terms are to come."""
+    """A batch of cases whose terms are given later."""
 
     def __init__(self, cases: Sequence[Case], batch: Batch) -> None:
         self.batch = batch
@@ -102,11 +102,11 @@ class _Part:
         self.case = np.repeat(batch.cases[batch.columns.case], batch.columns.length)  # of each instruction
 
     def simulated(self, terms: Terms, record: bool) -> tuple[Array, ...]:
-        """Ends of the cases, and the record."""
+        """Simulate with these terms: the ends of the cases, and the record."""
         tables = {name: jnp.asarray(x) for name, x in self.batch.tables.items()}
         for name in ("throughput_cycles", "latency_cycles", "same_warp"):
-            found = getattr(terms, name)[self.instruction]
-            tables[name] = jnp.zeros(len(tables["word"])).at[: len(found)].set(found)
+            cycles = getattr(terms, name)[self.instruction]
+            tables[name] = jnp.zeros(len(tables["word"])).at[: len(cycles)].set(cycles)
         closes = self.batch.columns.valve > 0
         valve = jnp.where(closes, terms.valve[self.batch.cases], jnp.zeros(len(closes)))
         tables["case_interval"] = jnp.zeros(len(tables["case_interval"])).at[: len(valve)].set(valve)
@@ -114,7 +114,7 @@ class _Part:
         return ends[: len(self.batch.cases)], *rest
 
     def with_counts(self, terms: Terms) -> tuple[Array, Array]:
-        """Ends, and how often each term is on the critical paths."""
+        """Return the ends, and how often each term is on the critical paths."""
         ends, last, *record = self.simulated(terms, record=True)
         walks = np.arange(len(last)) < len(ends)
         size = len(self.batch.tables["word"])
@@ -122,7 +122,7 @@ class _Part:
         return ends, counts.reshape(-1, size)[:, : len(self.instruction)]
 
     def add_to(self, gradient: Terms, counts: Array, of_ends: Array) -> Terms:
-        """The gradient with what the makespans of this batch add to it."""
+        """Add to the gradient the share of this batch's makespans."""
         share = counts.astype(of_ends.dtype) * of_ends[self.case][None]
         return Terms(
             throughput_cycles=gradient.throughput_cycles.at[self.instruction].add(share[OF_THROUGHPUT]),

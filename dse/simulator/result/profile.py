@@ -1,4 +1,4 @@
-"""What a core does, entry by entry: which instruction of which warp enters which subsystem, and when."""
+"""The profile of a core, entry by entry: which instruction of which warp enters which subsystem, and when."""
 
 from dataclasses import dataclass, replace
 

@@ -1,4 +1,4 @@
-"""What binds: the shares of a makespan that lie on the critical path, by subsystem and by instruction."""
+"""Shares of a makespan that lie on the critical path, by subsystem and by instruction: what binds."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ SHARE_OF_TERM = {"throughput_cycles": "throughput", "latency_cycles": "latency",
 
 
 @dataclass(frozen=True)
-class Shares:
-    """Of one case; all shares together are 1.
+class PathShares:
+    """The shares of one case's makespan, by what was waited for; all together are 1.
 
     A share of `throughput` is time in which something waited for the subsystem to accept it, of `latency`
     for a result, of `same_warp` for the interval between entries of a warp, of `issue` for the valve.
@@ -26,7 +26,7 @@ class Shares:
 
     @property
     def bottleneck(self) -> tuple[int, str]:
-        """The largest: of which subsystem (-1: none, the issue limit), and the kind of share."""
+        """The subsystem of the largest share (-1: none, the issue limit), and its kind."""
         kinds = tuple(SHARE_OF_TERM.values())
         table = np.stack([getattr(self, kind) for kind in kinds])
         kind, subsystem = np.unravel_index(np.argmax(table), table.shape)
@@ -35,8 +35,8 @@ class Shares:
         return int(subsystem), kinds[kind]
 
 
-def shares(result: Simulation, n: int) -> Shares:
-    """Shares of case n of a simulation; zeros where it takes no time.
+def shares(result: Simulation, n: int) -> PathShares:
+    """Return the shares of case n of a simulation; zeros where it takes no time.
 
     **Errors:** ValueError where the simulation has no critical paths.
     """
@@ -54,4 +54,4 @@ def shares(result: Simulation, n: int) -> Shares:
             sums += cycles
         by_subsystem[share] = total
     issue = float(path.valve * case.valve_cycles / makespan)
-    return Shares(**by_subsystem, issue=issue, instructions=tuple(by_instruction))
+    return PathShares(**by_subsystem, issue=issue, instructions=tuple(by_instruction))

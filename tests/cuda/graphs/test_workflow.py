@@ -14,7 +14,7 @@ from dse.cuda.machine.launch import Launch
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.program import program
 from dse.errors import DseError
-from dse.models.wfg.graph import Barrier, Branch, Compute, Loop, Memory, loads, uses
+from dse.models.wfg.graph import Barrier, Compute, Memory, WfgBranch, WfgLoop, loads, uses
 from dse.models.wfg.weights import Hardware, average_warp, executions
 
 LISTINGS = Path(__file__).parents[1] / "listings"
@@ -65,12 +65,12 @@ def test_every_instruction_as_often_as_it_was_executed(flows, name):
 
 def test_nested_as_the_source_is(flows):
     graph = work_flow(flows["nbody"])
-    (outer,) = (node for node in graph if isinstance(node, Loop))
-    (inner,) = (node for node in outer.body if isinstance(node, Loop))
+    (outer,) = (node for node in graph if isinstance(node, WfgLoop))
+    (inner,) = (node for node in outer.body if isinstance(node, WfgLoop))
     assert (float(outer.trips), float(inner.trips)) == (4, 64)
-    split = next(node for node in work_flow(flows["divergent"]) if isinstance(node, Branch))
+    split = next(node for node in work_flow(flows["divergent"]) if isinstance(node, WfgBranch))
     assert float(split.taken + split.passed) > 1
-    assert any(isinstance(node, Loop) for side in (split.then, split.otherwise) for node in side)
+    assert any(isinstance(node, WfgLoop) for side in (split.then, split.otherwise) for node in side)
 
 
 def test_the_model_takes_them(flows):
@@ -122,7 +122,7 @@ def test_warps_that_end_early():
     flow = flow_graph(run(compiled(program(listing)), Launch((1, 1, 1), (128, 1, 1), []), [(0, 0, 0)]))
     first, branch = work_flow(flow)
     assert isinstance(first, Compute)
-    assert isinstance(branch, Branch)
+    assert isinstance(branch, WfgBranch)
     assert (float(branch.taken), float(branch.passed)) == (0.25, 0.75)
     load, used = branch.then
     assert (load.name, used.uses, branch.otherwise) == ("0x30", ("0x30",), ())

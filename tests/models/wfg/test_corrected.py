@@ -8,7 +8,7 @@ import numpy as np
 from dse.models.notation import TwoPipes
 from dse.models.volkov import predict as volkov
 from dse.models.wfg.corrected import exposed, predict
-from dse.models.wfg.pipeline import Block, terms
+from dse.models.wfg.pipeline import ComputeBlock, terms
 
 
 def warp_run(blocks, barriers, g):
@@ -49,7 +49,7 @@ def test_equals_the_paper_in_plain_python(equals_reference, lumped):
 def run(blocks, barriers, g):
     """The model's CPR for the same."""
     each = [
-        Block(comp_insts=c, ilp=ilp, mem_insts=loads + others, waits=loads, repeats=times)
+        ComputeBlock(comp_insts=c, ilp=ilp, mem_insts=loads + others, waits=loads, repeats=times)
         for times, c, ilp, loads, others in blocks
     ]
     pipes = TwoPipes(

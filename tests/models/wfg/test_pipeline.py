@@ -9,7 +9,7 @@ import pytest
 
 from dse.models.notation import TwoPipes
 from dse.models.volkov import predict as volkov
-from dse.models.wfg.pipeline import Block, exposed, graph, predict, terms
+from dse.models.wfg.pipeline import ComputeBlock, exposed, graph, predict, terms
 
 
 def walk(nodes, g):
@@ -72,7 +72,7 @@ def blockwise():
     def run(blocks, barriers, g):
         comp_insts, ilp, loads, others = blocks
         each = [
-            Block(comp_insts=c, ilp=i, mem_insts=m + o, waits=m, repeats=1.0)
+            ComputeBlock(comp_insts=c, ilp=i, mem_insts=m + o, waits=m, repeats=1.0)
             for c, i, m, o in zip(comp_insts, ilp, loads, others, strict=True)
         ]
         pipes = TwoPipes(

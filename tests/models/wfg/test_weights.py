@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
-from dse.models.wfg.graph import Barrier, Branch, Compute, Loop, Memory, Scratchpad, leaves, loads, uses
+from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, leaves, loads, uses
 from dse.models.wfg.weights import (
     Hardware,
     Latency,
@@ -41,10 +41,10 @@ def build(items: Any) -> tuple[Any, ...]:
             case "B":
                 found.append(Barrier(uses=rest[0]))
             case "LOOP":
-                found.append(Loop(trips=rest[0], body=build(rest[1])))
+                found.append(WfgLoop(trips=rest[0], body=build(rest[1])))
             case "BRANCH":
                 then, otherwise = build(rest[2]), build(rest[3])
-                found.append(Branch(taken=rest[0], passed=rest[1], then=then, otherwise=otherwise))
+                found.append(WfgBranch(taken=rest[0], passed=rest[1], then=then, otherwise=otherwise))
     return tuple(found)
 
 
@@ -225,12 +225,12 @@ def test_interleaved_loads_of_fig_4_wait_together():
 def branchy(share: Any) -> tuple[Any, ...]:
     then = (
         Compute(insts=30),
-        Loop(trips=3, body=(Memory(bytes=128, name="B"), Compute(insts=2, uses=("B",)))),
+        WfgLoop(trips=3, body=(Memory(bytes=128, name="B"), Compute(insts=2, uses=("B",)))),
     )
     otherwise = (Scratchpad(cycles=32), Barrier())
     return (
         Memory(bytes=256, name="A"),
-        Branch(taken=share, passed=1 - share, then=then, otherwise=otherwise),
+        WfgBranch(taken=share, passed=1 - share, then=then, otherwise=otherwise),
         Compute(insts=4, ilp=2, uses=("A",)),
     )
 
@@ -305,19 +305,19 @@ def test_loads_for_the_next_trip_are_as_in_the_unrolled_loop(trips, within):
 
 def test_many_branches_under_one_load_stay_few_ways():
     # 2^40 ways: where nothing is waited for, their mean is exact.
-    sides = Branch(taken=0.5, passed=0.5, then=(Scratchpad(cycles=1),), otherwise=(Scratchpad(cycles=3),))
+    sides = WfgBranch(taken=0.5, passed=0.5, then=(Scratchpad(cycles=1),), otherwise=(Scratchpad(cycles=3),))
     graph = (Memory(bytes=128, name="A"), *[sides] * 40, Scratchpad(cycles=0, uses=("A",)))
     machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=128, mem_latency=10)
     assert average_warp(graph, machine, jnp.float64(1)).warp_latency == pytest.approx(81)
 
 
 def test_a_warp_that_splits_takes_both_sides():
-    branch = Branch(taken=1, passed=1, then=(Scratchpad(cycles=10),), otherwise=(Barrier(), Barrier()))
+    branch = WfgBranch(taken=1, passed=1, then=(Scratchpad(cycles=10),), otherwise=(Barrier(), Barrier()))
     machine = Hardware(issue_cycles=1, pipeline_latency=1, bytes_per_cycle=1, mem_latency=10)
     found = [average_warp((branch,), machine, jnp.float64(1), serial=serial) for serial in (False, True)]
     assert [float(each.warp_latency) for each in found] == [6, 12]
     assert [float(each.barriers) for each in found] == [1, 2]
-    half = Branch(taken=0.75, passed=0.5, then=(Scratchpad(cycles=10),), otherwise=(Scratchpad(cycles=2),))
+    half = WfgBranch(taken=0.75, passed=0.5, then=(Scratchpad(cycles=10),), otherwise=(Scratchpad(cycles=2),))
     assert average_warp((half,), machine, jnp.float64(1), serial=True).warp_latency == 0.75 * 10 + 0.5 * 2
 
 
@@ -356,7 +356,7 @@ def test_a_chain_is_wfg_in_the_pipeline_papers_notation(exposed):
 def test_parallelism_of_the_regions_of_fig_5():
     # n instructions of all warps, p of a fraction ρ1 and q of ρ2; ILP of their own.
     (n, p, q), (rho_1, rho_2) = (10, 30, 5), (0.25, 0.8)
-    branch = Branch(
+    branch = WfgBranch(
         taken=rho_1, passed=rho_2, then=(Compute(insts=p, ilp=3),), otherwise=(Compute(insts=q, ilp=2),)
     )
     graph = (Compute(insts=n, ilp=1), branch)
@@ -367,10 +367,10 @@ def test_parallelism_of_the_regions_of_fig_5():
     for node, share, own in zip(leaves(found), (1, rho_1, rho_2), (1, 3, 2), strict=True):
         np.testing.assert_allclose(node.warps, (share * warps + (blocks - 1) * average) / blocks)  # Eq. 1
         np.testing.assert_allclose(node.ilp, (own + (blocks - 1) * ilp) / blocks)  # Eq. 2
-    in_a_loop = effective((Loop(trips=3, body=graph), Barrier()), jnp.float64(warps), jnp.float64(4))
+    in_a_loop = effective((WfgLoop(trips=3, body=graph), Barrier()), jnp.float64(warps), jnp.float64(4))
     average = (3 * (p * rho_1 + q * rho_2 + n) + 1) * warps / (3 * (p + q + n) + 1)
     np.testing.assert_allclose(next(leaves(in_a_loop)).warps, (warps + 3 * average) / 4)
-    nobody = effective((Branch(taken=0, passed=1, then=FIG_1),), jnp.float64(8), jnp.float64(1))
+    nobody = effective((WfgBranch(taken=0, passed=1, then=FIG_1),), jnp.float64(8), jnp.float64(1))
     assert next(leaves(nobody)).warps == 1
     assert np.isfinite(average_warp(nobody, GEFORCE, jnp.float64(8)).warp_latency)
 

@@ -9,7 +9,7 @@ from dse.evaluate.curve import laid_out
 from dse.simulator.case import trace_text
 from dse.simulator.case.kernel_trace import listing
 from dse.simulator.case.program import Loop
-from dse.simulator.case.trace import Access
+from dse.simulator.case.trace import TraceAccess
 
 KERNELS = catalogue.folder("kernels")
 GTX280 = gpus.load("gtx-280", np.float64).gpu
@@ -44,22 +44,22 @@ def test_a_listing():
     assert [each.needs for each in trace.instructions] == [(), (0,), (1,), (2,), (1,), (1, 3, 4), (4,)]
     assert trace.instructions[3].text == "FMAD32 R2, R2, c[0x1][0x0], R3"
     load = trace.instructions[2]
-    assert (load.access, load.lanes) == (Access("global", 4, 8), 30)
-    assert trace.instructions[0].access == Access("shared", 2, 0)  # a parameter is the same for all
+    assert (load.access, load.lanes) == (TraceAccess("global", 4, 8), 30)
+    assert trace.instructions[0].access == TraceAccess("shared", 2, 0)  # a parameter is the same for all
 
 
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        ("GLD.U64 R4, global14[R1]", Access("global", 8, 8)),
-        ("GLD.S128 R4, global14[R1] // stride=96 pitch=4096", Access("global", 16, 96, None, 4096)),
-        ("GST.U8 global14[R1], R4 // transactions=9", Access("global", 1, 1, 9)),
-        ("LLD.U32 R4, local[0x8]", Access("global", 4, 4)),
-        ("FADD32 R2, g[A1+0xb], R2", Access("shared", 4, 4)),
-        ("FADD32 R2, g[A1+0xb], R2 // ways=3", Access("shared", 4, 4, 3)),
-        ("R2G.U32.U32 g[A1], R2 // stride=68", Access("shared", 4, 68)),
-        ("MOV32 R2, s[0x10]", Access("shared", 4, 0)),
-        ("DADD R2, g[A1], R4", Access("shared", 8, 8)),
+        ("GLD.U64 R4, global14[R1]", TraceAccess("global", 8, 8)),
+        ("GLD.S128 R4, global14[R1] // stride=96 pitch=4096", TraceAccess("global", 16, 96, None, 4096)),
+        ("GST.U8 global14[R1], R4 // transactions=9", TraceAccess("global", 1, 1, 9)),
+        ("LLD.U32 R4, local[0x8]", TraceAccess("global", 4, 4)),
+        ("FADD32 R2, g[A1+0xb], R2", TraceAccess("shared", 4, 4)),
+        ("FADD32 R2, g[A1+0xb], R2 // ways=3", TraceAccess("shared", 4, 4, 3)),
+        ("R2G.U32.U32 g[A1], R2 // stride=68", TraceAccess("shared", 4, 68)),
+        ("MOV32 R2, s[0x10]", TraceAccess("shared", 4, 0)),
+        ("DADD R2, g[A1], R4", TraceAccess("shared", 8, 8)),
         ("FADD32I R2, R2, 0x3f800000", None),
         ("BAR.ARV.WAIT b0, 0xfff", None),
     ],
@@ -207,4 +207,4 @@ def test_a_trace_of_a_described_kernel():
     assert count("int") == pytest.approx(float(kernel.work.int32), abs=whole)
     assert count("move") == pytest.approx(float(kernel.shared_insts), abs=whole)
     loads = {each.access for each in trace.instructions if each.kind == "load"}
-    assert loads == {Access("global", count=32)}  # Hong & Kim count them uncoalesced
+    assert loads == {TraceAccess("global", count=32)}  # Hong & Kim count them uncoalesced
