@@ -42,7 +42,7 @@ def _turned(phases: Sequence[Row]) -> list[Row]:
     """Make a row of each number, a column of each phase: there are few phases and many numbers."""
     names = dict.fromkeys(name for phase in phases for name in phase if name != "phase")
     return [
-        {"name": name.replace("_", " ")} | {f"phase {each['phase']}": each.get(name) for each in phases}
+        {"name": name.replace("_", " ")} | {f"phase {phase['phase']}": phase.get(name) for phase in phases}
         for name in names
     ]
 

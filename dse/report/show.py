@@ -76,7 +76,7 @@ def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
     if unit not in PREFIXES or not sizes:
         return unit, 1
     prefixed = list(PREFIXES[unit].items())
-    return next((each for each in prefixed if sizes[len(sizes) // 2] >= each[1]), prefixed[-1])
+    return next((pair for pair in prefixed if sizes[len(sizes) // 2] >= pair[1]), prefixed[-1])
 
 
 @contextmanager

@@ -76,12 +76,12 @@ def draw(
     inside = (profile.time < end) & ((leaves > begin) | (profile.time >= begin))
     chosen = np.nonzero(inside | (window is None))[0]
     chosen = chosen[np.argsort(profile.time[chosen], kind="stable")]
-    found = len(chosen)
+    entry_count = len(chosen)
     note = ""
-    if found > most:
+    if entry_count > most:
         end = max(float(profile.time[chosen[most]]), begin + 1.0)
         chosen = chosen[:most]
-        note = f" (first {most:,} of {found:,} entries)"
+        note = f" (first {most:,} of {entry_count:,} entries)"
 
     bottoms, rows = _layout(profile, chosen, leaves)
     height = min(ROW * bottoms[-1], HEIGHT)
@@ -162,7 +162,7 @@ def chrome_trace(profile: "Profile", *, critical: Sequence[int] | np.ndarray = (
             strict=True,
         )
     ]
-    names = [_label(profile, each["program"], each["instruction"]) for each in args]
+    names = [_label(profile, entry["program"], entry["instruction"]) for entry in args]
     heads: list[dict[str, Any]] = []
     slices: list[dict[str, Any]] = []
 

@@ -172,54 +172,60 @@ def _expected(name: str, allowed: Collection[str]) -> str:
     return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-def _program(part: _ProgramTable, subsystems: dict[str, _SubsystemTable]) -> Program:
+def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> Program:
     names = [instruction.name for instruction in part.instruction]
-    number_of_instruction = {name: n for n, name in enumerate(names)}
-    if len(number_of_instruction) < len(names):
+    numbers = {name: n for n, name in enumerate(names)}
+    if len(numbers) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
         raise DseError(f"instruction: name: found {twice!r} twice, expected each once")
+    loops = tuple(_loop(table, numbers) for table in part.loop)
+    preds = tuple(_preds(instruction, numbers, loops) for instruction in part.instruction)
     number_of_subsystem = {name: n for n, name in enumerate(subsystems)}
-
-    def number_of(name: str, allowed: Mapping[str, int], field: str) -> int:
-        if name not in allowed:
-            raise DseError(f"{field}: found {name!r}, {_expected(name, allowed)}")
-        return allowed[name]
-
-    loops = [
-        Loop(
-            number_of(x.first, number_of_instruction, "loop: first"),
-            number_of(x.last, number_of_instruction, "loop: last") + 1,
-            x.trips,
-        )
-        for x in part.loop
-    ]
-    for x, loop in zip(part.loop, loops, strict=True):
-        if loop.stop <= loop.first:
-            raise DseError(f"loop: last: found {x.last!r} before {x.first!r}, expected it or a later one")
-    for i, instruction in enumerate(part.instruction):
-        for name in instruction.needs:
-            j = number_of(name, number_of_instruction, f"instruction {instruction.name}: needs")
-            if j >= i and not any(i in loop and j in loop for loop in loops):
-                expected = "an earlier one, or one of the same loop"
-                raise DseError(f"instruction {instruction.name}: needs: found {name!r}, expected {expected}")
-
     entered = [
-        number_of(i.subsystem, number_of_subsystem, f"instruction {i.name}: subsystem")
-        for i in part.instruction
+        _number(instruction.subsystem, number_of_subsystem, f"instruction {instruction.name}: subsystem")
+        for instruction in part.instruction
     ]
-    tables = [subsystems[i.subsystem] for i in part.instruction]
 
     def cycles(name: str) -> np.ndarray:
         """Take the cycles of each instruction, or else those of its subsystem."""
         own = [getattr(instruction, name) for instruction in part.instruction]
-        return np.array([getattr(s, name) if c is None else c for c, s in zip(own, tables, strict=True)])
+        usual = [getattr(subsystems[instruction.subsystem], name) for instruction in part.instruction]
+        return np.array([b if a is None else a for a, b in zip(own, usual, strict=True)])
 
     return Program(
         subsystem=np.array(entered),
         throughput_cycles=cycles("throughput_cycles"),
         latency_cycles=cycles("latency_cycles"),
-        preds=tuple(tuple(number_of_instruction[name] for name in i.needs) for i in part.instruction),
-        kind="".join(i.kind[0] for i in part.instruction),
-        same_warp=np.array([i.same_warp for i in part.instruction]),
-        loops=tuple(loops),
+        preds=preds,
+        kind="".join(instruction.kind[0] for instruction in part.instruction),
+        same_warp=np.array([instruction.same_warp for instruction in part.instruction]),
+        loops=loops,
     )
+
+
+def _number(name: str, numbers: Mapping[str, int], field: str) -> int:
+    if name not in numbers:
+        raise DseError(f"{field}: found {name!r}, {_expected(name, numbers)}")
+    return numbers[name]
+
+
+def _loop(table: _LoopTable, numbers: Mapping[str, int]) -> Loop:
+    loop = Loop(
+        first=_number(table.first, numbers, "loop: first"),
+        stop=_number(table.last, numbers, "loop: last") + 1,
+        trips=table.trips,
+    )
+    if loop.stop <= loop.first:
+        raise DseError(f"loop: last: found {table.last!r} before {table.first!r}, expected it or a later one")
+    return loop
+
+
+def _preds(table: _InstructionTable, numbers: Mapping[str, int], loops: tuple[Loop, ...]) -> tuple[int, ...]:
+    """Return the numbers of the instructions that one needs. **Raises:** DseError where one comes later."""
+    i = numbers[table.name]
+    preds = tuple(_number(name, numbers, f"instruction {table.name}: needs") for name in table.needs)
+    for name, j in zip(table.needs, preds, strict=True):
+        if j >= i and not any(i in loop and j in loop for loop in loops):
+            expected = "an earlier one, or one of the same loop"
+            raise DseError(f"instruction {table.name}: needs: found {name!r}, expected {expected}")
+    return preds

@@ -81,11 +81,8 @@ class Program:
         object.__setattr__(self, "loops", tuple(sorted(self.loops, key=lambda x: (x.first, -x.stop))))
         self._check_loops(n)
         preds = tuple(tuple(sorted(set(map(int, js)))) for js in self.preds)
-        for i, js in enumerate(preds):
-            ahead = [j for j in js if j >= i and not any(i in loop and j in loop for loop in self.loops)]
-            if ahead or (js and js[0] < 0):
-                raise DseError(f"program: preds of instruction {i}: found {list(js)}, expected earlier ones")
         object.__setattr__(self, "preds", preds)
+        self._check_preds()
         object.__setattr__(self, "pred", np.array([j for js in preds for j in js], np.int32))
         object.__setattr__(self, "pred_counts", np.array([len(js) for js in preds], np.int32))
 
@@ -105,6 +102,12 @@ class Program:
             raise DseError(
                 f"program: loops: found {self.depth} in one another, expected at most {MOST_NESTED}"
             )
+
+    def _check_preds(self) -> None:
+        for i, js in enumerate(self.preds):
+            ahead = [j for j in js if j >= i and not any(i in loop and j in loop for loop in self.loops)]
+            if ahead or (js and js[0] < 0):
+                raise DseError(f"program: preds of instruction {i}: found {list(js)}, expected earlier ones")
 
     def __len__(self) -> int:
         return len(self.subsystem)
