@@ -8,7 +8,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.simulator.case.program import Case
-from dse.simulator.engine.batch import Batch, make_batch
+from dse.simulator.engine.batch import CaseBatch, make_batch
 from dse.simulator.engine.columns import Columns, ceil_power
 from dse.simulator.engine.features import TOP
 from dse.simulator.engine.loop import run
@@ -121,7 +121,7 @@ def batches(
     ticks: bool,
     record: bool,
     steady: bool = True,
-) -> Iterator[Batch]:
+) -> Iterator[CaseBatch]:
     """Put the cases with these numbers into batches of one order and similar width, of bounded size."""
     dataflow = np.array([cases[n].order == "dataflow" for n in numbers], bool)
     for order in np.unique(dataflow):
@@ -162,7 +162,7 @@ def _by_width(
 
 
 def _paths(
-    batch: Batch, cases: Sequence[Case], ends: np.ndarray, record: tuple[np.ndarray, ...]
+    batch: CaseBatch, cases: Sequence[Case], ends: np.ndarray, record: tuple[np.ndarray, ...]
 ) -> Iterator[tuple[int, Critical]]:
     """Yield each case's number and counts."""
     counts = path_counts(batch, ends, record)

@@ -15,7 +15,7 @@ WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot
 
 
 @dataclass(frozen=True)
-class Batch:
+class CaseBatch:
     """Cases for one run of the loop: tables of instructions, programs and cases, padded to powers of two."""
 
     features: Features
@@ -35,7 +35,7 @@ def make_batch(
     steady: bool,
     width: int,
     lanes: int,
-) -> Batch:
+) -> CaseBatch:
     """Make the tables of the cases, which are `numbers` of a longer list; all of one order."""
     entries = np.array([case.entries for case in cases], np.int64)
     by_length = np.argsort(-entries, kind="stable")
@@ -56,7 +56,7 @@ def make_batch(
         tables |= loop_tables(columns, features)
     if features.dataflow:
         tables |= dataflow_tables(columns, features)
-    return Batch(features, numbers, entries, 2.0**-exponents, columns, tables)
+    return CaseBatch(features, numbers, entries, 2.0**-exponents, columns, tables)
 
 
 def _features(

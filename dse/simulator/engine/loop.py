@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from dse.precision import in_64_bits
 from dse.simulator.engine import steady
-from dse.simulator.engine.batch import Batch
+from dse.simulator.engine.batch import CaseBatch
 from dse.simulator.engine.columns import ceil_power
 from dse.simulator.engine.dataflow import begin_rows, dataflow_order
 from dse.simulator.engine.features import Features
@@ -129,7 +129,7 @@ def _compiled() -> Any:
     return jax.jit(simulate_batch, static_argnames=("f", "entries"), compiler_options=options)
 
 
-def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
+def simulated(tables: Tables, f: Features, batch: CaseBatch) -> tuple[Array, ...]:
     """Run `simulate_batch`, compiled with options that only an outermost `jit` may have."""
     entries = ceil_power(int(batch.entries.sum())) if f.record else 0
     if any(isinstance(x, Tracer) for x in tables.values()):
@@ -137,7 +137,7 @@ def simulated(tables: Tables, f: Features, batch: Batch) -> tuple[Array, ...]:
     return _compiled()(tables, f=f, entries=entries)
 
 
-def run(batch: Batch) -> tuple[np.ndarray, ...]:
+def run(batch: CaseBatch) -> tuple[np.ndarray, ...]:
     """Simulate a batch: ends in cycles, NaN where ticks did not suffice, entries skipped, and the record."""
     f = batch.features
     with in_64_bits(not f.ticks):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from dse.simulator.engine.batch import Batch
+from dse.simulator.engine.batch import CaseBatch
 from dse.simulator.engine.step import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT
 
 TERMS = {"throughput_cycles": OF_THROUGHPUT, "latency_cycles": OF_LATENCY, "same_warp": OF_SAME_WARP}
@@ -36,7 +36,7 @@ def count_terms(
     return lax.while_loop(lambda state: jnp.any(state[2]), walk, start)[3]
 
 
-def path_counts(batch: Batch, ends: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
+def path_counts(batch: CaseBatch, ends: np.ndarray, record: tuple[np.ndarray, ...]) -> np.ndarray:
     """Count terms [4, instructions of the batch] along the paths of all cases that came to an end."""
     last, waited_for, words = record
     walks = np.zeros(len(last), bool)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from dse.precision import in_64_bits
 from dse.simulator.case.program import Case
-from dse.simulator.engine.batch import Batch
+from dse.simulator.engine.batch import CaseBatch
 from dse.simulator.engine.loop import simulated
 from dse.simulator.engine.step import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
 from dse.simulator.result.critical_path import count_terms
@@ -86,7 +86,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
 class _Part:
     """A batch of cases whose terms are given later."""
 
-    def __init__(self, cases: Sequence[Case], batch: Batch) -> None:
+    def __init__(self, cases: Sequence[Case], batch: CaseBatch) -> None:
         self.batch = batch
         self.features = replace(batch.features, same_warp=True)
         counts = [[len(program) for program in case.programs] for case in cases]
