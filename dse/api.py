@@ -114,7 +114,7 @@ def sweep(
     """
     counts = tuple(_kernel(each) for each in _list(kernels))
     problems = tuple(sizes_of(each) for each in counts)
-    job = _table.Job(counts, problems, tuple(_gpus(gpus)), _models(models))
+    job = _table.SweepJob(counts, problems, tuple(_gpus(gpus)), _models(models))
     return _table.sweep(job, Path(out), progress)
 
 
@@ -194,10 +194,12 @@ def fit(
 
     `.fields()` has the values with their spread, `.errors()` what they are worth.
     """
-    from dse.fitting.calibrate import Space, calibrate
+    from dse.fitting.calibrate import MeasuredSpace, calibrate
 
     counts = {name: _kernel(name) for name in measured_times}
-    spaces = [Space(each, sizes_of(each), Path(measured_times[name]), 0) for name, each in counts.items()]
+    spaces = [
+        MeasuredSpace(each, sizes_of(each), Path(measured_times[name]), 0) for name, each in counts.items()
+    ]
     return calibrate(spaces, [_gpu(gpu)], model, free, seed=seed)
 
 

@@ -51,13 +51,13 @@ class Batch(eqx.Module):
         """
 
 
-class Known(Batch):
+class KnownBatch(Batch):
     """Configurations whose counts are numbers already: fields [G, L] or [1, L], in NumPy."""
 
     kernel: Kernel
     resources: Resources
 
-    def take(self, index: np.ndarray) -> Known:
+    def take(self, index: np.ndarray) -> KnownBatch:
         return jax.tree.map(lambda x: x[:, index], self)
 
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
@@ -89,7 +89,7 @@ class Counted:
             x = np.asarray(x)
             return np.broadcast_to(x, (*x.shape[:-1], count)).reshape(-1, count)
 
-        return Counted(Known(*jax.tree.map(rows, (kernel, resources))), **more)
+        return Counted(KnownBatch(*jax.tree.map(rows, (kernel, resources))), **more)
 
 
 @runtime_checkable

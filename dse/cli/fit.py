@@ -74,7 +74,7 @@ def fit(
         calibrate.check_target(out, len(files))
     known = dict(zip(dict.fromkeys(kernel), inputs.several(kernel, inputs.settings(changed)), strict=True))
     spaces = [
-        calibrate.Space(*known[name], path, list(files).index(at))
+        calibrate.MeasuredSpace(*known[name], path, list(files).index(at))
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
     found = calibrate.calibrate(

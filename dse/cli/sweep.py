@@ -33,10 +33,10 @@ def sweep(
     """
     models = inputs.models(model, CLOSED_FORMS, scheduler, order, groups)
     values = inputs.settings(changed)
-    from dse.evaluate.table import Job, sweep
+    from dse.evaluate.table import SweepJob, sweep
     from dse.report.show import progress
 
     kernels, problems = zip(*inputs.several(kernel, values), strict=True)
-    job = Job(kernels, problems, tuple(inputs.gpus(gpu)), models)
+    job = SweepJob(kernels, problems, tuple(inputs.gpus(gpu)), models)
     count = sweep(job, out, progress)
     print(f"{out}: {count:,} rows")

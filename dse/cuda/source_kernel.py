@@ -10,7 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dse.counts import Alias, Counted, Estimates, Known, Number, sizes_of
+from dse.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.cuda.cache import Cache
 from dse.cuda.compile.nvrtc import Failure, architectures, compiler
 from dse.cuda.estimate.active_sampling import choose
@@ -166,9 +166,9 @@ class SourceKernel:
 
 def _together(each: list[Counted]) -> Counted:
     """Several GPUs as one, [G, L]. Phases that a kernel lacks on some of them are empty there."""
-    batches = [counted.batch for counted in each if isinstance(counted.batch, Known)]
+    batches = [counted.batch for counted in each if isinstance(counted.batch, KnownBatch)]
     most = max(len(batch.kernel.phases) for batch in batches)
-    padded = [Known(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
+    padded = [KnownBatch(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
     batch = jax.tree.map(lambda *rows: np.concatenate(rows), *padded)
     failures = {index: why for counted in each for index, why in counted.failures.items()}
     return Counted(batch, failures, each[0].compiled)

@@ -29,7 +29,7 @@ from dse.progress import Progress, silent
 
 
 @dataclass(frozen=True)
-class Job:
+class SweepJob:
     """What to sweep: a space for each kernel, all GPUs, all models."""
 
     kernels: tuple[Counts, ...]
@@ -106,7 +106,7 @@ def rows(
             yield pa.RecordBatch.from_arrays(arrays, schema=columns)
 
 
-def sweep(job: Job, out: Path, progress: Progress = silent) -> int:
+def sweep(job: SweepJob, out: Path, progress: Progress = silent) -> int:
     """Write the file; the number of rows. `progress` is opened for each kernel and told of what is done.
 
     **Raises:** DseError if `out` is no .parquet file or cannot be written.

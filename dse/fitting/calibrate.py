@@ -26,7 +26,7 @@ HELD_OUT = 0.2  # of the configurations of each space
 
 
 @dataclass(frozen=True)
-class Space:
+class MeasuredSpace:
     """One measured file of one kernel on one of the GPUs."""
 
     kernel: Counts
@@ -40,7 +40,7 @@ class Calibration:
     """What came out."""
 
     files: Sequence[GpuFile]
-    spaces: Sequence[Space]
+    spaces: Sequence[MeasuredSpace]
     model: str
     fit: Fit  # to all data
     scores: tuple[dict[str, Any], ...]
@@ -71,7 +71,7 @@ class Calibration:
 
 
 def calibrate(
-    spaces: Sequence[Space],
+    spaces: Sequence[MeasuredSpace],
     files: Sequence[GpuFile],
     model: str | Model,
     free: Sequence[str] | None = None,
@@ -170,7 +170,7 @@ def write(found: Calibration, path: Path) -> None:
         gpu_text.write(target, header, records, comments)
 
 
-def _data(space: Space, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
+def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
     table = measured.load(space.path, space.kernel)
     ran = np.flatnonzero(table.ok)
     if sample is not None:
@@ -184,7 +184,7 @@ def _data(space: Space, file: GpuFile, sample: int | None, random: np.random.Gen
 
 
 def _scores(
-    what: str, spaces: Sequence[Space], data: Sequence[Data], found: Fit, model: Model
+    what: str, spaces: Sequence[MeasuredSpace], data: Sequence[Data], found: Fit, model: Model
 ) -> Iterator[dict[str, Any]]:
     """Errors of the catalogue's GPU and of the fitted one."""
     names = found.parameters.names

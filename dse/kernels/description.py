@@ -123,20 +123,22 @@ class Description:
         sizes = self.sizes(**(problem or {}))
         with in_64_bits():
             scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
-        return Counted(Described(self, {name: values[None] for name, values in parameters.items()}, scalars))
+        return Counted(
+            DescribedBatch(self, {name: values[None] for name, values in parameters.items()}, scalars)
+        )
 
 
-class Described(Batch):
+class DescribedBatch(Batch):
     """Configurations of a described kernel, of which expressions are evaluated inside `jit`."""
 
     description: Description = eqx.field(static=True)
     parameters: Mapping[str, Any]  # [1, L]
     problem: Mapping[str, Array]  # scalars
 
-    def take(self, index: np.ndarray) -> "Described":
+    def take(self, index: np.ndarray) -> "DescribedBatch":
         """Some of them, by their numbers."""
         columns = {name: jnp.asarray(values[:, index]) for name, values in self.parameters.items()}
-        return Described(self.description, columns, self.problem)
+        return DescribedBatch(self.description, columns, self.problem)
 
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
         """What they do and ask for, see `dse.counts.Batch.on`."""

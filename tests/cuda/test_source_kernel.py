@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dse import gpus, kernels
-from dse.counts import Counted, Known
+from dse.counts import Counted, KnownBatch
 from dse.cuda.cache import Cache
 from dse.cuda.source_kernel import SourceKernel, architecture
 from dse.errors import DseError
@@ -29,8 +29,8 @@ def every(transpose, tmp_path_factory) -> tuple[Cache, Counted]:
     return cache, SourceKernel(transpose, None, cache, 1).count(configurations(transpose), GPUS)
 
 
-def known(counted: Counted) -> Known:
-    assert isinstance(counted.batch, Known)
+def known(counted: Counted) -> KnownBatch:
+    assert isinstance(counted.batch, KnownBatch)
     return counted.batch
 
 
@@ -56,7 +56,7 @@ def test_those_not_compiled_are_estimated(transpose, every):
         np.testing.assert_allclose(few[index], all_of_them[index], rtol=1e-12)
         assert np.median(np.abs(few / all_of_them - 1)) < 0.1
     np.testing.assert_array_equal(ours.resources.threads, theirs.resources.threads)
-    assert isinstance(alone, Known)
+    assert isinstance(alone, KnownBatch)
     assert alone.kernel.load_insts.shape == alone.resources.threads.shape == (1, len(index)) == (1, 12)
 
 

@@ -10,7 +10,7 @@ from dse import gpus, kernels
 from dse.errors import DseError
 from dse.evaluate import table
 from dse.evaluate.chunks import evaluate
-from dse.evaluate.table import Job, sweep
+from dse.evaluate.table import SweepJob, sweep
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def job(toy_kernel):
     toy = kernels.load(toy_kernel)
     example = kernels.load("example")
     files = (gpus.load("a100"), gpus.load("gtx-280"))
-    return Job((toy, example), (toy.sizes(), example.sizes()), files, ("roofline", "volkov"))
+    return SweepJob((toy, example), (toy.sizes(), example.sizes()), files, ("roofline", "volkov"))
 
 
 def test_one_row_a_kernel_gpu_model_and_configuration(job, tmp_path):

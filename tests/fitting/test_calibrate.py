@@ -5,7 +5,7 @@ import pytest
 
 from dse import gpus, kernels
 from dse.errors import DseError
-from dse.fitting.calibrate import Space, calibrate, check_target, write
+from dse.fitting.calibrate import MeasuredSpace, calibrate, check_target, write
 
 NAMES = ("a100-pcie-40gb", "a4000")
 SLOWER = 1.2
@@ -26,7 +26,7 @@ def found(toy_kernel, tmp_path_factory):
                 lines.append(f"{block},{items},{1e3 * time}")
         path = folder / f"{NAMES[number]}.csv"
         path.write_text("\n".join(lines) + "\n")
-        spaces.append(Space(kernels.load(toy_kernel), {}, path, number))
+        spaces.append(MeasuredSpace(kernels.load(toy_kernel), {}, path, number))
     return calibrate(spaces, files, "roofline", FREE, ("cpi.dram",), starts=1, sample=12)
 
 
