@@ -23,7 +23,7 @@ from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Dimensions, Launch, Unknown
+from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument
 from dse.cuda.machine.state import Machine
 from dse.cuda.parallel import each, processors
 from dse.cuda.profile.characterise import Characterisation, prepare, summary
@@ -251,13 +251,13 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
     return found
 
 
-def launch_of(made: Compiled, configuration: Configuration) -> Launch:
+def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     """A launch as the interpreter takes it. DseError if the arguments do not fit the kernel."""
     binary, given = made.binary, configuration.arguments
     if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
         sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
         binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
-    return Launch(
+    return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
         arguments=_arguments(binary, given),
@@ -322,7 +322,7 @@ def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]
         try:
             match argument:
                 case Unstated.NUMBER:
-                    arguments.append(Unknown(parameter.size))
+                    arguments.append(UnknownArgument(parameter.size))
                 case None | Array() if parameter.size == 8:
                     arguments.append(None if argument is None else _contents(argument))
                 case float() if parameter.size in (4, 8):

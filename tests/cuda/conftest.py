@@ -9,25 +9,25 @@ import pytest
 from dse.cuda.caches.cache_model import Caches, Traffic, misses
 from dse.cuda.execute.interpret import run
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Launch
-from dse.cuda.machine.state import Compiled, Machine
+from dse.cuda.machine.launch import LaunchArguments
+from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.profile.characterise import prepare
 from dse.cuda.sass.listing import parse
 
 LISTING = Path(__file__).parent / "listings" / "sm_80.sass"
 LAUNCHES = {
-    "vector_add": Launch((40, 1, 1), (256, 1, 1), (None, None, None, 10**6)),
-    "strided_copy": Launch((40, 1, 1), (128, 1, 1), (None, None, 10**6, 3)),
-    "transpose_padded": Launch((8, 8, 1), (32, 8, 1), (None, None, 256)),
-    "grid_stride": Launch((8, 1, 1), (128, 1, 1), (None, None, 50_000)),
-    "walk": Launch((3, 1, 1), (32, 4, 1), (None, None, 1000)),
-    "nbody": Launch((8, 1, 1), (256, 1, 1), (None, None, 2048)),
-    "local_array": Launch((8, 1, 1), (64, 1, 1), (None, None, 4)),
+    "vector_add": LaunchArguments((40, 1, 1), (256, 1, 1), (None, None, None, 10**6)),
+    "strided_copy": LaunchArguments((40, 1, 1), (128, 1, 1), (None, None, 10**6, 3)),
+    "transpose_padded": LaunchArguments((8, 8, 1), (32, 8, 1), (None, None, 256)),
+    "grid_stride": LaunchArguments((8, 1, 1), (128, 1, 1), (None, None, 50_000)),
+    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), (None, None, 1000)),
+    "nbody": LaunchArguments((8, 1, 1), (256, 1, 1), (None, None, 2048)),
+    "local_array": LaunchArguments((8, 1, 1), (64, 1, 1), (None, None, 4)),
 }
 
 
 @cache
-def _compiled(kernel: str) -> Compiled:
+def _bound(kernel: str) -> BoundProgram:
     (listing,) = [each for each in parse(LISTING.read_text(), LISTING.name) if each.kernel == kernel]
     return prepare(listing)
 
@@ -36,14 +36,14 @@ def _compiled(kernel: str) -> Compiled:
 def _run(kernel: str, every: bool) -> tuple[Machine, Sample]:
     launch = LAUNCHES[kernel]
     sample = representative(launch.grid, inside=max(launch.grid) if every else 1)
-    return run(_compiled(kernel), launch, sample.blocks), sample
+    return run(_bound(kernel), launch, sample.blocks), sample
 
 
 class Launched:
     """Kernels by name, each run once."""
 
     launches = LAUNCHES
-    compiled = staticmethod(_compiled)
+    bound = staticmethod(_bound)
 
     def __call__(self, kernel: str, every: bool = False) -> tuple[Machine, Sample]:
         """`every` block of the grid, or those that stand for all."""

@@ -10,7 +10,7 @@ import pytest
 from dse import gpus, kernels
 from dse.cuda.cache import Cache
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import Characterisation, characterise
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import Found, characterise_all, configurations, source_of
@@ -46,7 +46,7 @@ def counted(
     made = compile_source(read_source(path), 80, defines)
     assert isinstance(made, Compiled), made
     offsets = [parameter.offset for parameter in made.binary.parameters]
-    launch = Launch(
+    launch = LaunchArguments(
         (blocks, 1, 1), (defines["BLOCK"], 1, 1), arguments, offsets=offsets, banks=made.binary.banks
     )
     return characterise(disassemble([made.binary])[0], launch, inside=blocks)

@@ -164,7 +164,7 @@ def _asked(machine: Machine) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     for step in machine.program.steps:
         if step.pipe not in ("global", "local") or not step.memory:
             continue
-        row = machine.compiled.memory_rows[step.index] + place
+        row = machine.bound.memory_rows[step.index] + place
         kind = "loads" if _loads(step) else "stores"
         rows[kind if step.pipe == "global" else f"local {kind}"].append(row)
         if step.pipe == "global" and kind == "loads" and bypasses_l1(step):

@@ -6,7 +6,7 @@ from dse.cuda.execute.access_counts import COUNT
 from dse.cuda.execute.load_store import PERFORM
 from dse.cuda.execute.semantics import Unsupported, bind
 from dse.cuda.machine.launch import REGION_BITS
-from dse.cuda.machine.state import MEMORY_COUNTS, Action, Compiled, Machine
+from dse.cuda.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
@@ -15,7 +15,7 @@ from dse.cuda.sass.program import BasicBlock, Step
 _U32 = np.uint32
 
 
-def actions(compiled: Compiled, block: BasicBlock) -> list[tuple[Step, Action]]:
+def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
     """What to do for the steps of a block, in order; most need nothing.
 
     **Raises:** DseError if there is no rule for a form of an instruction that matters.
@@ -23,17 +23,17 @@ def actions(compiled: Compiled, block: BasicBlock) -> list[tuple[Step, Action]]:
     made: list[tuple[Step, Action]] = []
     for step in block.steps:
         if step.memory:
-            compiled.memory_rows[step.index] = compiled.rows
-            compiled.rows += len(MEMORY_COUNTS) * len(step.memory)
-            made.append((step, _memory_action(compiled, step)))
+            bound.memory_rows[step.index] = bound.rows
+            bound.rows += len(MEMORY_COUNTS) * len(step.memory)
+            made.append((step, _memory_action(bound, step)))
         elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
-            compiled.guard_rows[step.index] = compiled.rows
-            compiled.rows += 1
-            made.append((step, _guard_action(step, compiled.rows - 1)))
+            bound.guard_rows[step.index] = bound.rows
+            bound.rows += 1
+            made.append((step, _guard_action(step, bound.rows - 1)))
         if step.opcode in _BARRIER_MOVES:
             made.append((step, _BARRIER_MOVES[step.opcode](step)))
         elif step.needed and not step.memory:
-            made.append((step, _compute_action(compiled, step)))
+            made.append((step, _compute_action(bound, step)))
     return made
 
 
@@ -48,12 +48,12 @@ def _guard_action(step: Step, row: int) -> Action:
     return count
 
 
-def _compute_action(compiled: Compiled, step: Step) -> Action:
+def _compute_action(bound: BoundProgram, step: Step) -> Action:
     """Write what the instruction's rule gives, and what unknown data it depends on."""
     try:
-        evaluate, reads = bind(step, compiled.slot_of)
+        evaluate, reads = bind(step, bound.slot_of)
     except Unsupported as reason:
-        raise compiled.program.error(
+        raise bound.program.error(
             step, f"found {reason}, expected what an address or a branch may depend on"
         ) from None
     slots = _written(step)
@@ -138,9 +138,9 @@ def _break_action(step: Step) -> Action:
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
 
 
-def _memory_action(compiled: Compiled, step: Step) -> Action:
+def _memory_action(bound: BoundProgram, step: Step) -> Action:
     """Count what an access asks for, and do it if something depends on it."""
-    row = compiled.memory_rows[step.index]
+    row = bound.memory_rows[step.index]
     address = step.memory[-1]
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
@@ -165,7 +165,7 @@ def _memory_action(compiled: Compiled, step: Step) -> Action:
             COUNT["shared"](machine, step, shared_row, shared_base, to.offset, chosen)
         if perform is not None:
             perform(machine, step, base + address.offset, chosen, taint | address_taint)
-        elif step.pipe == "global" and compiled.loads_global and not step.targets:
+        elif step.pipe == "global" and bound.loads_global and not step.targets:
             addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
             machine.memory.written.add(int(addresses[0]) >> REGION_BITS)
 

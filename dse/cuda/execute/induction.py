@@ -90,7 +90,7 @@ class Changes:
         if operand.kind == "number":
             raw = np.full((1, 1), int(operand.text, 0) & 0xFFFFFFFF, np.uint32)
         elif operand.kind == "constant":
-            raw = self.machine.r[self.machine.compiled.slots["constant", (operand.bank, operand.offset)]]
+            raw = self.machine.r[self.machine.bound.slots["constant", (operand.bank, operand.offset)]]
         else:
             raw = self.machine.r[operand.slot]
         raw = np.negative(raw) if operand.negate else ~raw if operand.invert else raw
@@ -397,9 +397,9 @@ def _multiply_add(loop: Changes, step: Step, lanes: Lanes) -> None:
 def _low_word(loop: Changes, operand: Operand) -> np.ndarray:
     if (
         operand.kind == "constant"
-        and ("constant", (operand.bank, operand.offset)) not in loop.machine.compiled.slots
+        and ("constant", (operand.bank, operand.offset)) not in loop.machine.bound.slots
     ):
-        slot = loop.machine.compiled.slots["pair", (operand.bank, operand.offset)]
+        slot = loop.machine.bound.slots["pair", (operand.bank, operand.offset)]
         return loop.machine.r[slot].astype(np.int64)
     return loop.value(operand, signed=False)
 

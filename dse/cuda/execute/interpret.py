@@ -13,28 +13,28 @@ import numpy as np
 from dse.cuda.execute.actions import actions
 from dse.cuda.execute.loop_skipping import Endless, Loops
 from dse.cuda.execute.slice import mark_needed
-from dse.cuda.machine.launch import Dimensions, Launch
-from dse.cuda.machine.state import Compiled, Machine, union
+from dse.cuda.machine.launch import Dimensions, LaunchArguments
+from dse.cuda.machine.state import BoundProgram, Machine, union
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import PT, UPT
 from dse.cuda.sass.program import SassProgram, Step
 from dse.errors import DseError
 
 
-def compiled(program: SassProgram, global_stores: bool = False) -> Compiled:
+def bind_program(program: SassProgram, global_stores: bool = False) -> BoundProgram:
     """A program ready to run. With `global_stores`, loads see what the kernel itself stored in global memory.
 
     **Raises:** DseError if there is no rule for a form of an instruction that addresses or branches depend
     on.
     """
-    made = Compiled(program, mark_needed(program, global_stores), global_stores)
+    made = BoundProgram(program, mark_needed(program, global_stores), global_stores)
     made.actions = [actions(made, block) for block in program.blocks]
     return made
 
 
 def run(
-    ready: Compiled,
-    launch: Launch,
+    ready: BoundProgram,
+    launch: LaunchArguments,
     blocks: Sequence[Dimensions],
     step_limit: int = 200_000,
     skip_loops: bool = True,
@@ -53,7 +53,7 @@ def run(
         machine = Machine(ready, launch, blocks)
         _Scheduler(machine, step_limit, skip_loops, estimate).run()
     if machine.missed_stores and not ready.global_stores:
-        again = compiled(ready.program, global_stores=True)
+        again = bind_program(ready.program, global_stores=True)
         return run(again, launch, blocks, step_limit, skip_loops, estimate)
     return machine
 
@@ -76,7 +76,7 @@ class _Scheduler:
 
     def run(self) -> None:
         machine = self.machine
-        program, actions, loops = machine.program, machine.compiled.actions, self.loops
+        program, actions, loops = machine.program, machine.bound.actions, self.loops
         came_from = -1
         self.enter(0, machine.sets.of(machine.live_mask))
         steps = 0

@@ -78,7 +78,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     taint = taint | unknown
     if (
         memory.written & {int(number) for number in np.unique(flat >> REGION_BITS)}
-        and not machine.compiled.global_stores
+        and not machine.bound.global_stores
     ):
         machine.missed_stores = True
     if step.atomic:

@@ -23,7 +23,7 @@ import numpy as np
 
 from dse.cuda.execute.induction import FOR_EVER, Changes, Irregular
 from dse.cuda.machine.accesses import LINE
-from dse.cuda.machine.state import MEMORY_COUNTS, Estimated, Machine, Phase, Stream, distance
+from dse.cuda.machine.state import MEMORY_COUNTS, Estimated, Machine, PhaseSpan, Stream, distance
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import SLOTS, P
 from dse.cuda.sass.program import Step
@@ -85,12 +85,12 @@ class Loops:
         self.loops: dict[int, _Loop] = {}
         self.headers: set[int] = set()
         self.skipped: set[int] = set()  # headers of loops that were long before
-        self.irregular: dict[int, str] = machine.compiled.irregular
+        self.irregular: dict[int, str] = machine.bound.irregular
         self.irregular.clear()
         self.examined: list[Changes] = []  # of loops whose state is examined, the outer ones first
         self.inside: dict[tuple[int, int], tuple[Lanes, Lanes, bool]] = {}
         places = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
-        rows = machine.compiled.memory_rows.values()
+        rows = machine.bound.memory_rows.values()
         self.asked = np.array([row + place for row in rows for place in places], int)
 
     def arrive(self, header: int, lanes: Lanes, again: bool, others: int) -> None:
@@ -215,7 +215,7 @@ class Loops:
         """See by how much each register has changed in a trip, and carry that along the next trip."""
         machine = self.machine
         assert loop.registers is not None
-        live = machine.compiled.live[header]
+        live = machine.bound.live[header]
         loop.changes = {}
         for slot in range(SLOTS):
             before, now = loop.registers[slot], machine.r[slot]
@@ -288,7 +288,7 @@ class Loops:
 
     def _uneven(self, header: int, loop: _Loop, changes: Changes) -> str:
         """Why the changes of a trip are not those of the next; empty if they are."""
-        live = self.machine.compiled.live[header]
+        live = self.machine.bound.live[header]
         for slot in {*changes.by_slot, *changes.erratic, *loop.changes}:
             if slot >= SLOTS or not live >> slot & 1:
                 continue
@@ -360,7 +360,7 @@ class Loops:
         Since no rule lets both loops change the same product or the bits that are shifted out, it then is so
         in all of them; and tests that come out alike in the first and the last trip do so in between.
         """
-        live = self.machine.compiled.live[header]
+        live = self.machine.bound.live[header]
         for slot in {*outer.by_slot, *changes}:
             if slot < SLOTS and live >> slot & 1 and slot not in outer.erratic:
                 before, now = changes.get(slot), outer.by_slot.get(slot)
@@ -409,7 +409,7 @@ class Loops:
         for _ in range(times):
             for number in closed:
                 phase = machine.phases[number]
-                machine.phases.append(Phase(phase.opened, phase.closed))
+                machine.phases.append(PhaseSpan(phase.opened, phase.closed))
                 machine.phase_counts.append(machine.phase_counts[number])
 
     # Order of execution

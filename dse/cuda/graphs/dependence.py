@@ -29,7 +29,7 @@ WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps w
 
 
 @dataclass(frozen=True)
-class Instruction:
+class GraphInstruction:
     """One instruction of a warp; what it asks memory for is of one issue, the mean over the block's warps."""
 
     address: int
@@ -46,7 +46,7 @@ class Instruction:
 
 
 @dataclass(frozen=True)
-class Loop:
+class RolledLoop:
     """Instructions first..last run `trips` times, one time after another."""
 
     first: int
@@ -60,8 +60,8 @@ class DependenceGraph:
 
     kernel: str
     arch: int
-    instructions: tuple[Instruction, ...]
-    loops: tuple[Loop, ...]  # outer ones before those inside
+    instructions: tuple[GraphInstruction, ...]
+    loops: tuple[RolledLoop, ...]  # outer ones before those inside
 
     def order(self, most_trips: int | None = None) -> list[int]:
         """Numbers of the instructions as they run, each loop `most_trips` times at most."""
@@ -106,14 +106,14 @@ def dependence_graph(
             f" {most:,}"
         )
     steps: list[Step] = []
-    loops: list[Loop] = []
+    loops: list[RolledLoop] = []
     for token in rolled.word:
         rolled.write(token, steps, loops)
     loops.sort(key=lambda loop: (loop.first, -loop.last))
     needs = _needs(steps, loops)
-    asked = Asked(machine, np.eye(machine.shape[0])[block])
+    asked = MemoryDemand(machine, np.eye(machine.shape[0])[block])
     instructions = tuple(
-        Instruction(
+        GraphInstruction(
             address=step.address,
             text=step.text,
             line=step.line,
@@ -224,7 +224,7 @@ class _Rolled:
         once = sum(map(self.size, body))
         return once if self.depth(token) <= self.nested else trips * once
 
-    def write(self, token: int, steps: list[Step], loops: list[Loop]) -> None:
+    def write(self, token: int, steps: list[Step], loops: list[RolledLoop]) -> None:
         """Append its instructions and loops."""
         if token not in self.loops:
             steps += self.blocks[token].steps
@@ -236,10 +236,10 @@ class _Rolled:
             for inner in body:
                 self.write(inner, steps, loops)
         if stays:
-            loops.append(Loop(first, len(steps) - 1, trips))
+            loops.append(RolledLoop(first, len(steps) - 1, trips))
 
 
-def _order(first: int, stop: int, loops: Sequence[Loop], most_trips: int | None) -> list[int]:
+def _order(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int | None) -> list[int]:
     order: list[int] = []
     i, rest = first, list(loops)
     while i < stop:
@@ -256,7 +256,7 @@ def _order(first: int, stop: int, loops: Sequence[Loop], most_trips: int | None)
     return order
 
 
-def _needs(steps: Sequence[Step], loops: Sequence[Loop]) -> list[set[int]]:
+def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
     """Which instructions each waits for. From its second trip on, a loop finds what the last trip left."""
     needs: list[set[int]] = [set() for _ in steps]
     written: dict[int, int] = {}
@@ -270,13 +270,13 @@ def _needs(steps: Sequence[Step], loops: Sequence[Loop]) -> list[set[int]]:
     return needs
 
 
-class Asked:
+class MemoryDemand:
     """What instructions ask memory for, by the counts of all phases."""
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         found = [counts for counts in machine.phase_counts if counts is not None]
         self.counts = np.sum(found, axis=0) @ weights  # rows as Machine.counts
-        self.rows = machine.compiled.memory_rows
+        self.rows = machine.bound.memory_rows
         self.block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def of(self, step: Step) -> dict[str, float]:

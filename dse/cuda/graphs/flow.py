@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.cuda.graphs.dependence import WAITED_FOR, Asked, kind_of
+from dse.cuda.graphs.dependence import WAITED_FOR, MemoryDemand, kind_of
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import WARP, Lanes
 from dse.cuda.profile.single_warp import entries
@@ -26,7 +26,7 @@ _DIRECT = ("BRA", "JMP", "CALL", "EXIT")
 
 
 @dataclass(frozen=True)
-class Branch:
+class BranchProfile:
     """A branch under a condition, over all warps of the blocks that were run, each visit by itself."""
 
     address: int
@@ -45,7 +45,7 @@ class Branch:
     lanes_passed: float
 
 
-def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[Branch, ...]:
+def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[BranchProfile, ...]:
     """All branches under a condition that warps came to, in the order of addresses.
 
     `weights` says how many blocks of the grid each block that was run stands for (`Sample.weights`); else all
@@ -54,7 +54,7 @@ def branches(machine: Machine, weights: Sequence[float] | None = None) -> tuple[
     return _Flow(machine, weights).branches
 
 
-def divergent(machine: Machine, weights: Sequence[float] | None = None) -> tuple[Branch, ...]:
+def divergent(machine: Machine, weights: Sequence[float] | None = None) -> tuple[BranchProfile, ...]:
     """Those at which a warp splits."""
     return tuple(branch for branch in branches(machine, weights) if branch.diverged > 0)
 
@@ -63,7 +63,7 @@ def divergent(machine: Machine, weights: Sequence[float] | None = None) -> tuple
 
 
 @dataclass(frozen=True)
-class Node:
+class FlowNode:
     """Instructions of a basic block that belong together; counts are of an average warp."""
 
     kind: str  # "compute": any number; "memory", "shared", "barrier": one instruction
@@ -74,7 +74,7 @@ class Node:
     chain: int  # instructions that each need the one before, at most
     weight: float  # how often a warp executes it
     lanes: float  # that take part, mean over the times
-    requests: float = 0.0  # of memory and shared: as in Instruction
+    requests: float = 0.0  # of memory and shared: as in GraphInstruction
     sectors: float = 0.0
     passes: float = 0.0
     shared_passes: float = 0.0
@@ -130,11 +130,11 @@ class FlowGraph:
 
     kernel: str
     arch: int
-    nodes: tuple[Node, ...]
+    nodes: tuple[FlowNode, ...]
     arcs: tuple[Arc, ...]
     dependences: tuple[Dependence, ...]
     loops: tuple[FlowLoop, ...]  # outer ones before those inside
-    branches: tuple[Branch, ...]
+    branches: tuple[BranchProfile, ...]
 
 
 def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> FlowGraph:
@@ -158,7 +158,7 @@ class _Flow:
         self.machine, self.blocks = machine, machine.program.blocks
         given = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
         self.weights = given / (given.sum() * (machine.shape[1] // WARP))  # to the average warp
-        self.asked = Asked(machine, self.weights)
+        self.asked = MemoryDemand(machine, self.weights)
         self.edges: dict[tuple[int, int], np.ndarray] = {}  # blocks, -1: the end → warps, lanes
         self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
         self._parted: dict[tuple[int, int], tuple[Lanes, Lanes | None, Lanes | None]] = {}
@@ -172,7 +172,7 @@ class _Flow:
             self.after[source].append(target)
             self.before[target].append(source)
         self.dominators = dominators(self.there, self.after, 0)
-        self.nodes: list[Node] = []
+        self.nodes: list[FlowNode] = []
         self.node_of: dict[int, int] = {}  # step → node
         for index in self.there:
             self._cut(index)
@@ -240,7 +240,7 @@ class _Flow:
         return self._split_lanes[key]
 
     @cached_property
-    def branches(self) -> tuple[Branch, ...]:
+    def branches(self) -> tuple[BranchProfile, ...]:
         behind = dominators([-1, *self.there], self.before, -1)
         found = []
         for index in self.there:
@@ -257,7 +257,7 @@ class _Flow:
             split, lanes_taken, lanes_passed = np.broadcast_to(self.splits.get(index, 0.0), 3).tolist()
             meets = max(behind.get(index, {index}) - {index}, key=lambda x: len(behind[x]), default=-1)
             found.append(
-                Branch(
+                BranchProfile(
                     address=last.address,
                     text=f"{last.instruction.predicate} {last.text}".strip(),
                     line=last.line,
@@ -301,7 +301,7 @@ class _Flow:
             insts[step.pipe] = insts.get(step.pipe, 0) + 1
             self.node_of[step.index] = len(self.nodes)
         asked = {} if kind in ("compute", "barrier") else self.asked.of(steps[0])
-        node = Node(
+        node = FlowNode(
             kind=kind,
             block=index,
             first=steps[0].address,

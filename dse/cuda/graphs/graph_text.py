@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dse.cuda.graphs.dependence import DependenceGraph, Instruction
+from dse.cuda.graphs.dependence import DependenceGraph, GraphInstruction
 from dse.cuda.profile.single_warp import timing
 from dse.errors import DseError
 from dse.files import replacing
@@ -69,7 +69,7 @@ def of_source(
     return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
 
 
-def terms(each: Instruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
+def terms(each: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
     """λ and Λ of one instruction, cycles.
 
     The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the

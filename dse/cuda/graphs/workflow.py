@@ -11,7 +11,7 @@ Source: Baghsorkhi et al., PPoPP 2010, Secs. 2.1, 2.2.
 
 from collections.abc import Callable
 
-from dse.cuda.graphs.flow import FlowGraph, FlowLoop, Node, dominators
+from dse.cuda.graphs.flow import FlowGraph, FlowLoop, FlowNode, dominators
 from dse.errors import DseError
 from dse.models.wfg import graph as wfg
 
@@ -126,7 +126,7 @@ class _Structure:
         self.made += 1
         if self.made > _MOST_NODES:
             raise DseError(f"{self.flow.kernel}: found no nested loops and branches, expected them")
-        node: Node = self.flow.nodes[number]
+        node: FlowNode = self.flow.nodes[number]
         uses = tuple(self.uses.get(number, ()))
         match node.kind:
             case "memory":

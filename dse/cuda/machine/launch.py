@@ -18,7 +18,7 @@ Dimensions = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownArgument:
     """An argument whose value is not stated: counts that depend on it are reported as such."""
 
     bytes: int = 4
@@ -37,7 +37,7 @@ Argument = Any
 
 
 @dataclass(frozen=True)
-class Launch:
+class LaunchArguments:
     """One launch of a kernel.
 
     `offsets` are where the arguments lie in constant bank 0 (bytes), if not where their sizes put them;
@@ -89,7 +89,7 @@ class ConstantBank:
     parameters: int  # offset of the first
 
 
-def pointers(launch: Launch) -> dict[int, np.ndarray | None]:
+def pointers(launch: LaunchArguments) -> dict[int, np.ndarray | None]:
     """Contents of the pointer arguments, by the argument's place."""
     found: dict[int, np.ndarray | None] = {}
     for index, argument in enumerate(launch.arguments):
@@ -105,7 +105,7 @@ def address_of(index: int) -> int:
     return ((index + 1) << REGION_BITS) + MIDDLE
 
 
-def constant_bank(kernel: str, arch: int, launch: Launch) -> ConstantBank:
+def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:
     """**Raises:** DseError if the architecture is too old, or an argument of a type that cannot be passed."""
     layout = next((layout for lowest, layout in _LAYOUTS if arch >= lowest), None)
     if layout is None:
@@ -135,7 +135,7 @@ def _raw(kernel: str, index: int, argument: Argument) -> bytes:
     match argument:
         case None | Pointer() | np.ndarray():
             return address_of(index).to_bytes(8, "little")
-        case Unknown():
+        case UnknownArgument():
             return bytes(argument.bytes)
         case bytes():
             return argument

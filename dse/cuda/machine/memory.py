@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from dse.cuda.machine.launch import MIDDLE, REGION_BITS, Launch, pointers
+from dse.cuda.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, pointers
 
 _U32 = np.uint32
 _RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
 
 
-class Shared:
+class SharedMemory:
     """Shared memory: 32-bit words, one row a block, as far as it is used."""
 
     def __init__(self, rows: int) -> None:
@@ -40,7 +40,7 @@ class Shared:
             self.words[row, (address >> 2) + word] = value
 
 
-class Local:
+class LocalMemory:
     """Each thread's own memory. Threads mostly ask for the same word: it is kept as a register is."""
 
     def __init__(self) -> None:
@@ -81,10 +81,10 @@ def _places(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray
     return [(places[0], None)] if len(places) == 1 else [(place, address == place) for place in places]
 
 
-class Global:
+class GlobalMemory:
     """Contents of what the pointer arguments point to, as far as they were stated."""
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: LaunchArguments) -> None:
         self.regions: dict[int, np.ndarray | None] = {}
         for index, contents in pointers(launch).items():
             raw = None

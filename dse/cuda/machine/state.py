@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.cuda.machine.accesses import SECTOR
-from dse.cuda.machine.launch import Dimensions, Launch, Unknown, constant_bank
-from dse.cuda.machine.memory import Global, Local, Shared
+from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument, constant_bank
+from dse.cuda.machine.memory import GlobalMemory, LocalMemory, SharedMemory
 from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
 from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
 from dse.cuda.sass.program import SassProgram, Step
@@ -64,7 +64,7 @@ class Estimated(NamedTuple):
 
 
 @dataclass
-class Phase:
+class PhaseSpan:
     """A stretch of some blocks between two barriers; -1 stands for the start and the end of the kernel."""
 
     opened: int  # address of the barrier
@@ -78,10 +78,10 @@ def union(taint: Taint, lanes: Lanes) -> int:
     return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
 
 
-class Compiled:
+class BoundProgram:
     """A program with its instructions bound, one for all launches of it.
 
-    `dse.cuda.execute.interpret.compiled` makes it.
+    `dse.cuda.execute.interpret.bind_program` makes it.
     """
 
     def __init__(self, program: SassProgram, live: list[int], global_stores: bool) -> None:
@@ -112,30 +112,30 @@ class Compiled:
 class Machine:
     """The state of the blocks that are run."""
 
-    def __init__(self, compiled: Compiled, launch: Launch, blocks: Sequence[Dimensions]) -> None:
-        self.compiled, self.launch, self.program = compiled, launch, compiled.program
+    def __init__(self, bound: BoundProgram, launch: LaunchArguments, blocks: Sequence[Dimensions]) -> None:
+        self.bound, self.launch, self.program = bound, launch, bound.program
         threads = -(-launch.threads // WARP) * WARP
         self.shape = (len(blocks), threads)
         self.sets = LaneSets(self.shape)
         self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
         self.source_bits: dict[str, int] = {}
-        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * compiled.size
+        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * bound.size
         for slot in range(P, SLOTS):
             self.r[slot] = np.zeros((1, 1), bool)
         for slot in (PT, UPT):
             self.r[slot] = np.ones((1, 1), bool)
-        self.taint: list[Taint] = [0] * compiled.size
+        self.taint: list[Taint] = [0] * bound.size
         self._set_constants(blocks)
         for slot in range(UPT + 1, SLOTS):
             self.r[slot] = np.zeros((1, 1), _U32)
         self.live_mask = np.zeros((1, threads), bool)
         self.live_mask[:, : launch.threads] = True
         self.live = launch.threads * len(blocks)
-        self.counts = np.zeros((compiled.rows, len(blocks)))
-        self.phases = [Phase(-1)]
+        self.counts = np.zeros((bound.rows, len(blocks)))
+        self.phases = [PhaseSpan(-1)]
         self.phase = np.zeros(len(blocks), int)
         self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
-        self.shared, self.local, self.memory = Shared(len(blocks)), Local(), Global(launch)
+        self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
         self.streams: list[Stream] = []
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
@@ -167,7 +167,7 @@ class Machine:
         for axis, name in enumerate("XYZ"):
             special[f"SR_CTAID.{name}"] = np.array([[block[axis]] for block in blocks], _U32)
             special[f"SR_NCTAID.{name}"] = np.full((1, 1), launch.grid[axis], _U32)
-        for (kind, key), slot in self.compiled.slots.items():
+        for (kind, key), slot in self.bound.slots.items():
             if kind == "number":
                 bits, words = key
                 for word in range(words):
@@ -186,7 +186,7 @@ class Machine:
         if number == 0:
             owner = bank.owners.get(offset, -1)
             taint = 0
-            if owner >= 0 and isinstance(self.launch.arguments[owner], Unknown):
+            if owner >= 0 and isinstance(self.launch.arguments[owner], UnknownArgument):
                 taint = self.source(f"argument {owner}")
             elif offset >= bank.parameters and offset not in bank.words:
                 taint = self.source(f"parameter at 0x{offset:x}")
@@ -291,7 +291,7 @@ class Machine:
             gone = np.where(members, self.counts, 0.0)
             phase = self.phases[number]
             if members.sum() < (self.phase == number).sum():  # others are still in it
-                self.phases.append(Phase(phase.opened))
+                self.phases.append(PhaseSpan(phase.opened))
                 self.phase_counts.append(None)
                 moved = self.phase.copy()
                 moved[members] = number = len(self.phases) - 1
@@ -300,7 +300,7 @@ class Machine:
             self.phase_counts[number] = gone
             self.counts = np.where(members, 0.0, self.counts)
             if address >= 0:
-                self.phases.append(Phase(address))
+                self.phases.append(PhaseSpan(address))
                 self.phase_counts.append(None)
                 moved = self.phase.copy()
                 moved[members] = len(self.phases) - 1

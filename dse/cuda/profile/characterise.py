@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
-from dse.cuda.execute.interpret import compiled, run
+from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.machine.accesses import SECTOR
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Dimensions, Launch
-from dse.cuda.machine.state import MEMORY_COUNTS, Compiled, Estimated, Machine, Stream
+from dse.cuda.machine.launch import Dimensions, LaunchArguments
+from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, Stream
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
@@ -109,14 +109,14 @@ class Characterisation:
         return self.blocks * sum(phase.passes * phase.fp32_ops for phase in self.phases)
 
 
-def prepare(listing: Listing) -> Compiled:
+def prepare(listing: Listing) -> BoundProgram:
     """A listing ready to run: keep it where one kernel is launched in several ways."""
-    return compiled(program(listing))
+    return bind_program(program(listing))
 
 
 def characterise(
-    kernel: Compiled | Listing,
-    launch: Launch,
+    kernel: BoundProgram | Listing,
+    launch: LaunchArguments,
     times: Timing | None = None,
     inside: int = 1,
     step_limit: int = 200_000,
@@ -129,7 +129,7 @@ def characterise(
 
     **Raises:** as `dse.cuda.execute.interpret.run`.
     """
-    ready = kernel if isinstance(kernel, Compiled) else prepare(kernel)
+    ready = kernel if isinstance(kernel, BoundProgram) else prepare(kernel)
     sample = representative(launch.grid, inside) if sample is None else sample
     return summary(run(ready, launch, sample.blocks, step_limit), sample, times)
 
@@ -182,8 +182,7 @@ def summary(
         spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
         unknown=_unknown(machine),
         unskipped={
-            program_.blocks[header].steps[0].address: why
-            for header, why in machine.compiled.irregular.items()
+            program_.blocks[header].steps[0].address: why for header, why in machine.bound.irregular.items()
         },
         estimated={
             program_.blocks[header].steps[0].address: each for header, each in machine.estimated.items()
@@ -200,7 +199,7 @@ def _phase(
     traffic: Traffic | None,
 ) -> Phase:
     """`counts` are of the average block over all its passes."""
-    program_, ready = machine.program, machine.compiled
+    program_, ready = machine.program, machine.bound
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
     lanes = sure = unsure = 0.0

@@ -115,9 +115,9 @@ def _counts(machine: Machine, sample: Sample) -> np.ndarray:
 
 def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
     """The memory that an instruction asks, and the first row of its counters there."""
-    if not step.memory or step.index not in machine.compiled.memory_rows:
+    if not step.memory or step.index not in machine.bound.memory_rows:
         return
-    row = machine.compiled.memory_rows[step.index]
+    row = machine.bound.memory_rows[step.index]
     yield step.pipe, row
     if step.kind == "copy":  # from global to shared memory
         yield "shared", row + len(MEMORY_COUNTS)
@@ -127,7 +127,7 @@ def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -
     """Those of the threads in its basic block whose predicate holds, where that was counted."""
     for _, row in _rows(machine, step):
         return float(counts[row + MEMORY_COUNTS.index("threads")])
-    row = machine.compiled.guard_rows.get(step.index)
+    row = machine.bound.guard_rows.get(step.index)
     return entered if row is None else float(counts[row])
 
 

@@ -149,7 +149,7 @@ def test_latency_by_where_sectors_come_from():
 def test_skipped_trips_are_followed_in_their_order(launched, name: str):
     launch = launched.launches[name]
     sample = representative(launch.grid)
-    every = run(launched.compiled(name), launch, sample.blocks, skip_loops=False)
+    every = run(launched.bound(name), launch, sample.blocks, skip_loops=False)
     assert len(every.streams) > len(launched(name)[0].streams)
     for l1_bytes in (2**9, 2**11, 2**13):
         caches = Caches(l1_bytes, 2**14, 2, 2)

@@ -6,7 +6,7 @@ import pytest
 from dse.cuda.caches.cache_model import Caches, Traffic, misses
 from dse.cuda.execute.interpret import run
 from dse.cuda.machine.blocks import representative
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 
 LARGE = Caches(l1_bytes=1e9, l2_bytes=1e12, sm_count=100, resident_blocks=4)
 
@@ -53,11 +53,11 @@ def test_sampled_blocks_stand_for_all(launched):
 
 def test_blocks_that_end_inside_a_sector(launched):
     """80 bytes a block: of each two blocks' 6 sectors one is the same."""
-    launch = Launch((1000, 1, 1), (20, 1, 1), (None, None, None, 20_000))
+    launch = LaunchArguments((1000, 1, 1), (20, 1, 1), (None, None, None, 20_000))
     for count in (1000, 1001):  # the block in the middle lies differently in its sectors
         sample = representative((count, 1, 1))
-        launch = Launch((count, 1, 1), (20, 1, 1), (None, None, None, 20 * count))
-        found = misses(run(launched.compiled("vector_add"), launch, sample.blocks), sample, LARGE)
+        launch = LaunchArguments((count, 1, 1), (20, 1, 1), (None, None, None, 20 * count))
+        found = misses(run(launched.bound("vector_add"), launch, sample.blocks), sample, LARGE)
         (traffic,) = found.values()
         assert traffic.stores_past_l2 == pytest.approx(2.5, rel=0.01)
         assert traffic.loads_past_l2 == pytest.approx(5, rel=0.01)
@@ -67,11 +67,11 @@ def test_gathered_sectors_are_shared_by_chance(launched):
     rng = np.random.default_rng(5)
     rows = np.arange(0, 8 * 4096 + 1, 8, dtype=np.int32)
     columns = rng.integers(0, 4096, rows[-1]).astype(np.int32)
-    launch = Launch(
+    launch = LaunchArguments(
         (16, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 4096], banks={2: (8).to_bytes(8, "little")}
     )
     sample = representative((16, 1, 1))
-    found = misses(run(launched.compiled("spmv"), launch, sample.blocks), sample, LARGE)
+    found = misses(run(launched.bound("spmv"), launch, sample.blocks), sample, LARGE)
     # bounds of rows, columns and values, and x: 512 sectors, of which each block touches nearly all
     expected = 4096 * 4 / 32 + 2 * 8 * 4096 * 4 / 32 + 4096 * 4 / 32
     assert 16 * sum(found.values(), Traffic()).loads_past_l2 == pytest.approx(expected, rel=0.1)

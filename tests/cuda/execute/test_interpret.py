@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.execute.interpret import compiled, run
-from dse.cuda.machine.launch import REGION_BITS, Dimensions, Launch, Unknown, address_of
-from dse.cuda.machine.state import Compiled, Machine
+from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.machine.launch import REGION_BITS, Dimensions, LaunchArguments, UnknownArgument, address_of
+from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.sass.listing import Listing, parse
 from dse.cuda.sass.program import program
 from dse.errors import DseError
@@ -26,8 +26,8 @@ def listings(arch: int) -> dict[str, Listing]:
 
 
 @cache
-def ready(arch: int, kernel: str) -> Compiled:
-    return compiled(program(listings(arch)[kernel]))
+def ready(arch: int, kernel: str) -> BoundProgram:
+    return bind_program(program(listings(arch)[kernel]))
 
 
 def launch(
@@ -42,7 +42,7 @@ def launch(
     size = (grid, 1, 1) if isinstance(grid, int) else grid
     threads = (block, 1, 1) if isinstance(block, int) else block
     chosen = [(x, y, 0) for y in range(size[1]) for x in range(size[0])]
-    return run(ready(arch, kernel), Launch(size, threads, arguments, banks=BANKS), chosen, **options)
+    return run(ready(arch, kernel), LaunchArguments(size, threads, arguments, banks=BANKS), chosen, **options)
 
 
 def total(machine: Machine) -> np.ndarray:
@@ -53,7 +53,7 @@ def total(machine: Machine) -> np.ndarray:
 def accesses(machine: Machine, opcode: str) -> np.ndarray:
     """(requests, sectors, passes, threads) of the whole launch, over the instructions of one opcode."""
     counts, found = total(machine), np.zeros(4)
-    for index, row in machine.compiled.memory_rows.items():
+    for index, row in machine.bound.memory_rows.items():
         if machine.program.steps[index].opcode == opcode:
             found = found + counts[row : row + 4].sum(axis=1)
     return found
@@ -352,7 +352,7 @@ def test_what_depends_on_unknown_data_is_reported():
     whats = {what for _, what in machine.unknown}
     assert whats >= {"branch"}
     assert "contents of argument 0" in machine.sources
-    machine = launch("vector_add", None, None, None, Unknown())
+    machine = launch("vector_add", None, None, None, UnknownArgument())
     assert machine.sources == ["argument 3"]
     assert {what for _, what in machine.unknown} == {"branch"}
 
@@ -377,10 +377,12 @@ def test_unknown_opcode_is_named():
 
 def test_form_that_matters_but_has_no_rule_is_named():
     code = ("S2R R0, SR_TID.X", "HMUL2 R4, R0, R0", "STG.E [R2.64], R4", "EXIT")
-    run(compiled(program(_toy(*code))), Launch((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])  # only stored: counted
+    run(
+        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)]
+    )  # only stored: counted
     code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
     with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
-        compiled(program(_toy(*code)))
+        bind_program(program(_toy(*code)))
 
 
 def test_threads_that_wait_for_ever_are_an_error():
@@ -395,7 +397,7 @@ def test_threads_that_wait_for_ever_are_an_error():
         "EXIT",
     )
     with pytest.raises(DseError, match="wait for others for ever"):
-        run(compiled(program(_toy(*code))), Launch((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
 
 
 def test_threads_that_break_out_are_not_waited_for():
@@ -409,7 +411,7 @@ def test_threads_that_break_out_are_not_waited_for():
         "BSYNC B0",
         "EXIT",
     )
-    machine = run(compiled(program(_toy(*code))), Launch((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
     assert warp_instructions(machine) == 8
 
 
@@ -422,7 +424,7 @@ def test_predicated_call_as_far_jump():
         "EXIT",
         "EXIT",
     )
-    machine = run(compiled(program(_toy(*code))), Launch((1, 1, 1), (96, 1, 1)), [(0, 0, 0)])
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (96, 1, 1)), [(0, 0, 0)])
     assert warp_instructions(machine) == 5 + 2 * 4
 
 
@@ -437,7 +439,7 @@ def test_threads_that_have_ended_are_not_waited_for():
         "BSYNC B0",
         "EXIT",
     )
-    machine = run(compiled(program(_toy(*code))), Launch((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
     # sixteen end while the others wait; these then end by themselves
     assert warp_instructions(machine) == 8 + 1
 
@@ -451,7 +453,7 @@ def test_atomics_on_different_words_take_turns_apart():
         "LDS R4, [R3.X4]",
         "EXIT",
     )
-    machine = run(compiled(program(_toy(*code))), Launch((1, 1, 1), (64, 1, 1)), [(0, 0, 0)])
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1)), [(0, 0, 0)])
     assert machine.r[3][0].tolist() == [3 * (thread // 2) for thread in range(64)]
 
 
@@ -465,7 +467,9 @@ def test_offsets_shift_the_sectors():
         "LDG.E R4, [R2.64+0x20]",
         "EXIT",
     )
-    machine = run(compiled(program(_toy(*code))), Launch((1, 1, 1), (64, 1, 1), [None]), [(0, 0, 0)])
-    rows = [total(machine)[row : row + 3, 0].tolist() for row in machine.compiled.memory_rows.values()]
+    machine = run(
+        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1), [None]), [(0, 0, 0)]
+    )
+    rows = [total(machine)[row : row + 3, 0].tolist() for row in machine.bound.memory_rows.values()]
     # requests, sectors, lines of two warps
     assert rows == [[2, 8, 2], [2, 10, 4], [2, 8, 4]]

@@ -5,8 +5,8 @@ estimated.
 import numpy as np
 import pytest
 
-from dse.cuda.execute.interpret import compiled, run
-from dse.cuda.machine.launch import Launch
+from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.program import SassProgram, program
@@ -52,7 +52,9 @@ def loop(*body: str) -> SassProgram:
 
 def launched(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: bool) -> Machine:
     """Two warps."""
-    return run(compiled(made), Launch((1, 1, 1), (64, 1, 1), [trips, contents]), [(0, 0, 0)], **options)
+    return run(
+        bind_program(made), LaunchArguments((1, 1, 1), (64, 1, 1), [trips, contents]), [(0, 0, 0)], **options
+    )
 
 
 def assert_same_counts(first: Machine, second: Machine) -> None:
@@ -122,7 +124,7 @@ def test_even_loops_are_skipped_exactly(body):
 def test_what_cannot_be_known_is_run(body, why):
     skipped, full = both(100, *body)
     assert len(skipped.trace) == len(full.trace)
-    assert why in " ".join(skipped.compiled.irregular.values())
+    assert why in " ".join(skipped.bound.irregular.values())
 
 
 def test_data_are_not_taken_for_even():
@@ -199,7 +201,7 @@ def test_loops_whose_addresses_depend_on_data_are_estimated():
     (estimated,) = found.estimated.values()
     assert estimated.trips > 550
     assert len(found.trace) < 50
-    rows = {found.program.steps[index].opcode: row for index, row in found.compiled.memory_rows.items()}
+    rows = {found.program.steps[index].opcode: row for index, row in found.bound.memory_rows.items()}
     (counts,), (expected,) = totals(found).values(), totals(full).values()
     passes = counts[rows["LDS"] + 2], expected[rows["LDS"] + 2]
     np.testing.assert_allclose(*passes, rtol=estimated.spread + 1e-9)
@@ -248,16 +250,16 @@ def test_data_that_steer_are_not_estimated(body, why):
     found, full = (launched(made, 400, data, skip_loops=skip) for skip in (True, False))
     assert_same_counts(found, full)
     assert not found.estimated
-    assert why in " ".join(found.compiled.irregular.values())
+    assert why in " ".join(found.bound.irregular.values())
 
 
 @pytest.mark.parametrize(
     "body", [[], ["BAR.SYNC 0x0"], ["LDG.E R6, [R2.64]", "BAR.SYNC 0x0", "LDS R6, [R6]"]]
 )
 def test_endless_loops_are_proven(body):
-    made = compiled(toy(*HEAD, *body, f"BRA {START:#x}", "EXIT"))
+    made = bind_program(toy(*HEAD, *body, f"BRA {START:#x}", "EXIT"))
     with pytest.raises(DseError, match="toy: still running after 1000000000 basic blocks"):
-        run(made, Launch((1, 1, 1), (64, 1, 1), [0, None]), [(0, 0, 0)], step_limit=10**9)
+        run(made, LaunchArguments((1, 1, 1), (64, 1, 1), [0, None]), [(0, 0, 0)], step_limit=10**9)
 
 
 def test_blocks_that_went_on_do_not_keep_others_from_skipping():

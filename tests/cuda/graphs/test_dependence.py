@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.cuda.execute.interpret import compiled, run
-from dse.cuda.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, Loop, dependence_graph
+from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, RolledLoop, dependence_graph
 from dse.cuda.graphs.flow import Dependence, branches, divergent, flow_graph
 from dse.cuda.machine.blocks import representative
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine
 from dse.cuda.profile.single_warp import longest_warp
 from dse.cuda.sass.listing import parse
@@ -22,13 +22,13 @@ LISTINGS = Path(__file__).parents[1] / "listings"
 ROWS = np.cumsum([0, *np.random.default_rng(3).integers(0, 9, 64)]).astype(np.int32)
 COLUMNS = np.arange(ROWS[-1], dtype=np.int32) * 7 % 64
 LAUNCHES = {
-    "nbody": Launch((4, 1, 1), (256, 1, 1), [None, None, 1024]),
-    "walk": Launch((3, 1, 1), (32, 4, 1), [None, None, 5000]),
-    "transpose_conflicts": Launch((4, 4, 1), (32, 8, 1), [None, None, 128]),
-    "scan": Launch((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
-    "divergent": Launch((2, 1, 1), (96, 1, 1), [None, None, 17]),
-    "calls": Launch((1, 1, 1), (64, 1, 1), [None, 17]),
-    "spmv": Launch(
+    "nbody": LaunchArguments((4, 1, 1), (256, 1, 1), [None, None, 1024]),
+    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 5000]),
+    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),
+    "scan": LaunchArguments((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
+    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
+    "calls": LaunchArguments((1, 1, 1), (64, 1, 1), [None, 17]),
+    "spmv": LaunchArguments(
         (1, 1, 1), (64, 1, 1), [ROWS, COLUMNS, None, None, None, 64], banks={2: b"\x08" + bytes(7)}
     ),
 }
@@ -39,7 +39,7 @@ def machines() -> dict[str, Machine]:
     listings = {each.kernel: each for each in parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")}
     found = {}
     for name, launch in LAUNCHES.items():
-        ready = compiled(program(listings[name]))
+        ready = bind_program(program(listings[name]))
         blocks = [(x, 0, 0) for x in range(launch.grid[0])]
         found[name] = run(ready, launch, blocks)
     return found
@@ -48,8 +48,8 @@ def machines() -> dict[str, Machine]:
 def toy(*code: str, threads: int = 32, blocks: int = 1, arguments=(1000,)) -> Machine:
     lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
     made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-    launch = Launch((blocks, 1, 1), (threads, 1, 1), arguments)
-    return run(compiled(made), launch, [(x, 0, 0) for x in range(blocks)])
+    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
+    return run(bind_program(made), launch, [(x, 0, 0) for x in range(blocks)])
 
 
 def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
@@ -128,7 +128,7 @@ LOOP = (
 def test_needs_go_round_the_loop(trips):
     code = [line.replace("0xa", hex(trips)) for line in LOOP]
     graph = dependence_graph(toy(*code), 0, 0)
-    assert graph.loops == (Loop(2, 6, trips),)
+    assert graph.loops == (RolledLoop(2, 6, trips),)
     assert [each.needs for each in graph.instructions] == [
         (),
         (),
@@ -189,9 +189,9 @@ def test_some_leave():
 def test_blocks_that_were_run_stand_for_others():
     listings = parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")
     (listing,) = [each for each in listings if each.kernel == "vector_add"]
-    launch = Launch((391, 1, 1), (256, 1, 1), [None, None, None, 100_000])
+    launch = LaunchArguments((391, 1, 1), (256, 1, 1), [None, None, None, 100_000])
     sample = representative(launch.grid)
-    (found,) = branches(run(compiled(program(listing)), launch, sample.blocks), sample.weights)
+    (found,) = branches(run(bind_program(program(listing)), launch, sample.blocks), sample.weights)
     assert found.taken == pytest.approx(1 - 3125 / 3128)
     assert found.diverged == 0
 

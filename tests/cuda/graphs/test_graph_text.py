@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from dse import gpus
-from dse.cuda.execute.interpret import compiled, run
-from dse.cuda.graphs.dependence import DependenceGraph, Instruction, dependence_graph
+from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.cuda.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.single_warp import Timing, longest_warp, walk
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.opcodes import PIPES
@@ -24,10 +24,12 @@ from dse.types import CLASSES, Kernel, PerClass
 
 LISTING = Path(__file__).parents[1] / "listings" / "sm_80.sass"
 LAUNCHES = {
-    "transpose_conflicts": Launch((4, 4, 1), (32, 8, 1), [None, None, 128]),  # no loop
-    "nbody": Launch((4, 1, 1), (256, 1, 1), [None, None, 1024]),  # two, one in the other, and barriers
-    "walk": Launch((3, 1, 1), (32, 4, 1), [None, None, 500]),
-    "divergent": Launch((2, 1, 1), (96, 1, 1), [None, None, 17]),
+    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),  # no loop
+    "nbody": LaunchArguments(
+        (4, 1, 1), (256, 1, 1), [None, None, 1024]
+    ),  # two, one in the other, and barriers
+    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 500]),
+    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
 }
 LATENCY = dict.fromkeys(PIPES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}
 TIMES = Timing(LATENCY, {"fp32": 2.0, "global": 4.0, "shared": 2.0})
@@ -44,7 +46,7 @@ def warps() -> dict[str, tuple[DependenceGraph, float]]:
     found = {}
     for listing in parse(LISTING.read_text(), LISTING.name):
         if listing.kernel in LAUNCHES:
-            machine = run(compiled(program(listing)), LAUNCHES[listing.kernel], [(0, 0, 0)])
+            machine = run(bind_program(program(listing)), LAUNCHES[listing.kernel], [(0, 0, 0)])
             warp = longest_warp(machine, 0)
             cycles = sum(phase.cycles for phase in walk(machine, 0, warp, TIMES).values())
             found[listing.kernel] = dependence_graph(machine, 0, warp), cycles
@@ -101,9 +103,9 @@ def test_any_graph_comes_back(tmp_path):
     assert 'summary = "both"' in text(graph, "both")
 
 
-def instruction(pipe: str, writes: bool = True, **asked: float) -> Instruction:
+def instruction(pipe: str, writes: bool = True, **asked: float) -> GraphInstruction:
     kind = {"barrier": "barrier", "global": "memory", "local": "memory"}.get(pipe, "compute")
-    return Instruction(0, pipe.upper(), None, pipe, kind, (), writes, **asked)
+    return GraphInstruction(0, pipe.upper(), None, pipe, kind, (), writes, **asked)
 
 
 def test_terms_of_a_gpu(gpu):

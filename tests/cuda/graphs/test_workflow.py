@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.cuda.execute.interpret import compiled, run
+from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.graphs.flow import Arc, flow_graph
 from dse.cuda.graphs.workflow import work_flow
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.program import program
 from dse.errors import DseError
@@ -21,12 +21,12 @@ LISTINGS = Path(__file__).parents[1] / "listings"
 ROWS = np.cumsum([0, *np.random.default_rng(3).integers(0, 9, 64)]).astype(np.int32)
 COLUMNS = np.arange(ROWS[-1], dtype=np.int32) * 7 % 64
 LAUNCHES = {
-    "nbody": Launch((4, 1, 1), (256, 1, 1), [None, None, 1024]),
-    "scan": Launch((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
-    "divergent": Launch((2, 1, 1), (96, 1, 1), [None, None, 17]),
-    "transpose_conflicts": Launch((4, 4, 1), (32, 8, 1), [None, None, 128]),
-    "calls": Launch((1, 1, 1), (64, 1, 1), [None, 17]),
-    "spmv": Launch(
+    "nbody": LaunchArguments((4, 1, 1), (256, 1, 1), [None, None, 1024]),
+    "scan": LaunchArguments((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
+    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
+    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),
+    "calls": LaunchArguments((1, 1, 1), (64, 1, 1), [None, 17]),
+    "spmv": LaunchArguments(
         (1, 1, 1), (64, 1, 1), [ROWS, COLUMNS, None, None, None, 64], banks={2: b"\x08" + bytes(7)}
     ),
 }
@@ -38,7 +38,7 @@ def flows():
 
     def flow(name, launch):
         blocks = [(x, 0, 0) for x in range(launch.grid[0])]
-        return flow_graph(run(compiled(program(listings[name])), launch, blocks))
+        return flow_graph(run(bind_program(program(listings[name])), launch, blocks))
 
     return {name: flow(name, launch) for name, launch in LAUNCHES.items()}
 
@@ -119,7 +119,9 @@ def test_warps_that_end_early():
     code = (*code, "IADD3 R5, R4, R4, RZ", "EXIT")
     lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
     listing = parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")[0]
-    flow = flow_graph(run(compiled(program(listing)), Launch((1, 1, 1), (128, 1, 1), []), [(0, 0, 0)]))
+    flow = flow_graph(
+        run(bind_program(program(listing)), LaunchArguments((1, 1, 1), (128, 1, 1), []), [(0, 0, 0)])
+    )
     first, branch = work_flow(flow)
     assert isinstance(first, Compute)
     assert isinstance(branch, WfgBranch)

@@ -3,12 +3,14 @@
 import numpy as np
 import pytest
 
-from dse.cuda.machine.launch import Launch, Unknown, address_of, constant_bank
+from dse.cuda.machine.launch import LaunchArguments, UnknownArgument, address_of, constant_bank
 from dse.errors import DseError
 
 
 def test_arguments_are_aligned_to_their_size():
-    launch = Launch((2, 3, 4), (32, 8, 1), [7, None, np.float64(1.5), -1, np.uint8(3), np.int16(-2), 2.5])
+    launch = LaunchArguments(
+        (2, 3, 4), (32, 8, 1), [7, None, np.float64(1.5), -1, np.uint8(3), np.int16(-2), 2.5]
+    )
     bank = constant_bank("k", 80, launch)
     words = bank.words
     assert [words[4 * place] for place in range(6)] == [32, 8, 1, 2, 3, 4]
@@ -26,25 +28,27 @@ def test_arguments_are_aligned_to_their_size():
     [(75, 0, 12, 0x160), (90, 0, 12, 0x210), (120, 0x360, 0x370, 0x380)],
 )
 def test_layout_of_each_architecture(arch, block, grid, parameters):
-    words = constant_bank("k", arch, Launch((5, 1, 1), (64, 1, 1), [9])).words
+    words = constant_bank("k", arch, LaunchArguments((5, 1, 1), (64, 1, 1), [9])).words
     assert (words[block], words[grid], words[parameters]) == (64, 5, 9)
 
 
 def test_offsets_may_be_given():
-    launch = Launch((1, 1, 1), (32, 1, 1), [1, b"\x02\x00\x00\x00\x03\x00\x00\x00"], offsets=[0x170, 0x160])
+    launch = LaunchArguments(
+        (1, 1, 1), (32, 1, 1), [1, b"\x02\x00\x00\x00\x03\x00\x00\x00"], offsets=[0x170, 0x160]
+    )
     words = constant_bank("k", 80, launch).words
     assert (words[0x170], words[0x160], words[0x164]) == (1, 2, 3)
 
 
 def test_unknown_arguments_have_an_owner():
-    bank = constant_bank("k", 80, Launch((1, 1, 1), (32, 1, 1), [Unknown(8), 4]))
+    bank = constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), [UnknownArgument(8), 4]))
     assert bank.owners == {0x160: 0, 0x164: 0, 0x168: 1}
 
 
 def test_what_cannot_be_passed_is_an_error():
     with pytest.raises(DseError, match="k: argument 0: found 'text', expected"):
-        constant_bank("k", 80, Launch((1, 1, 1), (32, 1, 1), ["text"]))
+        constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), ["text"]))
     with pytest.raises(DseError, match="found 4294967296"):
-        constant_bank("k", 80, Launch((1, 1, 1), (32, 1, 1), [2**32]))
+        constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), [2**32]))
     with pytest.raises(DseError, match="k: architecture: found sm_60, expected sm_70 or newer"):
-        constant_bank("k", 60, Launch((1, 1, 1), (32, 1, 1)))
+        constant_bank("k", 60, LaunchArguments((1, 1, 1), (32, 1, 1)))

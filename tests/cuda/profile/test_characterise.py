@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse.cuda.machine.launch import Launch
-from dse.cuda.machine.state import Compiled
+from dse.cuda.machine.launch import LaunchArguments
+from dse.cuda.machine.state import BoundProgram
 from dse.cuda.profile.characterise import Characterisation, characterise, prepare
 from dse.cuda.profile.single_warp import Timing
 from dse.cuda.sass.listing import parse
@@ -18,14 +18,14 @@ TIMES = Timing(dict.fromkeys(PIPES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
 
 
 @cache
-def kernel_of(name: str) -> Compiled:
+def kernel_of(name: str) -> BoundProgram:
     path = LISTINGS / "sm_80.sass"
     (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
     return prepare(listing)
 
 
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1), **options) -> Characterisation:
-    return characterise(kernel_of(kernel), Launch(grid, block, arguments), **options)
+    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), **options)
 
 
 def test_vector_add():
@@ -87,7 +87,7 @@ def test_sparse_rows():
     lengths[512:768] += 60  # one block has more to do
     rows = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     columns = rng.integers(0, 1024, rows[-1]).astype(np.int32)
-    launch = Launch(
+    launch = LaunchArguments(
         (4, 1, 1), (256, 1, 1), [rows, columns, None, None, None, 1024], banks={2: (8).to_bytes(8, "little")}
     )
     result = characterise(kernel_of("spmv"), launch, inside=2)

@@ -6,7 +6,7 @@ from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs.flow import branches
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Launch
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine
 from dse.cuda.profile import explain
 from dse.cuda.profile.characterise import prepare, summary
@@ -37,7 +37,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Machine:
     path.write_text(CODE)
     made = compile_source(read_source(path), 80, {})
     assert isinstance(made, Compiled)
-    launch = Launch((BLOCKS, 1, 1), (32, 2, 1), [None, None, TRIPS])
+    launch = LaunchArguments((BLOCKS, 1, 1), (32, 2, 1), [None, None, TRIPS])
     listing = with_lines(made.cubin, "k", "k.cu")
     return run(prepare(listing), launch, _sample().blocks)
 
@@ -93,6 +93,6 @@ def test_lines_add_up_to_the_whole(machine: Machine):
 
 def test_counts_do_not_depend_on_skipped_trips(machine: Machine):
     assert machine.repeats
-    full = run(machine.compiled, machine.launch, _sample().blocks, skip_loops=False)
+    full = run(machine.bound, machine.launch, _sample().blocks, skip_loops=False)
     assert explain.lines(full, _sample()) == explain.lines(machine, _sample())
     assert explain.accesses(full, _sample()) == explain.accesses(machine, _sample())

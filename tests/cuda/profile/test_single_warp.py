@@ -3,8 +3,8 @@
 import pytest
 
 from dse.cuda.caches.cache_model import kept_at_random
-from dse.cuda.execute.interpret import compiled, run
-from dse.cuda.machine.launch import Launch
+from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.opcodes import PIPES
@@ -17,7 +17,7 @@ TIMES = Timing(LATENCY, {"fp32": 2.0})
 def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple[int, int], Walk]:
     lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
     made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
-    machine = run(compiled(made), Launch((1, 1, 1), (threads, 1, 1), [1000]), [(0, 0, 0)])
+    machine = run(bind_program(made), LaunchArguments((1, 1, 1), (threads, 1, 1), [1000]), [(0, 0, 0)])
     return walk(machine, 0, longest_warp(machine, 0) if warp is None else warp, TIMES)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dse import gpus
-from dse.cuda.machine.launch import Launch
-from dse.cuda.machine.state import Compiled
+from dse.cuda.machine.launch import LaunchArguments
+from dse.cuda.machine.state import BoundProgram
 from dse.cuda.profile.characterise import Characterisation, characterise, prepare
 from dse.cuda.profile.single_warp import timing
 from dse.cuda.profile.to_kernel import numbers, to_kernel
@@ -22,7 +22,7 @@ LISTINGS = Path(__file__).parents[1] / "listings"
 
 
 @cache
-def kernel_of(name: str) -> Compiled:
+def kernel_of(name: str) -> BoundProgram:
     path = LISTINGS / "sm_80.sass"
     (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
     return prepare(listing)
@@ -35,7 +35,7 @@ def a100():
 
 
 def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Characterisation:
-    return characterise(kernel_of(kernel), Launch(grid, block, arguments), timing(a100()))
+    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
 
 
 def one(kernel: str, *arguments, **shape) -> Kernel:
@@ -96,7 +96,7 @@ def test_tensor_cores_are_not_silently_left_out():
         "\t.target sm_80\n\t.section .text.toy,\n"
         "  /*0000*/ HMMA.16816.F32 R0, R4, R8, R0 ;\n  /*0010*/ EXIT ;"
     )
-    result = characterise(parse(code, "toy.sass")[0], Launch((1, 1, 1), (32, 1, 1)))
+    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
     assert result.insts("tensor") == 1
     with pytest.raises(DseError, match="toy: found tensor instructions"):
         numbers(result)
