@@ -94,7 +94,6 @@ class BoundProgram:
         self.rows = 2 * len(program.blocks)
         self.guard_rows: dict[int, int] = {}
         self.memory_rows: dict[int, int] = {}
-        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
@@ -140,6 +139,7 @@ class Machine:
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
         self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
+        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
         self.missed_stores = False
         self.patterns: dict[tuple, tuple] = {}

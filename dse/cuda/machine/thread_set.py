@@ -47,16 +47,26 @@ class LaneSets:
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self.shape = shape
-        self.known: dict[tuple[int, bytes], Lanes] = {}
+        self._known: dict[tuple[int, bytes], Lanes] = {}
+        self._inside: dict[tuple[int, int], tuple[Lanes, Lanes, bool]] = {}
 
     def of(self, mask: np.ndarray) -> Lanes:
-        """`mask` broadcasts to [blocks, threads]."""
+        """The set of the threads where `mask` is true; it broadcasts to [blocks, threads]."""
         if mask.shape[1] != self.shape[1]:
             mask = np.broadcast_to(mask, (mask.shape[0], self.shape[1]))
         key = (mask.shape[0], mask.tobytes())
-        found = self.known.get(key)
-        if found is None:
-            if len(self.known) > 2000:
-                self.known.clear()
-            found = self.known[key] = Lanes(np.ascontiguousarray(mask), self.shape)
-        return found
+        lanes = self._known.get(key)
+        if lanes is None:
+            if len(self._known) > 2000:
+                self._known.clear()
+            lanes = self._known[key] = Lanes(np.ascontiguousarray(mask), self.shape)
+        return lanes
+
+    def within(self, inner: Lanes, outer: Lanes) -> bool:
+        """Whether all threads of one set are in another, too."""
+        key = (id(inner), id(outer))
+        known = self._inside.get(key)
+        if known is None or known[0] is not inner or known[1] is not outer:
+            inside = not (inner.mask & ~outer.mask).any()
+            known = self._inside[key] = (inner, outer, inside)
+        return known[2]

@@ -182,7 +182,7 @@ def summary(
         spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
         unknown=_unknown(machine),
         unskipped={
-            program_.blocks[header].steps[0].address: why for header, why in machine.bound.irregular.items()
+            program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
         },
         estimated={
             program_.blocks[header].steps[0].address: each for header, each in machine.estimated.items()

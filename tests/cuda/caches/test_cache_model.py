@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dse.cuda.caches.cache_model import Caches, Traffic, caches_of, fill_rate, kept_at_random, latency, misses
 from dse.cuda.execute.interpret import run
+from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.machine.blocks import representative
 from dse.gpus.read import load
 from dse.types import Gpu
@@ -149,7 +150,7 @@ def test_latency_by_where_sectors_come_from():
 def test_skipped_trips_are_followed_in_their_order(launched, name: str):
     launch = launched.launches[name]
     sample = representative(launch.grid)
-    every = run(launched.bound(name), launch, sample.blocks, skip_loops=False)
+    every = run(launched.bound(name), launch, sample.blocks, loops=LoopPolicy.RUN)
     assert len(every.streams) > len(launched(name)[0].streams)
     for l1_bytes in (2**9, 2**11, 2**13):
         caches = Caches(l1_bytes, 2**14, 2, 2)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.machine.launch import REGION_BITS, Dimensions, LaunchArguments, UnknownArgument, address_of
 from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.sass.listing import Listing, parse
@@ -16,6 +17,7 @@ from dse.errors import DseError
 
 LISTINGS = Path(__file__).parents[1] / "listings"
 ARCHS = (75, 80, 90, 120)
+SKIPPED_AND_RUN = (LoopPolicy.ESTIMATE, LoopPolicy.RUN)
 BANKS = {2: (8).to_bytes(8, "little")}  # of spmv: what the compiler adds to its columns' addresses
 
 
@@ -127,11 +129,11 @@ def test_transpose_bank_conflicts(name, ways):
 
 def test_grid_stride_loop():
     n, threads = 123_456, 1024
-    for skip in (False, True):
-        machine = launch("grid_stride", None, None, n, skip_loops=skip)
+    for loops in SKIPPED_AND_RUN:
+        machine = launch("grid_stride", None, None, n, loops=loops)
         trips = (n - np.arange(threads) + threads - 1) // threads
         assert accesses(machine, "LDG")[[0, 3]].tolist() == [warps_of(trips).max(axis=1).sum(), n]
-        assert bool(machine.repeats) == skip
+        assert bool(machine.repeats) == (loops is LoopPolicy.ESTIMATE)
 
 
 def test_divergent_warps_run_both_ways_and_meet_again():
@@ -282,7 +284,7 @@ def test_histogram_conflicts_follow_the_data():
 
 def test_nested_loops_with_barriers():
     n = 1024
-    skipped, run_all = (launch("nbody", None, None, n, grid=4, skip_loops=skip) for skip in (True, False))
+    skipped, run_all = (launch("nbody", None, None, n, grid=4, loops=loops) for loops in SKIPPED_AND_RUN)
     loads = accesses(skipped, "LDS")
     assert loads[[0, 3]].tolist() == [32 * n, 1024 * n]
     assert np.array_equal(total(skipped), total(run_all))
@@ -293,7 +295,7 @@ def test_nested_loops_with_barriers():
 def test_skipped_loops_count_exactly(n):
     """The address moves by less than a sector a trip: counts repeat every eight trips."""
     skipped, run_all = (
-        launch("walk", None, None, n, grid=1, block=(32, 4, 1), skip_loops=skip) for skip in (True, False)
+        launch("walk", None, None, n, grid=1, block=(32, 4, 1), loops=loops) for loops in SKIPPED_AND_RUN
     )
     assert np.array_equal(total(skipped), total(run_all))
     assert bool(skipped.repeats) == (n > 100)

@@ -2,10 +2,13 @@
 estimated.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from dse.cuda.execute.interpret import bind_program, run
+from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine
 from dse.cuda.sass.listing import parse
@@ -50,7 +53,7 @@ def loop(*body: str) -> SassProgram:
     )
 
 
-def launched(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: bool) -> Machine:
+def launched(made: SassProgram, trips: int, contents: np.ndarray | None = None, **options: Any) -> Machine:
     """Two warps."""
     return run(
         bind_program(made), LaunchArguments((1, 1, 1), (64, 1, 1), [trips, contents]), [(0, 0, 0)], **options
@@ -68,7 +71,7 @@ def both(trips: int, *body: str, contents: np.ndarray | None = None) -> tuple[Ma
     """A loop skipped and run in full."""
     made = loop(*body)
     first, second = (
-        launched(made, trips, contents, skip_loops=skip, estimate=False) for skip in (True, False)
+        launched(made, trips, contents, loops=loops) for loops in (LoopPolicy.SKIP, LoopPolicy.RUN)
     )
     assert_same_counts(first, second)
     return first, second
@@ -124,7 +127,7 @@ def test_even_loops_are_skipped_exactly(body):
 def test_what_cannot_be_known_is_run(body, why):
     skipped, full = both(100, *body)
     assert len(skipped.trace) == len(full.trace)
-    assert why in " ".join(skipped.bound.irregular.values())
+    assert why in " ".join(skipped.irregular.values())
 
 
 def test_data_are_not_taken_for_even():
@@ -185,7 +188,7 @@ def test_nested_loops_count_exactly(body, bound):
         f"@P0 BRA {around:#x}",
         "EXIT",
     )
-    skipped, full = (launched(made, 24, skip_loops=skip) for skip in (True, False))
+    skipped, full = (launched(made, 24, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert not skipped.estimated
     assert skipped.repeats
@@ -197,7 +200,7 @@ GATHER = ["IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", "LEA R6, R
 def test_loops_whose_addresses_depend_on_data_are_estimated():
     data = 4 * (np.arange(2000, dtype=np.int32) % 7 * 4)
     made = loop(*GATHER)
-    found, full = launched(made, 600, data), launched(made, 600, data, skip_loops=False)
+    found, full = launched(made, 600, data), launched(made, 600, data, loops=LoopPolicy.RUN)
     (estimated,) = found.estimated.values()
     assert estimated.trips > 550
     assert len(found.trace) < 50
@@ -207,7 +210,7 @@ def test_loops_whose_addresses_depend_on_data_are_estimated():
     np.testing.assert_allclose(*passes, rtol=estimated.spread + 1e-9)
     counts[rows["LDS"] + 2] = expected[rows["LDS"] + 2]
     np.testing.assert_array_equal(counts, expected)  # all else is exact
-    assert not launched(made, 600, data, estimate=False).estimated
+    assert not launched(made, 600, data, loops=LoopPolicy.SKIP).estimated
 
 
 def test_addresses_of_estimated_trips_follow_the_mean():
@@ -223,7 +226,7 @@ def test_addresses_of_estimated_trips_follow_the_mean():
         "IADD3.X R7, RZ, c[0x0][0x16c], RZ, P1, !PT",
         "LDG.E.U8 R9, [R6.64]",
     )
-    found, full = launched(made, 500, data), launched(made, 500, data, skip_loops=False)
+    found, full = launched(made, 500, data), launched(made, 500, data, loops=LoopPolicy.RUN)
     step = next(step.index for step in made.steps if step.text.startswith("LDG.E.U8"))
 
     def places(machine: Machine) -> np.ndarray:
@@ -247,10 +250,10 @@ def test_addresses_of_estimated_trips_follow_the_mean():
 def test_data_that_steer_are_not_estimated(body, why):
     data = np.arange(400, dtype=np.int32) % 5 * 4
     made = loop("IMAD.WIDE R2, R4, R8, c[0x0][0x168]", "LDG.E R6, [R2.64]", *body)
-    found, full = (launched(made, 400, data, skip_loops=skip) for skip in (True, False))
+    found, full = (launched(made, 400, data, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(found, full)
     assert not found.estimated
-    assert why in " ".join(found.bound.irregular.values())
+    assert why in " ".join(found.irregular.values())
 
 
 @pytest.mark.parametrize(
@@ -273,6 +276,6 @@ def test_blocks_that_went_on_do_not_keep_others_from_skipping():
         f"@P0 BRA {START + 16 * 2:#x}",
         "EXIT",
     )
-    skipped, full = (launched(made, 1000, skip_loops=skip) for skip in (True, False))
+    skipped, full = (launched(made, 1000, loops=loops) for loops in (LoopPolicy.ESTIMATE, LoopPolicy.RUN))
     assert_same_counts(skipped, full)
     assert len(skipped.trace) < 30

@@ -4,6 +4,7 @@ import pytest
 
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.execute.interpret import run
+from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.graphs.flow import branches
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import LaunchArguments
@@ -93,6 +94,6 @@ def test_lines_add_up_to_the_whole(machine: Machine):
 
 def test_counts_do_not_depend_on_skipped_trips(machine: Machine):
     assert machine.repeats
-    full = run(machine.bound, machine.launch, _sample().blocks, skip_loops=False)
+    full = run(machine.bound, machine.launch, _sample().blocks, loops=LoopPolicy.RUN)
     assert explain.lines(full, _sample()) == explain.lines(machine, _sample())
     assert explain.accesses(full, _sample()) == explain.accesses(machine, _sample())
