@@ -14,8 +14,8 @@ import numpy as np
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs import graph_text
+from dse.cuda.graphs.branches import branches
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
-from dse.cuda.graphs.flow import branches
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.state import Machine
 from dse.cuda.profile import explain

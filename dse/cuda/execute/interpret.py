@@ -167,12 +167,11 @@ class _Scheduler:
         """The error of a kernel that reaches the limit, or is known to."""
         program = self.machine.program
         taint = 0
-        for found in self.machine.unknown.values():
-            taint = taint | found
+        for bits in self.machine.unknown.values():
+            taint = taint | bits
         names = self.machine.sources_of(taint)
         because = f"; it depends on what is not stated: {', '.join(names)}" if names else ""
-        where = f"at 0x{program.blocks[index].steps[0].address:x}"
-        return DseError(
-            f"{program.kernel}: still running after {self.step_limit} basic blocks, {where}: expected an end (an"
-            f" endless loop, or one that waits for memory){because}"
-        )
+        address = program.blocks[index].steps[0].address
+        found = f"still running after {self.step_limit} basic blocks, at 0x{address:x}"
+        expected = "an end (an endless loop, or one that waits for memory)"
+        return DseError(f"{program.kernel}: {found}: expected {expected}{because}")

@@ -66,7 +66,7 @@ def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
 
 
 def check_phases_alike(machine: Machine, since: Mark) -> None:
-    """**Raises:** Irregular if phases ended since a mark, and the open ones have other counts than they had."""
+    """**Raises:** Irregular if phases ended since a mark, and the open ones count something else now."""
     if since.closed_phases(machine) and not np.array_equal(since.counts, machine.counts):
         raise Irregular("its phases are not alike")
 

@@ -11,16 +11,18 @@ Source: Baghsorkhi et al., PPoPP 2010, Secs. 2.1, 2.2.
 
 from collections.abc import Callable
 
-from dse.cuda.graphs.flow import FlowGraph, FlowLoop, FlowNode, dominators
+from dse.cuda.graphs.control_flow import END
+from dse.cuda.graphs.dominators import dominators, nearest_dominator
+from dse.cuda.graphs.flow import FlowGraph, FlowLoop, FlowNode
 from dse.errors import DseError
 from dse.models.wfg import graph as wfg
 
-END = -1
 _MOST_NODES = 10_000
 
 
 def work_flow(flow: FlowGraph, pass_cycles: float = 1.0) -> wfg.WorkFlow:
-    """Weights are of the average warp; one pass through the banks of shared memory takes `pass_cycles`.
+    """Nest a flow graph. Weights are of the average warp; one pass through the banks of shared memory takes
+    `pass_cycles`.
 
     **Raises:** DseError for a basic block that more than two others follow, as where functions return.
     """
@@ -28,6 +30,8 @@ def work_flow(flow: FlowGraph, pass_cycles: float = 1.0) -> wfg.WorkFlow:
 
 
 class _Structure:
+    """The nesting of the loops and branches of a flow graph."""
+
     def __init__(self, flow: FlowGraph, pass_cycles: float) -> None:
         self.flow, self.pass_cycles = flow, pass_cycles
         self.nodes: dict[int, list[int]] = {}
@@ -46,14 +50,15 @@ class _Structure:
             if following and ended > 1e-9:
                 following[END] = ended
         self.uses: dict[int, list[str]] = {}
-        for each in flow.dependences:
-            self.uses.setdefault(each.target, []).append(self.name(each.source))
-        self.loaded = {each.source for each in flow.dependences}
+        for dependence in flow.dependences:
+            self.uses.setdefault(dependence.target, []).append(self.name(dependence.source))
+        self.loaded = {dependence.source for dependence in flow.dependences}
         self.loops = {loop.header: loop for loop in flow.loops}
-        self.behind: dict[int | None, dict[int, frozenset[int]]] = {}
+        self.behind: dict[int | None, dict[int, frozenset[int]]] = {}  # by header of the region
         self.made = 0
 
     def name(self, node: int) -> str:
+        """The name of a load: its address."""
         return f"{self.flow.nodes[node].first:#x}"
 
     def following(self, region: FlowLoop | None) -> Callable[[int], list[int]]:
@@ -62,17 +67,17 @@ class _Structure:
         inner = [loop for loop in self.flow.loops if loop is not region]
 
         def after(block: int) -> list[int]:
-            found: list[int] = []
+            targets: list[int] = []
             for target in self.shares[block]:
                 back = [loop for loop in inner if loop.header == target and block in loop.blocks]
                 if back:
-                    exits = [each for member in back[0].blocks for each in self.shares[member]]
-                    found += [each for each in exits if each not in back[0].blocks]
+                    ways = [way for member in back[0].blocks for way in self.shares[member]]
+                    targets += [way for way in ways if way not in back[0].blocks]
                 else:
-                    found.append(target)
+                    targets.append(target)
             if region is not None:
-                found = [END if t not in region.blocks or t == region.header else t for t in found]
-            return found or [END]
+                targets = [END if t not in region.blocks or t == region.header else t for t in targets]
+            return targets or [END]
 
         return after
 
@@ -82,35 +87,36 @@ class _Structure:
         if key not in self.behind:
             members = region.blocks if region else tuple(self.nodes)
             after = self.following(region)
-            before: dict[int, list[int]] = {END: []} | {each: [] for each in members}
-            for each in members:
-                for target in after(each):
-                    before[target].append(each)
+            before: dict[int, list[int]] = {END: []} | {member: [] for member in members}
+            for member in members:
+                for target in after(member):
+                    before[target].append(member)
             self.behind[key] = dominators([END, *members], before, END)
-        found = self.behind[key]
-        return max(found[block] - {block, *without}, key=lambda each: len(found[each]), default=END)
+        return nearest_dominator(block, self.behind[key], without)
 
     def sequence(self, block: int, stop: int, region: FlowLoop | None) -> wfg.WorkFlow:
-        found: list[wfg.Node] = []
+        """What is executed from a block until `stop`, within one trip of a loop or the whole kernel."""
+        nodes: list[wfg.Node] = []
         while block not in (stop, END):
             loop = self.loops.get(block)
             if loop is not None and loop is not region:
-                found.append(wfg.WfgLoop(trips=loop.trips, body=self.body(loop)))
+                nodes.append(wfg.WfgLoop(trips=loop.trips, body=self.body(loop)))
                 block = self.meets(block, region, loop.blocks)
                 continue
-            found += [self.leaf(number) for number in self.nodes[block]]
+            nodes += [self.leaf(number) for number in self.nodes[block]]
             ways = self.ways(block, region)
             if len(ways) < 2:
                 block = next(iter(ways), END)
                 continue
             meeting = self.meets(block, region, ())
             (first, taken), (second, passed) = ways.items()
-            then, otherwise = (self.sequence(each, meeting, region) for each in (first, second))
-            found.append(wfg.WfgBranch(taken=taken, passed=passed, then=then, otherwise=otherwise))
+            then, otherwise = (self.sequence(way, meeting, region) for way in (first, second))
+            nodes.append(wfg.WfgBranch(taken=taken, passed=passed, then=then, otherwise=otherwise))
             block = meeting
-        return tuple(found)
+        return tuple(nodes)
 
     def body(self, loop: FlowLoop) -> wfg.WorkFlow:
+        """One trip of a loop."""
         return self.sequence(loop.header, END, loop)
 
     def ways(self, block: int, region: FlowLoop | None) -> dict[int, float]:
@@ -123,6 +129,7 @@ class _Structure:
         return ways
 
     def leaf(self, number: int) -> wfg.Leaf:
+        """A node as the model takes it."""
         self.made += 1
         if self.made > _MOST_NODES:
             raise DseError(f"{self.flow.kernel}: found no nested loops and branches, expected them")

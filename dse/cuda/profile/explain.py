@@ -1,6 +1,6 @@
 """Where in the code a launch spends its instructions and its memory accesses.
 
-Numbers are of the average block of the launch, from start to end. `dse.cuda.graphs.flow` tells where its
+Numbers are of the average block of the launch, from start to end. `dse.cuda.graphs.branches` tells where its
 lanes part.
 """
 

@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from dse.cuda.execute.interpret import bind_program, run
-from dse.cuda.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, RolledLoop, dependence_graph
-from dse.cuda.graphs.flow import Dependence, branches, divergent, flow_graph
+from dse.cuda.graphs.branches import branches, divergent
+from dse.cuda.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
+from dse.cuda.graphs.flow import Dependence, flow_graph
+from dse.cuda.graphs.rolled_trace import RolledLoop
 from dse.cuda.machine.blocks import representative
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine

@@ -5,7 +5,7 @@ import pytest
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.loop_skipping import LoopPolicy
-from dse.cuda.graphs.flow import branches
+from dse.cuda.graphs.branches import branches
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import Machine

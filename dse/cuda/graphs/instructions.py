@@ -1,0 +1,48 @@
+"""What the instructions of a graph are, and what each asks memory for."""
+
+import numpy as np
+
+from dse.cuda.machine.state import MEMORY_COUNTS, Machine
+from dse.cuda.sass.program import Step
+
+WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps wait for
+
+
+def kind_of(step: Step) -> str:
+    """The kind of an instruction: "memory", "barrier" or "compute"."""
+    if step.pipe in WAITED_FOR:
+        return "memory"
+    return "barrier" if _waits_for_block(step) else "compute"
+
+
+def _waits_for_block(step: Step) -> bool:
+    return step.opcode == "BAR" and not step.has("ARV")
+
+
+class MemoryDemand:
+    """What instructions ask memory for, by the counts of all phases."""
+
+    def __init__(self, machine: Machine, weights: np.ndarray) -> None:
+        """`weights` is how much each block that was run counts: [blocks]"""
+        phase_counts = [counts for counts in machine.phase_counts if counts is not None]
+        self.counts = np.sum(phase_counts, axis=0) @ weights  # rows as Machine.counts
+        self._rows = machine.bound.memory_rows
+        self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
+
+    def entering(self, block: int) -> tuple[float, float]:
+        """How many (warps, threads) entered a basic block."""
+        warps, threads = self.counts[2 * block : 2 * block + 2].tolist()
+        return warps, threads
+
+    def of(self, step: Step) -> dict[str, float]:
+        """What one issue asks for. An instruction that moves data between the lanes of a warp takes a pass."""
+        row = self._rows.get(step.index)
+        if row is None:
+            shuffles = step.pipe == "shared"
+            return {"requests": 1.0, "passes": 1.0} if shuffles else {}
+        issues = max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
+        requests, sectors, passes, _ = (self.counts[row : row + len(MEMORY_COUNTS)] / issues).tolist()
+        demand = {"requests": requests, "sectors": sectors, "passes": passes}
+        if len(step.memory) > 1:
+            demand["shared_passes"] = float(self.counts[row + len(MEMORY_COUNTS) + 2]) / issues
+        return demand
