@@ -32,6 +32,6 @@ def dominators(
 def nearest_dominator(
     node: int, dominating: Mapping[int, frozenset[int]], without: Iterable[int] = (), none: int = -1
 ) -> int:
-    """The last of the nodes that lie on all ways to a node, itself and some left out; `none` if there are none."""
+    """The last of the nodes that lie on all ways to a node, itself and some left out; else `none`."""
     others = dominating.get(node, frozenset()) - {node, *without}
     return max(others, key=lambda other: len(dominating[other]), default=none)

@@ -13,7 +13,7 @@ from dse.cuda.graphs.branches import BranchProfile, profiled
 from dse.cuda.graphs.control_flow import ControlFlow
 from dse.cuda.graphs.instructions import WAITED_FOR, MemoryDemand, kind_of
 from dse.cuda.machine.state import Machine
-from dse.cuda.sass.program import Block, Step
+from dse.cuda.sass.program import BasicBlock, Step
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def flow_graph(machine: Machine, weights: Sequence[float] | None = None) -> Flow
     )
 
 
-def _pieces(block: Block) -> Iterator[tuple[str, list[Step]]]:
+def _pieces(block: BasicBlock) -> Iterator[tuple[str, list[Step]]]:
     """(kind, steps) of each node that a basic block is cut into."""
     computing: list[Step] = []
     for step in block.steps:

@@ -35,7 +35,7 @@ class MemoryDemand:
         return warps, threads
 
     def of(self, step: Step) -> dict[str, float]:
-        """What one issue asks for. An instruction that moves data between the lanes of a warp takes a pass."""
+        """Say what one issue asks for. One that moves data between the lanes of a warp takes a pass."""
         row = self._rows.get(step.index)
         if row is None:
             shuffles = step.pipe == "shared"
