@@ -1,7 +1,9 @@
-"""Counts what memory instructions ask for."""
+"""Counts what memory instructions ask for.
+
+Each function adds the requests, sectors, passes and threads of one execution to the counters of a machine.
+"""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -20,39 +22,42 @@ def _by_warp(base: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _same_pattern(
-    machine: Machine, where: str, step: Step, base: np.ndarray, lanes: Lanes, key: int, period: int
-) -> tuple | None:
-    """What was counted for the same lanes at addresses that lie a multiple of `period` bytes apart, if it
-    was.
+    machine: Machine, space: str, step: Step, base: np.ndarray, lanes: Lanes, phase: int, period: int
+) -> np.ndarray | None:
+    """Recall what was counted for the same lanes at addresses that all lie as far apart, a multiple of
+    `period`.
     """
-    found = machine.patterns.get((id(lanes), step.bytes, where, step.atomic, key))
-    if found is None or found[1] is not lanes:
+    known = machine.patterns.get((id(lanes), step.bytes, space, step.atomic, phase))
+    if known is None:
         return None
-    if found[0] is base:
-        return found[2], 0
-    if found[0].shape != base.shape:
+    known_base, known_lanes, counts = known
+    if known_lanes is not lanes:
         return None
-    apart = base - found[0]
-    low = int(apart.flat[0])
-    if low % period or (apart != low).any():
+    if known_base is base:
+        return counts
+    if known_base.shape != base.shape:
         return None
-    return found[2], low
+    apart = base - known_base
+    first = int(apart.flat[0])
+    return None if first % period or (apart != first).any() else counts
 
 
 def _remember(
-    machine: Machine, where: str, step: Step, base: np.ndarray, lanes: Lanes, key: int, result: Any
+    machine: Machine, space: str, step: Step, base: np.ndarray, lanes: Lanes, phase: int, counts: np.ndarray
 ) -> None:
+    """Keep what was counted, for `_same_pattern`."""
     if len(machine.patterns) > 1000:
         machine.patterns.clear()
-    machine.patterns[id(lanes), step.bytes, where, step.atomic, key] = (base, lanes, result)
+    machine.patterns[id(lanes), step.bytes, space, step.atomic, phase] = (base, lanes, counts)
 
 
 def _count_global(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
+    """Count the sectors and lines of global memory, and keep the addresses."""
     phase = offset % accesses.LINE
-    same = _same_pattern(machine, "global", step, base, lanes, phase, accesses.LINE)
-    if same is None:
+    counts = _same_pattern(machine, "global", step, base, lanes, phase, accesses.LINE)
+    if counts is None:
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[3] = lanes.warps, lanes.threads
         if base.shape[1] == 1:  # all threads ask for the same
@@ -66,8 +71,6 @@ def _count_global(
                 passes = np.maximum(passes, accesses.wavefronts(addresses + phase, mask, step.bytes))
             counts[2] = passes.sum(-1)
         _remember(machine, "global", step, base, lanes, phase, counts)
-    else:
-        counts = same[0]
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
     machine.streams.append(Stream(step.index, machine.phase, lanes, base, offset))
 
@@ -75,8 +78,9 @@ def _count_global(
 def _count_shared(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
-    same = _same_pattern(machine, "shared", step, base, lanes, 0, 4)
-    if same is None or offset % 4:
+    """Count the passes through the banks of shared memory."""
+    counts = _same_pattern(machine, "shared", step, base, lanes, 0, 4)
+    if counts is None or offset % 4:
         addresses, mask = _by_warp(base, lanes)
         if step.opcode == "LDSM":
             passes = np.where(mask.any(-1), step.bytes // 4, 0)
@@ -87,30 +91,26 @@ def _count_shared(
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[1], counts[2], counts[3] = lanes.warps, 0, passes.sum(-1), lanes.threads
         _remember(machine, "shared", step, base, lanes, 0, counts)
-    else:
-        counts = same[0]
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
 
 
 def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes) -> None:
-    """Local memory is laid out word by word for the 32 lanes of a warp: the same word of all is one line."""
-    same = _same_pattern(machine, "local", step, base, lanes, 0, 4)
-    if same is None or offset % 4:
+    """Count the sectors and lines of local memory: the same word of the 32 lanes of a warp is one line."""
+    counts = _same_pattern(machine, "local", step, base, lanes, 0, 4)
+    if counts is None or offset % 4:
         addresses, mask = _by_warp(base, lanes)
         lane = np.arange(WARP)
         words = max(step.bytes // 4, 1)
-        places = np.concatenate(
+        sectors = np.concatenate(
             [((addresses + offset >> 2) + word) * 4 + lane // 8 for word in range(words)], axis=-1
         )
-        values, first = accesses.distinct(places, np.concatenate([mask] * words, axis=-1))
+        values, first = accesses.distinct(sectors, np.concatenate([mask] * words, axis=-1))
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0] = lanes.warps
         counts[1] = np.count_nonzero(first, axis=(1, 2))
         counts[2] = accesses.lines(values, first).sum(-1)
         counts[3] = lanes.threads
         _remember(machine, "local", step, base, lanes, 0, counts)
-    else:
-        counts = same[0]
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
 
 

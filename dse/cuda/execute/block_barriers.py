@@ -17,7 +17,7 @@ class BlockBarriers:
         self._signalled: dict[str, np.ndarray] = {}  # barrier → threads of each block that did not wait there
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
-        """These threads arrive at the end of a basic block: they wait, or signal that they were there."""
+        """Let threads wait at the end of a basic block, or signal that they were there."""
         machine = self.machine
         arriving = machine.under_guard(step, lanes)
         self.ready.enter(index + 1, machine.rest(lanes, arriving))

@@ -16,7 +16,7 @@ class ConvergencePoints:
         self.held: dict[int, Lanes] = {}  # by the basic block
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
-        """These threads arrive at the end of a basic block: those whose warp is complete go on."""
+        """Let threads wait at the end of a basic block, or go on if their warps are complete."""
         machine = self.machine
         arriving = machine.under_guard(step, lanes)
         self.ready.enter(index + 1, machine.rest(lanes, arriving))

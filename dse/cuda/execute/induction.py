@@ -35,7 +35,7 @@ class Examination:
         went_in: dict[int, np.ndarray],
         may_estimate: bool,
     ) -> None:
-        """A trip that is about to begin.
+        """Examine a trip that is about to begin.
 
         `went_in` says by how much each slot changed in the trip before; `header` and `last` are the first and
         the last basic block of the loop.
@@ -83,7 +83,7 @@ class Examination:
             self._compute(step, chosen)
 
     def end(self, step: Step, lanes: Lanes) -> None:
-        """A basic block ends with `step`: where threads go must not change.
+        """Check that threads go the same way in every trip where a basic block ends with `step`.
 
         **Raises:** Irregular
         """
@@ -94,7 +94,7 @@ class Examination:
             raise Irregular(f"0x{step.address:x} goes to different places")
 
     def why_uneven(self) -> str:
-        """Once the trip is over, why the next is not known to be like it; empty if it is."""
+        """Say, once the trip is over, why the next is not known to be like it; empty if it is."""
         registers = self.registers
         live = self.machine.bound.live[self.header]
         for slot in {*registers.by_slot, *registers.erratic, *self.went_in}:
@@ -127,7 +127,7 @@ class Examination:
             self.registers.no_longer_erratic(slot, lanes)
 
     def _lose(self, step: Step, lanes: Lanes, why: str) -> None:
-        """What `step` writes is erratic."""
+        """Take what `step` writes for erratic."""
         why = f"0x{step.address:x} {why}"
         if not self.may_estimate:
             raise Irregular(why)
@@ -219,10 +219,11 @@ class Examination:
 
 
 def _moves_differently(step: Step) -> str:
+    """Say that the threads of a memory instruction do not move on together."""
     return f"0x{step.address:x} moves on by different distances"
 
 
 def _stored(machine: Machine) -> list[np.ndarray]:
-    """What was stored so far in shared and in local memory."""
+    """Copy what was stored so far in shared and in local memory."""
     local = machine.local.words
     return [machine.shared.words.copy(), *(local[address] for address in sorted(local))]

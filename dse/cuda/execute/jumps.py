@@ -1,4 +1,4 @@
-"""Which threads take a branch, and where those go that jump to an address in a register."""
+"""Branches: the threads that take one, and where those go that jump to an address in a register."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from dse.cuda.sass.program import Step
 
 
 def taking(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
-    """Those of `lanes` that take a branch; None if there are none."""
+    """Find those of `lanes` that take a branch; None if there are none."""
     taken = machine.under_guard(step, lanes)
     taint = machine.taint[step.guard] if step.guard >= 0 else 0
     for source in step.sources:
@@ -37,7 +37,7 @@ def _diverged(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
 
 
 def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, Lanes]]:
-    """The basic blocks that threads jump to, and which threads do.
+    """Find the basic blocks that threads jump to, and which threads do.
 
     RET goes to an address in a register; BRX adds the one of the next instruction, and a number.
 

@@ -45,13 +45,14 @@ def _put(
     first = next((target for target in step.targets if target.kind == "register"), None)
     if first is None or first.slot in (RZ, URZ):
         return
-    for place, word in enumerate(words):
+    for number, word in enumerate(words):
         full = np.zeros(machine.shape, _U32)
         full[mask] = _extended(word, step)
-        machine.write(first.slot + place, full, taint, lanes)
+        machine.write(first.slot + number, full, taint, lanes)
 
 
 def _extended(word: np.ndarray, step: Step) -> np.ndarray:
+    """Extend a loaded word by its sign, if the instruction does."""
     for name, kind in (("S8", np.int8), ("S16", np.int16)):
         if step.has(name):
             return word.astype(kind).astype(np.int32).view(_U32)
@@ -68,6 +69,7 @@ def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list
 
 
 def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to global memory, or copy from it to shared memory."""
     mask, block, flat = _flat(machine, lanes, address)
     memory = machine.memory
     data, data_taint = _data(machine, step)
@@ -95,6 +97,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 
 
 def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to shared memory."""
     mask, block, flat = _flat(machine, lanes, in_block(address))
     memory = machine.shared
     data, data_taint = _data(machine, step)
@@ -114,6 +117,7 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 
 
 def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to the threads' own memory."""
     memory = machine.local
     data, data_taint = _data(machine, step)
     if step.kind == "store":
@@ -121,8 +125,8 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
         memory.taint |= union(taint | data_taint, lanes)
         return
     first = step.targets[0].slot
-    for place, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
-        machine.write(first + place, _extended(word, step), taint | memory.taint, lanes)
+    for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
+        machine.write(first + number, _extended(word, step), taint | memory.taint, lanes)
 
 
 _ATOMIC = {
@@ -135,7 +139,7 @@ _ATOMIC = {
 
 
 def _atomic(
-    step: Step, place: np.ndarray, old: np.ndarray, values: list[np.ndarray]
+    step: Step, address: np.ndarray, old: np.ndarray, values: list[np.ndarray]
 ) -> tuple[list[np.ndarray], np.ndarray]:
     """(what each thread gets back, what is there afterwards), threads taking turns in their order."""
     unit = values[0] if values else np.ones(old.shape, _U32)
@@ -144,9 +148,9 @@ def _atomic(
         return [old], np.where(old == values[0], values[1], old)
     if step.has("EXCH"):
         return [old], unit
-    order = np.argsort(place, kind="stable")
-    starts = np.ones(len(place), bool)
-    starts[1:] = place[order][1:] != place[order][:-1]
+    order = np.argsort(address, kind="stable")
+    starts = np.ones(len(address), bool)
+    starts[1:] = address[order][1:] != address[order][:-1]
     group = np.cumsum(starts) - 1
     if name:
         kind = np.int32 if step.has("S32") else _U32
@@ -158,7 +162,7 @@ def _atomic(
     running = np.cumsum(unit[order], dtype=_U32)
     before = running - unit[order]
     before = before - before[starts][group]
-    last = np.append(np.nonzero(starts)[0][1:] - 1, len(place) - 1)
+    last = np.append(np.nonzero(starts)[0][1:] - 1, len(address) - 1)
     back, new = np.empty_like(old), np.empty_like(old)
     back[order] = old[order] + before
     new[order] = (old[order] + before + unit[order])[last][group]

@@ -46,15 +46,15 @@ Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
 
 
 class LoopPolicy(Enum):
-    """What is done with the trips of a loop that are known before they are executed."""
+    """A choice of the trips of a loop that are skipped."""
 
-    RUN = "run"  # execute them all
-    SKIP = "skip"  # skip those of which all is known
-    ESTIMATE = "estimate"  # and those of which all is known but addresses that depend on data
+    RUN = "run"  # none
+    SKIP = "skip"  # those of which all is known before
+    ESTIMATE = "estimate"  # also those of which all is known but addresses that depend on data
 
 
 class Endless(Exception):
-    """A loop is proven to go on for ever."""
+    """A loop that is proven to go on for ever."""
 
 
 @dataclass
@@ -138,13 +138,15 @@ class LoopSkipper:
     # What the scheduler tells
 
     def enter_from_above(self, index: int, lanes: Lanes) -> None:
-        """These threads are about to enter a basic block, which lies behind the one executed before."""
+        """Take note that threads are about to enter a basic block behind the one executed before."""
         self._put_off_those_left(index)
         if index in self._headers and index not in self.machine.irregular:
             self._begin(index, lanes)
 
     def enter_from_below(self, index: int, lanes: Lanes, others: int) -> None:
-        """These threads are about to enter a basic block, which does not lie behind the one executed before.
+        """Take note that threads are about to enter a basic block not behind the one executed before.
+
+        If it begins a loop, a trip of that is over, and others may be skipped.
 
         `others` is the first block that other threads are to enter.
 
@@ -165,7 +167,7 @@ class LoopSkipper:
             self._give_up(index, str(reason))
 
     def follow(self, step: Step, lanes: Lanes) -> None:
-        """These threads are about to execute a step, in loops that are being examined."""
+        """Examine a step that threads are about to execute."""
         for examination in self.examined[:]:
             try:
                 examination.follow(step, lanes)
@@ -173,7 +175,7 @@ class LoopSkipper:
                 self._give_up(examination.header, str(reason))
 
     def end(self, step: Step, lanes: Lanes) -> None:
-        """These threads have executed all steps of a basic block, which is left by the last."""
+        """Examine the end of a basic block, of which threads have executed all steps."""
         for examination in self.examined[:]:
             try:
                 examination.end(step, lanes)
@@ -183,6 +185,7 @@ class LoopSkipper:
     # Whether a loop is watched, and how
 
     def _begin(self, header: int, lanes: Lanes) -> None:
+        """Watch a loop from here on."""
         self._stop_examining(header)
         self._loops[header] = _Loop(header, lanes, Mark.now(self.machine), self.machine.r[:])
 
@@ -209,6 +212,7 @@ class LoopSkipper:
             self._put_off(loop)
 
     def _stop_examining(self, header: int) -> None:
+        """Forget the trip of a loop that is being examined, if one is."""
         ended = [each.registers for each in self.examined if each.header == header]
         for outer in self.examined if ended else ():
             inner = outer.registers.inner

@@ -1,4 +1,4 @@
-"""What a machine had counted at some time, so that what it did since then can be told."""
+"""Marks: how much a machine had recorded at some time, to tell what it did since then."""
 
 from dataclasses import dataclass
 
@@ -31,17 +31,17 @@ class Mark:
         )
 
     def closed_phases(self, machine: Machine) -> list[int]:
-        """The phases that have ended since then."""
+        """List the phases that have ended since then."""
         numbers = {*self.phase.tolist(), *range(self.phases, len(machine.phases))}
         return [number for number in sorted(numbers) if machine.phase_counts[number] is not None]
 
     def instructions(self, machine: Machine) -> int:
-        """How many instructions the basic blocks have that were executed since then."""
+        """Count the instructions of the basic blocks that were executed since then."""
         blocks = machine.program.blocks
         return sum(len(blocks[index].steps) for index, _ in machine.trace[self.trace :])
 
     def counted(self, machine: Machine, rows: np.ndarray) -> float:
-        """The sum of some rows of the counters, of what was counted since then."""
+        """Sum up what was counted since then in some rows of the counters."""
         total = (machine.counts - self.counts)[rows].sum()
         for number in self.closed_phases(machine):
             counts = machine.phase_counts[number]

@@ -1,4 +1,4 @@
-"""Which threads can go on, and where."""
+"""The threads that can go on, and where they do."""
 
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
@@ -15,7 +15,8 @@ class ReadyThreads:
         return bool(self._waiting)
 
     def enter(self, index: int, lanes: Lanes | None) -> None:
-        """Let threads, if there are any, enter a basic block; those that are to enter it join them.
+        """Let threads, if there are any, enter a basic block, together with those that are to enter it
+        already.
 
         **Raises:** DseError if there is no such basic block.
         """

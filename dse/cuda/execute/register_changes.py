@@ -27,27 +27,27 @@ class Irregular(Exception):
 
 
 def plus(a: Change, b: Change) -> Change:
-    """The sum of two changes."""
+    """Add two changes."""
     return b if a is None else a if b is None else a + b
 
 
 def times(a: Change, factor: "int | np.ndarray") -> Change:
-    """A change multiplied by what stays the same."""
+    """Multiply a change by what stays the same."""
     return None if a is None else a * factor
 
 
 def signed(change: np.ndarray) -> np.ndarray:
-    """The change of the low 32 bits, as a signed number."""
+    """Read the low 32 bits of a change as a signed number."""
     return ((change + 2**31) & 0xFFFFFFFF) - 2**31
 
 
 def or_zero(change: Change) -> np.ndarray:
-    """A change as an array, of zero if there is none."""
+    """Make an array of a change: zero if there is none."""
     return np.zeros((1, 1), np.int64) if change is None else change
 
 
 def slot_of(operand: Operand) -> int:
-    """The slot of a register; -1 for numbers, constants and the zero registers, which do not change."""
+    """Find the slot of a register; -1 for numbers, constants and the zero registers, which do not change."""
     return operand.slot if operand.kind == "register" and operand.slot not in (RZ, URZ) else -1
 
 
@@ -67,7 +67,10 @@ class RegisterChanges:
     # What is read
 
     def change(self, operand: Operand) -> Change:
-        """The change of a 32-bit source, its sign taken in."""
+        """Find the change of a 32-bit source, its sign taken in.
+
+        **Raises:** Irregular if only a part of the register is read, and that changes.
+        """
         change = self.by_slot.get(slot_of(operand))
         if change is None:
             return None
@@ -76,7 +79,7 @@ class RegisterChanges:
         return -change if operand.negate or operand.invert else change
 
     def pair_change(self, operand: Operand) -> Change:
-        """The change of a 64-bit source."""
+        """Find the change of a 64-bit source."""
         slot = slot_of(operand)
         if slot < 0:
             return None
@@ -84,11 +87,11 @@ class RegisterChanges:
         return times(total, -1) if operand.negate or operand.invert else total
 
     def change_of_slots(self, slot: int) -> Change:
-        """The change of the 64 bits in a slot and the next."""
+        """Find the change of the 64 bits in a slot and the next."""
         return plus(self.by_slot.get(slot), times(self.by_slot.get(slot + 1), BITS_32))
 
     def value(self, operand: Operand, integers: range) -> np.ndarray:
-        """What a 32-bit source holds in this trip, read as one of `INT32` or `UINT32`: int64."""
+        """Read a 32-bit source as it is in this trip, as one of `INT32` or `UINT32`: int64."""
         if operand.kind == "number":
             raw = np.full((1, 1), int(operand.text, 0) & 0xFFFFFFFF, np.uint32)
         elif operand.kind == "constant":
@@ -99,7 +102,7 @@ class RegisterChanges:
         return raw.view(np.int32).astype(np.int64) if integers is INT32 else raw.astype(np.int64)
 
     def why_erratic(self, slots: Iterable[int], lanes: Lanes) -> str:
-        """Why one of these slots is erratic in some of these threads; empty if none is."""
+        """Say why one of these slots is erratic in some of these threads; empty if none is."""
         for slot in slots:
             if slot in self.erratic:
                 why, mask = self.erratic[slot]
@@ -108,18 +111,18 @@ class RegisterChanges:
         return ""
 
     def change_inside(self, *operands: Operand) -> bool:
-        """Whether a loop inside this one changes one of these too."""
+        """Tell whether a loop inside this one changes one of these too."""
         slots = [slot for slot in map(slot_of, operands) if slot >= 0]
         return any(slot in loop.by_slot or slot in loop.erratic for loop in self.inner for slot in slots)
 
     def differs(self, slot: int, change: Change, lanes: Lanes) -> bool:
-        """Whether a slot changes by something else in one of these threads."""
+        """Tell whether a slot changes by something else in one of these threads."""
         return bool((lanes.mask & (or_zero(change) != or_zero(self.by_slot.get(slot)))).any())
 
     # What is written
 
     def set(self, operand: Operand, change: Change, lanes: Lanes) -> None:
-        """A 32-bit destination changes by so much in these threads."""
+        """Let a 32-bit destination change by so much in these threads."""
         slot = slot_of(operand)
         if slot < 0:
             return
@@ -138,7 +141,7 @@ class RegisterChanges:
             self.by_slot[slot] = change
 
     def set_pair(self, step: Step, change: Change, low: np.ndarray, lanes: Lanes) -> None:
-        """A 64-bit destination changes by so much, for as long as its low word does not overflow."""
+        """Let a 64-bit destination change by so much, for as long as its low word does not overflow."""
         target = step.targets[0]
         upper = Operand("register", target.text, target.slot + 1)
         if target.slot in (RZ, URZ):
@@ -153,13 +156,13 @@ class RegisterChanges:
         self.set(upper, (change - low_change) >> 32, lanes)
 
     def set_same(self, slots: Iterable[int], lanes: Lanes) -> None:
-        """These slots hold the same in every trip."""
+        """Let these slots hold the same in every trip."""
         for slot in slots:
             self._set_slot_same(slot, lanes)
             self.no_longer_erratic(slot, lanes)
 
     def set_erratic(self, slots: Iterable[int], lanes: Lanes, why: str) -> None:
-        """These slots change in a way that is not followed."""
+        """Let these slots change in a way that is not followed."""
         for slot in slots:
             self._set_slot_same(slot, lanes)
             mask = self.erratic[slot][1] | lanes.mask if slot in self.erratic else lanes.mask
@@ -170,7 +173,7 @@ class RegisterChanges:
             self.set(Operand("register", "", slot), None, lanes)
 
     def no_longer_erratic(self, slot: int, lanes: Lanes) -> None:
-        """Where a slot is written it forgets what it held."""
+        """Forget what a slot held in these threads, as it is written."""
         if slot in self.erratic:
             why, mask = self.erratic[slot]
             left = mask & ~lanes.mask
@@ -182,7 +185,7 @@ class RegisterChanges:
     # For how many trips
 
     def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
-        """All is known only as long as value + trips * change lies in a range, in all lanes."""
+        """Know all only as long as value + trips * change lies in a range, in all lanes."""
         if change is None:
             return
         value = value.astype(np.int64)
@@ -192,6 +195,6 @@ class RegisterChanges:
         self.limit_trips(np.minimum(up, down), lanes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
-        """All is known for so many trips at most, the least number of all lanes."""
+        """Know all for so many trips at most, the least number of all lanes."""
         least = int(np.where(lanes.mask, trips, FOR_EVER).min())
         self.trips = min(self.trips, max(least, 0))

@@ -27,7 +27,10 @@ class Repetition:
 
 
 def check_size(machine: Machine, since: Mark, times: int) -> None:
-    """**Raises:** Irregular if there is too much that cannot be written down as a repetition."""
+    """Check how much cannot be written down as a repetition.
+
+    **Raises:** Irregular if it is too much.
+    """
     entries = len(since.closed_phases(machine))
     if len(machine.repeats) > since.repeats:
         entries += len(machine.trace) - since.trace + len(machine.streams) - since.streams
@@ -66,7 +69,10 @@ def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
 
 
 def check_phases_alike(machine: Machine, since: Mark) -> None:
-    """**Raises:** Irregular if phases ended since a mark, and the open ones count something else now."""
+    """Check that open phases have the counts that they had at a mark, if any have ended since.
+
+    **Raises:** Irregular
+    """
     if since.closed_phases(machine) and not np.array_equal(since.counts, machine.counts):
         raise Irregular("its phases are not alike")
 

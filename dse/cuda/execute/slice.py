@@ -1,4 +1,4 @@
-"""Which instructions must be evaluated: those that addresses, predicates and branches depend on.
+"""Finds the instructions that must be evaluated: those that addresses, predicates and branches depend on.
 
 A backward slice, by a fixed point of liveness over the basic blocks. Sets of slots are the bits of a Python
 integer. Memory is a slot too, one for shared, one for global; a thread's own (local) memory has one for each
@@ -155,6 +155,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
 
 
 def _bits(slots: Iterable[int]) -> int:
+    """Make a set of slots."""
     bits = 0
     for slot in slots:
         bits |= 1 << slot

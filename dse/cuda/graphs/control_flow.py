@@ -1,4 +1,7 @@
-"""How often warps went from one basic block to another, read from the order of execution."""
+"""The basic blocks that were executed, and how often warps went from one to another.
+
+This is read from the order in which a machine executed them.
+"""
 
 from collections.abc import Iterator, Sequence
 
@@ -40,12 +43,12 @@ class ControlFlow:
         self.dominators = dominators(self.executed, self.after, 0)
 
     def along(self, source: int, target: int) -> tuple[float, float]:
-        """How many (warps, lanes) of an average warp went along an edge."""
+        """Count the (warps, lanes) of an average warp that went along an edge."""
         warps, lanes = self.edges.get((source, target), np.zeros(2)).tolist()
         return warps, lanes
 
     def starting(self) -> float:
-        """Warps that the kernel starts with, of an average warp."""
+        """Count the warps that the kernel starts with, of an average warp."""
         return float(self.machine.trace[0][1].warps @ self.weights)
 
     def _follow(self, place: int, index: int, lanes: Lanes, times: float, splitting: "_Splitting") -> None:
@@ -70,6 +73,7 @@ class ControlFlow:
             self.splits[index] = self.splits.get(index, 0.0) + times * splitting.warps_in_both(taken, passed)
 
     def _count(self, source: int, target: int, lanes: Lanes | None, times: float) -> None:
+        """Count threads that go along an edge."""
         if lanes is not None:
             total = self.edges.setdefault((source, target), np.zeros(2))
             total += times * np.array([lanes.warps @ self.weights, lanes.threads @ self.weights])

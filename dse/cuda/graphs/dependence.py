@@ -1,4 +1,4 @@
-"""What one warp of a launch executed, as a graph: its instructions, with loops rolled (IDG).
+"""The instruction dependence graph (IDG) of what one warp of a launch executed, with loops rolled.
 
 The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and written out, each loop's body
 once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
@@ -44,7 +44,7 @@ class GraphInstruction:
 
 @dataclass(frozen=True)
 class DependenceGraph:
-    """What one warp executes, in the order of issue."""
+    """The instructions that one warp executes, in the order of issue."""
 
     kernel: str
     arch: int
@@ -52,7 +52,7 @@ class DependenceGraph:
     loops: tuple[RolledLoop, ...]  # outer ones before those inside
 
     def order(self, most_trips: int | None = None) -> list[int]:
-        """Numbers of the instructions as they run, each loop `most_trips` times at most."""
+        """List the numbers of the instructions as they run, each loop `most_trips` times at most."""
         return unrolled(0, len(self.instructions), self.loops, most_trips)
 
     @cached_property
@@ -66,7 +66,7 @@ class DependenceGraph:
 
     @property
     def insts(self) -> Mapping[str, int]:
-        """Instructions issued, by pipe."""
+        """The number of instructions issued, by pipe."""
         total: dict[str, int] = {}
         for instruction, runs in zip(self.instructions, self.runs, strict=True):
             total[instruction.pipe] = total.get(instruction.pipe, 0) + runs
@@ -110,7 +110,9 @@ def dependence_graph(
 
 
 def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
-    """Which instructions each waits for. From its second trip on, a loop finds what the last trip left."""
+    """Find those that each instruction waits for. From its second trip on, a loop finds what the last trip
+    left.
+    """
     needs: list[set[int]] = [set() for _ in steps]
     written: dict[int, int] = {}
     for i in unrolled(0, len(steps), loops, 2):

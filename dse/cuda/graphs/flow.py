@@ -1,4 +1,4 @@
-"""What the average warp of a launch executed, as a graph of basic blocks (WFG).
+"""The work flow graph (WFG) of what the average warp of a launch executed, by basic blocks.
 
 It comes from the static program, with the counts of all blocks that were run.
 
@@ -129,6 +129,7 @@ def _pieces(block: BasicBlock) -> Iterator[tuple[str, list[Step]]]:
 
 
 def _node(kind: str, block: int, steps: Sequence[Step], demand: MemoryDemand) -> FlowNode:
+    """Make the node of some steps of a basic block."""
     warps, threads = demand.entering(block)
     insts: dict[str, int] = {}
     for step in steps:
@@ -148,7 +149,7 @@ def _node(kind: str, block: int, steps: Sequence[Step], demand: MemoryDemand) ->
 
 
 def _longest_chain(steps: Sequence[Step]) -> int:
-    """How many of these steps need each the one before, at most."""
+    """Count how many of these steps need each the one before, at most."""
     depth: dict[int, int] = {}  # slot → length of the chain that ends in it
     longest = 0
     for step in steps:
@@ -171,7 +172,7 @@ def _arcs(nodes: Sequence[FlowNode], node_of: Mapping[int, int], control: Contro
 
 
 def natural_loops(control: ControlFlow) -> list[FlowLoop]:
-    """The loops whose header lies on all ways into them, large ones first."""
+    """Find the loops whose header lies on all ways into them, large ones first."""
     back: dict[int, list[int]] = {}  # header → blocks that jump back to it
     for source, target in control.edges:
         if target in control.dominators[source]:

@@ -39,7 +39,7 @@ class Hits:
 
     @staticmethod
     def of(kernel: Kernel) -> "Hits":
-        """Those of a kernel whose fields are scalars."""
+        """Take those of a kernel whose fields are scalars."""
         past_l1, past_l2 = map(float, served(kernel))
         return Hits(1.0 - past_l1, past_l1 - past_l2)
 
@@ -58,48 +58,53 @@ def of_source(
     slots: int = 1,
     groups: int | None = None,
 ) -> Graph:
-    """The graph with λ and Λ of a GPU whose fields are scalars, and the SM that runs it.
+    """Make a simulator's graph, with λ and Λ of a GPU whose fields are scalars, and the SM that runs it.
 
     A warp issues an instruction a cycle at most. `warps` of a block, `slots` blocks at a time, `groups`
     blocks in all (as many as slots, if not given), all alike.
 
     **Raises:** DseError if it uses tensor cores or textures, or has more than a simulator's case may have.
     """
-    cycles = [terms(each, gpu, hits or Hits(), graph.kernel) for each in graph.instructions]
+    cycles = [terms(instruction, gpu, hits or Hits(), graph.kernel) for instruction in graph.instructions]
     return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
 
 
-def terms(each: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
-    """λ and Λ of one instruction, cycles.
+def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
+    """Work out λ and Λ of one instruction, cycles.
 
     The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
     banks, the L1, or its share of the L2 or of the DRAM. Where nothing can wait for a result, Λ is λ. No Λ is
     below the cycle of issue.
+
+    **Raises:** DseError for an instruction of tensor cores or textures.
     """
-    if each.pipe in ("tensor", "texture"):
-        raise DseError(f"{kernel}: found {each.pipe} instructions, expected those of pipes that models know")
-    cpi, latency, lsu = gpu.cpi, gpu.latency, each.requests * float(gpu.lsu_cycles)
+    pipe, passes = instruction.pipe, instruction.passes
+    if pipe in ("tensor", "texture"):
+        raise DseError(f"{kernel}: found {pipe} instructions, expected those of pipes that models know")
+    cpi, latency, lsu = gpu.cpi, gpu.latency, instruction.requests * float(gpu.lsu_cycles)
     from_dram = 1.0 - hits.l1 - hits.l2
     average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
-    latency_cycles = timing(gpu, float(average)).latency[each.pipe]
-    if each.pipe in ARITHMETIC or each.pipe == "fp16":
-        throughput_cycles = float(getattr(cpi, _PIPES[each.pipe]))
-    elif each.pipe == "barrier":
+    latency_cycles = timing(gpu, float(average)).latency[pipe]
+    if pipe in ARITHMETIC or pipe == "fp16":
+        throughput_cycles = float(getattr(cpi, _PIPES[pipe]))
+    elif pipe == "barrier":
         throughput_cycles, latency_cycles = float(cpi.barrier), float(latency.barrier)
-    elif each.pipe == "shared":
-        throughput_cycles = max(lsu, each.passes * float(cpi.shared))
-        latency_cycles += max(each.passes - 1.0, 0.0) * float(cpi.shared)
-    elif each.pipe == "global":
-        past_l1 = each.sectors * (1.0 - hits.l1)
-        throughput_cycles = max(lsu, each.passes * float(cpi.l1), each.shared_passes * float(cpi.shared))
+    elif pipe == "shared":
+        throughput_cycles = max(lsu, passes * float(cpi.shared))
+        latency_cycles += max(passes - 1.0, 0.0) * float(cpi.shared)
+    elif pipe == "global":
         throughput_cycles = max(
-            throughput_cycles, past_l1 * float(cpi.l2), each.sectors * from_dram * float(cpi.dram)
+            lsu,
+            passes * float(cpi.l1),
+            instruction.shared_passes * float(cpi.shared),
+            instruction.sectors * (1.0 - hits.l1) * float(cpi.l2),
+            instruction.sectors * from_dram * float(cpi.dram),
         )
-    elif each.pipe == "local":
-        throughput_cycles = max(lsu, each.passes * float(cpi.l1))
+    elif pipe == "local":
+        throughput_cycles = max(lsu, passes * float(cpi.l1))
     else:
         throughput_cycles = 0.0
-    if not each.writes and each.kind != "barrier":
+    if not instruction.writes and instruction.kind != "barrier":
         latency_cycles = throughput_cycles
     return throughput_cycles, max(latency_cycles, ISSUE)
 
@@ -112,8 +117,11 @@ def assembled(
     slots: int = 1,
     groups: int | None = None,
 ) -> Graph:
-    """The graph with λ and Λ of each instruction."""
-    pipes = [_PIPES.get(each.pipe, "issue") for each in graph.instructions]
+    """Make a simulator's graph, given λ and Λ of each instruction.
+
+    **Raises:** DseError if it has more than a simulator's case may have.
+    """
+    pipes = [_PIPES.get(instruction.pipe, "issue") for instruction in graph.instructions]
     if len(set(pipes)) > MOST_SUBSYSTEMS:  # these two are seldom waited for
         pipes = ["issue" if name == "barrier" else name for name in pipes]
     order = (*dict.fromkeys(_PIPES.values()), "issue")
@@ -123,10 +131,10 @@ def assembled(
             subsystem=np.array([subsystems.index(name) for name in pipes]),
             throughput_cycles=np.array([throughput for throughput, _ in cycles]),
             latency_cycles=np.array([latency for _, latency in cycles]),
-            preds=tuple(each.needs for each in graph.instructions),
-            kind="".join(each.kind[0] for each in graph.instructions),
+            preds=tuple(instruction.needs for instruction in graph.instructions),
+            kind="".join(instruction.kind[0] for instruction in graph.instructions),
             same_warp=np.full(len(cycles), ISSUE),
-            loops=tuple(Loop(x.first, x.last + 1, x.trips) for x in graph.loops),
+            loops=tuple(Loop(loop.first, loop.last + 1, loop.trips) for loop in graph.loops),
         )
         case = Case((program,), warps, slots, groups or slots, issue_limit)
     except DseError as error:
@@ -135,24 +143,27 @@ def assembled(
 
 
 def _labels(graph: DependenceGraph) -> tuple[str, ...]:
-    """Such as "LDG.E.64 1a0", and where that address comes again, "LDG.E.64 1a0 #2"."""
+    """Name the instructions, such as "LDG.E.64 1a0", and where that address comes again, "LDG.E.64 1a0 #2"."""
     times: Counter[int] = Counter()
     labels = []
-    for each in graph.instructions:
-        times[each.address] += 1
-        again = f" #{times[each.address]}" if times[each.address] > 1 else ""
-        labels.append(f"{each.text.split()[0]} {each.address:x}{again}")
+    for instruction in graph.instructions:
+        times[instruction.address] += 1
+        again = f" #{times[instruction.address]}" if times[instruction.address] > 1 else ""
+        labels.append(f"{instruction.text.split()[0]} {instruction.address:x}{again}")
     return tuple(labels)
 
 
 def write_graph(path: Path | str, graph: Graph, summary: str = "") -> None:
-    """**Raises:** DseError where the file cannot be written."""
+    """Write a graph to a file.
+
+    **Raises:** DseError where the file cannot be written.
+    """
     with replacing(path) as temporary:
         temporary.write_text(text(graph, summary), encoding="utf-8")
 
 
 def text(graph: Graph, summary: str = "") -> str:
-    """A graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
+    """Write a graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
 
     An instruction names its λ and Λ where they are not those that most of its subsystem have.
     """
@@ -168,12 +179,12 @@ def text(graph: Graph, summary: str = "") -> str:
         lines.append(f"summary = {_value(summary)}")
     lines += ["", "[core]", *(f"{name} = {_value(value)}" for name, value in core), "", "[subsystems]"]
     for s, name in enumerate(graph.subsystems):
-        found = Counter(
+        pairs = Counter(
             (float(p.throughput_cycles[i]), float(p.latency_cycles[i]))
             for p in case.programs
             for i in np.flatnonzero(p.subsystem == s)
         )
-        usual[s] = found.most_common(1)[0][0] if found else (0.0, 0.0)
+        usual[s] = pairs.most_common(1)[0][0] if pairs else (0.0, 0.0)
         cap = case.caps[s] if s < len(case.caps) else math.inf
         fields = [("lambda", usual[s][0]), ("Lambda", usual[s][1])]
         fields += [("cap", cap)] if cap < math.inf else []
@@ -193,6 +204,7 @@ def _program(
     usual: dict[int, tuple[float, float]],
     prefix: str,
 ) -> Iterator[str]:
+    """Write the instructions and loops of one program, line by line."""
     kinds = {"c": "compute", "m": "memory", "b": "barrier"}
     for i, label in enumerate(labels):
         s = int(program.subsystem[i])
@@ -216,11 +228,12 @@ def _program(
 
 
 def _value(value: str | float | Sequence) -> str:
-    """Strings, numbers and lists of them; JSON writes all of these as TOML does."""
+    """Write a string, a number or a list of them; JSON writes all of these as TOML does."""
     if isinstance(value, float) and value == int(value) and value < 2**53:
         value = int(value)
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _key(name: str) -> str:
+    """Write a key, in quotes where it needs them."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _value(name)

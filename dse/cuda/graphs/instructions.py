@@ -1,4 +1,4 @@
-"""What the instructions of a graph are, and what each asks memory for."""
+"""The kinds of the instructions of a graph, and what each asks memory for."""
 
 import numpy as np
 
@@ -9,18 +9,19 @@ WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps w
 
 
 def kind_of(step: Step) -> str:
-    """The kind of an instruction: "memory", "barrier" or "compute"."""
+    """Tell the kind of an instruction: "memory", "barrier" or "compute"."""
     if step.pipe in WAITED_FOR:
         return "memory"
     return "barrier" if _waits_for_block(step) else "compute"
 
 
 def _waits_for_block(step: Step) -> bool:
+    """Tell whether threads wait for the others of their block."""
     return step.opcode == "BAR" and not step.has("ARV")
 
 
 class MemoryDemand:
-    """What instructions ask memory for, by the counts of all phases."""
+    """The requests of instructions to memory, by the counts of all phases."""
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         """`weights` is how much each block that was run counts: [blocks]"""
@@ -30,7 +31,7 @@ class MemoryDemand:
         self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def entering(self, block: int) -> tuple[float, float]:
-        """How many (warps, threads) entered a basic block."""
+        """Count the (warps, threads) that entered a basic block."""
         warps, threads = self.counts[2 * block : 2 * block + 2].tolist()
         return warps, threads
 

@@ -95,7 +95,7 @@ class _Structure:
         return nearest_dominator(block, self.behind[key], without)
 
     def sequence(self, block: int, stop: int, region: FlowLoop | None) -> wfg.WorkFlow:
-        """What is executed from a block until `stop`, within one trip of a loop or the whole kernel."""
+        """Nest the blocks from one until `stop`, within one trip of a loop or the whole kernel."""
         nodes: list[wfg.Node] = []
         while block not in (stop, END):
             loop = self.loops.get(block)

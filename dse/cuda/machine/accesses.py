@@ -1,5 +1,4 @@
-"""What one memory instruction asks of the hardware: sectors, lines and passes through the banks, of each
-warp.
+"""Counts what each warp of a memory instruction asks of the hardware: sectors, lines, passes through banks.
 
 Addresses come as [blocks, warps, 32], with the mask of the lanes that take part in the same shape (both may
 have one block for all).
@@ -13,13 +12,13 @@ BANKS = 32
 _NONE = np.int64(2**62)  # sorts behind every address
 
 
-def distinct(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted places of each warp, and which of them are there for the first time: (values, first), both [..,
+def distinct(numbers: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sort the numbers of each warp, and tell which are there for the first time: (values, first), both [..,
     n].
 
     Lanes that do not take part are sorted to the end and are never first.
     """
-    values = places if mask.all() else np.where(mask, places, _NONE)
+    values = numbers if mask.all() else np.where(mask, numbers, _NONE)
     steps = np.diff(values, axis=-1)
     if (steps < 0).any():
         values = np.sort(values, axis=-1)
@@ -31,8 +30,9 @@ def distinct(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarr
 
 
 def sectors(addresses: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """32-byte sectors that warps touch: as `distinct`. An access of `size` bytes is aligned to it, or taken
-    apart.
+    """Find the 32-byte sectors that warps touch, as `distinct` does.
+
+    An access of `size` bytes is aligned to it, or taken apart.
     """
     if size <= SECTOR:
         return distinct(addresses >> 5, mask)
@@ -41,7 +41,7 @@ def sectors(addresses: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndar
 
 
 def lines(values: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """128-byte lines among the sectors that `sectors` found: [..]"""
+    """Count the 128-byte lines among the sectors that `sectors` found: [..]"""
     line = values >> 2
     starts = first.copy()
     starts[..., 1:] &= line[..., 1:] != line[..., :-1]
@@ -49,7 +49,7 @@ def lines(values: np.ndarray, first: np.ndarray) -> np.ndarray:
 
 
 def wavefronts(addresses: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
-    """Passes through the 32 banks of 4 bytes, of each warp: [..]
+    """Count the passes of each warp through the 32 banks of 4 bytes: [..]
 
     Lanes that ask for the same word share a pass. 8-byte accesses are served a half warp at a time, 16-byte
     ones a quarter; twice as many lanes where each asks for the same as its neighbour, or as the one after
@@ -78,11 +78,11 @@ def _in_parts(addresses: np.ndarray, mask: np.ndarray, words: int, lanes: int) -
 def _in_pairs(addresses: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Warps of which each lane asks for the same as the one beside it, or as the one two further: [..]"""
     lane = np.arange(32)
-    found = np.zeros(addresses.shape[:-1], bool)
+    paired = np.zeros(addresses.shape[:-1], bool)
     for other in (lane ^ 1, lane ^ 2):
         same = (addresses == addresses[..., other]) | ~mask | ~mask[..., other]
-        found |= same.all(-1)
-    return found
+        paired |= same.all(-1)
+    return paired
 
 
 def _busiest_bank(words: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -96,8 +96,9 @@ def _busiest_bank(words: np.ndarray, mask: np.ndarray) -> np.ndarray:
 
 
 def atomic_wavefronts(addresses: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Passes of an atomic on shared memory: lanes that ask for the same bank take turns, for the same word
-    too.
+    """Count the passes of an atomic on shared memory: [..]
+
+    Lanes that ask for the same bank take turns, for the same word too.
     """
     bank = (addresses >> 2) & (BANKS - 1)
     counts = np.stack(

@@ -1,4 +1,4 @@
-"""Which blocks of a grid are run, and how many of the others each stands for."""
+"""Chooses the blocks of a grid that are run, and how many of the others each stands for."""
 
 from dataclasses import dataclass
 
@@ -14,11 +14,11 @@ class Sample:
 
     blocks: tuple[Dimensions, ...]
     weights: tuple[float, ...]  # they add up to the blocks of the grid
-    inside: tuple[int, ...]  # places of the blocks that touch no edge, with a weight or without
+    inside: tuple[int, ...]  # indices of the blocks that touch no edge, with a weight or without
 
 
 def representative(grid: Dimensions, inside: int = 1) -> Sample:
-    """The corners, edges and the inside of a grid: first, middle and last block along each dimension.
+    """Choose the corners, edges and the inside of a grid: first, middle and last block along each dimension.
 
     `inside` is the number of blocks taken from the inside of each dimension, spread over it: more where
     blocks differ with the data. A second one of the inside is run as a check. A dimension of up to `inside`
@@ -39,22 +39,22 @@ def representative(grid: Dimensions, inside: int = 1) -> Sample:
         if check not in blocks:
             blocks[check] = 0.0
             within.add(check)
-    places = {block: place for place, block in enumerate(blocks)}
-    return Sample(tuple(blocks), tuple(blocks.values()), tuple(sorted(places[block] for block in within)))
+    indices = tuple(index for index, block in enumerate(blocks) if block in within)
+    return Sample(tuple(blocks), tuple(blocks.values()), indices)
 
 
 def _along(size: int, inside: int) -> list[tuple[int, float, bool]]:
-    """(place, how many it stands for, whether it is an edge) along one dimension."""
+    """(index, how many it stands for, whether it is an edge) of those taken along one dimension."""
     if size <= inside + 2:
-        return [(place, 1.0, size > 1 and place in (0, size - 1)) for place in range(size)]
+        return [(index, 1.0, size > 1 and index in (0, size - 1)) for index in range(size)]
     apart = (size - 2) / inside
-    found = [(1 + int((part + 0.5) * apart), apart, False) for part in range(inside)]
-    return [(0, 1.0, True), *found, (size - 1, 1.0, True)]
+    middle = [(1 + int((part + 0.5) * apart), apart, False) for part in range(inside)]
+    return [(0, 1.0, True), *middle, (size - 1, 1.0, True)]
 
 
 def _other(size: int, taken: set[int]) -> int:
-    """A place inside a dimension that is not taken, if there is one."""
-    for place in (size // 3, 2 * size // 3, *range(1, min(size - 1, 8))):
-        if 0 < place < size - 1 and place not in taken:
-            return place
+    """Find an index inside a dimension that is not taken, if there is one."""
+    for index in (size // 3, 2 * size // 3, *range(1, min(size - 1, 8))):
+        if 0 < index < size - 1 and index not in taken:
+            return index
     return next(iter(taken))

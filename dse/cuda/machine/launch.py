@@ -1,4 +1,4 @@
-"""What a kernel is launched with: grid, block, arguments; and the constant memory where its code finds them.
+"""The grid, block and arguments of a launch, and the constant memory where a kernel finds them.
 
 Source of the layouts: what nvcc 13.0 emits for compute capabilities 7.5 to 12.0.
 """
@@ -53,17 +53,18 @@ class LaunchArguments:
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """The number of threads of a block."""
         return int(np.prod(self.block))
 
     @property
     def blocks(self) -> int:
+        """The number of blocks of the grid."""
         return int(np.prod(self.grid))
 
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where constant bank 0 holds what."""
+    """Offsets of what constant bank 0 holds."""
 
     block: int
     grid: int
@@ -90,23 +91,26 @@ class ConstantBank:
 
 
 def pointers(launch: LaunchArguments) -> dict[int, np.ndarray | None]:
-    """Contents of the pointer arguments, by the argument's place."""
-    found: dict[int, np.ndarray | None] = {}
+    """List the contents of the pointer arguments, by the argument's index; None where they are not stated."""
+    contents: dict[int, np.ndarray | None] = {}
     for index, argument in enumerate(launch.arguments):
         if argument is None or isinstance(argument, np.ndarray):
-            found[index] = argument
+            contents[index] = argument
         elif isinstance(argument, Pointer):
-            found[index] = argument.contents
-    return found
+            contents[index] = argument.contents
+    return contents
 
 
 def address_of(index: int) -> int:
-    """Where the pointer in argument `index` points to."""
+    """Tell where the pointer in argument `index` points to."""
     return ((index + 1) << REGION_BITS) + MIDDLE
 
 
 def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:
-    """**Raises:** DseError if the architecture is too old, or an argument of a type that cannot be passed."""
+    """Lay out constant bank 0 as a kernel of compute capability `arch` / 10 expects it.
+
+    **Raises:** DseError if the architecture is too old, or an argument of a type that cannot be passed.
+    """
     layout = next((layout for lowest, layout in _LAYOUTS if arch >= lowest), None)
     if layout is None:
         raise DseError(f"{kernel}: architecture: found sm_{arch}, expected sm_70 or newer")
@@ -121,8 +125,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
         size = len(raw)
         alignment = size if size in (1, 2, 4, 8) else 8 if size % 8 == 0 else 4
         at = launch.offsets[index] if launch.offsets is not None else -(-at // alignment) * alignment
-        for place, byte in enumerate(raw):
-            offset = at + place
+        for offset, byte in enumerate(raw, start=at):
             word, shift = offset & ~3, 8 * (offset & 3)
             words[word] = words.get(word, 0) | byte << shift
             owners[word] = index

@@ -1,4 +1,6 @@
-"""What lies in memory, as far as addresses and branches need it: shared, local and stated global contents."""
+"""The contents of memory as far as addresses and branches need them: shared, local and what is stated of
+global.
+"""
 
 import numpy as np
 
@@ -16,6 +18,7 @@ class SharedMemory:
         self.taint = 0  # unknown sources that something stored depends on
 
     def _reach(self, highest: int) -> None:
+        """Have at least so many words."""
         rows, size = self.words.shape
         if highest >= size:
             grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
@@ -23,13 +26,14 @@ class SharedMemory:
             self.words = grown
 
     def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """The words of each access; those of fewer than 4 bytes are not extended by their sign."""
+        """Load the words of each access; those of fewer than 4 bytes are not extended by their sign."""
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
         if size < 4:
             return [_narrow(self.words[row, address >> 2], address, size)]
         return [self.words[row, (address >> 2) + word] for word in range(size // 4)]
 
     def store(self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        """Store the words of each access, which takes place in a row."""
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
         if size < 4:
             as_bytes = self.words.view(np.uint8)
@@ -48,37 +52,40 @@ class LocalMemory:
         self.taint = 0
 
     def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
-        """`mask` and `address` broadcast to [blocks, threads], and so do the words."""
+        """Load words. `mask` and `address` broadcast to [blocks, threads], and so do the words."""
         words = []
         for word in range(max(size // 4, 1)):
             value = np.zeros((1, 1), _U32)
-            for place, there in _places((address & ~3) + 4 * word, mask):
-                found = self.words.get(place, np.zeros((1, 1), _U32))
-                value = found if there is None else np.where(there, found, value)
+            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+                stored = self.words.get(at, np.zeros((1, 1), _U32))
+                value = stored if there is None else np.where(there, stored, value)
             words.append(_narrow(value, address, size) if size < 4 else value)
         return words
 
     def store(self, mask: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        """Store words, of the same shapes."""
         for word, value in enumerate(values):
-            for place, there in _places((address & ~3) + 4 * word, mask):
-                old = self.words.get(place, np.zeros((1, 1), _U32))
+            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+                old = self.words.get(at, np.zeros((1, 1), _U32))
                 if size < 4:
                     shift = (8 * (address & 3)).astype(_U32)
                     bits = _U32((1 << 8 * size) - 1) << shift
                     value = (old & ~bits) | ((value << shift) & bits)
-                self.words[place] = np.where(mask if there is None else mask & there, value, old)
+                self.words[at] = np.where(mask if there is None else mask & there, value, old)
 
 
-def _places(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+def _distinct_addresses(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
     """The different addresses, and where each is meant: None if it is the only one."""
     if address.size == 1:
         return [(int(address.flat[0]), None)]
-    places = np.unique(
+    addresses = np.unique(
         np.broadcast_to(address, np.broadcast_shapes(address.shape, mask.shape))[
             np.broadcast_to(mask, np.broadcast_shapes(address.shape, mask.shape))
         ]
     ).tolist()
-    return [(places[0], None)] if len(places) == 1 else [(place, address == place) for place in places]
+    if len(addresses) == 1:
+        return [(addresses[0], None)]
+    return [(at, address == at) for at in addresses]
 
 
 class GlobalMemory:
@@ -98,7 +105,7 @@ class GlobalMemory:
         self.written: set[int] = set()  # regions that the kernel stored to
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
-        """(words of each access, regions whose contents are not known, whether some lie in no region)."""
+        """Load (words of each access, regions whose contents are not known, whether some lie in no region)."""
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
         outside = False
@@ -110,37 +117,39 @@ class GlobalMemory:
                 unknown |= {number} & set(self.regions)
                 continue
             here = region == number
-            place = address[here] - (number << REGION_BITS) - MIDDLE
-            inside = (place >= 0) & (place + size <= self.sizes[number])
+            offset = address[here] - (number << REGION_BITS) - MIDDLE
+            inside = (offset >= 0) & (offset + size <= self.sizes[number])
             outside |= not inside.all()
-            place = np.where(inside, place, 0)
+            offset = np.where(inside, offset, 0)
             if size < 4:
-                whole = contents.view(_U32)[place >> 2]
-                words[0][here] = np.where(inside, _narrow(whole, place, size), 0)
+                whole = contents.view(_U32)[offset >> 2]
+                words[0][here] = np.where(inside, _narrow(whole, offset, size), 0)
             else:
-                for word, found in enumerate(words):
-                    found[here] = np.where(inside, contents.view(_U32)[(place >> 2) + word], 0)
+                for number_of_word, word in enumerate(words):
+                    word[here] = np.where(inside, contents.view(_U32)[(offset >> 2) + number_of_word], 0)
         return words, unknown, outside
 
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
-        """Stores to regions whose contents are not known are forgotten."""
+        """Store words; to regions whose contents are not known nothing is stored."""
         region = address >> REGION_BITS
         for number in np.unique(region).tolist():
             contents = self.regions.get(number)
             if contents is None:
                 continue
-            place = address - (number << REGION_BITS) - MIDDLE
-            here = (region == number) & (place >= 0) & (place + size <= self.sizes[number])
+            offset = address - (number << REGION_BITS) - MIDDLE
+            here = (region == number) & (offset >= 0) & (offset + size <= self.sizes[number])
             for byte in range(min(size, 4)):
                 for word, value in enumerate(values):
-                    contents[place[here] + 4 * word + byte] = (value[here] >> _U32(8 * byte)).astype(np.uint8)
+                    stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)
+                    contents[offset[here] + 4 * word + byte] = stored
 
 
 def in_block(address: np.ndarray) -> np.ndarray:
-    """Shared addresses without the number of the block in its cluster."""
+    """Take the number of the block in its cluster out of shared addresses."""
     return address & _RESERVED_ADDRESS_BITS
 
 
 def _narrow(word: np.ndarray, address: np.ndarray, size: int) -> np.ndarray:
+    """Take the bytes of an access out of the word that holds them."""
     shift = (8 * (address & 3)).astype(_U32)
     return (word >> shift) & _U32((1 << 8 * size) - 1)

@@ -41,15 +41,21 @@ class Stream:
 
     @property
     def repeats(self) -> int:
+        """The number of executions that it stands for."""
         return len(self.trips)
 
     def offsets(self, most: int | None = None) -> np.ndarray:
-        """[repeats] bytes from `base`; of the first `most`, if so many are enough."""
+        """List how far the addresses of each execution lie from `base`: [repeats] bytes; of the first `most`
+        only.
+        """
         return self.offset + distance(np.array(self.trips[:most]), self.stride)
 
 
 def distance(trips: np.ndarray, stride: float) -> np.ndarray:
-    """Bytes. A stride that is estimated is a float: whole sectors, so that many are alike."""
+    """Tell how many bytes addresses move on by in so many trips.
+
+    A stride that is estimated is a float: then it is whole sectors, so that many are alike.
+    """
     if isinstance(stride, int):
         return trips * stride
     return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
@@ -72,14 +78,14 @@ class PhaseSpan:
 
 
 def union(taint: Taint, lanes: Lanes) -> int:
-    """The unknown data that some of `lanes` depend on."""
+    """Collect the unknown data that some of `lanes` depend on."""
     if isinstance(taint, int):
         return taint
     return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
 
 
 class BoundProgram:
-    """A program with its instructions bound, one for all launches of it.
+    """A program whose instructions are bound to what they do, one for all launches of it.
 
     `dse.cuda.execute.interpret.bind_program` makes it.
     """
@@ -100,12 +106,12 @@ class BoundProgram:
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
 
     def slot_of(self, kind: str, key: Any) -> int:
-        """The slot of a constant, a number or a special register; pairs take two."""
-        found = self.slots.get((kind, key))
-        if found is None:
-            found = self.slots[kind, key] = self.size
+        """Find the slot of a constant, a number or a special register; pairs take two."""
+        slot = self.slots.get((kind, key))
+        if slot is None:
+            slot = self.slots[kind, key] = self.size
             self.size += 2 if kind == "pair" or (kind == "number" and key[1] == 2) else 1
-        return found
+        return slot
 
 
 class Machine:
@@ -197,7 +203,7 @@ class Machine:
         return np.full((1, 1), int.from_bytes(data[offset : offset + 4], "little"), _U32), 0
 
     def source(self, name: str) -> int:
-        """The taint of a source of unknown data."""
+        """Find the taint of a source of unknown data."""
         if name not in self.source_bits:
             self.source_bits[name] = 1 << len(self.sources)
             self.sources.append(name)
@@ -206,7 +212,7 @@ class Machine:
     # Registers
 
     def write(self, slot: int, value: np.ndarray, taint: Taint, lanes: Lanes) -> None:
-        """Threads outside `lanes` keep what they have."""
+        """Write a slot in some threads; the others keep what they have."""
         if lanes.total == self.live:
             self.r[slot] = value
             self.taint[slot] = taint
@@ -217,29 +223,29 @@ class Machine:
                 self.taint[slot] = np.where(lanes.mask, np.int64(taint), np.int64(old))
 
     def under_guard(self, step: Step, lanes: Lanes) -> Lanes | None:
-        """Those of `lanes` whose guard holds; None if there are none."""
+        """Find those of `lanes` whose guard holds; None if there are none."""
         if step.guard < 0:
             return lanes
         return self.where(step.guard, step.guard_negated, lanes)
 
     def where(self, slot: int, negated: bool, lanes: Lanes) -> Lanes | None:
-        """Those of `lanes` where a predicate holds."""
+        """Find those of `lanes` where a predicate holds; None if there are none."""
         predicate = self.r[slot]
         if predicate.size == 1:
             return lanes if bool(predicate.flat[0]) != negated else None
         key = (slot, negated, id(lanes))
-        found = self.guards.get(key)
-        if found is None or found[0] is not predicate or found[1] is not lanes:
+        known = self.guards.get(key)
+        if known is None or known[0] is not predicate or known[1] is not lanes:
             mask = lanes.mask & (~predicate if negated else predicate)
             chosen = self.sets.of(mask)
             chosen = lanes if chosen.total == lanes.total else chosen if chosen.total else None
             if len(self.guards) > 500:
                 self.guards.clear()
-            found = self.guards[key] = (predicate, lanes, chosen)
-        return found[2]
+            known = self.guards[key] = (predicate, lanes, chosen)
+        return known[2]
 
     def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:
-        """Those of `lanes` that are not in `taken`."""
+        """Find those of `lanes` that are not in `taken`; None if there are none."""
         if taken is None:
             return lanes
         if taken.total == lanes.total:
@@ -247,6 +253,7 @@ class Machine:
         return self.sets.of(lanes.mask & ~taken.mask)
 
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
+        """Keep in mind that something of a step depends on unknown data."""
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
@@ -255,14 +262,14 @@ class Machine:
     # Addresses
 
     def base(self, step: Step, address: Operand, wide: bool) -> np.ndarray:
-        """The sum of an address's registers, int64, [1 or blocks, 1 or threads]."""
+        """Add up the registers of an address: int64, [1 or blocks, 1 or threads]."""
         key = (address.bases, wide)
         values = [self.r[slot] for slot, _, _ in address.bases]
         if wide:
             values += [self.r[slot + 1] for slot, _, narrow in address.bases if not narrow]
-        found = self.bases.get(key)
-        if found is not None and all(a is b for a, b in zip(found[0], values, strict=True)):
-            return found[1]
+        known = self.bases.get(key)
+        if known is not None and all(a is b for a, b in zip(known[0], values, strict=True)):
+            return known[1]
         total = np.zeros((1, 1), np.int64)
         for slot, factor, narrow in address.bases:
             term = self.r[slot].astype(np.int64)
@@ -277,18 +284,19 @@ class Machine:
     # Control
 
     def exit(self, lanes: Lanes) -> None:
+        """Let these threads end."""
         self.live_mask = self.live_mask & ~lanes.mask
         self.live -= lanes.total
 
     def live_threads(self) -> np.ndarray:
-        """[blocks]"""
+        """Count the threads that have not ended: [blocks]"""
         return np.broadcast_to(np.count_nonzero(self.live_mask, axis=1), self.shape[:1])
 
     def close_phase(self, blocks: np.ndarray, address: int) -> None:
-        """A barrier at `address` ends the phase of these blocks, and opens the next."""
+        """End the phase of these blocks at a barrier, whose address opens the next; -1: at the kernel's end."""
         for number in np.unique(self.phase[blocks]).tolist():
             members = blocks & (self.phase == number)
-            gone = np.where(members, self.counts, 0.0)
+            counted = np.where(members, self.counts, 0.0)
             phase = self.phases[number]
             if members.sum() < (self.phase == number).sum():  # others are still in it
                 self.phases.append(PhaseSpan(phase.opened))
@@ -297,7 +305,7 @@ class Machine:
                 moved[members] = number = len(self.phases) - 1
                 self.phase, phase = moved, self.phases[number]
             phase.closed = address
-            self.phase_counts[number] = gone
+            self.phase_counts[number] = counted
             self.counts = np.where(members, 0.0, self.counts)
             if address >= 0:
                 self.phases.append(PhaseSpan(address))
@@ -307,7 +315,7 @@ class Machine:
                 self.phase = moved
 
     def sources_of(self, taint: int) -> tuple[str, ...]:
-        """The names of the unknown data in a taint."""
+        """Name the unknown data in a taint."""
         return tuple(name for bit, name in enumerate(self.sources) if taint >> bit & 1)
 
 

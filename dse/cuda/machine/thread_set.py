@@ -22,7 +22,7 @@ class Lanes:
 
     @property
     def by_warp(self) -> np.ndarray:
-        """[1 or blocks, warps, 32]"""
+        """The mask by warps: [1 or blocks, warps, 32]"""
         return self.mask.reshape(self.mask.shape[0], -1, WARP)
 
     @property
@@ -51,7 +51,7 @@ class LaneSets:
         self._inside: dict[tuple[int, int], tuple[Lanes, Lanes, bool]] = {}
 
     def of(self, mask: np.ndarray) -> Lanes:
-        """The set of the threads where `mask` is true; it broadcasts to [blocks, threads]."""
+        """Give the set of the threads where `mask` is true; it broadcasts to [blocks, threads]."""
         if mask.shape[1] != self.shape[1]:
             mask = np.broadcast_to(mask, (mask.shape[0], self.shape[1]))
         key = (mask.shape[0], mask.tobytes())
@@ -63,7 +63,7 @@ class LaneSets:
         return lanes
 
     def within(self, inner: Lanes, outer: Lanes) -> bool:
-        """Whether all threads of one set are in another, too."""
+        """Tell whether all threads of one set are in another, too."""
         key = (id(inner), id(outer))
         known = self._inside.get(key)
         if known is None or known[0] is not inner or known[1] is not outer:
