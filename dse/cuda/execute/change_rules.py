@@ -60,6 +60,7 @@ def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         total: Change = None
         low = np.zeros((1, 1), np.int64)
         for value in values:
+            _keep_pair(registers, value, lanes)
             total = plus(total, registers.pair_change(value))
             low = low + registers.value(value, UINT32)
         registers.set_pair(step, total, low & 0xFFFFFFFF, lanes)
@@ -105,8 +106,16 @@ def _multiply_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         return
     registers.limit(value_a, change_a, integers, lanes)
     registers.limit(value_b, change_b, integers, lanes)
+    _keep_pair(registers, c, lanes)
     low = (value_a * value_b + _low_word(registers, c)) & 0xFFFFFFFF
     registers.set_pair(step, plus(product, registers.pair_change(c)), low, lanes)
+
+
+def _keep_pair(registers: RegisterChanges, operand: Operand, lanes: Lanes) -> None:
+    """The low word of a pair may not overflow: its high word would not take the carry."""
+    change = registers.change(operand)
+    if change is not None:
+        registers.limit(registers.value(operand, UINT32), change, UINT32, lanes)
 
 
 def _low_word(registers: RegisterChanges, operand: Operand) -> np.ndarray:

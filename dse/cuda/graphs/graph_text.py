@@ -143,7 +143,7 @@ def assembled(
 
 
 def _labels(graph: DependenceGraph) -> tuple[str, ...]:
-    """Name the instructions, such as "LDG.E.64 1a0", and where that address comes again, "LDG.E.64 1a0 #2"."""
+    """Name the instructions: such as "LDG.E.64 1a0", or "LDG.E.64 1a0 #2" where it comes again."""
     times: Counter[int] = Counter()
     labels = []
     for instruction in graph.instructions:

@@ -105,7 +105,7 @@ class GlobalMemory:
         self.written: set[int] = set()  # regions that the kernel stored to
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
-        """Load (words of each access, regions whose contents are not known, whether some lie in no region)."""
+        """Load (words of each access, regions of unknown contents, whether some lie in no region)."""
         words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
         unknown: set[int] = set()
         outside = False

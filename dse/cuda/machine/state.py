@@ -293,7 +293,7 @@ class Machine:
         return np.broadcast_to(np.count_nonzero(self.live_mask, axis=1), self.shape[:1])
 
     def close_phase(self, blocks: np.ndarray, address: int) -> None:
-        """End the phase of these blocks at a barrier, whose address opens the next; -1: at the kernel's end."""
+        """End the phase of these blocks at a barrier, which opens the next; -1: at the kernel's end."""
         for number in np.unique(self.phase[blocks]).tolist():
             members = blocks & (self.phase == number)
             counted = np.where(members, self.counts, 0.0)
