@@ -1,17 +1,19 @@
 """What holds of the package as a whole: it is light to import, and leaves JAX's settings alone."""
 
+import ast
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 
+import dse
+from dse.cli.main import in_options
 from dse.report.show import number
 
 HEAVY = ("jax", "numpy", "optuna", "pyarrow", "pydantic", "scipy")
 
 
 def test_version(run_dse):
-    import dse
-
     assert dse.__version__ == version("gpu-dse")
     assert run_dse("--version").out == f"dse {dse.__version__}\n"
 
@@ -52,3 +54,29 @@ print(len(modules), *changed)
     count, *changed = ran.out.split()
     assert int(count) > 10
     assert changed == []
+
+
+def test_only_the_command_line_speaks_of_options():
+    """No message that the library raises has an option in it."""
+    root = Path(dse.__file__).parent
+    spoken = []
+    for path in root.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "DseError":
+                texts = [part.value for part in ast.walk(node) if isinstance(part, ast.Constant)]
+                spoken += [(path, text) for text in texts if isinstance(text, str) and "--" in text]
+    assert {path.parent.name for path, _ in spoken} == {"cli"}
+
+
+@pytest.mark.parametrize(
+    ("mistake", "line"),
+    [
+        ("sample: found none, expected some", "--sample: found none, expected some"),
+        ("given.arguments: n: found 'x', expected a number", "--arg: n: found 'x', expected a number"),
+        ("k: found none, expected some (given.tuned)", "k: found none, expected some (--tune)"),
+        ("k.toml: grid: found 3, expected 2 (or 1)", "k.toml: grid: found 3, expected 2 (or 1)"),
+        ("block: found 2048 threads, expected 1024", "block: found 2048 threads, expected 1024"),
+    ],
+)
+def test_a_field_becomes_its_option(mistake, line):
+    assert in_options(mistake) == line

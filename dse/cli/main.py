@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -56,6 +57,19 @@ for command in (
 ):
     app.add_typer(command.app)
 
+OPTIONS = {  # the library's name of a field: the option that gives it
+    **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
+    **{field: f"--{field}" for field in ("sample", "sampler", "shared", "storage", "within")},
+    **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid")},
+    "compiled": "--compile",
+    "given.arguments": "--arg",
+    "given.defines": "--define",
+    "given.shared_bytes": "--shared",
+    "given.tuned": "--tune",
+    "values": "--set",
+    "what_if": "--what-if",
+}
+
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
@@ -88,10 +102,20 @@ def run(arguments: Sequence[str] | None = None) -> None:
         message = " ".join(error.format_message().split()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
-        _end(str(error))
+        _end(in_options(str(error)))
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
+
+
+def in_options(mistake: str) -> str:
+    """The line with the library's name of a field replaced by the option that gives it.
+
+    The field stands first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
+    """
+    return re.sub(
+        r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\)$)", lambda field: OPTIONS.get(field[0], field[0]), mistake
+    )
 
 
 def _end(mistake: str) -> NoReturn:

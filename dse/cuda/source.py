@@ -215,7 +215,9 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
             results[name] = made
         elif made.adds_shared and job.wanted[name].shared_bytes is None:
             found = "shared memory whose size only the launch says"
-            message = f"{made.binary.kernel}: shared memory: found {found}, expected its size (--shared)"
+            message = (
+                f"{made.binary.kernel}: shared memory: found {found}, expected its size (given.shared_bytes)"
+            )
             results[name] = Failure("not executed", message)
         elif made.binary.relocated:
             where = made.binary.kernel

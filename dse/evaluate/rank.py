@@ -113,7 +113,7 @@ def configurations(
 ) -> dict[str, np.ndarray]:
     """All valid ones, or so many of them at random, in order. DseError if there is none."""
     if not kernel.space.names:
-        raise DseError(f"{kernel.path}: parameters: found none, expected some to choose among (--tune)")
+        raise DseError(f"{kernel.path}: parameters: found none, expected some to choose among (given.tuned)")
     columns = kernel.space.configurations(sizes_of(kernel, problem))
     total = len(next(iter(columns.values())))
     if not total:

@@ -45,7 +45,7 @@ def split(text: str) -> tuple[str, str]:
     """NAME and VALUE. **Raises:** DseError for another form."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
-        raise DseError(f"--what-if: found {text!r}, expected NAME=VALUE")
+        raise DseError(f"what_if: found {text!r}, expected NAME=VALUE")
     return name, value
 
 
@@ -69,7 +69,7 @@ def of_kernel(setup: Setup, text: str) -> Setup:
     if name == "blocks":
         blocks = _number(value, text, launch.resident_blocks, above=0.0)
         if float(blocks) % 1:
-            raise DseError(f"--what-if: {text}: found {value}, expected a whole number of blocks")
+            raise DseError(f"what_if: {text}: found {value}, expected a whole number of blocks")
         total = launch.resident_blocks * launch.waves
         return replace(setup, launch=replace(launch, resident_blocks=blocks, waves=total / blocks))
     _one_of(value, ("off",), text)
@@ -115,14 +115,14 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
     if name == "issue_limit":
         return replace(case, issue_limit=number)
     if number % 1:
-        raise DseError(f"--what-if: {text}: found {value}, expected a whole number")
+        raise DseError(f"what_if: {text}: found {value}, expected a whole number")
     changed: Mapping[str, int] = {name: int(number)}
     if name == "slots":
         changed = {"slots": int(number), "groups": max(case.groups, int(number))}
     try:
         return replace(case, **changed)
     except DseError as error:
-        raise DseError(f"--what-if: {text}: {error}") from None
+        raise DseError(f"what_if: {text}: {error}") from None
 
 
 def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
@@ -131,10 +131,10 @@ def _number(value: str, text: str, old: Array | np.ndarray, above: float | None 
     try:
         number = float(value.removesuffix("x"))
     except ValueError:
-        raise DseError(f"--what-if: {text}: found {value!r}, expected a number, or one with an x") from None
+        raise DseError(f"what_if: {text}: found {value!r}, expected a number, or one with an x") from None
     if not np.isfinite(number) or number < 0 or (above is not None and number <= above):
         allowed = "0 or more" if above is None else f"above {above:g}"
-        raise DseError(f"--what-if: {text}: found {value}, expected a finite number, {allowed}")
+        raise DseError(f"what_if: {text}: found {value}, expected a finite number, {allowed}")
     # NumPy keeps the type of a graph's numbers, which JAX would round to its own.
     kept = np.asarray(old)
     return np.asarray(kept * number if times else np.full_like(kept, number), kept.dtype)
@@ -144,4 +144,4 @@ def _one_of(name: str, allowed: Collection[str], text: str) -> None:
     if name not in allowed:
         near = get_close_matches(name, allowed, 1)
         hint = f"; did you mean {near[0]}?" if near else ""
-        raise DseError(f"--what-if: {text}: found {name!r}, expected one of {', '.join(allowed)}{hint}")
+        raise DseError(f"what_if: {text}: found {name!r}, expected one of {', '.join(allowed)}{hint}")

@@ -88,14 +88,14 @@ def calibrate(
     predictor = get(model)
     names = tuple(free or NAMES)
     check(names)
-    check(tuple(shared), "--shared")
+    check(tuple(shared), "shared")
     for name in shared:
         if name not in names:
             raise DseError(
-                f"--shared: found {name}, expected one of the fields that are free: {', '.join(names)}"
+                f"shared: found {name}, expected one of the fields that are free: {', '.join(names)}"
             )
     if method not in METHODS:
-        raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
     parameters = Parameters(names, np.stack([widths(file, names) for file in files]), frozenset(shared))
     random = np.random.default_rng(seed)
     data = [_data(space, files[space.gpu], sample, random) for space in spaces]
@@ -108,7 +108,7 @@ def calibrate(
 
     train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
     if not any(np.asarray(each.counts).any() for each in train):
-        raise DseError("--sample: found no configuration left to fit, expected more of them")
+        raise DseError("sample: found no configuration left to fit, expected more of them")
     held = [each.only(~np.asarray(each.counts)) for each in train]
     to_train = fitted(train, gpus)
     scores = [

@@ -151,7 +151,7 @@ def fit(
     is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
     """
     if method not in METHODS:
-        raise DseError(f"--method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
     width, index = parameters.width, parameters.index
     draws = np.random.default_rng(seed).normal(size=(starts, len(width))) * width
     draws[0] = 0.0

@@ -28,13 +28,13 @@ WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, 
 CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
 
 
-def check(names: Sequence[str], option: str = "--free") -> None:
+def check(names: Sequence[str], field: str = "free") -> None:
     """DseError for a name that is not in `NAMES`, or is there twice."""
     for name in names:
         if name not in NAMES:
-            raise DseError(f"{option}: found {name!r}, expected one of {', '.join(NAMES)}")
+            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(NAMES)}")
         if names.count(name) > 1:
-            raise DseError(f"{option}: found {name!r} twice, expected each name once")
+            raise DseError(f"{field}: found {name!r} twice, expected each name once")
 
 
 def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:

@@ -226,7 +226,7 @@ def packed(argument: Argument) -> np.ndarray:
 
 
 def no_gpu(found: str) -> DseError:
-    return DseError(f"GPU: found {found}, expected one with NVIDIA's driver; --dry-run needs none")
+    return DseError(f"GPU: found {found}, expected one with NVIDIA's driver, or a dry run")
 
 
 def driver_takes(driver: str, compiler: str) -> None:

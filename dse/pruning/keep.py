@@ -97,7 +97,7 @@ def keep(
 
 def check(risk: float, within: float) -> None:
     """DseError for one that is not between 0 and 1."""
-    for name, value in (("--risk", risk), ("--within", within)):
+    for name, value in (("risk", risk), ("within", within)):
         if not 0 < value < 1:
             raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
 

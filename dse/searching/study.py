@@ -128,16 +128,16 @@ def objectives(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in OBJECTIVES:
-            raise DseError(f"--objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
+            raise DseError(f"objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
     if names[0] != "time":
-        raise DseError(f"--objective: found {names[0]!r} first, expected time")
+        raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
 
 
 def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
     """The Optuna sampler of that name. DseError for another name."""
     if name not in SAMPLERS:
-        raise DseError(f"--sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
+        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:
@@ -184,7 +184,7 @@ def start(
             )
             study.add_trials(kept.get_trials(deepcopy=False))
         except Exception as problem:  # SQLAlchemy and its drivers raise what they like
-            raise DseError(f"--storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
+            raise DseError(f"storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
     return Search(study, kept, dict(choices), tuple(goals), len(study.get_trials(deepcopy=False)))
 
 

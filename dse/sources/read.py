@@ -56,18 +56,18 @@ def load(name: str | Path, given: Given | None = None) -> Description:
         raise DseError(f"{name}: suffix: found {path.suffix!r}, expected one of {expected}")
     else:
         description = kernels.load(name)
-    launch = (("--block", given.block), ("--grid", given.grid), ("--arg", given.arguments))
-    launch = (*launch, ("--tune", given.tuned))
-    for option, found in launch:
-        if found:
-            raise DseError(f"{option}: found it with {name}, expected none: the file says how it is launched")
+    for field in ("block", "grid", "arguments", "tuned"):
+        if getattr(given, field):
+            raise DseError(
+                f"given.{field}: found it with {name}, expected none: the file says how it is launched"
+            )
     if given == Given():
         return description
     if description.build is None:
         raise DseError(f"{description.path}: source: found no block and grid, expected a table with them")
     clash = [name for name, _ in given.defines if name in dict(description.build.defines)]
     if clash:
-        raise DseError(f"--define: found {clash[0]}, which a parameter defines; change it by --set")
+        raise DseError(f"given.defines: found {clash[0]}, expected none that a parameter defines")
     return replace(description, build=_with(description.build, given))
 
 
@@ -86,16 +86,16 @@ def of_file(path: Path, given: Given) -> Description:
 
     source = read_source(path, given.function)
     if not given.function and len(names := kernels_in(source)) > 1:
-        raise DseError(f"{path}: --function: found none, expected one of {', '.join(names)}")
-    for option, sizes in (("--block", given.block), ("--grid", given.grid)):
+        raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")
+    for field, sizes in (("block", given.block), ("grid", given.grid)):
         if not sizes:
-            raise DseError(f"{path}: {option}: found none, expected X[,Y[,Z]]{_or_instead(path)}")
+            raise DseError(f"given.{field}: found none for {path}, expected X[,Y[,Z]]{_or_instead(path)}")
     names = [name for name, _ in given.tuned]
     build = Build(
         kernel=given.function,
-        defines=tuple((name, parse(name, "--tune", names)) for name in names),
-        block=tuple(parse(size, "--block", names) for size in given.block),
-        grid=tuple(parse(size, "--grid", names) for size in given.grid),
+        defines=tuple((name, parse(name, "given.tuned", names)) for name in names),
+        block=tuple(parse(size, "given.block", names) for size in given.block),
+        grid=tuple(parse(size, "given.grid", names) for size in given.grid),
         arguments=_arguments(given.arguments, parameters_of(source)),
     )
     return Description(
@@ -123,7 +123,7 @@ def _with(build: Build, given: Given) -> Build:
         build,
         kernel=given.function or build.kernel,
         options=(*build.options, *(f"--define-macro={name}={value}" for name, value in given.defines)),
-        shared_bytes=build.shared_bytes if shared is None else parse(shared, "--shared"),
+        shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes"),
     )
 
 
@@ -147,13 +147,17 @@ def _arguments(
     for text in given:
         named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
         if named is not None and named[1] not in names:
-            raise DseError(f"--arg: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}")
+            raise DseError(
+                f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
+            )
         place = next(n for n in range(len(given) + len(names)) if n not in found)
         if named is not None:
             place, text = names.index(named[1]), named[2]
         if place >= len(names):
             which = f" ({', '.join(names)})" if any(names) else ""
-            raise DseError(f"--arg: found {len(given)} arguments, expected at most {len(names)}{which}")
+            raise DseError(
+                f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
+            )
         found[place] = text
     return tuple(_given_argument(found.get(place, "?"), each) for place, each in enumerate(declared))
 
@@ -163,7 +167,9 @@ def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayA
     from dse.kernels.description import ArrayArgument
     from dse.space.expression import parse
 
-    where = f"--arg: {declared.name}" if declared is not None and declared.name else "--arg"
+    where = (
+        f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
+    )
     pointer = None if declared is None else declared.pointer
     size, *more = (part.strip() for part in text.split(":", 2))
     if text.strip() == "?" and pointer is False:

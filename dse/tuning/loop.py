@@ -121,7 +121,7 @@ def commanded(command: str, unit_s: float) -> Measure:
         try:
             ended = subprocess.run(filled, capture_output=True, text=True, errors="replace", check=False)
         except OSError as error:
-            raise DseError(f"--command: cannot run {filled[0]}: {error.strerror}") from None
+            raise DseError(f"command: cannot run {filled[0]}: {error.strerror}") from None
         numbers = NUMBER.findall(ended.stdout)
         seconds = float(numbers[-1]) * unit_s if numbers else 0.0
         return seconds if ended.returncode == 0 and seconds > 0 else None
@@ -135,11 +135,11 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
         shlex.split(command)
         asked = {name for _, name, _, _ in Formatter().parse(command) if name is not None}
     except ValueError as error:
-        raise DseError(f"--command: cannot read {command!r}: {error}") from None
+        raise DseError(f"command: cannot read {command!r}: {error}") from None
     for name in sorted(asked - set(names)):
-        raise DseError(f"--command: found {{{name}}}, expected one of {', '.join(names)}")
+        raise DseError(f"command: found {{{name}}}, expected one of {', '.join(names)}")
     if not asked:
-        raise DseError(f"--command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
+        raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
 
 
 def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None]]:

@@ -29,7 +29,7 @@ def refitted(
     """
     times = ranking.measured_s
     if times is None or not np.isfinite(times).any():
-        raise DseError("--measured: found no configuration of this space that ran, expected at least one")
+        raise DseError("measured: found no configuration of this space that ran, expected at least one")
     found = candidates.of_kernel(kernel, file, model, ranking.parameters, problem)
     seen = {place: float(times[place]) for place in np.flatnonzero(np.isfinite(times)).tolist()}
     sure = chances(Tuner(found, told=seen))

@@ -325,7 +325,10 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
         (("triple.cu", *ONE[:3], "1,2,3,4"), "--block: found '1,2,3,4', expected X[,Y[,Z]], whole numbers"),
         (("triple.cu", *ONE, "--arg", "m=3"), "--arg: found 'm', expected one of n, x, y"),
         (("T1.json", "-g", "t4", "--set", "BLOCK=2048"), "block: found 2048 threads, expected at most 1024"),
-        (("others.cu", *ONE), "others.cu: --function: found none, expected one of sized, endless, recursive"),
+        (
+            ("others.cu", *ONE),
+            "--function: found none for others.cu, expected one of sized, endless",
+        ),
         (("others.cu", *ONE, "--function", "sized"), "found shared memory whose size only the launch says"),
         (("others.cu", *ONE, "--function", "endless"), "still running after 500 basic blocks"),
         (

@@ -56,9 +56,9 @@ def test_each_provenance_has_a_width(file, provenance):
 
 def test_check():
     check(NAMES)
-    with pytest.raises(DseError, match=r"--free: found 'cpi.l3', expected one of clock, "):
+    with pytest.raises(DseError, match=r"free: found 'cpi.l3', expected one of clock, "):
         check(["clock", "cpi.l3"])
-    with pytest.raises(DseError, match="--free: found 'clock' twice"):
+    with pytest.raises(DseError, match="free: found 'clock' twice"):
         check(["clock", "clock"])
-    with pytest.raises(DseError, match="--shared: found 'cpu'"):
-        check(["cpu"], "--shared")
+    with pytest.raises(DseError, match="shared: found 'cpu'"):
+        check(["cpu"], "shared")

@@ -156,9 +156,9 @@ def test_without_a_model_measurements_are_needed(spaces):
 
 @pytest.mark.parametrize("share", [0.0, 1.0, 2.0, -0.1])
 def test_shares_that_are_none(share):
-    with pytest.raises(DseError, match=f"--risk: found {share}, expected a share between 0 and 1"):
+    with pytest.raises(DseError, match=f"risk: found {share}, expected a share between 0 and 1"):
         keep(candidates(np.zeros(N)), risk=share)
-    with pytest.raises(DseError, match=f"--within: found {share}"):
+    with pytest.raises(DseError, match=f"within: found {share}"):
         keep(candidates(np.zeros(N)), within=share)
 
 

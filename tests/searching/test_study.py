@@ -132,14 +132,14 @@ def test_different_work_is_refused(toy_kernel):
 
 
 def test_mistakes_in_options():
-    with pytest.raises(DseError, match="--objective: found 'speed'"):
+    with pytest.raises(DseError, match="objective: found 'speed'"):
         study.objectives("speed")
     with pytest.raises(DseError, match="expected time"):
         study.objectives("registers,time")
-    with pytest.raises(DseError, match="--sampler: found 'grid'"):
+    with pytest.raises(DseError, match="sampler: found 'grid'"):
         study.sampler("grid", None)
 
 
 def test_a_storage_that_cannot_be_opened(choices):
-    with pytest.raises(DseError, match="--storage"):
+    with pytest.raises(DseError, match="storage"):
         study.start(choices, "a100", "volkov", ("time",), storage="sqlite:////nonexistent/folder/x.db")

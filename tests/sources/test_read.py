@@ -139,9 +139,9 @@ def test_macros_and_shared_memory_beside_a_tuning_problem(write):
     assert build is not None
     assert build.options[-1] == "--define-macro=T=float"
     assert (build.kernel, build.shared_bytes({}, np)) == ("sum<4>", 512)
-    with pytest.raises(DseError, match=r"^--define: found bx, which a parameter defines; change it by --set"):
+    with pytest.raises(DseError, match=r"^given.defines: found bx, expected none that a parameter defines"):
         load(write(), Given(defines=(("bx", "3"),)))
-    with pytest.raises(DseError, match=r"^--grid: found it with .*T1\.json, expected none"):
+    with pytest.raises(DseError, match=r"^given.grid: found it with .*T1\.json, expected none"):
         load(write(), Given(grid=(3,)))
 
 
@@ -184,13 +184,16 @@ def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], exp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("m=3",), "--arg: found 'm', expected one of a, at, n, x"),
-        (("1", "2", "3", "4", "5"), "--arg: found 5 arguments, expected at most 4 (x, n, a, at)"),
-        (("n=many",), "--arg: n: found 'many', expected a number"),
-        (("n=3:int",), "--arg: n: found the array '3:int', expected a number"),
-        (("x=3:str",), "--arg: x: type: found 'str', expected one of bool, char"),
-        (("x=1.5",), "--arg: x: size: found 1.5, expected a number of elements"),
-        (("x=3:int:2 * n",), "--arg: x: values: unknown name 'n' in '2 * n', expected one of index, random"),
+        (("m=3",), "given.arguments: found 'm', expected one of a, at, n, x"),
+        (("1", "2", "3", "4", "5"), "given.arguments: found 5 arguments, expected at most 4 (x, n, a, at)"),
+        (("n=many",), "given.arguments: n: found 'many', expected a number"),
+        (("n=3:int",), "given.arguments: n: found the array '3:int', expected a number"),
+        (("x=3:str",), "given.arguments: x: type: found 'str', expected one of bool, char"),
+        (("x=1.5",), "given.arguments: x: size: found 1.5, expected a number of elements"),
+        (
+            ("x=3:int:2 * n",),
+            "given.arguments: x: values: unknown name 'n' in '2 * n', expected one",
+        ),
     ],
 )
 def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], message: str):
@@ -212,13 +215,13 @@ def test_one_launch_of_a_file(tmp_path: Path):
 def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)
-    with pytest.raises(DseError, match=r"k\.cu: --block: found none, expected X\[,Y\[,Z\]\]$"):
+    with pytest.raises(DseError, match=r"^given.block: found none for .*k\.cu, expected X\[,Y\[,Z\]\]$"):
         load(path)
     (tmp_path / "T1.json").write_text("{}")
-    with pytest.raises(DseError, match=r"--grid: found none, .*; or give .*T1\.json in its place$"):
+    with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):
         load(path, Given(block=(32,)))
     path.write_text(CODE + CODE.replace("k(", "l("))
-    with pytest.raises(DseError, match=r"k\.cu: --function: found none, expected one of k, l$"):
+    with pytest.raises(DseError, match=r"^given.function: found none for .*k\.cu, expected one of k, l$"):
         load(path, LAUNCH)
     other = tmp_path / "k.cpp"
     other.write_text(CODE)

@@ -211,7 +211,7 @@ def test_a_command_that_prints_no_text():
 
 
 def test_a_command_that_there_is_not():
-    with pytest.raises(DseError, match="--command: cannot run /no/such/program: No such file"):
+    with pytest.raises(DseError, match="command: cannot run /no/such/program: No such file"):
         commanded("/no/such/program {a}", 1.0)({"a": 1})
 
 
@@ -227,5 +227,5 @@ def test_check_command():
     ):
         with pytest.raises(DseError) as mistake:
             check_command(command, names)
-        assert str(mistake.value).startswith(f"--command: {found}")
+        assert str(mistake.value).startswith(f"command: {found}")
         assert "\n" not in str(mistake.value)
