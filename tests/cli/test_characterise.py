@@ -327,7 +327,7 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
         (("T1.json", "-g", "t4", "--set", "BLOCK=2048"), "block: found 2048 threads, expected at most 1024"),
         (
             ("others.cu", *ONE),
-            "--function: found none for others.cu, expected one of sized, endless",
+            "others.cu, expected one of sized, endless, recursive",
         ),
         (("others.cu", *ONE, "--function", "sized"), "found shared memory whose size only the launch says"),
         (("others.cu", *ONE, "--function", "endless"), "still running after 500 basic blocks"),
