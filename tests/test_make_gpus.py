@@ -1,8 +1,8 @@
 """The script that writes the GPU catalogue, on tables made up here."""
 
 import csv
-import importlib.util
-import sys
+import importlib
+import shutil
 import tomllib
 from pathlib import Path
 
@@ -71,37 +71,38 @@ FROM_DATA_SHEET += ["lanes_fp32", "lanes_fp64", "lanes_int32", "lanes_sfu"]
 ROW = {name: (name, *row) for name, *row in KNOWN}
 
 
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location(
-        "make_gpus", Path(__file__).parents[1] / "scripts/make_gpus.py"
-    )
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["make_gpus"] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules["make_gpus"]
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(str(ROOT / "scripts"))
+    return importlib.import_module("make_gpus")
 
 
 @pytest.fixture
 def read(script, tmp_path):
-    """`read({"card": [rows]})`: all cards of such tables."""
+    """`read({"card": [rows]})`: all cards of such tables; A has `relatives`, if none is `listed`."""
 
-    def run(cards):
-        with (tmp_path / "gpus.csv").open("w", newline="") as file:
+    def run(cards, relatives="", listed=()):
+        for name in ("sources.csv", "parameters.csv"):
+            shutil.copy(ROOT / "gpus" / "facts" / name, tmp_path)
+        with (tmp_path / "catalogue.csv").open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(["gpu", "file", "name", "aliases", "relatives"])
+            writer.writerows(listed or [("A", "a", "Card A", "", relatives)])
+        with (tmp_path / "findings.csv").open("w", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(["gpu", "parameter", "value", "unit", "source", "note"])
             writer.writerows([card, *row] for card, rows in cards.items() for row in rows)
-        with (tmp_path / "capability.csv").open("w", newline="") as file:
+        with (tmp_path / "capabilities.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, list(CAPABILITY))
             writer.writeheader()
             writer.writerows(
                 CAPABILITY | {"cc": cc, "arch": arch}
                 for cc, arch in (("8.0", "Ampere"), ("8.6", "Ampere"), ("7.5", "Turing"), ("9.0", "Hopper"))
             )
-        return script.read(tmp_path / "gpus.csv", tmp_path / "capability.csv")
+        return script.Facts(tmp_path).cards
 
     return run
 
@@ -127,11 +128,11 @@ def row(value, source="RRZE", note="", parameter="lat_l1", unit="cycles"):
         ([row(30), row(32)], 31, "measured"),
         ([row(30), row(30, "MT4G")], 30, "measured"),
         ([row(9, "MT4G", "driver-reported"), row(9, "WIKI")], 9, "stated"),
-        ([row(5, "LLVMSCHED", parameter="sched_lat_lds", unit="4-cycle slots")], 20, "stated"),
+        ([row(5, "LLVMSCHED", parameter="sched_lat_fp64", unit="4-cycle slots")], 20, "stated"),
     ],
 )
 def test_which_row_counts(read, rows, value, provenance):
-    found = read({"A": rows})["A"].own("lat_l1", "sched_lat_lds")
+    found = read({"A": rows})["A"].own("lat_l1", "sched_lat_fp64")
     assert (found.value, found.provenance) == (value, provenance)
     assert bool(found.rule) == ("median" in found.rule)
 
@@ -155,8 +156,9 @@ def test_sources_are_spelled_out(read):
 @pytest.mark.parametrize(
     ("rows", "line"),
     [
-        ([row(4, "WIKI", "", "l2_size", "MiB")], "l2_size: found unit 'MiB', expected KiB"),
-        ([row(4, "WIKI", "", "sm_count", "")], "sm_count: found unit '', expected CUs or SMs"),
+        ([row(4, "WIKI", "", "l2_size", "MiB")], "A: l2_size: found unit 'MiB', expected KiB"),
+        ([row(4, "WIKI", "", "sm_count", "")], "A: sm_count: found unit '', expected SMs or CUs"),
+        ([row(4, "WIKI", "", "sm_cout", "")], "A: found parameter 'sm_cout', expected one of parameters.csv"),
         (
             [row(4, "WIKI", "", "sm_count", "SMs"), row(5, "TPUCSV", "", "sm_count", "SMs")],
             "A: sm_count: sources disagree: 4, 5",
@@ -165,13 +167,12 @@ def test_sources_are_spelled_out(read):
     ],
 )
 def test_tables_that_cannot_be_used_stop_the_script(read, rows, line):
-    card = read({"A": rows or [row(1, parameter="lat_l2")]})["A"]
     with pytest.raises(SystemExit) as stop:
-        card.need("sm_count", "l2_size", "lat_l1")
+        read({"A": rows or [row(1, parameter="lat_l2")]})["A"].need("sm_count", "l2_size", "lat_l1")
     assert str(stop.value) == line
 
 
-def test_nearest_relative(read, script, monkeypatch):
+def test_nearest_relative(read):
     def card(capability, latency=None, sms=10, source="RRZE"):
         rows = [
             row(capability, "WIKI", "", "compute_capability", ""),
@@ -179,7 +180,6 @@ def test_nearest_relative(read, script, monkeypatch):
         ]
         return rows + ([row(latency, source)] if latency else [])
 
-    monkeypatch.setattr(script, "RELATIVES", {"A": ["Named", "absent"]})
     cards = {
         "A": card("8.0"),
         "Far in size": card("8.0", 2, sms=40),
@@ -202,40 +202,44 @@ def test_nearest_relative(read, script, monkeypatch):
         "Newer",
     ]
     for nearest in order:
-        found = read(cards)["A"].borrow("lat_l1")
+        found = read(cards, "Named;absent")["A"].borrow("lat_l1")
         assert found.value == float(cards[nearest][2][1]), nearest
         assert found.provenance == "derived"
         assert found.rule.startswith(f"as on {nearest} (")
         del cards[nearest]
-    assert read(cards)["A"].borrow("lat_l1") is None
+    assert read(cards, "Named;absent")["A"].borrow("lat_l1") is None
 
     cards["A"] = card("8.0", 1, source="PPT")  # its own modelled value: after measured near, before far ones
     cards["Near"] = card("8.0", 3)
     cards["Family"] = card("8.6", 5)
-    assert read(cards)["A"].borrow("lat_l1").value == 3
+    assert read(cards, "Named;absent")["A"].borrow("lat_l1").value == 3
     del cards["Near"]
-    assert read(cards)["A"].borrow("lat_l1").value == 1
+    assert read(cards, "Named;absent")["A"].borrow("lat_l1").value == 1
     cards["A"] = card("8.0")
-    assert read(cards)["A"].borrow("lat_l1", nearby=True) is None
-    assert read(cards)["A"].borrow("lat_l1", alike=lambda other: other.key != "Family") is None
+    assert read(cards, "Named;absent")["A"].borrow("lat_l1", nearby=True) is None
+    assert (
+        read(cards, "Named;absent")["A"].borrow("lat_l1", alike=lambda other: other.key != "Family") is None
+    )
 
 
-def test_files(read, script, tmp_path, monkeypatch, capsys):
+def test_files(read, script, tmp_path, capsys):
     """Two cards, one of them known by its data sheet only: both load, with the values worked out here."""
     bare = [ROW[name] for name in FROM_DATA_SHEET]
     bare += [row(800, "WIKI", "", "mem_bandwidth", "GB/s"), row(2048, "WIKI", "", "mem_bus_width", "bit")]
-    read({"Known": KNOWN, "Bare": [*bare, row(40, "WIKI", "", "sm_count", "SMs")]})
-    monkeypatch.setattr(
-        script, "CATALOGUE", [("Known", "known", "Card K", ["k"]), ("Bare", "bare", "Card B", [])]
-    )
+    listed = [("Known", "known", "Card K", "k;kk", ""), ("Bare", "bare", "Card B", "", "")]
+    read({"Known": KNOWN, "Bare": [*bare, row(40, "WIKI", "", "sm_count", "SMs")]}, listed=listed)
     out = tmp_path / "out"
-    tables = [str(tmp_path / name) for name in ("gpus.csv", "capability.csv")]
-    monkeypatch.setattr(sys, "argv", ["make_gpus.py", *tables, "-o", str(out)])
-    script.main()
-    assert capsys.readouterr().out == f"2 cards in {out}\n"
+    asked = ["--facts", str(tmp_path), "-o", str(out)]
+    assert script.main([*asked, "--check"]) == 1
+    assert script.main(asked) == 0
+    assert script.main([*asked, "--check"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        f"2 cards in {out}, 2 of them new or changed",
+        f"2 cards in {out}, 0 of them new or changed",
+    ]
 
     known, bare = (gpus.load(out / f"{name}.toml") for name in ("known", "bare"))
-    assert (known.name, known.header.aliases) == ("Card K", ["k"])
+    assert (known.name, known.header.aliases) == ("Card K", ["k", "kk"])
     for file in (known, bare):
         assert file.header.compute_capability == "8.0"
         assert file.gpu.limits.shared_bytes_per_block == 166912
@@ -256,3 +260,20 @@ def test_files(read, script, tmp_path, monkeypatch, capsys):
     assert {r.field: r for r in known.fields}["latency.dram"].provenance == "measured"
     text = (out / "bare.toml").read_text()
     assert tomllib.loads(text)["cpi"]["l2"]["source"] == "RRZE-HPC/gpu-benches"
+
+
+def test_the_catalogue_is_what_the_facts_make(script, capsys):
+    assert script.main(["--check"]) == 0, capsys.readouterr().out
+    made = {path.stem for path in (ROOT / "gpus").glob("*.toml") if script.COMMENT in path.read_text()}
+    listed = {each.file for each in script.Facts(ROOT / "gpus" / "facts").listed}
+    assert made == listed
+    assert listed <= set(gpus.names())
+
+
+def test_a_file_that_the_facts_do_not_make_is_told(script, tmp_path, capsys):
+    for path in (ROOT / "gpus").glob("*.toml"):
+        shutil.copy(path, tmp_path)
+    path = tmp_path / "t4.toml"
+    path.write_text(path.read_text().replace("value = 40\n", "value = 41\n"))
+    assert script.main(["-o", str(tmp_path), "--check"]) == 1
+    assert capsys.readouterr().out.endswith(": t4.toml\n")

@@ -1,4 +1,4 @@
-"""GPU files written: what `dse.gpus.read` reads."""
+"""Write GPU files, as `dse.gpus.read` reads them."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,13 +9,18 @@ from dse.gpus.read import Header, Record, load
 
 
 def write(path: Path, header: Header, records: Sequence[Record], comments: Sequence[str] = ()) -> None:
-    """A GPU file, read back once it is there: a mistake is to be found here, not by who uses it.
+    """Write a GPU file and read it back: a mistake is to be found here, not by who uses it.
 
     **Raises:** DseError if it cannot be written.
     """
     with replacing(path) as temporary:
-        temporary.write_text("\n".join(_lines(header, records, comments)) + "\n", encoding="utf-8")
+        temporary.write_text(text(header, records, comments), encoding="utf-8")
     load(path)
+
+
+def text(header: Header, records: Sequence[Record], comments: Sequence[str] = ()) -> str:
+    """The content of a GPU file: comments, the header, then a table for each quantity."""
+    return "\n".join(_lines(header, records, comments)) + "\n"
 
 
 def _lines(header: Header, records: Sequence[Record], comments: Sequence[str]) -> Iterator[str]:
