@@ -2,10 +2,10 @@
 
 DIR is as for evaluate_spaces.py; spaces without a kernel are left out. For each file: where the first
 configuration within 5 % of the optimum stands in the model's order, and in the better of that and the order
-refitted to 50 measurements (the worst of --draws), which is what `dse.pruning.keep` knows of measured spaces.
-Then, over --trials random calibrations of each size, how often the kept set held a configuration within 5 %
-of the optimum and the median share kept: with all spaces known, and with those of other kernels on other GPUs
-only (`apart`).
+refitted to 50 measurements (the worst of --draws), which is what `dse.pruning.keep` knows of measured spaces:
+--calibration writes it to a file, as dse/pruning/calibration.toml is, and ends. Otherwise, over --trials
+random calibrations of each size, how often the kept set held a configuration within 5 % of the optimum and
+the median share kept: with all spaces known, and with those of other kernels on other GPUs only (`apart`).
 """
 
 import argparse
@@ -21,9 +21,11 @@ from evaluate_spaces import MODEL, files, of_description
 from scipy.stats import rankdata
 
 from dse.errors import DseError
-from dse.files import fill
+from dse.files import fill, replacing
 from dse.measured.read import Measured
-from dse.pruning.keep import BY_MODEL, REFITTED, SPREADS, keep
+from dse.pruning import calibration
+from dse.pruning.calibration import Calibration
+from dse.pruning.keep import SPREADS, keep
 from dse.report.show import show
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
@@ -78,22 +80,38 @@ def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
     return {int(place): float(seconds[place]) for place in places}
 
 
-def rows(spaces: Sequence[Space], trials: int) -> list[dict[str, Any]]:
+def calibrated(spaces: Sequence[Space], draws: int) -> Calibration:
+    """The depths that were found in spaces."""
+    return Calibration(
+        MODEL,
+        WITHIN,
+        REFITTED_TO,
+        draws,
+        tuple(
+            calibration.Space(
+                space.name, space.kernel, space.gpu, len(space.seconds), space.by_model, space.refitted
+            )
+            for space in spaces
+        ),
+    )
+
+
+def rows(spaces: Sequence[Space], draws: int, trials: int) -> list[dict[str, Any]]:
     """One row a file and size of calibration."""
     found = []
     for each in spaces:
         others = [x for x in spaces if x.kernel != each.kernel and x.gpu != each.gpu]
-        apart = tuple(x.by_model for x in others), tuple(x.refitted for x in others)
+        apart = calibrated(others, draws)
         for size in (0, *SIZES):
             row: dict[str, Any] = {"space": each.name, "gpu": each.gpu, "measured": size}
             row["nearly fastest [%]"] = 100 * float(each.nearly.mean())
             if not size:
                 row |= {"depth by model [%]": 100 * each.by_model, "refitted [%]": 100 * each.refitted}
-            for name, known in (("", (BY_MODEL, REFITTED)), (" apart", apart)):
-                if min(map(len, known)) < 2:
+            for name, known in (("", calibration.load()), (" apart", apart)):
+                if len(known.spaces) < 2:
                     continue
                 kept = [
-                    keep(each.candidates, RISK, WITHIN, _told(each.seconds, size, 1000 + trial), *known)
+                    keep(each.candidates, RISK, WITHIN, _told(each.seconds, size, 1000 + trial), known)
                     for trial in range(trials if size else 1)
                 ]
                 holds = [bool(each.nearly[one.places].any()) for one in kept]
@@ -142,12 +160,17 @@ def main() -> int:
     parser.add_argument("--draws", type=int, default=6)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
+    parser.add_argument("--calibration", type=Path, help="write what was found in the spaces there, no more")
     options = parser.parse_args()
     try:
         spaces = [found for path in files(options.folder) if (found := space(path, options.draws))]
         if not spaces:
             raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
-        found = rows(spaces, options.trials)
+        if options.calibration:
+            with replacing(options.calibration) as path:
+                path.write_text(calibrated(spaces, options.draws).text(), encoding="utf-8")
+            return 0
+        found = rows(spaces, options.draws, options.trials)
         if options.json:
             print(json.dumps({"rows": found, "summary": summary(found)}))
         elif options.out is None:

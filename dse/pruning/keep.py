@@ -10,9 +10,10 @@ Three ways a configuration is kept:
 - **it is among the first** by the lower end, and
 - **among the first by the model alone**: what few measurements bend, the model still has.
 
-How deep "the first" reaches comes from measured spaces: in each, how far down the order the first nearly
-fastest configuration stands. The depth is the quantile at 1 - risk of another space's, by a normal
-distribution of their logs, or by their order (conformal) if that is deeper: of few spaces, the deepest.
+How deep "the first" reaches comes from measured spaces, which calibration.toml names: in each, how far down
+the order the first nearly fastest configuration stands. The depth is the quantile at 1 - risk of another
+space's, by a normal distribution of their logs, or by their order (conformal) if that is deeper: of few
+spaces, the deepest.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
 (leaving one out); Geisser 1993 (predictive quantile: Student's t).
@@ -26,21 +27,17 @@ from scipy.stats import rankdata, t
 
 from dse.errors import DseError
 from dse.precision import in_64_bits
+from dse.pruning.calibration import Calibration, load
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
-# Where the first configuration within 5 % of the optimum stands in the order, as a share of the space, in the
-# measured spaces of docs/accuracy.md: by the phase model, and by the better of that and the lower end after
-# 50 measurements taken at random (the worst of six draws). scripts/calibrate_pruning.py
-BY_MODEL = (0.0013, 0.11, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
-REFITTED = (0.0013, 0.022, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
 FEWEST = 10  # measurements from which on they are used
 SPREADS = 1.5  # at least, that the lower end is down
 
 
 @dataclass(frozen=True)
 class Kept:
-    """What is worth measuring."""
+    """The configurations that are worth measuring."""
 
     places: np.ndarray  # among the candidates, the most promising first
     share: float
@@ -53,13 +50,13 @@ def keep(
     risk: float = 0.05,
     within: float = 0.05,
     told: Mapping[int, float] | None = None,
-    by_model: tuple[float, ...] = BY_MODEL,
-    refitted: tuple[float, ...] = REFITTED,
+    calibration: Calibration | None = None,
 ) -> Kept:
-    """The configurations kept; never none, equals are kept or left out together.
+    """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
     model holds for impossible is left out unless it ran, what failed too; what may fail is kept.
+    `calibration` is of measured spaces, by default those of the package.
 
     **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
     nor FEWEST measurements that ran.
@@ -75,7 +72,8 @@ def keep(
         out[place] = place not in ran
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
-    depth = reach(refitted if refit else by_model, risk)
+    known = calibration or load()
+    depth = reach(known.refitted if refit else known.by_model, risk)
     kept = np.zeros(len(candidates), bool)
     order, spreads = np.where(out, np.inf, candidates.log_s), None
     if candidates.modelled:
@@ -102,25 +100,25 @@ def check(risk: float, within: float) -> None:
             raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
 
 
-def reach(found: tuple[float, ...], risk: float) -> float:
+def reach(depths: tuple[float, ...], risk: float) -> float:
     """Depth of another space: the predictive quantile, at least the conformal one as far as these tell it."""
-    count, logs = len(found), np.log(found)
+    count, logs = len(depths), np.log(depths)
     far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
-    return min(1.0, max(float(np.exp(far)), conformal(np.array(found), risk)))
+    return min(1.0, max(float(np.exp(far)), conformal(np.array(depths), risk)))
 
 
-def conformal(found: np.ndarray, risk: float) -> float:
-    """What another one exceeds with that risk at most; the largest where these are too few to tell."""
-    rank = int(np.ceil((1 - risk) * (len(found) + 1)))
-    return float(np.sort(found)[min(rank, len(found)) - 1])
+def conformal(values: np.ndarray, risk: float) -> float:
+    """The value that another one exceeds with that risk at most; the largest where these are too few."""
+    rank = int(np.ceil((1 - risk) * (len(values) + 1)))
+    return float(np.sort(values)[min(rank, len(values)) - 1])
 
 
 def lower_end(left_out: np.ndarray, risk: float) -> float:
-    """How many spreads below its mean all but `risk` of configurations lie at most."""
+    """The number of spreads below its mean that all but `risk` of configurations lie at most."""
     return max(SPREADS, conformal(-left_out, risk))
 
 
 def first(order: np.ndarray, depth: float) -> np.ndarray:
-    """Which are among the first, equals of the last of them too."""
+    """Mark those that are among the first, equals of the last of them too."""
     place = rankdata(order, "min")
     return place <= max(1.0, np.ceil(depth * len(order)))

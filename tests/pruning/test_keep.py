@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import norm, t
 
 from dse.errors import DseError
-from dse.pruning.keep import BY_MODEL, FEWEST, REFITTED, SPREADS, first, keep, lower_end, reach
+from dse.pruning.calibration import Calibration, Space, load
+from dse.pruning.keep import FEWEST, SPREADS, first, keep, lower_end, reach
 from dse.tuning.candidates import Candidates, bare
 from dse.tuning.tuner import Tuner
 
@@ -15,7 +16,9 @@ SIDE = 8
 A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
 N = len(A)
 X_Y = np.log2(np.column_stack([A, B])) / (SIDE - 1)
-SHALLOW = (1e-6, 1.1e-6, 0.9e-6)  # of which one is "the first" in a space this small
+SHALLOW = Calibration(  # one is "the first" in a space this small
+    "none", 0.05, 50, 1, tuple(Space("s", "k", "g", 10**6, deep, deep) for deep in (1e-6, 1.1e-6, 0.9e-6))
+)
 TELL = 16
 
 
@@ -53,7 +56,7 @@ def spaces():
 def test_a_nearly_fastest_one_is_kept_in_most_spaces(spaces):
     hits, shares = [], []
     for some, true, told in spaces:
-        kept = keep(some, 0.1, 0.05, told, SHALLOW, SHALLOW)
+        kept = keep(some, 0.1, 0.05, told, SHALLOW)
         hits.append(true[kept.places].min() <= true.min() + np.log(1.05))
         shares.append(kept.share)
         assert kept.spreads is not None
@@ -66,7 +69,7 @@ def test_a_nearly_fastest_one_is_kept_in_most_spaces(spaces):
 def test_what_measurements_leave_possible(spaces):
     """The lower ends by the tuner's own prediction."""
     some, _, told = spaces[0]
-    kept = keep(some, 0.1, 0.05, told, SHALLOW, SHALLOW)
+    kept = keep(some, 0.1, 0.05, told, SHALLOW)
     tuner = Tuner(some, told=told)
     mean, deviation = tuner.predict()
     off = -np.sort(tuner.fit().left_out())[::-1]
@@ -96,7 +99,7 @@ def test_without_measurements_the_first_by_the_model():
     log_s = np.random.default_rng(0).normal(size=N)
     kept = keep(candidates(log_s), 0.05)
     assert kept.spreads is None
-    assert kept.depth == reach(BY_MODEL, 0.05)
+    assert kept.depth == reach(load().by_model, 0.05)
     np.testing.assert_array_equal(kept.places, np.argsort(log_s)[: int(np.ceil(kept.depth * N))])
     few = dict.fromkeys(range(FEWEST - 1), 1.0)
     np.testing.assert_array_equal(keep(candidates(log_s), 0.05, 0.05, few).places, kept.places)
@@ -167,13 +170,13 @@ def test_reach_is_a_predictive_quantile():
     # logs -2 and -4: mean -3, deviation √2, t of one degree of freedom is tan(π (p - 1/2))
     found = reach((np.exp(-2), np.exp(-4)), 0.25)
     assert found == pytest.approx(np.exp(-3 + 1.0 * np.sqrt(2) * np.sqrt(1.5)))
-    for depths in (BY_MODEL, REFITTED):
+    for depths in (load().by_model, load().refitted):
         logs = np.log(depths)
         of_next = t(len(logs) - 1, logs.mean(), logs.std(ddof=1) * np.sqrt(1 + 1 / len(logs)))
         for risk, rank in ((0.05, 7), (0.2, 7), (0.3, 6), (0.7, 3)):  # rank: 8 (1 - risk), rounded up
             deeper = max(np.exp(of_next.ppf(1 - risk)), sorted(depths)[rank - 1])
             assert reach(depths, risk) == pytest.approx(deeper)
-    assert reach(BY_MODEL, 0.001) == 1.0
+    assert reach(load().by_model, 0.001) == 1.0
     random = np.random.default_rng(0)
     draws = np.exp(random.normal(-9, 1, size=(400, 6)))
     over = [draw[5] > reach(tuple(draw[:5]), 0.2) for draw in draws]
