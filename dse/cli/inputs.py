@@ -278,6 +278,8 @@ def description(
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
         loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
+    for assumption in loaded.assumptions:
+        typer.echo(f"assumed: {assumption}", err=True)
     return loaded, loaded.sizes(**sizes)
 
 

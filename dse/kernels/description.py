@@ -97,6 +97,7 @@ class Description:
     spaces: tuple[Alias, ...]
     build: Build | None = None
     shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
+    assumptions: tuple[str, ...] = ()  # where its file does not say what is needed, in words for the user
 
     @property
     def described(self) -> bool:

@@ -221,6 +221,11 @@ def of_problem(problem: T1Problem) -> Description:
         product = " * ".join(f"({each.text})" for each in divisors) or "1"
         grid.append(f"ceil({words.sizes[axis]} / ({product}))")
     known = {*names, *sizes}
+    read = [
+        _argument(given, words, f"{where}.Arguments[{place}]")
+        for place, given in enumerate(problem.arguments)
+        if not given.constant
+    ]
     return Description(
         name=problem.name,
         summary="",
@@ -239,18 +244,18 @@ def of_problem(problem: T1Problem) -> Description:
             defines=tuple((name, parse(name, where, names)) for name in names),
             block=problem.block,
             grid=tuple(parse(text, f"{where}.ProblemSize", known) for text in grid),
-            arguments=tuple(
-                _argument(each, words, f"{where}.Arguments[{place}]")
-                for place, each in enumerate(problem.arguments)
-                if not each.constant
-            ),
+            arguments=tuple(argument for argument, _ in read),
             options=_options(problem),
             shared_bytes=None if problem.shared_memory.text == "0" else problem.shared_memory,
         ),
+        assumptions=tuple(assumption for _, assumption in read if assumption),
     )
 
 
-def _argument(given: Argument, words: _Words, where: str) -> Expression | ArrayArgument | None:
+def _argument(
+    given: Argument, words: _Words, where: str
+) -> tuple[Expression | ArrayArgument | None, str | None]:
+    """An argument, and what is assumed of it where the file does not say it."""
     from dse.kernels.description import ArrayArgument
     from dse.space.expression import parse
 
@@ -258,11 +263,10 @@ def _argument(given: Argument, words: _Words, where: str) -> Expression | ArrayA
     if (given.memory or "").lower() == "scalar" or (given.memory is None and given.size is None):
         random = (given.fill or "Constant").lower() != "constant"
         if kind is None or parts > 1 or given.value is None or random:
-            return None
+            return None, None
         value = words.read(given.value, f"{where}.FillValue")
-        if kind.startswith("float"):
-            return parse(f"1.0 * ({value.text})", f"{where}.FillValue")
-        return parse(f"floor({value.text})", f"{where}.FillValue")
+        number = f"1.0 * ({value.text})" if kind.startswith("float") else f"floor({value.text})"
+        return parse(number, f"{where}.FillValue"), None
     values = None
     only_written = (given.access or "").lower() == "writeonly"
     fill = (given.fill or "").lower()
@@ -273,15 +277,18 @@ def _argument(given: Argument, words: _Words, where: str) -> Expression | ArrayA
             highest = words.read(1 if given.value is None else given.value, f"{where}.FillValue")
             whole = "random * ({})" if kind.startswith("float") else "floor(random * ({}))"
             values = parse(whole.format(highest.text), f"{where}.FillValue")
+    assumption = None
     try:
-        size = words.read(0 if given.size is None else given.size, f"{where}.Size")
-    except DseError:
-        if values is not None:
+        if given.size is None:
+            raise DseError(f"{where}.Size: found nothing, expected a number of elements")
+        size = words.read(given.size, f"{where}.Size")
+    except DseError as error:
+        if values is not None:  # each element is worked out
             raise
-        size = parse(0, where)  # it does not matter much
+        size, assumption = parse(0, where), f"{error}; so nothing is known of the array"
     if kind is None:
-        return ArrayArgument(size, "uint8", None)
-    return ArrayArgument(parse(f"{parts} * ({size.text})", f"{where}.Size"), kind, values)
+        return ArrayArgument(size, "uint8", None), assumption
+    return ArrayArgument(parse(f"{parts} * ({size.text})", f"{where}.Size"), kind, values), assumption
 
 
 class _Words(ast.NodeTransformer):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dse import gpus
+from dse.cli import inputs
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, check, describe, evaluated_names
 from dse.sources.read import Given, load
@@ -99,6 +100,24 @@ def test_arguments_of_a_tuning_problem(write):
     assert (n({}, np), n({}, np).dtype.kind) == (50, "i")
     assert (a({}, np), a({}, np).dtype.kind) == (2, "f")
     assert seed is None
+
+
+def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
+    """It is not needed where nothing is known of what the array holds, but the user is told."""
+    written = {"Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly"}
+    path = write(Arguments=[{**written, "Name": "x", "Size": "2 * rows"}, {**written, "Name": "y"}])
+    kernel = load(path)
+    assert kernel.build is not None
+    assert [each.size({}, np) for each in kernel.build.arguments] == [0, 0]
+    where, taken = f"{path}: {KERNEL}.Arguments", "; so nothing is known of the array"
+    assert kernel.assumptions == (
+        f"{where}[0].Size: unknown name 'rows' in '2 * rows', expected one of bx, index, problem_size_x, "
+        f"problem_size_y, random, tile{taken}",
+        f"{where}[1].Size: found nothing, expected a number of elements{taken}",
+    )
+    inputs.description(str(path), {})
+    assert capsys.readouterr().err == "".join(f"assumed: {each}\n" for each in kernel.assumptions)
+    assert load(write()).assumptions == ()
 
 
 @pytest.mark.parametrize(
