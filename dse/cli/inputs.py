@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dse.kernels.description import Description
     from dse.models.protocol import Model
     from dse.simulator.pipeline import Settings
-    from dse.sources.read import Given
+    from dse.sources.given import Given
 
 KernelArgument = Annotated[
     str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.")
@@ -211,7 +211,7 @@ def launch(
     tune: Sequence[str] | None = None,
 ) -> "Given":
     """What is said of a kernel besides its file. DseError for sizes and macros of another form."""
-    from dse.sources.read import Given
+    from dse.sources.given import Given
 
     return Given(
         function=function or "",
@@ -264,11 +264,11 @@ def description(
     DseError for a name in `changed` that is neither parameter nor size.
     """
     from dse import sources
-    from dse.sources import t1, t1_space
+    from dse.sources import t1, t1_kernel
 
     loaded = sources.load(name, given)
     if space is not None:
-        loaded = t1_space.with_space(loaded, t1.load(space))
+        loaded = t1_kernel.with_space(loaded, t1.load(space))
     sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}
     unknown = [key for key in fixed if key not in loaded.space.names]

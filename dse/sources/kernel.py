@@ -5,7 +5,8 @@ from pathlib import Path
 from dse.counts import Counts
 from dse.errors import DseError
 from dse.kernels.description import Description
-from dse.sources.read import Given, load
+from dse.sources.given import Given
+from dse.sources.read import load
 
 
 def kernel(

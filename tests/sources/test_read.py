@@ -1,248 +1,32 @@
-"""Kernels known by their source: T1 files, and files whose launch is said beside."""
+"""The kinds of files that tell of a kernel."""
 
-import copy
-import json
-from pathlib import Path
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
-from dse import gpus
-from dse.cli import inputs
+from dse import kernels
 from dse.errors import DseError
-from dse.kernels.description import ArrayArgument, check, describe, evaluated_names
-from dse.sources.read import Given, load
-
-FILE = {
-    "General": {"BenchmarkName": "sum"},
-    "ConfigurationSpace": {
-        "TuningParameters": [
-            {"Name": "bx", "Type": "int", "Values": "[32, 64]"},
-            {"Name": "tile", "Type": "int", "Values": "[1, 2, 4]"},
-        ],
-        "Conditions": [{"Expression": "bx * tile <= 128"}],
-    },
-    "KernelSpecification": {
-        "Language": "CUDA",
-        "CompilerOptions": ["-O3", "-std=c++17", "-Iinclude", "-arch=sm_70"],
-        "KernelName": "sum",
-        "KernelFile": "sum.cu",
-        "LocalSize": {"X": "bx", "Y": 2},
-        "GridDivX": ["bx", "tile"],
-        "ProblemSize": [1000, 7],
-        "SharedMemory": "4 * bx",
-        "Arguments": [
-            {"Name": "out", "Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly",
-             "FillType": "Constant", "FillValue": 0.0, "Size": "ProblemSize[0]"},
-            {"Name": "x", "Type": "float4", "MemoryType": "Vector", "AccessType": "ReadOnly",
-             "FillType": "Random", "FillValue": 8, "Size": "ProblemSize[0] * max(tile) + n"},
-            {"Name": "at", "Type": "int32", "MemoryType": "Vector", "AccessType": "ReadOnly",
-             "FillType": "Random", "FillValue": 8, "Size": 100},
-            {"Name": "ones", "Type": "double", "MemoryType": "Vector", "FillType": "Constant",
-             "FillValue": 1, "Size": 10},
-            {"Name": "file", "Type": "float", "MemoryType": "Vector", "FillType": "BinaryRaw", "Size": 5},
-            {"Name": "filter", "Type": "float", "MemoryType": "Vector", "MemType": "Constant",
-             "FillType": "Random", "Size": 9},
-            {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillType": "Constant", "FillValue": 50},
-            {"Name": "a", "Type": "float", "MemoryType": "Scalar", "FillType": "Constant", "FillValue": 2},
-            {"Name": "seed", "Type": "int32", "MemoryType": "Scalar", "FillType": "Random"},
-        ],
-    },
-}  # fmt: skip
-GPU = gpus.load("a100-pcie-40gb").gpu
-KERNEL = "KernelSpecification"
+from dse.sources import Given, load, read
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    (tmp_path / "sum.cu").write_text("__global__ void sum() {}")
-
-    def write(**changes) -> Path:
-        file = copy.deepcopy(FILE)
-        file[KERNEL] |= changes
-        path = tmp_path / "T1.json"
-        path.write_text(json.dumps(file))
-        return path
-
-    return write
+def test_a_described_kernel_by_name_or_file():
+    described = kernels.load("reduction")
+    assert load("reduction") == described == load(described.path)
 
 
-def test_a_tuning_problem(write):
-    path = write()
-    kernel = load(path)
-    assert kernel.build is not None
-    assert (kernel.name, kernel.described, kernel.source) == ("sum", False, path.with_name("sum.cu"))
-    assert kernel.sizes() == {"problem_size_x": 1000, "problem_size_y": 7}
-    assert [(name, each.text) for name, each in kernel.build.defines] == [("bx", "bx"), ("tile", "tile")]
-    assert kernel.build.options == ("-std=c++17", f"-I{path.parent / 'include'}")
-    known = evaluated_names(kernel, {"bx": np.array([32, 64]), "tile": np.array([4, 1])}, {}, GPU)
-    values = [
-        np.broadcast_to(each(known, np), 2).tolist() for each in (*kernel.build.block, *kernel.build.grid)
-    ]
-    assert values == [[32, 64], [2, 2], [1, 1], [8, 16], [4, 4]]
-    assert kernel.build.shared_bytes is not None
-    assert kernel.build.shared_bytes(known, np).tolist() == [128, 256]
-
-
-def test_arguments_of_a_tuning_problem(write):
-    build = load(write()).build
-    assert build is not None
-    *arrays, n, a, seed = build.arguments
-    assert [type(each) for each in arrays] == [ArrayArgument] * 5  # the filter is not passed
-    names = {"problem_size_x": 1000, "index": np.arange(3), "random": np.array([0.0, 0.5, 0.99])}
-    out, x, at, ones, file = arrays
-    assert (out.type, out.size(names, np), out.values) == ("float32", 1000, None)  # nothing is read from it
-    assert file.values is None
-    assert (x.type, x.size(names, np)) == ("float32", 4 * (1000 * 4 + 50))
-    assert x.values(names, np).tolist() == [0, 4, 7.92]
-    assert (at.type, at.size(names, np), at.values(names, np).tolist()) == ("int32", 100, [0, 4, 7])
-    assert (ones.type, ones.values(names, np)) == ("float64", 1)
-    assert (n({}, np), n({}, np).dtype.kind) == (50, "i")
-    assert (a({}, np), a({}, np).dtype.kind) == (2, "f")
-    assert seed is None
-
-
-def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
-    """It is not needed where nothing is known of what the array holds, but the user is told."""
-    written = {"Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly"}
-    path = write(Arguments=[{**written, "Name": "x", "Size": "2 * rows"}, {**written, "Name": "y"}])
-    kernel = load(path)
-    assert kernel.build is not None
-    assert [each.size({}, np) for each in kernel.build.arguments] == [0, 0]
-    where, taken = f"{path}: {KERNEL}.Arguments", "; so nothing is known of the array"
-    assert kernel.assumptions == (
-        f"{where}[0].Size: unknown name 'rows' in '2 * rows', expected one of bx, index, problem_size_x, "
-        f"problem_size_y, random, tile{taken}",
-        f"{where}[1].Size: found nothing, expected a number of elements{taken}",
-    )
-    inputs.description(str(path), {})
-    assert capsys.readouterr().err == "".join(f"assumed: {each}\n" for each in kernel.assumptions)
-    assert load(write()).assumptions == ()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"Language": "OpenCL"}, "KernelSpecification.Language: found OpenCL, expected CUDA"),
-        ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
-        ({"KernelFile": "no.cu"}, "KernelSpecification.KernelFile: found no file"),
-        (
-            {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "m + 1"}]},
-            "KernelSpecification.Arguments[0].Size: unknown name 'm' in 'm + 1', expected one of",
-        ),
-        (
-            {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "1 +"}]},
-            "KernelSpecification.Arguments[0].Size: found '1 +', expected a number or an expression",
-        ),
-    ],
-)
-def test_mistakes_in_a_tuning_problem(write, changes: dict, message: str):
-    path = write(**changes)
-    with pytest.raises(DseError) as error:
+def test_other_files_are_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("")
+    expected = r"expected one of \.cu, \.ptx, \.cubin, \.sass, \.json \(T1\), \.toml$"
+    with pytest.raises(DseError, match=rf"notes.txt: suffix: found '.txt', {expected}"):
         load(path)
-    assert str(error.value).startswith(f"{path}: {message}")
 
 
-def test_what_needs_a_description_says_that_there_is_none(write):
-    path = write()
-    kernel = load(path)
-    message = f"{path}: launch: found none, expected expressions; this kernel is known by its source only"
-    for use in (lambda: check(kernel, GPU), lambda: describe(kernel, {"bx": 32, "tile": 1}, {}, GPU, float)):
-        with pytest.raises(DseError) as error:
-            use()
-        assert str(error.value) == message
+def test_another_kind_of_file_is_a_row(tmp_path, monkeypatch):
+    """What a front door for another language takes: a function of a path and what is given."""
 
+    def triton(path, given):
+        return replace(kernels.load("reduction"), name=f"{path.stem} {given.function}")
 
-def test_macros_and_shared_memory_beside_a_tuning_problem(write):
-    build = load(write(), Given(defines=(("T", "float"),), shared_bytes=512, function="sum<4>")).build
-    assert build is not None
-    assert build.options[-1] == "--define-macro=T=float"
-    assert (build.kernel, build.shared_bytes({}, np)) == ("sum<4>", 512)
-    with pytest.raises(DseError, match=r"^given.defines: found bx, expected none that a parameter defines"):
-        load(write(), Given(defines=(("bx", "3"),)))
-    with pytest.raises(DseError, match=r"^given.grid: found it with .*T1\.json, expected none"):
-        load(write(), Given(grid=(3,)))
-
-
-CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
-LAUNCH = Given(block=(32, 4), grid=(100,))
-
-
-def arguments(path: Path, *given: str) -> list:
-    path.write_text(CODE)
-    build = load(path, Given(block=(32,), grid=(1,), arguments=given)).build
-    assert build is not None
-    names = {"index": np.arange(3), "random": np.zeros(3)}
-    found = []
-    for each in build.arguments:
-        if isinstance(each, ArrayArgument):
-            values = None if each.values is None else each.values(names, np).tolist()
-            found.append((int(each.size({}, np)), each.type, values))
-        else:
-            found.append(None if each is None else each({}, np).item())
-    return found
-
-
-UNKNOWN = (0, "uint8", None)
-
-
-@pytest.mark.parametrize(
-    ("given", "expected"),
-    [
-        ((), [UNKNOWN, None, None, UNKNOWN]),
-        (("100", "7", "2"), [(100, "uint8", None), 7, 2.0, UNKNOWN]),
-        (("n = -7",), [UNKNOWN, -7, None, UNKNOWN]),
-        (("at=9:int:2 * index", "?", "0x10"), [UNKNOWN, 16, None, (9, "int32", [0, 2, 4])]),
-        (("4*4:float2",), [(32, "float32", None), None, None, UNKNOWN]),
-    ],
-)
-def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], expected: list):
-    assert arguments(tmp_path / "k.cu", *given) == expected
-
-
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        (("m=3",), "given.arguments: found 'm', expected one of a, at, n, x"),
-        (("1", "2", "3", "4", "5"), "given.arguments: found 5 arguments, expected at most 4 (x, n, a, at)"),
-        (("n=many",), "given.arguments: n: found 'many', expected a number"),
-        (("n=3:int",), "given.arguments: n: found the array '3:int', expected a number"),
-        (("x=3:str",), "given.arguments: x: type: found 'str', expected one of bool, char"),
-        (("x=1.5",), "given.arguments: x: size: found 1.5, expected a number of elements"),
-        (
-            ("x=3:int:2 * n",),
-            "given.arguments: x: values: unknown name 'n' in '2 * n', expected one",
-        ),
-    ],
-)
-def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], message: str):
-    with pytest.raises(DseError) as error:
-        arguments(tmp_path / "k.cu", *given)
-    assert str(error.value).startswith(message)
-
-
-def test_one_launch_of_a_file(tmp_path: Path):
-    path = tmp_path / "k.cu"
-    path.write_text(CODE)
-    kernel = load(path, LAUNCH)
-    assert kernel.build is not None
-    assert (kernel.name, kernel.described, kernel.space.size) == ("k", False, 1)
-    assert [each({}, np) for each in (*kernel.build.block, *kernel.build.grid)] == [32, 4, 100]
-    assert kernel.build.shared_bytes is None
-
-
-def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
-    path = tmp_path / "k.cu"
-    path.write_text(CODE)
-    with pytest.raises(DseError, match=r"^given.block: found none for .*k\.cu, expected X\[,Y\[,Z\]\]$"):
-        load(path)
-    (tmp_path / "T1.json").write_text("{}")
-    with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):
-        load(path, Given(block=(32,)))
-    path.write_text(CODE + CODE.replace("k(", "l("))
-    with pytest.raises(DseError, match=r"^given.function: found none for .*k\.cu, expected one of k, l$"):
-        load(path, LAUNCH)
-    other = tmp_path / "k.cpp"
-    other.write_text(CODE)
-    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.ptx"):
-        load(other, LAUNCH)
+    monkeypatch.setattr(read, "KINDS", (*read.KINDS, read.Kind((".py",), triton)))
+    assert load(tmp_path / "softmax.PY", Given(function="row")).name == "softmax row"

@@ -1,0 +1,30 @@
+"""Types of a kernel's arguments, as tuners and CUDA name them."""
+
+# NumPy's name of one part, and how many parts a value has.
+TYPES = {
+    "bool": ("uint8", 1),
+    "char": ("int8", 1),
+    "short": ("int16", 1),
+    "int": ("int32", 1),
+    "long": ("int64", 1),
+    "half": ("float16", 1),
+    "float": ("float32", 1),
+    "double": ("float64", 1),
+    **{f"{sign}int{bits}": (f"{sign}int{bits}", 1) for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": (f"float{bits}", 1) for bits in (16, 32, 64)},
+    "uchar": ("uint8", 1),
+    "uint": ("uint32", 1),
+    "unsigned": ("uint32", 1),
+    "unsigned int": ("uint32", 1),
+    "size": ("uint64", 1),
+    **{
+        f"{name}{parts}": (kind, parts)
+        for name, kind in (("int", "int32"), ("uint", "uint32"), ("float", "float32"), ("double", "float64"))
+        for parts in (2, 3, 4)
+    },
+}
+
+
+def type_of(name: str) -> tuple[str, int] | None:
+    """NumPy's name of one part of such a value, and its number of parts; None of an unknown type."""
+    return TYPES.get(name.lower().removesuffix("_t"))

@@ -1,0 +1,119 @@
+"""Kernels in a CUDA file, in PTX, in a cubin or in a listing: the caller says how they are launched."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dse import kernels
+from dse.cuda.compile.nvrtc import Declared, kernels_in, parameters_of, read_source
+from dse.errors import DseError
+from dse.kernels.description import ArrayArgument, Build, Description
+from dse.sources.argument_types import TYPES, type_of
+from dse.sources.given import Given, build_with
+from dse.space.expression import Expression, one_of, parse
+from dse.space.space import Space
+
+
+def load(path: Path, given: Given) -> Description:
+    """Read a kernel from such a file: one launch, or those that are tried.
+
+    Arguments that are not given are arrays of which nothing is known, and numbers that are not stated.
+
+    **Raises:** DseError if the file cannot be read, has several kernels and none is named, or if block or
+    grid are missing or an argument cannot be read.
+    """
+    source = read_source(path, given.function)
+    if not given.function and len(names := kernels_in(source)) > 1:
+        raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")
+    for field, sizes in (("block", given.block), ("grid", given.grid)):
+        if not sizes:
+            raise DseError(f"given.{field}: found none for {path}, expected X[,Y[,Z]]{_or_instead(path)}")
+    names = [name for name, _ in given.tuned]
+    build = Build(
+        kernel=given.function,
+        defines=tuple((name, parse(name, "given.tuned", names)) for name in names),
+        block=tuple(parse(size, "given.block", names) for size in given.block),
+        grid=tuple(parse(size, "given.grid", names) for size in given.grid),
+        arguments=_arguments(given.arguments, parameters_of(source)),
+    )
+    return Description(
+        name=given.function or path.stem,
+        summary="",
+        path=path,
+        source=path,
+        variant_of=given.function or path.stem,
+        space=Space(dict(given.tuned)),
+        problem=(),
+        let=(),
+        launch=(),
+        warp=(),
+        accesses=(),
+        spaces=(),
+        build=build_with(build, given),
+    )
+
+
+def _or_instead(path: Path) -> str:
+    """Name the files beside it that say how it is launched."""
+    beside = [kernels.FILE, *sorted(each.name for each in path.parent.glob("*T1*.json"))]
+    files = [str(path.with_name(name)) for name in beside if path.with_name(name).is_file()]
+    return f"; or give {' or '.join(files)} in its place" if files else ""
+
+
+def _arguments(
+    given: Sequence[str], declared: Sequence[Declared] | None
+) -> tuple[Expression | ArrayArgument | None, ...]:
+    """The arguments given, by place or name; of others that are declared nothing is known."""
+    if declared is None:
+        return tuple(_given_argument(text, None) for text in given)
+    names = [each.name for each in declared]
+    placed: dict[int, str] = {}
+    for text in given:
+        named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
+        if named is not None and named[1] not in names:
+            raise DseError(
+                f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
+            )
+        place = next(n for n in range(len(given) + len(names)) if n not in placed)
+        if named is not None:
+            place, text = names.index(named[1]), named[2]
+        if place >= len(names):
+            which = f" ({', '.join(names)})" if any(names) else ""
+            raise DseError(
+                f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
+            )
+        placed[place] = text
+    return tuple(_given_argument(placed.get(place, "?"), each) for place, each in enumerate(declared))
+
+
+def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:
+    """`?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array."""
+    where = (
+        f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
+    )
+    pointer = None if declared is None else declared.pointer
+    size, *more = (part.strip() for part in text.split(":", 2))
+    if text.strip() == "?" and pointer is False:
+        return None
+    if text.strip() == "?":
+        return ArrayArgument(parse(0, where), "uint8", None)
+    if more and pointer is False:
+        raise DseError(f"{where}: found the array {text!r}, expected a number")
+    try:
+        number = parse(size, where, ())
+        value = number({}, np).item()
+    except DseError:
+        expected = "a number" if pointer is False else "a number or SIZE[:TYPE[:VALUES]]"
+        raise DseError(f"{where}: found {text!r}, expected {expected}") from None
+    if not more and not pointer:
+        return parse(float(value), where) if declared is not None and declared.floating else number
+    element = type_of(more[0]) if more else ("uint8", 1)
+    if element is None:
+        raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
+    kind, parts = element
+    if not isinstance(value, int) or value < 0:
+        raise DseError(f"{where}: size: found {size}, expected a number of elements")
+    values = parse(more[1], f"{where}: values", ("index", "random")) if len(more) > 1 else None
+    return ArrayArgument(parse(parts * value, where), kind, values)

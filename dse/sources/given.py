@@ -1,0 +1,51 @@
+"""Things that a caller says of a kernel besides its file."""
+
+from dataclasses import dataclass, replace
+
+from dse.errors import DseError
+from dse.kernels.description import Build, Description
+from dse.space.expression import parse
+
+
+@dataclass(frozen=True)
+class Given:
+    """How a kernel is compiled and launched, as far as its file does not say it."""
+
+    function: str = ""
+    block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
+    grid: tuple[int | str, ...] = ()  # blocks
+    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may stand before
+    defines: tuple[tuple[str, str], ...] = ()  # macros
+    shared_bytes: int | None = None  # of a block, that the launch adds
+    tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried
+
+
+def with_given(description: Description, given: Given, name: str) -> Description:
+    """The kernel of a file that says how it is launched, changed by what else may be given.
+
+    **Raises:** DseError for a launch, which the file says, or a macro that a parameter defines; or if the
+    file says no launch after all. `name` is the file's in messages.
+    """
+    for field in ("block", "grid", "arguments", "tuned"):
+        if getattr(given, field):
+            where = f"given.{field}"
+            raise DseError(f"{where}: found it with {name}, expected none: the file says how it is launched")
+    if given == Given():
+        return description
+    if description.build is None:
+        raise DseError(f"{description.path}: source: found no block and grid, expected a table with them")
+    clash = [macro for macro, _ in given.defines if macro in dict(description.build.defines)]
+    if clash:
+        raise DseError(f"given.defines: found {clash[0]}, expected none that a parameter defines")
+    return replace(description, build=build_with(description.build, given))
+
+
+def build_with(build: Build, given: Given) -> Build:
+    """The same build with the function, macros and shared memory that are given."""
+    shared = given.shared_bytes
+    return replace(
+        build,
+        kernel=given.function or build.kernel,
+        options=(*build.options, *(f"--define-macro={name}={value}" for name, value in given.defines)),
+        shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes"),
+    )
