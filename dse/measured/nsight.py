@@ -39,8 +39,13 @@ _NUMBER = re.compile(r"-?\d[\d.,]*|-?[.,]\d+")
 _GROUP = re.compile(r"-?[1-9]\d{0,2}[.,]\d{3}")  # 1,205 or 1.205: read alone it may be either
 
 
-def header(text: str) -> int | None:
-    """Where the header line begins, if this is what Nsight Compute printed."""
+def is_one(text: str) -> bool:
+    """Whether this is what Nsight Compute printed."""
+    return _header(text) is not None
+
+
+def _header(text: str) -> int | None:
+    """The place where the header line begins; None in the output of another program."""
     start = 0
     for line in text.splitlines(keepends=True):
         if _LONG[0] in line or KERNEL in line:
@@ -57,6 +62,7 @@ def read(path: Path, text: str) -> Table:
     **Units:** seconds, bytes, hertz, and what divides them; percentages stay.
     **Raises:** DseError, one line.
     """
+    text = text[_header(text) or 0 :]
     lines = csv.reader(text.splitlines(), delimiter=_delimiter(text.partition("\n")[0]))
     names = next(lines)
     cells = [line for line in lines if len(line) == len(names)]  # not what the program printed in between

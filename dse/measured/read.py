@@ -1,32 +1,23 @@
 """Read measured times of a tuning space: one row a configuration, its parameters and its time.
 
-CSV and Parquet with the columns of `dse.measured.table`, Kernel Tuner's caches, T4 results, KTT's results,
-and what Nsight Compute prints as CSV, each gzipped or not. Which one a file is, its content says.
+`dse.measured.formats` has the formats of such files. Here their columns become those of a kernel's space.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import re
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from dse.counts import Alias, Counts
 from dse.errors import DseError
-from dse.measured import kernel_tuner, ktt, nsight, t4
+from dse.measured import nsight
+from dse.measured.formats import read
 from dse.measured.table import SECONDS, Table
 
 OCCUPANCY = {"occupancy": 1.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 1e-2}  # to 0..1
-JSON = {"cache": kernel_tuner.read, "Results": ktt.read, "results": t4.read}  # by a key at the top
-_GZIP, _PARQUET, _UTF16 = b"\x1f\x8b", b"PAR1", (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -87,7 +78,7 @@ def load(path: str | Path, description: Counts) -> Measured:
     **Units:** seconds, by the suffix of the time column or what the format states.
     **Raises:** DseError, one line that names the file and the column, and the row of a bad cell.
     """
-    table = _read(Path(path))
+    table = read(Path(path))
     alias, missing = _fitting(table, description)
     if missing and nsight.KERNEL in table.names:
         table = nsight.with_parameters(table, description)
@@ -126,7 +117,7 @@ def load_space(path: str | Path, names: Sequence[str]) -> Measured:
 
     **Raises:** DseError, as `load`.
     """
-    table = _read(Path(path))
+    table = read(Path(path))
     missing = [name for name in names if name not in table.names]
     if missing:
         table.fail("columns", f"found no {', '.join(missing)}, expected {', '.join(names)}")
@@ -229,53 +220,3 @@ def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
         key=lambda alias: (len(missing(alias)), alias.name != folder, -taken(alias)),
     )
     return best, missing(best)
-
-
-def _read(path: Path) -> Table:
-    """The table of a file, whatever its suffix says."""
-    try:
-        content = path.read_bytes()
-        if content.startswith(_GZIP):
-            content = gzip.decompress(content)
-        if content.startswith(_PARQUET):
-            return Table(path, pyarrow.parquet.ParquetFile(pa.BufferReader(content)).read())
-        if path.suffix.lower() == ".parquet":
-            raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
-        text = content.decode("utf-16" if content.startswith(_UTF16) else "utf-8-sig")
-        if text.lstrip().startswith("{"):
-            return _json(path, text)
-        start = nsight.header(text)
-        if start is not None:
-            return nsight.read(path, text[start:])
-        return _csv(path, text)
-    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise DseError(f"{path}: cannot read: {reason}") from None
-
-
-def _json(path: Path, text: str) -> Table:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        content = kernel_tuner.closed(text)
-        if content is None:
-            raise DseError(f"{path}: cannot read: {error}") from None
-    for key, reader in JSON.items():
-        if key in content:
-            return reader(path, content)
-    found = ", ".join(content) or "nothing"
-    expected = "'cache' (Kernel Tuner), 'Results' (KTT) or 'results' (T4)"
-    raise DseError(f"{path}: top level: found {found}, expected {expected}")
-
-
-def _csv(path: Path, text: str) -> Table:
-    """A table separated by commas, tabs or semicolons; with the last, decimal commas if there are any."""
-    header = text.lstrip().partition("\n")[0]
-    delimiter = max(",;\t", key=header.count)
-    decimal = "," if delimiter == ";" and re.search(r"\d,\d", text) else "."
-    table = pyarrow.csv.read_csv(
-        pa.BufferReader(text.encode()),
-        parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
-        convert_options=pyarrow.csv.ConvertOptions(decimal_point=decimal),
-    )
-    return Table(path, table, decimal)
