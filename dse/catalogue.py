@@ -1,4 +1,4 @@
-"""Where the data that comes with the package lies."""
+"""The folders of the data that comes with the package."""
 
 from pathlib import Path
 from typing import Literal
@@ -7,6 +7,6 @@ _PACKAGE = Path(__file__).resolve().parent
 
 
 def folder(name: Literal["gpus", "kernels"]) -> Path:
-    """The folder of all GPUs or of all kernels: inside an installed package, beside it in a checkout."""
+    """Find the folder of all GPUs or of all kernels: inside an installed package, beside it in a checkout."""
     installed = _PACKAGE / f"_{name}"
     return installed if installed.is_dir() else _PACKAGE.parent / name

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and where those go that can be made again."""
+"""Write files whole or not at all, and find the folder of those that can be made again."""
 
 import os
 import secrets
@@ -12,7 +12,7 @@ from dse.errors import DseError
 
 @contextmanager
 def replacing(path: Path | str) -> Iterator[Path]:
-    """A path to write to, in the same folder; it becomes `path` if the block ends well, else vanishes.
+    """Give a path to write to, in the same folder; it becomes `path` if the block ends well, else vanishes.
 
     A reader sees the old file or the new one, never a part. The path given keeps the suffix of `path`, for
     writers that choose a format by it. A link is written through; a pipe or device is written directly.
@@ -60,7 +60,7 @@ def fill(page: Path, section: str, text: str) -> None:
 
 
 def cache_folder() -> Path:
-    """Where caches go: $DSE_CACHE, else the platform's place for such files."""
+    """The folder of caches: $DSE_CACHE, else the platform's place for such files."""
     if given := os.environ.get("DSE_CACHE"):
         return Path(given)
     if sys.platform == "win32":

@@ -1,4 +1,4 @@
-"""Tables as files."""
+"""Write tables as files."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Does pruning keep its promise, and how much does it keep: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
+"""Check whether pruning keeps its promise, and how much: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
 
 DIR is as for evaluate_spaces.py; spaces without a kernel are left out. For each file: where the first
 configuration within 5 % of the optimum stands in the model's order, and in the better of that and the order
@@ -24,7 +24,7 @@ from dse.errors import DseError
 from dse.files import fill, replacing
 from dse.measured.read import Measured
 from dse.pruning import calibration
-from dse.pruning.calibration import Calibration
+from dse.pruning.calibration import KnownSpaces
 from dse.pruning.keep import SPREADS, keep
 from dse.report.show import show
 from dse.tuning.candidates import Candidates
@@ -36,7 +36,7 @@ SIZES = (20, 50, 100)
 
 
 @dataclass(frozen=True)
-class Space:
+class MeasuredSpace:
     """One measured file of a described kernel."""
 
     name: str
@@ -49,10 +49,12 @@ class Space:
 
     @property
     def nearly(self) -> np.ndarray:
+        """Mark the configurations that are nearly the fastest."""
         return self.seconds <= self.seconds.min() * (1 + WITHIN)
 
 
-def space(path: Path, draws: int) -> Space | None:
+def space(path: Path, draws: int) -> MeasuredSpace | None:
+    """Measure the depths of one file; None if its kernel is not described."""
     found = of_description(path, MODEL)
     if found is None:
         return None
@@ -67,7 +69,7 @@ def space(path: Path, draws: int) -> Space | None:
         lower = np.where(candidates.possible, mean - SPREADS * deviation, np.inf)
         worst = max(worst, rankdata(lower, "min")[nearly].min() / len(order))
     gpu = path.name.split(".")[0]
-    return Space(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
+    return MeasuredSpace(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
 
 
 def _seconds(table: Measured) -> np.ndarray:
@@ -75,20 +77,20 @@ def _seconds(table: Measured) -> np.ndarray:
 
 
 def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
-    """Measurements taken at random, failures included."""
+    """Take measurements at random, failures included."""
     places = np.random.default_rng(seed).permutation(len(seconds))[:count]
     return {int(place): float(seconds[place]) for place in places}
 
 
-def calibrated(spaces: Sequence[Space], draws: int) -> Calibration:
-    """The depths that were found in spaces."""
-    return Calibration(
+def calibrated(spaces: Sequence[MeasuredSpace], draws: int) -> KnownSpaces:
+    """Collect the depths that were found in spaces."""
+    return KnownSpaces(
         MODEL,
         WITHIN,
         REFITTED_TO,
         draws,
         tuple(
-            calibration.Space(
+            calibration.KnownSpace(
                 space.name, space.kernel, space.gpu, len(space.seconds), space.by_model, space.refitted
             )
             for space in spaces
@@ -96,8 +98,8 @@ def calibrated(spaces: Sequence[Space], draws: int) -> Calibration:
     )
 
 
-def rows(spaces: Sequence[Space], draws: int, trials: int) -> list[dict[str, Any]]:
-    """One row a file and size of calibration."""
+def rows(spaces: Sequence[MeasuredSpace], draws: int, trials: int) -> list[dict[str, Any]]:
+    """Prune each space after each size of calibration: a row each."""
     found = []
     for each in spaces:
         others = [x for x in spaces if x.kernel != each.kernel and x.gpu != each.gpu]
@@ -123,7 +125,7 @@ def rows(spaces: Sequence[Space], draws: int, trials: int) -> list[dict[str, Any
 
 
 def summary(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Over all files, by the size of the calibration; shares over spaces that are not flat."""
+    """Summarise all files, by the size of the calibration; shares over spaces that are not flat."""
     result = []
     for size in (0, *SIZES):
         some = [row for row in found if row["measured"] == size]
@@ -145,6 +147,7 @@ def summary(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def markdown(table: Sequence[dict[str, Any]]) -> str:
+    """Write rows as a table in Markdown."""
     names = list(dict.fromkeys(name for row in table for name in row))
     lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
     for row in table:
@@ -154,6 +157,7 @@ def markdown(table: Sequence[dict[str, Any]]) -> str:
 
 
 def main() -> int:
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=20)

@@ -30,7 +30,7 @@ SECOND_CHOICE = re.compile(
 KINDS = MEASURED, STATED, MODELLED, FITTED = ("measured", "stated", "modelled", "fitted")  # best first
 
 
-class Source(NamedTuple):
+class Origin(NamedTuple):
     """A row of sources.csv."""
 
     text: str
@@ -38,13 +38,13 @@ class Source(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class Finding:
     """A row of findings.csv with those of parameters.csv and sources.csv that belong to it."""
 
     parameter: str
     value: str
     unit: str
-    sources: tuple[Source, ...]
+    sources: tuple[Origin, ...]
     note: str
     of: str  # the kind of parameter: word, stated, measurable, modelled or fitted
 
@@ -87,8 +87,8 @@ class Value:
         return Value(value, unit, self.source, "derived", rule)
 
 
-def cite(rows: Iterable[Row]) -> str:
-    """Their sources in words, each once."""
+def cite(rows: Iterable[Finding]) -> str:
+    """The sources of rows in words, each once."""
     return "; ".join(dict.fromkeys(source.text for row in rows for source in row.sources))
 
 
@@ -102,7 +102,7 @@ class Card:
     """A card: its findings by parameter, and all the facts, to borrow from."""
 
     key: str
-    rows: dict[str, list[Row]]
+    rows: dict[str, list[Finding]]
     relatives: list[str]  # boards with the same chip first, then stand-ins
     facts: "Facts"
 
@@ -115,7 +115,7 @@ class Card:
         """The sources of these keys, in words."""
         return "; ".join(source.text for source in self.facts.sources_of(keys))
 
-    def best(self, *parameters: str) -> list[Row]:
+    def best(self, *parameters: str) -> list[Finding]:
         """The rows of the best kind; where several of `parameters` have one, the first of these."""
         rows = [row for parameter in parameters for row in self.rows.get(parameter, [])]
         rows = [row for row in rows if not SECOND_CHOICE.search(row.note)] or rows
@@ -144,7 +144,7 @@ class Card:
         return Value(median(numbers), unit, source, rows[0].provenance, rule)
 
     def need(self, *parameters: str, unit: str = "cycles") -> Value:
-        """A number that there must be."""
+        """Do as `own`, and stop the script if there is no number."""
         found = self.own(*parameters, unit=unit)
         if found is None:
             sys.exit(f"{self.key}: no row for {' or '.join(parameters)}")
@@ -192,7 +192,7 @@ class Card:
 
     @property
     def uncached(self) -> bool:
-        """Global loads of compute capability 1.x go straight to DRAM."""
+        """Whether global loads go straight to DRAM, as of compute capability 1.x."""
         return self.capability.startswith("1.")
 
     def lanes(self, pipe: str) -> float | None:
@@ -201,12 +201,12 @@ class Card:
         return found.value if found else float(listed) if listed else None
 
     def distance(self, other: "Card") -> float:
-        """How far apart two numbers of SMs are."""
+        """The distance between two numbers of SMs."""
         mine, theirs = self.own("sm_count"), other.own("sm_count")
         return abs(math.log(mine.value / theirs.value)) if mine and theirs else math.inf
 
     def near(self) -> list[tuple[str, list["Card"]]]:
-        """What they are to this card, and cards: itself, each named relative, those of the same target."""
+        """Levels of cards near this one and their names: itself, each named relative, those of its target."""
         named = [self.others[key] for key in self.relatives if key in self.others]
         same = [other for other in self.others.values() if other is not self and other.target == self.target]
         what = f"same {'gfx target' if self.amd else 'compute capability'}"
@@ -242,7 +242,7 @@ class Card:
         return None
 
     def must_borrow(self, *parameters: str, alike: Callable[["Card"], bool] = lambda other: True) -> Value:
-        """What `borrow` finds; the script stops if that is nothing."""
+        """Do as `borrow`, and stop the script if it finds nothing."""
         found = self.borrow(*parameters, alike=alike)
         if found is None:
             sys.exit(f"{self.key}: no card lends {' or '.join(parameters)}")
@@ -263,7 +263,7 @@ class Facts:
 
     def __init__(self, folder: Path) -> None:
         sources = _rows(folder / "sources.csv")
-        self._sources = {row["key"]: Source(row["source"], row["kind"]) for row in sources}
+        self._sources = {row["key"]: Origin(row["source"], row["kind"]) for row in sources}
         self.capabilities = {row["cc"]: row for row in _rows(folder / "capabilities.csv")}
         self.listed: list[Listed] = []
         relatives: dict[str, list[str]] = {}
@@ -279,11 +279,11 @@ class Facts:
             if not finding.note.startswith("REJECT:"):
                 card.rows.setdefault(finding.parameter, []).append(finding)
 
-    def sources_of(self, keys: str) -> tuple[Source, ...]:
+    def sources_of(self, keys: str) -> tuple[Origin, ...]:
         """The sources of keys joined by semicolons; `CC:` before them marks a copy of capabilities.csv."""
         return tuple(self._sources[key] for key in keys.removeprefix("CC:").split(";"))
 
-    def _finding(self, row: dict[str, str], parameters: dict[str, dict[str, str]]) -> Row:
+    def _finding(self, row: dict[str, str], parameters: dict[str, dict[str, str]]) -> Finding:
         """A row, its parameter and unit checked."""
         name, unit = row["parameter"], row["unit"]
         if name not in parameters:
@@ -292,7 +292,7 @@ class Facts:
         if unit not in units:
             sys.exit(f"{row['gpu']}: {name}: found unit '{unit}', expected {' or '.join(units)}")
         sources = self.sources_of(row["source"])
-        return Row(name, row["value"], unit, sources, row["note"], parameters[name]["kind"])
+        return Finding(name, row["value"], unit, sources, row["note"], parameters[name]["kind"])
 
 
 def _rows(path: Path) -> list[dict[str, str]]:

@@ -15,7 +15,7 @@ from statistics import median
 
 from gpu_facts import MEASURED, Card, Facts, Listed, Value, cite, tidy
 
-from dse.gpus.read import Header, Record
+from dse.gpus.read import Fact, Header
 from dse.gpus.write import text, write
 from dse.types import Limits, PerClass
 
@@ -36,6 +36,7 @@ def clock(card: Card) -> Value:
 
 
 def dram_bandwidth(card: Card) -> Value:
+    """The theoretical bandwidth."""
     if card.key == "Radeon PRO W7800":
         rule = "256 bit x 18 GT/s / 8: its 64 MiB of Infinity Cache are four dies, each with 64 bit of GDDR6"
         return Value(576, "GB/s", f"{card.cite('ROCM')}; Radeon RX 7800 XT, of the same four dies", rule=rule)
@@ -43,7 +44,7 @@ def dram_bandwidth(card: Card) -> Value:
 
 
 def achieved(card: Card) -> Value | None:
-    """GB/s, the most that reading or copying reached; MT4G's lower bounds only where nothing else."""
+    """The most GB/s that reading or copying reached; MT4G's lower bounds only where nothing else."""
     load = card.own("cpi_dram")
     if load:  # Lemeire: a warp's 4-byte load
         reached = 4 * card.warp_size * card.sm_count * clock(card).value / 1e3 / load.value
@@ -64,7 +65,7 @@ def efficiency(card: Card) -> float | None:
 
 
 def expected_efficiency(card: Card) -> tuple[float, str]:
-    """Of a card that nobody measured, and whose it is: a named relative's, or the median for its memory."""
+    """The share for a card that nobody measured, and whose it is: a relative's, or its memory's median."""
     memory = card.text("mem_type")
     for _, (other,) in card.near()[1:-1]:
         share = efficiency(other)
@@ -97,7 +98,7 @@ def dram_cpi(card: Card) -> Value:
 
 
 def dram_latency(card: Card) -> Value:
-    """In cycles from the card or near relatives; else the time that cards with such memory take."""
+    """The cycles of DRAM, of the card or near relatives; else the time that cards with such memory take."""
     low, high = card.own("lat_dram_min"), card.own("lat_dram_max")
     if card.uncached and low and high:  # on later cards these two include TLB misses
         rule = f"middle of {tidy(low.value)} to {tidy(high.value)}"
@@ -120,7 +121,7 @@ def dram_latency(card: Card) -> Value:
 
 
 def cache_sizes(card: Card) -> dict[str, Value]:
-    """Of the data caches that global loads go through."""
+    """The sizes of the data caches that global loads go through."""
     if card.uncached:
         nothing = Value(0, "KiB", card.cite("TEG"), rule="no cache for global loads, only for textures")
         return {"l1_bytes": nothing, "l2_bytes": nothing}
@@ -160,7 +161,7 @@ def l1_cpi(card: Card) -> Value:
 
 
 def l2_bandwidth(card: Card) -> Value | None:
-    """Measured on this card, bytes per cycle of the whole chip."""
+    """The L2 bandwidth measured on this card, bytes per cycle of the whole chip."""
     found, bound = card.own("thr_l2", unit="GB/s"), card.own("thr_l2_read", unit="GB/s")
     if found:
         return found.derived(found.value * 1e3 / clock(card).value, f"{tidy(found.value)} GB/s", "B/cycle")
@@ -275,6 +276,7 @@ def timed_barrier(card: Card) -> tuple[Value, Value] | None:
 
 
 def barrier_cpi(card: Card) -> Value:
+    """λ of a barrier: measured, from its rate, or from its times."""
     found, rate, timed = card.own("cpi_bar_sync"), card.own("thr_syncthreads"), timed_barrier(card)
     if found:
         return found
@@ -388,6 +390,7 @@ def issue_limit(card: Card) -> Value:
 
 
 def nvidia_limits(card: Card) -> dict[str, Value]:
+    """The limits of an NVIDIA card, by its compute capability."""
     table, source = card.table, f"{card.cite(card.table['source'])}; compute capability {card.capability}"
     columns = {
         "warp_size": "warp_size",
@@ -418,6 +421,7 @@ def nvidia_limits(card: Card) -> dict[str, Value]:
 
 
 def amd_limits(card: Card) -> dict[str, Value]:
+    """The limits of an AMD card, by its findings."""
     parameters = {
         "warp_size": "warp_size",
         "threads_per_block": "max_threads_per_block",
@@ -457,7 +461,7 @@ def amd_limits(card: Card) -> dict[str, Value]:
 
 
 def describe(card: Card) -> dict[str, Value]:
-    """Every field of `dse.types.Gpu`; names of tables are joined by dots."""
+    """Work out every field of `dse.types.Gpu`; names of tables are joined by dots."""
     cpi, limit = throughputs(card), issue_limit(card)
     latency, limits = latencies(card, cpi), amd_limits(card) if card.amd else nvidia_limits(card)
     fp32, l2, sectors = cpi["fp32"], cpi["l2"], card.warp_size / 8
@@ -493,10 +497,10 @@ def header(card: Card, listed: Listed) -> Header:
     )
 
 
-def records(card: Card) -> list[Record]:
+def records(card: Card) -> list[Fact]:
     """The quantities of a card's file."""
     return [
-        Record(field, float(value.value), value.unit, value.source, value.provenance, value.rule or None)
+        Fact(field, float(value.value), value.unit, value.source, value.provenance, value.rule or None)
         for field, value in describe(card).items()
     ]
 

@@ -39,7 +39,7 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # what single precision holds with room to sp
 
 
 class Header(BaseModel):
-    """What a GPU file says before its first table."""
+    """The head of a GPU file: all before its first table."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -57,7 +57,7 @@ class Header(BaseModel):
 
 
 class _Entry(BaseModel):
-    """One quantity."""
+    """A table of a GPU file: one quantity."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -72,8 +72,8 @@ class _Entry(BaseModel):
 
 
 @dataclass(frozen=True)
-class Record:
-    """One quantity as its file has it; names of tables are joined by dots, as in cpi.fp32."""
+class Fact:
+    """A quantity of a GPU as its file has it; names of tables are joined by dots, as in cpi.fp32."""
 
     field: str
     value: int | float
@@ -91,27 +91,28 @@ class GpuFile:
     path: Path
     header: Header
     gpu: "Gpu"
-    fields: tuple[Record, ...]
+    fields: tuple[Fact, ...]
 
     @property
     def name(self) -> str:
+        """The full name of the GPU."""
         return self.header.name
 
 
 def names() -> list[str]:
-    """Names of the GPUs that come with the package."""
+    """The names of the GPUs that come with the package."""
     return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
 
 
 def headers() -> dict[str, Header]:
-    """Name and header of each of them."""
+    """Read the header of each of them, by name."""
     # Up to the first table: to read that takes no time.
     head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
     return {name: _checked(Header, _toml(text, _path(name)), _path(name)) for name, text in head.items()}
 
 
 def find(name: str | Path) -> Path:
-    """The file of a GPU: by its name, by a part of it that only one has, or by the path of a .toml file.
+    """Find the file of a GPU: by its name, by a part of it that only one has, or by the path of a .toml file.
 
     Case, spaces, - and _ do not matter; a number counts as a whole, so `a40` does not find the A4000.
 
@@ -184,11 +185,11 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             limits=Limits(**arrays["limits"]),
             compute_capability=jnp.asarray(header.capability, jnp.int32),
         )
-    return GpuFile(path, header, gpu, tuple(Record(field, **dict(entry)) for field, entry in entries.items()))
+    return GpuFile(path, header, gpu, tuple(Fact(field, **dict(entry)) for field, entry in entries.items()))
 
 
 def stack(gpus: Sequence["Gpu"]) -> "Gpu":
-    """Several GPUs as one, on a new leading axis."""
+    """Make several GPUs one, on a new leading axis."""
     import jax
     import jax.numpy as jnp
 
@@ -217,7 +218,7 @@ def _contains(text: str, wanted: str) -> bool:
 
 
 def _places(text: str, wanted: str) -> list[int]:
-    """Where `wanted` begins in the words of `text`, but for places where it would cut a number off a word."""
+    """The places where `wanted` begins in the words of `text` and cuts no number off a word."""
     words = _words(text)
     joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
     return [
@@ -243,7 +244,7 @@ def _toml(text: bytes, path: Path) -> dict[str, Any]:
 
 
 def _units() -> dict[str, str]:
-    """Each field that a file must have, and its unit in `dse.types`."""
+    """The unit in `dse.types` of each field that a file must have."""
     from dse.types import Gpu, Limits, PerClass
 
     units: dict[str, str] = {}
@@ -261,7 +262,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
-    """What was given as a model, or its first mistake as one line."""
+    """Check what was given against a model; its first mistake is told in one line."""
     try:
         return model.model_validate(given)
     except ValidationError as error:
@@ -278,7 +279,7 @@ def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _M
 
 
 def _si(entry: _Entry, unit: str, path: Path, field: str) -> float:
-    """The value in the unit of `dse.types`, after a look at whether it can be one."""
+    """Convert a value to the unit of `dse.types`, if it can be one of that field."""
     allowed = _SI.get(unit, {unit: 1})
     if entry.unit not in allowed:
         raise DseError(f"{path}: {field}.unit: found {entry.unit!r}, expected {' or '.join(allowed)}")

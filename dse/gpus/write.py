@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dse.files import replacing
-from dse.gpus.read import Header, Record, load
+from dse.gpus.read import Fact, Header, load
 
 
-def write(path: Path, header: Header, records: Sequence[Record], comments: Sequence[str] = ()) -> None:
+def write(path: Path, header: Header, records: Sequence[Fact], comments: Sequence[str] = ()) -> None:
     """Write a GPU file and read it back: a mistake is to be found here, not by who uses it.
 
     **Raises:** DseError if it cannot be written.
@@ -18,12 +18,12 @@ def write(path: Path, header: Header, records: Sequence[Record], comments: Seque
     load(path)
 
 
-def text(header: Header, records: Sequence[Record], comments: Sequence[str] = ()) -> str:
+def text(header: Header, records: Sequence[Fact], comments: Sequence[str] = ()) -> str:
     """The content of a GPU file: comments, the header, then a table for each quantity."""
     return "\n".join(_lines(header, records, comments)) + "\n"
 
 
-def _lines(header: Header, records: Sequence[Record], comments: Sequence[str]) -> Iterator[str]:
+def _lines(header: Header, records: Sequence[Fact], comments: Sequence[str]) -> Iterator[str]:
     yield from (f"# {line}" for line in comments)
     for key, value in header.model_dump(exclude_none=True).items():
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"

@@ -1,4 +1,4 @@
-"""What a memory access costs: λ and Λ from where its sectors are served and how often it passes the banks.
+"""The cost of a memory access: λ and Λ from where its sectors are served and how often it passes the banks.
 
 The Pipeline paper's mapper g.
 
@@ -12,13 +12,13 @@ from dse.types import MEMORY, Gpu, Kernel
 
 
 def safe_divide(a: Array, b: Array, default: float = 0.0) -> Array:
-    """a / b, and `default` where b is 0; its gradient is finite there too."""
+    """Divide a by b, and give `default` where b is 0; its gradient is finite there too."""
     zero = b == 0
     return jnp.where(zero, default, a / jnp.where(zero, 1.0, b))
 
 
 def served(kernel: Kernel) -> tuple[Array, Array]:
-    """Shares of the requested sectors that go past the L1, and past the L2.
+    """The shares of the requested sectors that go past the L1, and past the L2.
 
     **Shapes:** broadcast. A kernel that moves more than it asks for (whole lines fetched for a part)
     counts as asking once: the shares stay in 0..1.

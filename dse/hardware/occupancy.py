@@ -32,7 +32,7 @@ LIMITERS = BINDING + IMPOSSIBLE  # a limiter code is an index into this
 def resident_blocks(
     limits: Limits, resources: Resources
 ) -> tuple[Int[Array, "*#batch"], Int[Array, "*#batch"]]:
-    """Blocks that one SM holds if the grid has enough of them, and the code of the limiter.
+    """The blocks that one SM holds if the grid has enough of them, and the code of the limiter.
 
     The limiter is the first of warps, blocks, registers and shared memory of which one block more
     would take too much; for a launch that cannot run, the first reason why.
@@ -86,7 +86,7 @@ def resident_blocks(
 
 
 def launch(gpu: Gpu, resources: Resources) -> tuple[Launch, Int[Array, "*#batch"]]:
-    """The launch as it lies on the GPU, and the code of its limiter.
+    """Lay the launch out on the GPU: the launch, and the code of its limiter.
 
     Blocks are spread evenly, so the busiest SM gets ⌈blocks / SMs⌉ of them; it fills its resident
     blocks `waves` times, the last time perhaps in part: waves are a fraction. "grid" limits a launch
@@ -117,7 +117,9 @@ def launch(gpu: Gpu, resources: Resources) -> tuple[Launch, Int[Array, "*#batch"
 
 
 def most_registers(limits: Limits, resources: Resources) -> Int[Array, "*batch"]:
-    """Of a thread, with which a block can still run; 0 if it cannot with any. Those asked for do not count.
+    """The most registers of a thread with which a block can still run; 0 if it cannot with any.
+
+    Those that `resources` asks for do not count.
 
     **Shapes:** limits scalars, not under jit; resources [*batch] or scalars.
     """
@@ -130,7 +132,7 @@ def most_registers(limits: Limits, resources: Resources) -> Int[Array, "*batch"]
 
 
 def occupancy(limits: Limits, launch: Launch) -> Float[Array, "*#batch"]:
-    """Warps resident on the busiest SM over the most that it can hold."""
+    """The warps resident on the busiest SM over the most that it can hold."""
     return launch.warps_per_sm / limits.warps_per_sm.astype(launch.warps_per_block.dtype)
 
 
@@ -140,7 +142,7 @@ def possible(code: Int[Array, "*#batch"]) -> Bool[Array, "*#batch"]:
 
 
 def reason(code: int) -> str:
-    """The limiter in words."""
+    """Put the limiter into words."""
     return f"limited by {LIMITERS[code]}" if code < len(BINDING) else f"cannot run: {LIMITERS[code]}"
 
 

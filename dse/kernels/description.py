@@ -65,7 +65,7 @@ class ArrayArgument:
 
 @dataclass(frozen=True)
 class Build:
-    """How a kernel's source is compiled and launched."""
+    """The way in which a kernel's source is compiled and launched."""
 
     kernel: str  # the function; "" for the only one of the file
     defines: Expressions  # macros: the parameters in upper case, and others
@@ -105,7 +105,7 @@ class Description:
         return bool(self.launch)
 
     def sizes(self, **changed: Number) -> dict[str, Number]:
-        """The problem sizes, some of them changed. **Raises:** DseError if there is no such size."""
+        """Give the problem sizes, some of them changed. **Raises:** DseError if there is no such size."""
         return sizes_of(self, changed)
 
     def count(
@@ -137,12 +137,12 @@ class DescribedBatch(Batch):
     problem: Mapping[str, Array]  # scalars
 
     def take(self, index: np.ndarray) -> "DescribedBatch":
-        """Some of them, by their numbers."""
+        """Take some of them, by their numbers."""
         columns = {name: jnp.asarray(values[:, index]) for name, values in self.parameters.items()}
         return DescribedBatch(self.description, columns, self.problem)
 
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
-        """What they do and ask for, see `dse.counts.Batch.on`."""
+        """Count what they do and ask for, see `dse.counts.Batch.on`."""
         return describe(self.description, self.parameters, self.problem, gpus, gpus.clock.dtype)
 
 
@@ -153,7 +153,7 @@ def describe(
     gpu: Gpu,
     dtype: Any,
 ) -> tuple[Kernel, Resources]:
-    """The kernel and the resources of each configuration, on each GPU.
+    """Count the kernel and the resources of each configuration, on each GPU.
 
     **Shapes:** parameters [1, L] with GPU fields [G, 1], or [L] with scalar fields; sizes are scalars. A
     field that depends on neither stays a scalar.
@@ -178,7 +178,7 @@ def describe(
 def evaluated_names(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
 ) -> dict[str, Any]:
-    """The value of every name that an expression of a launch may use, in NumPy.
+    """Evaluate every name that an expression of a launch may use, in NumPy.
 
     **Shapes:** parameters [L] or scalars, GPU fields scalars.
     **Edges:** of a kernel that is known by its source only, the launch has no names.
@@ -221,7 +221,7 @@ def _names(
     gpu: Gpu,
     xp: ModuleType,
 ) -> dict[str, Any]:
-    """The value of every name that an expression of a warp or an access may use."""
+    """Evaluate every name that an expression of a warp or an access may use."""
     names = dict(description.problem) | dict(problem) | dict(parameters)
     names |= {"l1_bytes": gpu.l1_bytes, "l2_bytes": gpu.l2_bytes, "sm_count": gpu.sm_count}
     names["warp_size"] = xp.asarray(gpu.limits.warp_size, int)
@@ -243,7 +243,7 @@ def _expect_described(description: Description) -> None:
 
 
 def _accesses(description: Description, names: Mapping[str, Any]) -> dict[str, Any]:
-    """What all accesses of a warp add up to."""
+    """Add up all accesses of a warp."""
     total: dict[str, Any] = dict.fromkeys(_SUMS, jnp.asarray(0, float))
 
     def add(**amounts: Any) -> None:
@@ -304,7 +304,7 @@ def _int32(value: Array) -> Array:
 
 
 def _sample(description: Description, problem: Mapping[str, Number], count: int) -> dict[str, np.ndarray]:
-    """Valid configurations of a space: all of a small one, else some at random."""
+    """Take valid configurations of a space: all of a small one, else some at random."""
     space = description.space
     rng, tries = np.random.default_rng(0), 10 * count
     for _ in range(10):

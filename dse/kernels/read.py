@@ -35,17 +35,17 @@ FILE = "kernel.toml"
 
 
 def names() -> list[str]:
-    """Names of the kernels that come with the package."""
+    """The names of the kernels that come with the package."""
     return sorted(path.parent.name for path in catalogue.folder("kernels").glob(f"*/{FILE}"))
 
 
 def summaries() -> dict[str, str]:
-    """Name and one-line summary of each of them."""
+    """Read the one-line summary of each of them, by name."""
     return {name: str(_toml(find(name)).get("summary", "")) for name in names()}
 
 
 def find(name: str | Path) -> Path:
-    """The kernel.toml of a kernel: by its name (case, spaces, - and _ do not matter), or a path.
+    """Find the kernel.toml of a kernel: by its name (case, spaces, - and _ do not matter), or a path.
 
     A path may be that of the file or of its folder. A name of the package's kernels comes first.
 
@@ -66,7 +66,7 @@ def find(name: str | Path) -> Path:
 
 
 def variants(work: str) -> list[str]:
-    """Names of the kernels that do the same work (their `variant_of`), or the same as the kernel named.
+    """Find the kernels that do the same work (their `variant_of`), or the same as the kernel named.
 
     **Raises:** DseError if no kernel does it.
     """
@@ -239,7 +239,7 @@ _KINDS = {
 
 
 def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
-    """The first mistake, as `field: found X, expected Y`."""
+    """Tell the first mistake as `field: found X, expected Y`."""
     mistake = dict[str, Any](error.errors()[0])
     place: tuple[int | str, ...] = mistake["loc"]
     field = _field(place, raw)
@@ -260,7 +260,7 @@ def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
 
 
 def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
-    """Where in the file, an access by its name: access.image.count."""
+    """Name a place in the file, an access by its name: access.image.count."""
     if place[:2] == ("source", "arguments"):
         place = (*place[:3], *place[4:])  # without the form that was tried
     parts = [str(part + 1) if isinstance(part, int) else part for part in place]
@@ -341,7 +341,7 @@ def _description(path: Path, file: _File) -> Description:
 
 
 def _subscript(path: Path, access: _Access, allowed: Collection[str]) -> Subscript | None:
-    """The element that a thread asks for, from which sectors and passes follow."""
+    """Read the element that a thread asks for, from which sectors and passes follow."""
     from dse.kernels.symbolic.subscript import INDEX_NAMES, parse_subscript
 
     where = f"{path}: access.{access.name}"
@@ -364,7 +364,7 @@ def _subscript(path: Path, access: _Access, allowed: Collection[str]) -> Subscri
 
 
 def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
-    """How the source is compiled and launched, if the file says so."""
+    """Read how the source is compiled and launched, if the file says so."""
     from dse.kernels.description import ArrayArgument, Build
     from dse.space.expression import Expression, parse
 

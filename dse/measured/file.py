@@ -15,7 +15,7 @@ _GZIP, _UTF16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
 
 @dataclass(frozen=True)
 class File:
-    """A file and its content, which no longer is gzipped."""
+    """A file and its content, unzipped."""
 
     path: Path
     content: bytes

@@ -46,7 +46,7 @@ FORMATS = (  # the first that fits is taken
 
 
 def read(path: Path) -> Table:
-    """The table of a file of any format.
+    """Read a file of any of these formats.
 
     **Raises:** DseError, one line, if it cannot be read or has none of the formats.
     """

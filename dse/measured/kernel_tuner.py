@@ -33,7 +33,7 @@ class _File(BaseModel):
 
 
 def closed(text: str) -> Any:
-    """The content of a file that was never closed, but for an entry that is cut off; None of another file."""
+    """Parse a file that was never closed, without an entry that is cut off; None for another file."""
     if '"cache"' not in text:
         return None
     whole_lines = text.rpartition("\n")[0]  # an entry is a line
@@ -47,7 +47,7 @@ def closed(text: str) -> Any:
 
 
 def read(path: Path, content: Any) -> Table:
-    """The entries of a cache, one a row.
+    """Read the entries of a cache, one a row.
 
     **Edges:** parameters that an entry does not repeat are taken from its key, the values joined by commas.
     Without `time` the mean of `times` is taken.

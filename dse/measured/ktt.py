@@ -60,7 +60,7 @@ class _File(BaseModel):
 
 
 def read(path: Path, content: Any) -> Table:
-    """The results, one a row. Counters keep KTT's names; registers and bytes have those of a kernel.toml.
+    """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
 
     **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
     to hangs on the counter.

@@ -45,7 +45,7 @@ def is_one(text: str) -> bool:
 
 
 def _header(text: str) -> int | None:
-    """The place where the header line begins; None in the output of another program."""
+    """Find where the header line begins; None in the output of another program."""
     start = 0
     for line in text.splitlines(keepends=True):
         if _LONG[0] in line or KERNEL in line:
@@ -57,7 +57,7 @@ def _header(text: str) -> int | None:
 
 
 def read(path: Path, text: str) -> Table:
-    """The launches, one a row: `time_s`, each metric, and every other column of the file.
+    """Read the launches, one a row: `time_s`, each metric, and every other column of the file.
 
     **Units:** seconds, bytes, hertz, and what divides them; percentages stay.
     **Raises:** DseError, one line.
@@ -82,7 +82,7 @@ Launch = tuple[dict[str, Any], dict[str, tuple[str, str]]]  # its own cells, and
 
 
 def _long(path: Path, lines: Iterable[dict[str, str]]) -> Iterator[Launch]:
-    """Lines with the same cells but for the metric are one launch."""
+    """Join the lines of one launch, which have the same cells but for the metric."""
     launches: dict[tuple[str, ...], Launch] = {}
     for line in lines:
         name, unit, value = (line.pop(key) for key in _LONG)
@@ -101,7 +101,7 @@ def _long(path: Path, lines: Iterable[dict[str, str]]) -> Iterator[Launch]:
 
 
 def _wide(path: Path, names: list[str], lines: list[list[str]]) -> Iterator[Launch]:
-    """One line a launch, below a line that has units and no kernel."""
+    """Read one line a launch, below a line that has units and no kernel."""
     if not lines or lines[0][names.index(KERNEL)]:
         raise DseError(f"{path}: units: found no line of units below the header, expected one")
     units = dict(zip(names, lines[0], strict=True))
@@ -133,7 +133,7 @@ def _numbers(
 
 
 def _unscaled(unit: str) -> tuple[float, str]:
-    """`Mbyte/usecond` as a factor and `byte/s`."""
+    """Split `Mbyte/usecond` into a factor and `byte/s`."""
     scale, parts = 1.0, []
     for place, part in enumerate(unit.split("/")):
         if match := _SCALED.fullmatch(part):
@@ -144,7 +144,7 @@ def _unscaled(unit: str) -> tuple[float, str]:
 
 
 def _decimal(path: Path, metrics: Iterable[tuple[str, str]]) -> str:
-    """The decimal sign of the file, by the numbers that can be read in one way only.
+    """Find the decimal sign of the file by the numbers that can be read in one way only.
 
     Failing those, three digits behind a sign are thousands where a unit has no fractions: nanoseconds, and
     with a comma all that are not scaled; and a point is a decimal point.
@@ -180,7 +180,7 @@ def _delimiter(line: str) -> str:
 
 
 def with_parameters(table: Table, kernel: Counts) -> Table:
-    """The same table with the parameters of each launch, found by its block and grid.
+    """Add the parameters of each launch to a table, found by its block and grid.
 
     Only launches of this kernel are kept, if the file has others. They are compared along x, y, z where the
     kernel's source says how it is launched, else by the threads of a block and the blocks in all.
@@ -241,7 +241,7 @@ def _launches(description: Description, known: dict[str, Any]) -> list[Any] | No
 
 
 def _of_kernel(table: Table, description: Description) -> Table:
-    """The launches of one kernel: of the only one in the file, or of that with the description's name."""
+    """Keep the launches of one kernel: the only one in the file, or that with the description's name."""
     if KERNEL not in table.names:
         return table
     own = {description.name, description.build.kernel if description.build else ""}

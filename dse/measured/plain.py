@@ -14,14 +14,14 @@ PARQUET = b"PAR1"  # how such a file begins
 
 
 def read_parquet(path: Path, content: bytes) -> Table:
-    """The table of a Parquet file. **Raises:** DseError if it is none."""
+    """Read a Parquet file. **Raises:** DseError if it is none."""
     if not content.startswith(PARQUET):
         raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
     return Table(path, pyarrow.parquet.ParquetFile(pa.BufferReader(content)).read())
 
 
 def read_csv(path: Path, text: str) -> Table:
-    """A table separated by commas, tabs or semicolons; with the last, decimal commas if there are any."""
+    """Read cells separated by commas, tabs or semicolons; with the last, decimal commas if there are any."""
     header = text.lstrip().partition("\n")[0]
     delimiter = max(",;\t", key=header.count)
     decimal = "," if delimiter == ";" and re.search(r"\d,\d", text) else "."

@@ -44,7 +44,7 @@ class Measured:
         return self.time_s if self.min_s is None else self.min_s
 
     def rows(self, chosen: np.ndarray) -> Measured:
-        """Some of the rows, by their numbers."""
+        """Take some of the rows, by their numbers."""
         arrays = {"time_s": self.time_s, "ok": self.ok, "status": self.status}
         arrays |= {"min_s": self.min_s, "occupancy": self.occupancy}
         return replace(
@@ -55,7 +55,7 @@ class Measured:
         )
 
     def where(self, values: Mapping[str, float]) -> Measured:
-        """The rows in which parameters have these values; names that are no parameter do not matter.
+        """Take the rows in which parameters have these values; names that are no parameter do not matter.
 
         **Raises:** DseError if there is none.
         """
@@ -132,7 +132,7 @@ def _measured(
     problem: dict[str, int | float],
     used: set[str],
 ) -> Measured:
-    """The times and all else that was measured, beside the parameters that were read from `used`."""
+    """Collect the times and all else that was measured, beside the parameters that were read from `used`."""
     time_s, status = _times(table)
     ok = np.isfinite(time_s)
     occupancy = next((name for name in OCCUPANCY if name in table.names), None)
@@ -171,7 +171,7 @@ def _numbers_or_words(table: Table, name: str) -> np.ndarray:
 
 
 def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Times in seconds, NaN where a configuration failed, and each one's status."""
+    """Read times in seconds, NaN where a configuration failed, and each one's status."""
     timed = table.seconds("time") or table.seconds("min")
     if timed is None:
         table.fail("columns", f"found no time, expected one of {', '.join(f'time_{u}' for u in SECONDS)}")
@@ -200,7 +200,7 @@ def _columns(alias: Alias, description: Counts) -> dict[str, str]:
 
 
 def _fitting(table: Table, description: Counts) -> tuple[Alias, list[str]]:
-    """The space whose columns the file has, or lacks fewest of; and those that it lacks."""
+    """Find the space whose columns the file has, or lacks fewest of; and those that it lacks."""
 
     def missing(alias: Alias) -> list[str]:
         columns = _columns(alias, description)

@@ -1,4 +1,4 @@
-"""How good predictions are, against the measured times of the same configurations.
+"""Scores of predictions, against the measured times of the same configurations.
 
 Two questions are kept apart. Are the times right (MAPE)? Is the order right (rank correlation, and
 how close to the optimum one gets by measuring only the k configurations predicted to be fastest)?
@@ -35,7 +35,7 @@ class Scores:
 
 
 def budgets(configurations: int) -> dict[str, int]:
-    """k of each `top_` field of `Scores`; a percentage is rounded up."""
+    """The k of each `top_` field of `Scores`; a percentage is rounded up."""
     k = {"top_1": 1, "top_10": 10}
     k |= {f"top_{percent}_percent": -(-configurations * percent // 100) for percent in (1, 5, 10)}
     return {name: min(value, configurations) for name, value in k.items()}
@@ -47,7 +47,7 @@ def score(
     ok: ArrayLike | None = None,
     occupancy: ArrayLike | None = None,
 ) -> Scores:
-    """All scores of one list of predictions.
+    """Score one list of predictions.
 
     **Shapes:** four lists of the same length. `ok` says which configurations ran; without it, those
     whose measured time is finite. Times of the others are not looked at.
@@ -75,7 +75,7 @@ def score(
 
 
 def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
-    """Spearman's rank correlation, ties sharing their mean rank; None if either is constant.
+    """Spearman's rank correlation ρ, ties sharing their mean rank; None if either is constant.
 
     An infinite or NaN prediction has the last rank.
     """
@@ -86,7 +86,7 @@ def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
 
 
 def mape(predicted: ArrayLike, measured: ArrayLike) -> float | None:
-    """Mean absolute percentage error, in percent of the measured value; None of no values.
+    """The mean absolute percentage error, in percent of the measured value; None of no values.
 
     **Source:** Lemeire et al., section on the metrics. They apply it to warps per cycle.
     """
@@ -95,7 +95,7 @@ def mape(predicted: ArrayLike, measured: ArrayLike) -> float | None:
 
 
 def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) -> float | None:
-    """MAPE of what is left of the error once a straight line over occupancy is taken off it.
+    """The MAPE of what is left of the error once a straight line over occupancy is taken off it.
 
     A constant offset, and one that drifts with occupancy, cost nothing: what counts is the shape of the
     curve. Meant for configurations that differ in occupancy only. None if occupancy is constant.
@@ -111,7 +111,7 @@ def mape_shape(predicted: ArrayLike, measured: ArrayLike, occupancy: ArrayLike) 
 
 
 def fraction_of_optimum(predicted_s: ArrayLike, measured_s: ArrayLike, ok: ArrayLike | None, k: int) -> float:
-    """Best measured time of all, over the best measured among the k that are predicted fastest.
+    """The best measured time of all, over the best among the k that are predicted fastest.
 
     1 is the optimum. A failed configuration among the k is an evaluation spent for nothing; if all k
     failed the fraction is 0. Where equal predictions straddle the k-th place, any of them may be the one

@@ -44,7 +44,7 @@ class _File(BaseModel):
 
 
 def read(path: Path, content: Any) -> Table:
-    """The results, one a row; measurements that are numbers become columns too.
+    """Read the results, one a row; measurements that are numbers become columns too.
 
     **Units:** milliseconds, where neither a measurement of time nor the file says otherwise.
     **Edges:** without a measurement of time, the mean of the run times is taken.

@@ -26,7 +26,7 @@ _TRUTH = {"true": 1.0, "false": 0.0}
 
 
 def suffix_of(unit: str, where: str) -> str:
-    """A unit of time as column names have it: `us` of us, usecond and Microseconds.
+    """Spell a unit of time as column names do: `us` of us, usecond and Microseconds.
 
     **Raises:** DseError, which begins with `where`, for anything else.
     """
@@ -37,7 +37,7 @@ def suffix_of(unit: str, where: str) -> str:
 
 
 def first_mistake(error: ValidationError) -> str:
-    """What is wrong with the content of a JSON file, as `field: found X, expected Y`."""
+    """Tell the first mistake in the content of a JSON file as `field: found X, expected Y`."""
     mistake = error.errors()[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
     field = place.lstrip(".") or "top level"
@@ -65,7 +65,7 @@ class Table:
 
     @classmethod
     def of_rows(cls, path: Path, rows: Iterable[Mapping[str, Any]], decimal: str = ".") -> "Table":
-        """A table of rows that need not all have the same fields; a field that none fills is left out."""
+        """Make a table of rows that may differ in their fields; a field that none fills is left out."""
         rows = list(rows)
         names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell is not None)
         columns = {name: _column([row.get(name) for row in rows]) for name in names}
@@ -73,13 +73,16 @@ class Table:
 
     @property
     def names(self) -> list[str]:
+        """The names of the columns."""
         return self.table.column_names
 
     @property
     def rows(self) -> int:
+        """The number of rows."""
         return self.table.num_rows
 
     def fail(self, field: str, message: str) -> NoReturn:
+        """Raise DseError that names the file and the field."""
         raise DseError(f"{self.path}: {field}: {message}")
 
     def is_text(self, name: str) -> bool:
@@ -89,7 +92,7 @@ class Table:
         return not (any(is_one(kind) for is_one in known) or pa.types.is_decimal(kind))
 
     def numbers(self, name: str) -> np.ndarray:
-        """A column as integers, or as floats with NaN where a cell is empty."""
+        """Read a column as integers, or as floats with NaN where a cell is empty."""
         column = self.table.column(name)
         if self.is_text(name):
             cells = enumerate(column.to_pylist(), start=1)
@@ -116,7 +119,7 @@ class Table:
             self.fail(f"{name}, row {row}", f"found {str(cell)!r}, expected a number{sign}")
 
     def complete(self, name: str) -> np.ndarray:
-        """A column of numbers with no cell empty."""
+        """Read a column of numbers in which no cell may be empty."""
         values = self.numbers(name)
         wrong = ~np.isfinite(values)
         if wrong.any():
@@ -126,7 +129,7 @@ class Table:
         return values
 
     def constant(self, name: str) -> int | float:
-        """The one value of a column."""
+        """Read a column that must have one value."""
         values = self.complete(name)
         other = values != values[0]
         if other.any():
@@ -135,12 +138,12 @@ class Table:
         return int(values[0]) if values[0] == np.floor(values[0]) else float(values[0])
 
     def texts(self, name: str) -> np.ndarray:
-        """A column as strings, empty where a cell is."""
+        """Read a column as strings, empty where a cell is."""
         cells = self.table.column(name).to_pylist()
         return np.array(["" if cell is None else str(cell).strip() for cell in cells])
 
     def seconds(self, kind: str) -> tuple[str, np.ndarray] | None:
-        """`time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
+        """Find `time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
         for unit, scale in SECONDS.items():
             if f"{kind}_{unit}" in self.names:
                 return f"{kind}_{unit}", self.numbers(f"{kind}_{unit}") * scale

@@ -14,8 +14,8 @@ FILE = Path(__file__).with_name("calibration.toml")
 
 
 @dataclass(frozen=True)
-class Space:
-    """One measured space, and the depths found in it: shares of the space, two significant digits."""
+class KnownSpace:
+    """A measured space, and the depths found in it: shares of the space, two significant digits."""
 
     space: str
     kernel: str  # whose description predicted it
@@ -26,14 +26,14 @@ class Space:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class KnownSpaces:
     """Measured spaces that tell how deep to reach in another one."""
 
     model: str
     within: float  # of the optimum: what counts as nearly fastest
     refitted_to: int  # measurements taken at random
     draws: int  # of these, the worst counts
-    spaces: tuple[Space, ...]
+    spaces: tuple[KnownSpace, ...]
 
     @property
     def by_model(self) -> tuple[float, ...]:
@@ -46,7 +46,7 @@ class Calibration:
         return tuple(space.refitted for space in self.spaces)
 
     def text(self) -> str:
-        """The calibration as a TOML file."""
+        """Write them as a TOML file has them."""
         return "\n".join(self._lines()) + "\n"
 
     def _lines(self) -> Iterator[str]:
@@ -62,8 +62,8 @@ class Calibration:
 
 
 @cache
-def load(path: Path = FILE) -> Calibration:
-    """The calibration in a file, by default the one that comes with the package."""
+def load(path: Path = FILE) -> KnownSpaces:
+    """Read them from a file, by default the one that comes with the package."""
     content = tomllib.loads(path.read_text(encoding="utf-8"))
-    spaces = tuple(Space(**space) for space in content.pop("spaces"))
-    return Calibration(**content, spaces=spaces)
+    spaces = tuple(KnownSpace(**space) for space in content.pop("spaces"))
+    return KnownSpaces(**content, spaces=spaces)

@@ -27,7 +27,7 @@ from scipy.stats import rankdata, t
 
 from dse.errors import DseError
 from dse.precision import in_64_bits
-from dse.pruning.calibration import Calibration, load
+from dse.pruning.calibration import KnownSpaces, load
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
@@ -50,7 +50,7 @@ def keep(
     risk: float = 0.05,
     within: float = 0.05,
     told: Mapping[int, float] | None = None,
-    calibration: Calibration | None = None,
+    calibration: KnownSpaces | None = None,
 ) -> Kept:
     """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
@@ -94,14 +94,14 @@ def keep(
 
 
 def check(risk: float, within: float) -> None:
-    """DseError for one that is not between 0 and 1."""
+    """Check both shares. **Raises:** DseError for one that is not between 0 and 1."""
     for name, value in (("risk", risk), ("within", within)):
         if not 0 < value < 1:
             raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
 
 
 def reach(depths: tuple[float, ...], risk: float) -> float:
-    """Depth of another space: the predictive quantile, at least the conformal one as far as these tell it."""
+    """The depth of another space: the predictive quantile, or the conformal one if that is deeper."""
     count, logs = len(depths), np.log(depths)
     far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
     return min(1.0, max(float(np.exp(far)), conformal(np.array(depths), risk)))

@@ -26,5 +26,5 @@ TYPES = {
 
 
 def type_of(name: str) -> tuple[str, int] | None:
-    """NumPy's name of one part of such a value, and its number of parts; None of an unknown type."""
+    """Look up NumPy's name of one part of a value, and its number of parts; None of an unknown type."""
     return TYPES.get(name.lower().removesuffix("_t"))

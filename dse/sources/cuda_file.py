@@ -65,7 +65,7 @@ def _or_instead(path: Path) -> str:
 def _arguments(
     given: Sequence[str], declared: Sequence[Declared] | None
 ) -> tuple[Expression | ArrayArgument | None, ...]:
-    """The arguments given, by place or name; of others that are declared nothing is known."""
+    """Place the arguments given; of others that are declared nothing is known."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in given)
     names = [each.name for each in declared]
@@ -89,7 +89,7 @@ def _arguments(
 
 
 def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:
-    """`?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array."""
+    """Read `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array."""
     where = (
         f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
     )

@@ -1,4 +1,4 @@
-"""Things that a caller says of a kernel besides its file."""
+"""Facts of a kernel that its file does not hold: the caller gives them."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,7 @@ from dse.space.expression import parse
 
 @dataclass(frozen=True)
 class Given:
-    """How a kernel is compiled and launched, as far as its file does not say it."""
+    """The part of how a kernel is compiled and launched that its file does not say."""
 
     function: str = ""
     block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
@@ -21,7 +21,7 @@ class Given:
 
 
 def with_given(description: Description, given: Given, name: str) -> Description:
-    """The kernel of a file that says how it is launched, changed by what else may be given.
+    """Change the kernel of a file that says how it is launched by what else may be given.
 
     **Raises:** DseError for a launch, which the file says, or a macro that a parameter defines; or if the
     file says no launch after all. `name` is the file's in messages.
@@ -41,7 +41,7 @@ def with_given(description: Description, given: Given, name: str) -> Description
 
 
 def build_with(build: Build, given: Given) -> Build:
-    """The same build with the function, macros and shared memory that are given."""
+    """Put the function, macros and shared memory that are given into a build."""
     shared = given.shared_bytes
     return replace(
         build,

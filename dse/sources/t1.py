@@ -33,7 +33,7 @@ class Argument:
 
 @dataclass(frozen=True)
 class T1Problem:
-    """What a T1 file says; expressions are over the parameters of `space`."""
+    """The content of a T1 file; expressions are over the parameters of `space`."""
 
     name: str
     space: Space
@@ -214,7 +214,7 @@ def _first_mistake(error: ValidationError) -> str:
 
 
 def _numbers(text: str, where: str) -> list[Any]:
-    """The list that a piece of Python stands for, found by walking its tree: the text is never run."""
+    """Find the list that a piece of Python stands for by walking its tree: the text is never run."""
     try:
         return _list(ast.parse(text.strip(), mode="eval").body, where)
     except SyntaxError as error:

@@ -41,7 +41,7 @@ class _OwnLanguage(ast.NodeTransformer):
         ]
 
     def read(self, given: Any, where: str) -> Expression:
-        """One of them as an expression. **Raises:** DseError that begins with `where`."""
+        """Read a size or value as an expression. **Raises:** DseError that begins with `where`."""
         if not isinstance(given, str):
             return parse(given, where, self.known)
         try:
@@ -52,6 +52,7 @@ class _OwnLanguage(ast.NodeTransformer):
         return parse(text, where, self.known)
 
     def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Replace `ProblemSize[axis]`."""
         match node:
             case ast.Subscript(value=ast.Name(id="ProblemSize"), slice=ast.Constant(value=int(axis))):
                 if 0 <= axis < len(self.sizes):
@@ -59,6 +60,7 @@ class _OwnLanguage(ast.NodeTransformer):
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace `max(parameter)` and `min(parameter)`."""
         match node:
             case ast.Call(func=ast.Name(id="max" | "min" as which), args=[ast.Name(id=name)], keywords=[]):
                 if name in self.values:
@@ -66,16 +68,17 @@ class _OwnLanguage(ast.NodeTransformer):
         return self.generic_visit(node)  # type: ignore[return-value]
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a scalar argument by its value."""
         return ast.Constant(self.scalars[node.id]) if node.id in self.scalars else node
 
 
 def load(path: Path, given: Given) -> Description:
-    """The kernel of a T1 file, see `of_problem` and `dse.sources.given.with_given`."""
+    """Read the kernel of a T1 file, see `of_problem` and `dse.sources.given.with_given`."""
     return with_given(of_problem(t1.load(path)), given, str(path))
 
 
 def of_problem(problem: T1Problem) -> Description:
-    """A T1 problem's kernel: parameters are macros under their own names, its problem size can be changed.
+    """Describe a T1 problem's kernel: parameters are macros under their own names, sizes can be changed.
 
     **Raises:** DseError if it is not CUDA, its file is missing, or an argument cannot be read.
     """
@@ -131,7 +134,7 @@ def of_problem(problem: T1Problem) -> Description:
 def _argument(
     given: Argument, language: _OwnLanguage, where: str
 ) -> tuple[Expression | ArrayArgument | None, str | None]:
-    """An argument, and what is assumed of it where the file does not say it."""
+    """Read an argument, and state what is assumed of it where the file does not say it."""
     kind, parts = type_of(given.type) or (None, 1)
     if (given.memory or "").lower() == "scalar" or (given.memory is None and given.size is None):
         random = (given.fill or "Constant").lower() != "constant"
@@ -165,7 +168,7 @@ def _argument(
 
 
 def _options(problem: T1Problem) -> tuple[str, ...]:
-    """The compiler options that NVRTC takes; folders are relative to the file."""
+    """Choose the compiler options that NVRTC takes; folders are relative to the file."""
     options = []
     for option in problem.options:
         if option.startswith("-I") and len(option) > 2:
@@ -176,7 +179,7 @@ def _options(problem: T1Problem) -> tuple[str, ...]:
 
 
 def with_space(description: Description, problem: T1Problem) -> Description:
-    """The kernel with the parameters, values and conditions of a T1 problem in place of its own space.
+    """Give a kernel the parameters, values and conditions of a T1 problem in place of its own space.
 
     Names are matched as those of measured tables are: by one of the kernel's `spaces`, or as they stand. A
     parameter that the kernel does not know changes no prediction and is left out.

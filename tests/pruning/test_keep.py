@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import norm, t
 
 from dse.errors import DseError
-from dse.pruning.calibration import Calibration, Space, load
+from dse.pruning.calibration import KnownSpace, KnownSpaces, load
 from dse.pruning.keep import FEWEST, SPREADS, first, keep, lower_end, reach
 from dse.tuning.candidates import Candidates, bare
 from dse.tuning.tuner import Tuner
@@ -16,8 +16,12 @@ SIDE = 8
 A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
 N = len(A)
 X_Y = np.log2(np.column_stack([A, B])) / (SIDE - 1)
-SHALLOW = Calibration(  # one is "the first" in a space this small
-    "none", 0.05, 50, 1, tuple(Space("s", "k", "g", 10**6, deep, deep) for deep in (1e-6, 1.1e-6, 0.9e-6))
+SHALLOW = KnownSpaces(  # one is "the first" in a space this small
+    "none",
+    0.05,
+    50,
+    1,
+    tuple(KnownSpace("s", "k", "g", 10**6, deep, deep) for deep in (1e-6, 1.1e-6, 0.9e-6)),
 )
 TELL = 16
 

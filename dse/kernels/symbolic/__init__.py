@@ -1,4 +1,4 @@
-"""Symbolic evaluation: what the lanes of a warp do, from expressions of thread and block indices.
+"""Symbolic evaluation of the lanes of a warp, from expressions of thread and block indices.
 
 `subscript` reads them, `lanes` says which threads a warp has, `coalescing` and `banks` count what their
 addresses cost, `conditions` how many warps take a branch, `unknowns` what can be said where a value is not

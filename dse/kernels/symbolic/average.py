@@ -1,4 +1,4 @@
-"""What an access costs on average over the warps of a block: for whole spaces of configurations at once.
+"""The average cost of an access over the warps of a block, for whole spaces of configurations at once.
 
 A few warps are looked at, lane by lane, each in another block and another trip of the loops around the
 access, so that rows which begin anywhere in a sector do so here too.
@@ -31,7 +31,7 @@ def average_access(
     size: Any,
     shared: bool,
 ) -> dict[str, Array]:
-    """`passes` through the banks of shared memory, or `sectors` and `passes` (128-byte lines) of global
+    """Count `passes` through the banks of shared memory, or `sectors` and `passes` (128-byte lines) of global
     memory, of one access of a warp.
 
     `loops` are the indices among the names of `index` that run; `size` is in bytes, a power of two.

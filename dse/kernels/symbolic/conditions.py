@@ -1,4 +1,4 @@
-"""Branches on thread indices: what share of the warps goes either way, by looking at every lane, and the
+"""Branches on thread indices: the share of the warps that goes either way, by looking at every lane, and the
 paper's closed forms for `A t + B <= α i + β` beside it.
 
 The closed forms bound how much there is to look at, and go on from there: Eq. 12 takes the steps from I_0 on
@@ -36,7 +36,7 @@ def weights(
     steps: Mapping[str, Any] | None = None,
     xp: Any = jnp,
 ) -> Weights:
-    """Of the condition in each warp, and in each step of loops.
+    """Evaluate a condition in each warp, and in each step of loops.
 
     **Shapes:** `values` [...], any; `steps` has the values of loop indices, each a row [n] of its own length,
     all combinations of which are taken. Results [...].
@@ -72,8 +72,10 @@ def weights(
 
 
 def comparison_steps(a: Any, b: Any, alpha: Any, beta: Any, threads: Any, last: Any) -> Any:
-    """Steps to evaluate `a t + b <= alpha i + beta` for all threads and i from 0 to `last` (Eq. 10, its right
-    side)."""
+    """The steps to evaluate `a t + b <= alpha i + beta` for all threads and i from 0 to `last`.
+
+    **Source:** Eq. 10, its right side.
+    """
     return (2 * threads * (alpha * last - b + beta + alpha) - a * threads * (threads - 1)) / (2 * alpha)
 
 
@@ -83,15 +85,15 @@ def comparison_bound(a: Any, alpha: Any, threads: Any) -> Any:
 
 
 def modulo_steps(a: Any, b: Any, threads: Any) -> Any:
-    """Steps to evaluate `(a t + b) mod (alpha i + beta) == 0`, at most."""
+    """The most steps to evaluate `(a t + b) mod (alpha i + beta) == 0`."""
     return a * threads * (threads - 1) / 4 + b * threads / 2
 
 
 def all_alike_from(a: Any, b: Any, alpha: Any, beta: Any, threads: Any) -> Any:
-    """I_0, the step from which on all threads decide alike."""
+    """The step I_0 from which on all threads decide alike."""
     return (a * (threads - 1) + b - beta) / alpha
 
 
 def overall_weight(before: Any, alike_from: Any, last: Any, after: Any = 1.0, xp: Any = jnp) -> Any:
-    """Eq. 12: the weight over all steps from that of those before I_0; `after` is 1 in the paper."""
+    """The weight over all steps (Eq. 12) from that of those before I_0; `after` is 1 in the paper."""
     return (after * xp.maximum(last - alike_from, 0.0) + before * alike_from) / xp.maximum(alike_from, last)

@@ -1,4 +1,4 @@
-"""What an access costs where sizes and loop indices are not known: its cost over their residues.
+"""The cost of an access where sizes and loop indices are not known: its cost over their residues.
 
 Where an address is a sum of products, which bank, sector or segment it falls in depends on each unknown
 modulo the elements of one only. Which lanes share a word does not: two rows `n` apart meet if n is taken as
@@ -33,18 +33,21 @@ class Parametric:
 
     @property
     def mean(self) -> float:
+        """The mean over all residues."""
         return float(self.cost.mean())
 
     @property
     def worst(self) -> float:
+        """The largest over all residues."""
         return float(self.cost.max())
 
     @property
     def best(self) -> float:
+        """The smallest over all residues."""
         return float(self.cost.min())
 
     def at(self, **values: int) -> float:
-        """For values of the unknowns."""
+        """The cost for values of the unknowns."""
         return float(self.cost[tuple(values[name] % self.modulus for name in self.unknowns)])
 
 
@@ -55,7 +58,7 @@ def over_residues(
     unknowns: Sequence[str],
     modulus: int = 32,
 ) -> Parametric:
-    """`cost` of the index for all residues of `unknowns`.
+    """Evaluate `cost` of the index for all residues of `unknowns`.
 
     `cost` takes an index [residues, ...] and gives [residues, ...], whose mean over all but the first axis
     counts.

@@ -83,19 +83,19 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
 
 def _records(
     device: Mapping[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
-) -> Iterator[gpus.Record]:
+) -> Iterator[gpus.Fact]:
     """Every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
     given = dict(_attributes(device["attributes"]))
     for record in model.fields:
         if record.field in found:
             value = found[record.field]
-            yield gpus.Record(
+            yield gpus.Fact(
                 record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
             )
         elif record.field in given:
             number, unit, rule = given[record.field]
             driver = f"CUDA driver {device['driver']} on this GPU"
-            yield gpus.Record(record.field, number, unit, driver, "derived" if rule else "stated", rule)
+            yield gpus.Fact(record.field, number, unit, driver, "derived" if rule else "stated", rule)
         elif model.header.name != device["name"] and record.provenance != "stated":
             rule = f"as on {model.name}: {record.rule}" if record.rule else f"as on {model.name}"
             yield replace(record, rule=rule)
