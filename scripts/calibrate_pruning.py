@@ -55,10 +55,10 @@ class MeasuredSpace:
 
 def space(path: Path, draws: int) -> MeasuredSpace | None:
     """Measure the depths of one file; None if its kernel is not described."""
-    found = of_description(path, MODEL)
-    if found is None:
+    described = of_description(path, MODEL)
+    if described is None:
         return None
-    kernel, table, candidates = found
+    kernel, table, candidates = described
     seconds = _seconds(table)
     nearly = seconds <= seconds.min() * (1 + WITHIN)
     order = np.where(candidates.possible, candidates.log_s, np.inf)
@@ -100,35 +100,35 @@ def calibrated(spaces: Sequence[MeasuredSpace], draws: int) -> KnownSpaces:
 
 def rows(spaces: Sequence[MeasuredSpace], draws: int, trials: int) -> list[dict[str, Any]]:
     """Prune each space after each size of calibration: a row each."""
-    found = []
-    for each in spaces:
-        others = [x for x in spaces if x.kernel != each.kernel and x.gpu != each.gpu]
+    table = []
+    for space in spaces:
+        others = [x for x in spaces if x.kernel != space.kernel and x.gpu != space.gpu]
         apart = calibrated(others, draws)
         for size in (0, *SIZES):
-            row: dict[str, Any] = {"space": each.name, "gpu": each.gpu, "measured": size}
-            row["nearly fastest [%]"] = 100 * float(each.nearly.mean())
+            row: dict[str, Any] = {"space": space.name, "gpu": space.gpu, "measured": size}
+            row["nearly fastest [%]"] = 100 * float(space.nearly.mean())
             if not size:
-                row |= {"depth by model [%]": 100 * each.by_model, "refitted [%]": 100 * each.refitted}
+                row |= {"depth by model [%]": 100 * space.by_model, "refitted [%]": 100 * space.refitted}
             for name, known in (("", calibration.load()), (" apart", apart)):
                 if len(known.spaces) < 2:
                     continue
                 kept = [
-                    keep(each.candidates, RISK, WITHIN, _told(each.seconds, size, 1000 + trial), known)
+                    keep(space.candidates, RISK, WITHIN, _told(space.seconds, size, 1000 + trial), known)
                     for trial in range(trials if size else 1)
                 ]
-                holds = [bool(each.nearly[one.places].any()) for one in kept]
+                holds = [bool(space.nearly[one.places].any()) for one in kept]
                 row[f"holds{name}"] = float(np.mean(holds))
                 row[f"kept{name} [%]"] = 100 * float(np.median([one.share for one in kept]))
-            found.append(row)
-            print(f"{each.name} on {each.gpu}, {size} measured", file=sys.stderr)
-    return found
+            table.append(row)
+            print(f"{space.name} on {space.gpu}, {size} measured", file=sys.stderr)
+    return table
 
 
-def summary(found: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Summarise all files, by the size of the calibration; shares over spaces that are not flat."""
     result = []
     for size in (0, *SIZES):
-        some = [row for row in found if row["measured"] == size]
+        some = [row for row in rows if row["measured"] == size]
         uneven = [row for row in some if row["nearly fastest [%]"] < 5]
         result.append(
             {"measured": size, "files": len(some)}
@@ -167,21 +167,21 @@ def main() -> int:
     parser.add_argument("--calibration", type=Path, help="write what was found in the spaces there, no more")
     options = parser.parse_args()
     try:
-        spaces = [found for path in files(options.folder) if (found := space(path, options.draws))]
+        spaces = [one for path in files(options.folder) if (one := space(path, options.draws))]
         if not spaces:
             raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
         if options.calibration:
             with replacing(options.calibration) as path:
                 path.write_text(calibrated(spaces, options.draws).text(), encoding="utf-8")
             return 0
-        found = rows(spaces, options.draws, options.trials)
+        table = rows(spaces, options.draws, options.trials)
         if options.json:
-            print(json.dumps({"rows": found, "summary": summary(found)}))
+            print(json.dumps({"rows": table, "summary": summary(table)}))
         elif options.out is None:
-            show(found, title="Pruning")
-            show(summary(found), title="All")
+            show(table, title="Pruning")
+            show(summary(table), title="All")
         else:
-            fill(options.out, "pruning", f"{markdown(summary(found))}\n\n{markdown(found)}")
+            fill(options.out, "pruning", f"{markdown(summary(table))}\n\n{markdown(table)}")
     except DseError as error:
         print(f"calibrate_pruning.py: {error}", file=sys.stderr)
         return 2

@@ -125,10 +125,10 @@ class Card:
 
     def text(self, parameter: str) -> str:
         """A word, '' if there is none."""
-        found = {row.value for row in self.best(parameter)}
-        if len(found) > 1:
-            sys.exit(f"{self.key}: {parameter}: sources disagree: {', '.join(sorted(found))}")
-        return found.pop() if found else ""
+        words = {row.value for row in self.best(parameter)}
+        if len(words) > 1:
+            sys.exit(f"{self.key}: {parameter}: sources disagree: {', '.join(sorted(words))}")
+        return words.pop() if words else ""
 
     def own(self, *parameters: str, unit: str = "cycles") -> Value | None:
         """A number from the card's own rows."""
@@ -145,10 +145,10 @@ class Card:
 
     def need(self, *parameters: str, unit: str = "cycles") -> Value:
         """Do as `own`, and stop the script if there is no number."""
-        found = self.own(*parameters, unit=unit)
-        if found is None:
+        value = self.own(*parameters, unit=unit)
+        if value is None:
             sys.exit(f"{self.key}: no row for {' or '.join(parameters)}")
-        return found
+        return value
 
     @property
     def capability(self) -> str:
@@ -243,10 +243,10 @@ class Card:
 
     def must_borrow(self, *parameters: str, alike: Callable[["Card"], bool] = lambda other: True) -> Value:
         """Do as `borrow`, and stop the script if it finds nothing."""
-        found = self.borrow(*parameters, alike=alike)
-        if found is None:
+        value = self.borrow(*parameters, alike=alike)
+        if value is None:
             sys.exit(f"{self.key}: no card lends {' or '.join(parameters)}")
-        return found
+        return value
 
 
 class Listed(NamedTuple):

@@ -150,10 +150,10 @@ def l1_cpi(card: Card) -> Value:
         return Value(1, "cycles", "NVIDIA, L1 width per SM", rule="128 B / 128 B/cycle and SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
-            found = other.own("thr_l1")
-            if found:
+            rate = other.own("thr_l1")
+            if rate:
                 where = f" on {other.key} ({what})" if what else ""
-                return found.derived(128 / found.value, f"128 B / {tidy(found.value)} B/cycle{where}")
+                return rate.derived(128 / rate.value, f"128 B / {tidy(rate.value)} B/cycle{where}")
     if card.amd:
         return Value(2, "cycles", "AMD, vector cache width per CU", rule="128 B / 64 B/cycle and CU")
     width = 128 if card.capability in ("7.0", "8.0", "9.0") else 64
@@ -162,9 +162,9 @@ def l1_cpi(card: Card) -> Value:
 
 def l2_bandwidth(card: Card) -> Value | None:
     """The L2 bandwidth measured on this card, bytes per cycle of the whole chip."""
-    found, bound = card.own("thr_l2", unit="GB/s"), card.own("thr_l2_read", unit="GB/s")
-    if found:
-        return found.derived(found.value * 1e3 / clock(card).value, f"{tidy(found.value)} GB/s", "B/cycle")
+    rate, bound = card.own("thr_l2", unit="GB/s"), card.own("thr_l2_read", unit="GB/s")
+    if rate:
+        return rate.derived(rate.value * 1e3 / clock(card).value, f"{tidy(rate.value)} GB/s", "B/cycle")
     if bound is None:
         return None
     # MT4G's kernel is untuned. Where another tool measured too, this one found 2.1 times as much on A100,
@@ -184,19 +184,19 @@ def l2_cpi(card: Card) -> Value:
     if not card.own("thr_l2") and any(other.own("thr_l2") for _, cards in near for other in cards):
         near = near[1:]  # MT4G's bound yields to what was measured on a relative
     for what, cards in [*near, *card.far()]:
-        measured = {other: found for other in cards if (found := l2_bandwidth(other))}
+        measured = {other: rate for other in cards if (rate := l2_bandwidth(other))}
         if not measured:
             continue
         lender = min(measured, key=lambda other: (not other.own("thr_l2"), card.distance(other)))
-        found, where = measured[lender], f" of {lender.key} ({what})" if what else ""
+        rate, where = measured[lender], f" of {lender.key} ({what})" if what else ""
         if lender.architecture == card.architecture:
             width, theirs = card.need("mem_bus_width").value, lender.need("mem_bus_width").value
-            share = found.value * width / theirs / card.sm_count
+            share = rate.value * width / theirs / card.sm_count
             where += "" if width == theirs else f" x {tidy(width)} / {tidy(theirs)} bit of memory bus"
         else:
-            share = found.value / lender.sm_count
-        rule = f"32 B / {tidy(min(share, 64))} B/cycle and SM: {found.rule}{where}"
-        return found.derived(32 / min(share, 64), rule)
+            share = rate.value / lender.sm_count
+        rule = f"32 B / {tidy(min(share, 64))} B/cycle and SM: {rate.rule}{where}"
+        return rate.derived(32 / min(share, 64), rule)
     sys.exit(f"{card.key}: no card lends an L2 bandwidth")
 
 
@@ -241,12 +241,12 @@ def arithmetic_cpi(card: Card) -> dict[str, Value]:
 
 def shared_cpi(card: Card) -> Value:
     """Cycles of one pass without bank conflict, 128 bytes."""
-    found = card.own("cpi_lds")
-    if found and card.amd:
-        rule = f"{tidy(found.value)} cycles of a 64-wide 4-byte access / 2 passes of 128 B"
-        return replace(found, value=found.value / 2, rule=rule)
-    if found:
-        return found
+    measured = card.own("cpi_lds")
+    if measured and card.amd:
+        rule = f"{tidy(measured.value)} cycles of a 64-wide 4-byte access / 2 passes of 128 B"
+        return replace(measured, value=measured.value / 2, rule=rule)
+    if measured:
+        return measured
     if card.amd:
         return Value(1, "cycles", "AMD, LDS width per CU", rule="128 B / 128 B/cycle and CU")
     if card.uncached:
@@ -277,9 +277,9 @@ def timed_barrier(card: Card) -> tuple[Value, Value] | None:
 
 def barrier_cpi(card: Card) -> Value:
     """λ of a barrier: measured, from its rate, or from its times."""
-    found, rate, timed = card.own("cpi_bar_sync"), card.own("thr_syncthreads"), timed_barrier(card)
-    if found:
-        return found
+    cycles, rate, timed = card.own("cpi_bar_sync"), card.own("thr_syncthreads"), timed_barrier(card)
+    if cycles:
+        return cycles
     if rate:
         rule = f"32 threads / {tidy(rate.value)} barrier operations a cycle"
         return rate.derived(32 / rate.value, rule)
@@ -371,19 +371,23 @@ def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
 
 def issue_limit(card: Card) -> Value:
     """Warp instructions per cycle and SM."""
-    found = card.own("issue_limit", unit="1")
-    if found:
-        return found
+    measured = card.own("issue_limit", unit="1")
+    if measured:
+        return measured
     if card.amd:
         simds = card.need("simds_per_cu", unit="1")
-        turn, each = (1, "each cycle") if card.family == "RDNA" else (4, "every 4 cycles")
-        rule = f"{tidy(simds.value)} SIMDs, each issues a vector instruction of any class {each}"
+        turn, how_often = (1, "each cycle") if card.family == "RDNA" else (4, "every 4 cycles")
+        rule = f"{tidy(simds.value)} SIMDs, each issues a vector instruction of any class {how_often}"
         return simds.derived(simds.value / turn, rule, "1")
     if card.uncached:
         return Value(0.5, "1", card.cite("TEG"), rule="one issue slot in two cycles of the shader clock")
-    each, of = float(card.table["issue_per_scheduler"]), float(card.table["schedulers_per_sm"])
-    rule = f"{tidy(of)} schedulers x {tidy(each)} a cycle{' (dual issue)' if each > 1 else ''}"
-    return Value(each * of, "1", card.cite(card.table["lanes_source"]), rule=rule)
+    per_scheduler, schedulers = (
+        float(card.table["issue_per_scheduler"]),
+        float(card.table["schedulers_per_sm"]),
+    )
+    dual = " (dual issue)" if per_scheduler > 1 else ""
+    rule = f"{tidy(schedulers)} schedulers x {tidy(per_scheduler)} a cycle{dual}"
+    return Value(per_scheduler * schedulers, "1", card.cite(card.table["lanes_source"]), rule=rule)
 
 
 # Limits

@@ -126,13 +126,13 @@ def find(name: str | Path) -> Path:
     known = {slug: [slug, header.name, *header.aliases] for slug, header in headers().items()}
     wanted = "".join(_words(str(name)))
     for accepts in (_equals, _starts_with, _contains):
-        found = [slug for slug, texts in known.items() if any(accepts(text, wanted) for text in texts)]
-        if len(found) == 1:
-            return _path(found[0])
-        if found:
-            raise DseError(f"gpu: found {str(name)!r}, expected one of {', '.join(found)}")
-    slugs = {"".join(_words(text)): slug for slug, texts in known.items() for text in texts}
-    near = dict.fromkeys(slugs[text] for text in difflib.get_close_matches(wanted, slugs))
+        slugs = [slug for slug, texts in known.items() if any(accepts(text, wanted) for text in texts)]
+        if len(slugs) == 1:
+            return _path(slugs[0])
+        if slugs:
+            raise DseError(f"gpu: found {str(name)!r}, expected one of {', '.join(slugs)}")
+    by_text = {"".join(_words(text)): slug for slug, texts in known.items() for text in texts}
+    near = dict.fromkeys(by_text[text] for text in difflib.get_close_matches(wanted, by_text))
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
     raise DseError(f"gpu: found {str(name)!r}, expected a .toml file or a name that `dse gpus` lists{hint}")
 
@@ -164,7 +164,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
         if field not in units:
             group = field.rpartition(".")[0]
             known = [] if group else [*Header.model_fields, *_GROUPS]
-            known += [each for each in units if each.rpartition(".")[0] == group]
+            known += [other for other in units if other.rpartition(".")[0] == group]
             raise DseError(f"{path}: {field}: unknown field{_hint(field, known)}")
     for field in units:
         if field not in tables:
@@ -252,7 +252,7 @@ def _units() -> dict[str, str]:
         if field.name == "limits":
             units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
-            units |= {f"{field.name}.{each.name}": field.metadata["unit"] for each in fields(PerClass)}
+            units |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
         elif field.name != "compute_capability":  # which the header has
             units[field.name] = field.metadata["unit"]
     return units

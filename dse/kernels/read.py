@@ -51,7 +51,7 @@ def find(name: str | Path) -> Path:
 
     **Raises:** DseError if there is no such kernel.
     """
-    by_key = {_key(each): each for each in names()}
+    by_key = {_key(name): name for name in names()}
     if _key(str(name)) in by_key:
         return catalogue.folder("kernels") / by_key[_key(str(name))] / FILE
     path = Path(name).expanduser()
@@ -71,11 +71,11 @@ def variants(work: str) -> list[str]:
     **Raises:** DseError if no kernel does it.
     """
     works = {name: str(_toml(find(name)).get("variant_of", name)) for name in names()}
-    same = {_key(each): each for each in works.values()}
-    same = {_key(name): each for name, each in works.items()} | same
+    same = {_key(work): work for work in works.values()}
+    same = {_key(name): work for name, work in works.items()} | same
     if _key(work) not in same:
         raise DseError(f"work: found {work!r}, expected one of {_listed(sorted(set(works.values())))}")
-    return [name for name, each in works.items() if each == same[_key(work)]]
+    return [name for name, other in works.items() if other == same[_key(work)]]
 
 
 def load(name: str | Path) -> Description:

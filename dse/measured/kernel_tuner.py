@@ -14,8 +14,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dse.errors import DseError
-from dse.measured.table import Table, first_mistake
+from dse.errors import DseError, first_mistake
+from dse.measured.table import Table
 
 # as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
 STATUS = {
@@ -56,7 +56,7 @@ def read(path: Path, content: Any) -> Table:
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error)}") from None
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
     rows = []
     for row, (key, entry) in enumerate(file.cache.items(), start=1):
         where = f"{path}: cache, row {row}"
@@ -78,7 +78,7 @@ def read(path: Path, content: Any) -> Table:
 
 def _timed(entry: dict[str, Any], where: str) -> dict[str, Any]:
     times = entry.get("times") or []
-    if not isinstance(times, list) or not all(isinstance(each, int | float) for each in times):
+    if not isinstance(times, list) or not all(isinstance(repetition, int | float) for repetition in times):
         raise DseError(f"{where}, times: found {times!r}, expected a list of milliseconds")
     time = entry.get("time", sum(times) / len(times) if times else None)
     match time:

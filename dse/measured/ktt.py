@@ -9,8 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dse.errors import DseError
-from dse.measured.table import Table, first_mistake, suffix_of
+from dse.errors import DseError, first_mistake
+from dse.measured.table import Table, suffix_of
 
 # as KTT itself words them in T4 files (JsonT4Converters.h)
 STATUS = {
@@ -69,7 +69,7 @@ def read(path: Path, content: Any) -> Table:
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error)}") from None
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
     kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
     if len(kernels) > 1:
         raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")
@@ -81,7 +81,7 @@ def _row(result: _Result, unit: str) -> dict[str, Any]:
     row: dict[str, Any] = {}
     if len(result.ComputationResults) == 1:
         [computation] = result.ComputationResults
-        row |= {each.Name: each.Value for each in computation.ProfilingData.Counters}
+        row |= {counter.Name: counter.Value for counter in computation.ProfilingData.Counters}
         if computed := computation.CompilationData:
             row |= {
                 "registers": computed.RegistersCount,
@@ -92,4 +92,4 @@ def _row(result: _Result, unit: str) -> dict[str, Any]:
     row |= {"status": status}
     if status == "ok":
         row[f"time_{unit}"] = result.TotalDuration
-    return row | {each.Name: each.Value for each in result.Configuration}
+    return row | {pair.Name: pair.Value for pair in result.Configuration}

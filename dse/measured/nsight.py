@@ -135,9 +135,9 @@ def _numbers(
 def _unscaled(unit: str) -> tuple[float, str]:
     """Split `Mbyte/usecond` into a factor and `byte/s`."""
     scale, parts = 1.0, []
-    for place, part in enumerate(unit.split("/")):
+    for position, part in enumerate(unit.split("/")):
         if match := _SCALED.fullmatch(part):
-            scale *= _SCALES[match[1]] if place == 0 else 1 / _SCALES[match[1]]
+            scale *= _SCALES[match[1]] if position == 0 else 1 / _SCALES[match[1]]
             part = match[2]
         parts.append({"second": "s", "B": "byte", "hz": "Hz"}.get(part, part))
     return scale, "/".join(parts)
@@ -166,13 +166,13 @@ def _decimal(path: Path, metrics: Iterable[tuple[str, str]]) -> str:
             likely.setdefault(other, cell)
         elif last == ",":
             unsure = cell
-    found = sure or likely
-    if len(found) == 2:
-        both = f"{found['.']} and {found[',']}"
+    signs_seen = sure or likely
+    if len(signs_seen) == 2:
+        both = f"{signs_seen['.']} and {signs_seen[',']}"
         raise DseError(f"{path}: numbers: found {both}, expected one decimal sign")
-    if not found and unsure:
+    if not signs_seen and unsure:
         raise DseError(f"{path}: numbers: found {unsure}, a thousand or a fraction, expected one that tells")
-    return next(iter(found), ".")
+    return next(iter(signs_seen), ".")
 
 
 def _delimiter(line: str) -> str:

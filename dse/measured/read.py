@@ -98,7 +98,7 @@ def load(path: str | Path, description: Counts) -> Measured:
             parameters[name] = np.full(table.rows, fixed[name])
         else:
             values = table.complete(columns[name])
-            whole = all(isinstance(each, int) for each in allowed)
+            whole = all(isinstance(value, int) for value in allowed)
             parameters[name] = _whole(values) if whole else values.astype(np.float64)
 
     problem = {}

@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from dse.errors import DseError
-from dse.measured.table import SECONDS, Table, first_mistake, suffix_of
+from dse.errors import DseError, first_mistake
+from dse.measured.table import SECONDS, Table, suffix_of
 
 TIMES = ("time", "TotalDuration")  # measurements that are the time of a configuration
 
@@ -53,14 +53,14 @@ def read(path: Path, content: Any) -> Table:
     try:
         file = _File.model_validate(content)
     except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error)}") from None
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
     unit = file.metadata.timeunit or "ms"
     rows = []
     for row, result in enumerate(file.results, start=1):
         counters = {
-            each.name: each.value
-            for each in result.measurements
-            if each.name not in TIMES and isinstance(each.value, int | float)
+            measurement.name: measurement.value
+            for measurement in result.measurements
+            if measurement.name not in TIMES and isinstance(measurement.value, int | float)
         }
         status = {"status": _status(result)}
         if status["status"] == "ok":
@@ -78,7 +78,7 @@ def _status(result: _Result) -> str:
 def _timed(result: _Result, unit: str, where: str) -> dict[str, Any]:
     runtimes = result.times.runtimes or []
     time = sum(runtimes) / len(runtimes) if runtimes else None
-    stated = next((each for name in TIMES for each in result.measurements if each.name == name), None)
+    stated = next((one for name in TIMES for one in result.measurements if one.name == name), None)
     if stated is not None:
         time, unit = stated.value, stated.unit or unit
     if not isinstance(time, int | float):

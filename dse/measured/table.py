@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
-from pydantic import ValidationError
 
 from dse.errors import DseError
 
@@ -30,22 +29,10 @@ def suffix_of(unit: str, where: str) -> str:
 
     **Raises:** DseError, which begins with `where`, for anything else.
     """
-    found = _SUFFIX.get(unit.strip().lower())
-    if found is None:
+    suffix = _SUFFIX.get(unit.strip().lower())
+    if suffix is None:
         raise DseError(f"{where}: found unit {unit!r}, expected one of {', '.join(SECONDS)}")
-    return found
-
-
-def first_mistake(error: ValidationError) -> str:
-    """Tell the first mistake in the content of a JSON file as `field: found X, expected Y`."""
-    mistake = error.errors()[0]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
-    field = place.lstrip(".") or "top level"
-    if mistake["type"] == "missing":
-        return f"{field}: found nothing, expected a value"
-    found = repr(mistake["input"])
-    found = found if len(found) <= 60 else found[:60] + "..."
-    return f"{field}: found {found}, expected {mistake['msg'].removeprefix('Input should be ')}"
+    return suffix
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def load(path: Path, given: Given) -> Description:
 
 def _or_instead(path: Path) -> str:
     """Name the files beside it that say how it is launched."""
-    beside = [kernels.FILE, *sorted(each.name for each in path.parent.glob("*T1*.json"))]
+    beside = [kernels.FILE, *sorted(file.name for file in path.parent.glob("*T1*.json"))]
     files = [str(path.with_name(name)) for name in beside if path.with_name(name).is_file()]
     return f"; or give {' or '.join(files)} in its place" if files else ""
 
@@ -68,7 +68,7 @@ def _arguments(
     """Place the arguments given; of others that are declared nothing is known."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in given)
-    names = [each.name for each in declared]
+    names = [parameter.name for parameter in declared]
     placed: dict[int, str] = {}
     for text in given:
         named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
@@ -85,7 +85,7 @@ def _arguments(
                 f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
             )
         placed[place] = text
-    return tuple(_given_argument(placed.get(place, "?"), each) for place, each in enumerate(declared))
+    return tuple(_given_argument(placed.get(place, "?"), known) for place, known in enumerate(declared))
 
 
 def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from dse.errors import DseError
+from dse.errors import DseError, first_mistake
 from dse.space.expression import Expression, parse
 from dse.space.space import MOST_VALUES, Space, values_of
 
@@ -119,7 +119,7 @@ def load(path: str | Path) -> T1Problem:
     except OSError as error:
         raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
     except ValidationError as error:
-        raise DseError(f"{path}: {_first_mistake(error)}") from None
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
 
     space = _space(file.ConfigurationSpace, f"{path}: ConfigurationSpace")
     kernel, where = file.KernelSpecification, f"{path}: KernelSpecification"
@@ -200,19 +200,6 @@ def _product(factors: list[Expression]) -> str:
     return " * ".join(f"({factor.text})" for factor in factors) or "1"
 
 
-def _first_mistake(error: ValidationError) -> str:
-    mistake = error.errors()[0]
-    if mistake["type"] == "json_invalid":
-        return mistake["msg"]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
-    field = place.lstrip(".") or "top level"
-    if mistake["type"] == "missing":
-        return f"{field}: found nothing, expected a value"
-    found = repr(mistake["input"])
-    found = found if len(found) <= 60 else found[:60] + "..."
-    return f"{field}: found {found}, expected {mistake['msg'].removeprefix('Input should be ')}"
-
-
 def _numbers(text: str, where: str) -> list[Any]:
     """Find the list that a piece of Python stands for by walking its tree: the text is never run."""
     try:
@@ -228,14 +215,14 @@ def _numbers(text: str, where: str) -> list[Any]:
 def _list(node: ast.expr, where: str) -> list[Any]:
     match node:
         case ast.List(elts=elements) | ast.Tuple(elts=elements):
-            found = [_number(element, where) for element in elements]
+            items = [_number(element, where) for element in elements]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            found = _list(left, where) + _list(right, where)
+            items = _list(left, where) + _list(right, where)
         case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
-            found = _list(inner, where)
+            items = _list(inner, where)
         case ast.Call(func=ast.Name(id="range"), args=[_, *_] as ends, keywords=[]) if len(ends) <= 3:
             numbers = range(*(_whole(end, where) for end in ends))
-            found = list(numbers[: MOST_VALUES + 1])  # one too many is enough to be refused
+            items = list(numbers[: MOST_VALUES + 1])  # one too many is enough to be refused
         case ast.ListComp(
             elt=element,
             generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=conditions, is_async=0)],
@@ -244,12 +231,12 @@ def _list(node: ast.expr, where: str) -> list[Any]:
             for condition in conditions:
                 values = values[parse(ast.unparse(condition), where, {name}).holds({name: values}, np)]
             result = parse(ast.unparse(element), where, {name})({name: values}, np)
-            found = np.broadcast_to(result, values.shape).tolist()
+            items = np.broadcast_to(result, values.shape).tolist()
         case _:
             raise ValueError("only lists, range(...), comprehensions over one name, and sums of these")
-    if len(found) > MOST_VALUES:
-        raise DseError(f"{where}: found {len(found)} values, expected at most {MOST_VALUES}")
-    return found
+    if len(items) > MOST_VALUES:
+        raise DseError(f"{where}: found {len(items)} values, expected at most {MOST_VALUES}")
+    return items
 
 
 def _number(node: ast.expr, where: str) -> int | float:

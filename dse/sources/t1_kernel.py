@@ -30,7 +30,7 @@ class _OwnLanguage(ast.NodeTransformer):
     def __init__(self, problem: T1Problem, sizes: Mapping[str, int]) -> None:
         self.values: Mapping[str, tuple] = problem.space.values
         self.scalars = {
-            each.name: each.value for each in problem.arguments if isinstance(each.value, int | float)
+            given.name: given.value for given in problem.arguments if isinstance(given.value, int | float)
         }
         self.scalars = {name: value for name, value in self.scalars.items() if name not in self.values}
         self.known = {*self.values, *sizes, "index", "random"}
@@ -97,7 +97,7 @@ def of_problem(problem: T1Problem) -> Description:
     language = _OwnLanguage(problem, sizes)
     grid = []
     for axis, divisors in enumerate(problem.grid_div):
-        product = " * ".join(f"({each.text})" for each in divisors) or "1"
+        product = " * ".join(f"({divisor.text})" for divisor in divisors) or "1"
         grid.append(f"ceil({language.sizes[axis]} / ({product}))")
     known = {*names, *sizes}
     read = [
@@ -201,7 +201,7 @@ def with_space(description: Description, problem: T1Problem) -> Description:
     values, missing, unknown = named(alias)
     renamed = dict(alias.rename)
     constants = {name: values.pop(name) for name in [*unknown, *(set(values) & set(sizes))]}
-    bound = set().union(*(each.names for each in problem.space.constraints)) | set(sizes)
+    bound = set().union(*(condition.names for condition in problem.space.constraints)) | set(sizes)
     several = [name for name, choices in constants.items() if len(choices) > 1 and name in bound]
     if missing or several:
         wrong = (
@@ -221,8 +221,8 @@ def with_space(description: Description, problem: T1Problem) -> Description:
         space=Space(
             {name: values[name] for name in own},
             tuple(
-                parse(ours(each.text), f"{problem.name}: Conditions", {*own, *sizes})
-                for each in problem.space.constraints
+                parse(ours(condition.text), f"{problem.name}: Conditions", {*own, *sizes})
+                for condition in problem.space.constraints
             ),
         ),
         problem=tuple((name, constants.get(name, (size,))[0]) for name, size in sizes.items()),
