@@ -61,7 +61,7 @@ OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("sample", "sampler", "shared", "storage", "within")},
     **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid")},
-    "compiled": "--compile",
+    "compile": "--compile",
     "given.arguments": "--arg",
     "given.defines": "--define",
     "given.shared_bytes": "--shared",
