@@ -17,7 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError
-from dse.precision import in_64_bits
 
 if TYPE_CHECKING:
     from dse.types import Gpu
@@ -145,6 +144,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     import jax
     import jax.numpy as jnp
 
+    from dse.precision import in_64_bits
     from dse.types import Gpu, Limits, PerClass
 
     path = find(name)
@@ -192,6 +192,8 @@ def stack(gpus: Sequence["Gpu"]) -> "Gpu":
     """Make several GPUs one, on a new leading axis."""
     import jax
     import jax.numpy as jnp
+
+    from dse.precision import in_64_bits
 
     with in_64_bits():
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
