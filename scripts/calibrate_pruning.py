@@ -36,7 +36,7 @@ SIZES = (20, 50, 100)
 
 
 @dataclass(frozen=True)
-class MeasuredSpace:
+class CalibratedSpace:
     """One measured file of a described kernel."""
 
     name: str
@@ -53,7 +53,7 @@ class MeasuredSpace:
         return self.seconds <= self.seconds.min() * (1 + WITHIN)
 
 
-def space(path: Path, draws: int) -> MeasuredSpace | None:
+def space(path: Path, draws: int) -> CalibratedSpace | None:
     """Measure the depths of one file; None if its kernel is not described."""
     described = of_description(path, MODEL)
     if described is None:
@@ -69,7 +69,7 @@ def space(path: Path, draws: int) -> MeasuredSpace | None:
         lower = np.where(candidates.possible, mean - SPREADS * deviation, np.inf)
         worst = max(worst, rankdata(lower, "min")[nearly].min() / len(order))
     gpu = path.name.split(".")[0]
-    return MeasuredSpace(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
+    return CalibratedSpace(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
 
 
 def _seconds(table: Measured) -> np.ndarray:
@@ -82,7 +82,7 @@ def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
     return {int(place): float(seconds[place]) for place in places}
 
 
-def calibrated(spaces: Sequence[MeasuredSpace], draws: int) -> KnownSpaces:
+def calibrated(spaces: Sequence[CalibratedSpace], draws: int) -> KnownSpaces:
     """Collect the depths that were found in spaces."""
     return KnownSpaces(
         MODEL,
@@ -98,7 +98,7 @@ def calibrated(spaces: Sequence[MeasuredSpace], draws: int) -> KnownSpaces:
     )
 
 
-def rows(spaces: Sequence[MeasuredSpace], draws: int, trials: int) -> list[dict[str, Any]]:
+def rows(spaces: Sequence[CalibratedSpace], draws: int, trials: int) -> list[dict[str, Any]]:
     """Prune each space after each size of calibration: a row each."""
     table = []
     for space in spaces:
