@@ -6,28 +6,12 @@ import platform
 import re
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
 
-from dse.cli import (
-    characterise,
-    compare,
-    fit,
-    gpus,
-    kernels,
-    measure,
-    models,
-    occupancy_curve,
-    prune,
-    rank,
-    reproduce,
-    search,
-    simulate,
-    sweep,
-    tune,
-)
 from dse.errors import DseError
 from dse.files import cache_folder
 
@@ -38,24 +22,26 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-for command in (
-    rank,
-    sweep,
-    compare,
-    fit,
-    prune,
-    tune,
-    search,
-    simulate,
-    characterise,
-    occupancy_curve,
-    reproduce,
-    gpus,
-    kernels,
-    models,
-    measure,
-):
-    app.add_typer(command.app)
+# A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
+COMMANDS = (
+    "rank",
+    "sweep",
+    "compare",
+    "fit",
+    "prune",
+    "tune",
+    "search",
+    "simulate",
+    "characterise",
+    "occupancy_curve",
+    "reproduce",
+    "gpus",
+    "kernels",
+    "models",
+    "measure",
+)
+for name in COMMANDS:
+    app.add_typer(import_module(f"dse.cli.{name}").app)
 
 OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
