@@ -1,1 +1,1 @@
-"""Adapters to other tuners: Kernel Tuner, Triton, Optuna. All that a tuner touches, a file for each."""
+"""Adapters to other tuners: all that Kernel Tuner, Triton, Optuna or KTT touches, one file each."""

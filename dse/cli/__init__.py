@@ -1,1 +1,4 @@
-"""The command line: one command a file, light at import. What is heavy is imported when a command runs."""
+"""The command line: a command a file, which parses, calls the library and shows what it returns.
+
+It is light to import: what is heavy is imported when a command runs.
+"""

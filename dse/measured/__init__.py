@@ -1,4 +1,4 @@
-"""Measured times of tuning spaces: readers of what tuners and profilers write, and how predictions score."""
+"""Measured times of tuning spaces: a reader for each format, and how predictions score against them."""
 
 from dse.measured.read import Measured, load, load_space
 

@@ -1,4 +1,4 @@
-"""Tuning spaces: parameters, constraints, and the expression language both are written in."""
+"""Tuning spaces: parameters, constraints, and the expression language that both are written in."""
 
 from dse.space.expression import Expression, parse
 from dse.space.space import Space, values_of

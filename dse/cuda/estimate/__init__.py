@@ -1,0 +1,1 @@
+"""Configurations estimated from a few compiled ones: which to compile, and what the others are like."""
