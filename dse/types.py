@@ -5,16 +5,26 @@ launches on 2 (or launches on 1 where there is one kernel).
 """
 
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, ArrayLike, Float, Int
 
-Quantity = Float[Array, "*#batch"]
-Count = Int[Array, "*#batch"]
+if TYPE_CHECKING:
+
+    class Quantity:
+        """A field that takes numbers and arrays and holds an array, as its converter makes it one."""
+
+        def __get__(self, instance: object, owner: object = None) -> Array: ...
+        def __set__(self, instance: object, value: ArrayLike) -> None: ...
+
+    Count = Quantity
+else:
+    Quantity = Float[Array, "*#batch"]
+    Count = Int[Array, "*#batch"]
 
 
 def _as_float(x: Any) -> Any:

@@ -14,7 +14,9 @@ uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitione
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from dse.types import Count, Gpu, Launch, Limits, Resources
+from dse.types import Gpu, Launch, Limits, Resources
+
+Whole = Int[Array, "*#batch"]
 
 BINDING = ("warps", "blocks", "registers", "shared memory", "grid")
 IMPOSSIBLE = (
@@ -146,7 +148,7 @@ def reason(code: int) -> str:
     return f"limited by {LIMITERS[code]}" if code < len(BINDING) else f"cannot run: {LIMITERS[code]}"
 
 
-def _warps_per_block(limits: Limits, resources: Resources) -> Count:
+def _warps_per_block(limits: Limits, resources: Resources) -> Whole:
     return _quotient(jnp.maximum(resources.threads, 1) - 1, limits.warp_size) + 1
 
 
@@ -158,7 +160,7 @@ def _first_that_holds(conditions: dict[str, Array], otherwise: str) -> Array:
     return code
 
 
-def _quotient(a: Count, b: Count) -> Count:
+def _quotient(a: Whole, b: Whole) -> Whole:
     """⌊a / b⌋, exact for |a| < 2^21 and b > 0.
 
     CPUs have no vector instruction that divides integers, and one at a time such divisions take ten
@@ -168,7 +170,7 @@ def _quotient(a: Count, b: Count) -> Count:
     return jnp.floor((a.astype(jnp.float32) + 0.5) / b.astype(jnp.float32)).astype(jnp.int32)
 
 
-def _large_quotient(a: Count, b: Count) -> Count:
+def _large_quotient(a: Whole, b: Whole) -> Whole:
     """⌊a / b⌋, exact for 0 <= a < 2^31 and 0 < b < 2^20.
 
     The first quotient is off by at most a / b · 2^-21 and one, so what it leaves of a is below 2^21.
@@ -177,5 +179,5 @@ def _large_quotient(a: Count, b: Count) -> Count:
     return guess + _quotient(a - guess * b, b)
 
 
-def _round_up(a: Count, unit: Count) -> Count:
+def _round_up(a: Whole, unit: Whole) -> Whole:
     return _quotient(a + (unit - 1), unit) * unit
