@@ -23,7 +23,7 @@ def gpu(**values: Any) -> Gpu:
     return Gpu(**(fields | values))
 
 
-def kernel(loads: float, comp: float, **values: Any) -> Kernel:
+def kernel(loads: Any, comp: Any, **values: Any) -> Kernel:
     """Make a kernel whose warp has `comp` computations, and loads of a sector each that come from DRAM."""
     zeros = ("shared_insts", "store_insts", "uncoal_insts")
     fields: dict[str, Any] = dict.fromkeys(zeros, 0.0)
