@@ -1,11 +1,13 @@
 """`dse models`: which models there are, and what each takes into account and leaves out."""
 
 from inspect import getdoc
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.models.about import About
@@ -15,10 +17,23 @@ app = typer.Typer(name="models", cls=Group, rich_markup_mode="rich")
 
 @app.callback(invoke_without_command=True, epilog="Example: [bold]dse models show mwp-cwp[/bold]")
 def models(
-    context: typer.Context, json: JsonOption = False, csv: CsvOption = False, out: OutOption = None
+    context: typer.Context,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE.md", help="Write what the models say of themselves between the markers of a page."
+        ),
+    ] = None,
 ) -> None:
     """List the models."""
-    if context.invoked_subcommand is None:
+    if page is not None:
+        if json or csv or out or context.invoked_subcommand:
+            raise DseError("--page: found together with another option or command, expected it alone")
+        _write(page)
+    elif context.invoked_subcommand is None:
         from dse.models import MODELS
 
         rows = [{"name": name, "summary": _docstring(name).partition("\n")[0]} for name in MODELS]
@@ -66,6 +81,15 @@ def aspects(json: JsonOption = False, csv: CsvOption = False, out: OutOption = N
     declared = {name: _about(name).aspects for name in MODELS}
     rows = [{"model": name} | {each: each in declared[name] for each in _aspects()} for name in MODELS]
     present(rows, title="Aspects", json=json, csv=csv, out=out)
+
+
+def _write(page: Path) -> None:
+    from dse.files import fill
+    from dse.models import MODELS
+    from dse.report.models_page import markdown
+
+    models = {name: (_docstring(name), _about(name)) for name in MODELS}
+    fill(page, "models", markdown(models, _aspects()))
 
 
 def _list(title: str, lines: Any) -> None:

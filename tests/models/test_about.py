@@ -1,16 +1,10 @@
-"""What the models say of themselves, against Lemeire et al., Table 7, and on the page."""
-
-import runpy
-import sys
-from pathlib import Path
+"""What the models say of themselves, against Lemeire et al., Table 7."""
 
 import pytest
 
 from dse.models import DEFAULT, MODELS, module
 from dse.models.about import ASPECTS, About
 from dse.reproduce.papers import table
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -53,16 +47,3 @@ def test_the_rows_of_the_table_are_the_aspects():
 def test_knows_its_aspects():
     with pytest.raises(ValueError, match=r"^aspects: found \['speed'\], expected some of ILP, "):
         About("", {}, (), (), "", frozenset({"speed"}))
-
-
-def test_the_page_is_what_the_models_say(monkeypatch, tmp_path):
-    page = (ROOT / "docs" / "models.md").read_text()
-    begin, end = "<!-- models: begin -->", "<!-- models: end -->"
-    copy = tmp_path / "models.md"
-    copy.write_text(f"{page.split(begin)[0]}{begin}\n{end}{page.split(end)[1]}")
-    script = ROOT / "scripts" / "models_page.py"
-    monkeypatch.setattr(sys, "argv", [str(script), "-o", str(copy)])
-    with pytest.raises(SystemExit) as ended:
-        runpy.run_path(str(script), run_name="__main__")
-    assert ended.value.code == 0
-    assert copy.read_text() == page
