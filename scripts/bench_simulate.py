@@ -1,4 +1,4 @@
-"""Entries a second of the simulator on one core: `bench_simulate.py [--json] [--quick]`.
+"""Entries a second of the simulator on one core: `bench_simulate.py [--json] [--quick] [--memory CASES]`.
 
 Batches as in the design notes: instructions of two subsystems (one in six enters the slow one), each with up
 to two predecessors among the eight before it; `all on` has four subsystems, an issue limit, a limit in
@@ -6,13 +6,15 @@ flight, a same-warp interval, barriers, and two rounds of two groups; loops have
 trips, and 4 or 16 warps, with steady states skipped (an entry counts whether it was skipped or not) and not.
 A gradient is compared with the plain simulation of the same cases, whose terms are real numbers. The tables
 are made and the loop is compiled beforehand; each rate is the best of some runs. By CPU time and by the clock
-on the wall.
+on the wall. With `--memory`, only so many mixed cases in one call, and the largest resident size of the
+process.
 """
 
 import argparse
 import json
 import math
 import os
+import resource
 import sys
 import time
 from collections.abc import Callable
@@ -164,11 +166,35 @@ def rugged(made: list[Case]) -> list[Case]:
     return [replace(case, programs=tuple(thirds(program) for program in case.programs)) for case in made]
 
 
+def memory(count: int) -> dict[str, Any]:
+    """Simulate so many mixed cases in one call: its time, and the largest resident size before and after."""
+    made = cases(count, *MIXED)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    started = time.perf_counter()
+    entries = int(simulate(made).entries.sum())
+    return {
+        "cases": count,
+        "entries": entries,
+        "seconds": time.perf_counter() - started,
+        "cases_bytes": before,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--quick", action="store_true", help="an eighth of each batch, one run")
+    parser.add_argument("--memory", type=int, metavar="CASES", help="only the memory of so many cases")
     arguments = parser.parse_args()
+    if arguments.memory:
+        sizes = memory(arguments.memory)
+        text = (
+            "{cases:,} cases, {entries:,} entries in {seconds:.1f} s: at most {peak_bytes:,} bytes, "
+            "{cases_bytes:,} of them before the simulation"
+        )
+        print(json.dumps(sizes) if arguments.json else text.format(**sizes))
+        return 0
     part, repeats = (8, 1) if arguments.quick else (1, 5)
     simulate(cases(1, (2, 2), (1, 1)))  # JAX itself
     found: dict[str, Any] = {"core": CORE, "cpu": cpu_name(), "quick": arguments.quick, "batches": {}}

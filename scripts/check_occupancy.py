@@ -3,9 +3,8 @@
     python scripts/check_occupancy.py [--header PATH] [--per-capability 20000] [--json]
 
 The header is compiled with occupancy_reference.cpp, beside this file, by a C++ compiler; no GPU takes part.
-Without a toolkit or a compiler the 2,000 launches of tests/hardware/occupancy_vectors.csv are compared, which
-`--store` has written. Each launch must agree in resident blocks and in what limits them.
-Exits 1 when one does not.
+Each launch must agree in resident blocks and in what limits them. Exits 1 when one does not. `--store` writes
+tests/hardware/occupancy_vectors.csv, which the tests compare where there is no toolkit.
 """
 
 import argparse
@@ -167,15 +166,6 @@ def from_header(driver: Path, per_capability: int) -> Iterator[tuple[str, np.nda
             yield name, launches, answers
 
 
-def from_store() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """Capability, stored launches, the header's stored answers."""
-    with (DATA / "occupancy_vectors.csv").open(newline="") as file:
-        rows = list(csv.reader(line for line in file if not line.startswith("#")))[1:]
-    for name in dict.fromkeys(row[0] for row in rows):
-        numbers = np.array([row[1:] for row in rows if row[0] == name], int)
-        yield name, numbers[:, :3], numbers[:, 3:]
-
-
 def store(path: Path, driver: Path, version: str) -> None:
     """Write the launches that the tests compare, spread over the capabilities."""
     share = -(-STORED // len(capabilities()))
@@ -217,23 +207,20 @@ def main() -> int:
         parser.error(f"--header: found no file {options.header}, expected the path of cuda_occupancy.h")
 
     header = options.header or find_header()
+    if header is None:
+        parser.error("no CUDA toolkit found ($CUDA_HOME, nvcc, /usr/local/cuda)")
     with tempfile.TemporaryDirectory() as folder:
-        driver = (
-            build(header, folder) if header else "no CUDA toolkit found ($CUDA_HOME, nvcc, /usr/local/cuda)"
-        )
-        if isinstance(driver, Path) and header:
-            if options.store:
-                store(options.store, driver, toolkit(header))
-                return 0
-            source = f"{header} ({toolkit(header)})"
-            cases = from_header(driver, options.per_capability)
-        elif options.store or options.header:
-            parser.error(str(driver))
-        else:
-            print(f"{driver}: comparing with the stored answers", file=sys.stderr)
-            source, cases = "tests/hardware/occupancy_vectors.csv", from_store()
-        rows = capabilities()
-        results = {name: compare(rows[name], launches, answers) for name, launches, answers in cases}
+        driver = build(header, folder)
+        if isinstance(driver, str):
+            parser.error(driver)
+        if options.store:
+            store(options.store, driver, toolkit(header))
+            return 0
+        source, rows = f"{header} ({toolkit(header)})", capabilities()
+        results = {
+            name: compare(rows[name], launches, answers)
+            for name, launches, answers in from_header(driver, options.per_capability)
+        }
     if not results:
         parser.error(f"{source} knows none of the capabilities {', '.join(rows)}")
     show(source, results, options.json)
