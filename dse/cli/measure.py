@@ -13,9 +13,9 @@ from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.cuda.compile.nvrtc import Compiled, Failure
-    from dse.measure.bench.benchmarks import Build
+    from dse.measure.bench.benchmarks import Benchmark
     from dse.measure.bench.records import Recording
-    from dse.measure.space import Plan
+    from dse.measure.space import SpacePlan
     from dse.types import Gpu
 
 app = typer.Typer(name="measure", cls=Group, rich_markup_mode="rich", no_args_is_help=True)
@@ -139,7 +139,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
     return rows
 
 
-def _compiled(arch: int) -> "dict[Build, Compiled | Failure]":
+def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
     from dse.cuda.parallel import each
     from dse.measure.bench import benchmarks
     from dse.report.show import progress
@@ -185,7 +185,7 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Reco
     return recording
 
 
-def _sound(made: "dict[Build, Compiled]") -> "tuple[dict[Build, Compiled], list[str]]":
+def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
     """Those whose machine code is as it should be, and what is wrong with the others."""
     from dse.measure.bench.benchmarks import check
 
@@ -265,7 +265,7 @@ def space(
     from dse.measure.device import Device
     from dse.measure.journal import Journal
     from dse.measure.space import measure as measure_plans
-    from dse.measure.timing import Settings
+    from dse.measure.timing import TimingSettings
     from dse.report.show import progress
 
     with Device(device) as found:
@@ -281,7 +281,7 @@ def space(
     }
     journal, done = Journal(out, about), False
     before = len(journal.rows)
-    settings = Settings(repeats=repeats, sweep=occupancy_sweep)
+    settings = TimingSettings(repeats=repeats, sweep=occupancy_sweep)
     total = sum(len(plan.parameters) for plan in plans)
     try:
         with progress(f"Timing on {name}", total) as advance:
@@ -296,7 +296,7 @@ def space(
 
 def _plans(
     names: Sequence[str], changed: inputs.SetOption, sample: int | None, seed: int, gpu: "Gpu"
-) -> "list[Plan]":
+) -> "list[SpacePlan]":
     from dse.measure.space import plan
 
     kernels = inputs.several_descriptions(names, inputs.settings(changed))
@@ -310,7 +310,7 @@ def _like(name: str, arch: int) -> "Gpu":
     return like(name or f"sm_{arch}", f"{arch // 10}.{arch % 10}").gpu
 
 
-def _dry_run_space(plan: "Plan", arch: int) -> dict[str, Any]:
+def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
     from collections import Counter
 
     from dse.cuda.compile.nvrtc import Failure
@@ -330,7 +330,7 @@ def _dry_run_space(plan: "Plan", arch: int) -> dict[str, Any]:
     }
 
 
-def _summary(plans: "Sequence[Plan]", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _summary(plans: "Sequence[SpacePlan]", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """What there is of each kernel by now."""
     from collections import Counter
 

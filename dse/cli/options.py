@@ -1,4 +1,4 @@
-"""Options that every command has, and what they do."""
+"""Options that every command has, and the one way to print or write rows."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -22,8 +22,8 @@ _OTHERS = 2  # processors for the processes that use what is compiled
 
 
 @dataclass(frozen=True)
-class _Code:
-    """What is to be compiled, or was before."""
+class _Compilation:
+    """A configuration that is to be compiled, or was before."""
 
     source: Source
     arch: int
@@ -31,7 +31,7 @@ class _Code:
     cache: Cache
 
 
-def _made(wanted: _Code) -> Compiled | Failure:
+def _made(wanted: _Compilation) -> Compiled | Failure:
     same = wanted.source.digest, str(wanted.arch), compiler(), __version__, repr(wanted.defines)
     place = key("measured", *same)
     kept = wanted.cache.get([place]).get(place)
@@ -45,9 +45,9 @@ def _made(wanted: _Code) -> Compiled | Failure:
 def compiled(
     source: Source, arch: int, wanted: Sequence[Defines], workers: int | None = None
 ) -> Iterator[Compiled | Failure]:
-    """Each configuration by its macros, in order."""
+    """Compile each configuration, given by its macros, and yield what came of it in order."""
     workers, cache = workers or max(1, processors() - _OTHERS), Cache()
-    codes = [_Code(source, arch, each, cache) for each in wanted]
+    codes = [_Compilation(source, arch, each, cache) for each in wanted]
     size = _AHEAD * workers
     parts = [codes[first : first + size] for first in range(0, len(codes), size)]
     background = ThreadPoolExecutor(1)

@@ -48,7 +48,7 @@ class DeviceError(Exception):
 
 @dataclass(frozen=True)
 class Code:
-    """A kernel as it is loaded."""
+    """A loaded kernel."""
 
     module: Any
     function: Any
@@ -106,14 +106,14 @@ class Device:
         self.driver.cuDevicePrimaryCtxRelease(self.handle)
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """What a call of the driver gives besides its status."""
+        """Call the driver and return its results without the status."""
         status, *values = getattr(self.driver, name)(*arguments)
         if status.value:
             raise DeviceError(name, status.name)
         return values[0] if len(values) == 1 else tuple(values)
 
     def attribute(self, name: str) -> int:
-        """Of the GPU, as the driver names it: "MULTIPROCESSOR_COUNT". 0 where the driver does not know it."""
+        """Ask for an attribute as the driver names it: "MULTIPROCESSOR_COUNT". 0 where it knows none."""
         key = getattr(self.driver.CUdevice_attribute, f"CU_DEVICE_ATTRIBUTE_{name}", None)
         if key is None:
             return 0
@@ -125,48 +125,53 @@ class Device:
             return 0
 
     def memory(self) -> int:
-        """Bytes that are free."""
+        """Bytes of the GPU's memory that are free."""
         return int(self._call("cuMemGetInfo")[0])
 
     # Memory
 
     def allocate(self, size: int) -> int:
-        """The address of so many bytes."""
+        """Allocate so many bytes and return their address."""
         address = int(self._call("cuMemAlloc", max(size, 16)))
         self.buffers.append(address)
         return address
 
     def free(self, address: int) -> None:
+        """Free what `allocate` gave."""
         self.buffers.remove(address)
         self._call("cuMemFree", address)
 
     def upload(self, address: int, values: np.ndarray) -> None:
+        """Copy an array to an address of the GPU."""
         values = np.ascontiguousarray(values)
         self._call("cuMemcpyHtoD", address, values.ctypes.data, values.nbytes)
 
     def download(self, address: int, values: np.ndarray) -> np.ndarray:
-        """Fills `values`, which must be contiguous, and gives them back."""
+        """Fill `values`, which must be contiguous, from an address of the GPU, and return them."""
         self._call("cuMemcpyDtoH", values.ctypes.data, address, values.nbytes)
         return values
 
     def zero(self, address: int, size: int) -> None:
+        """Set so many bytes to 0."""
         self._call("cuMemsetD8", address, 0, size)
 
     def copy(self, target: int, source: int, size: int) -> None:
+        """Copy bytes within the GPU, after what was launched before."""
         self._call("cuMemcpyDtoDAsync", target, source, size, 0)
 
     # Code
 
     def load(self, cubin: bytes, kernel: str) -> Code:
-        """A kernel of a cubin, by its mangled name."""
+        """Load a kernel of a cubin, by its mangled name."""
         module = self._call("cuModuleLoadData", cubin)
         return Code(module, self._call("cuModuleGetFunction", module, kernel.encode()), kernel)
 
     def unload(self, code: Code) -> None:
+        """Unload a kernel."""
         self._call("cuModuleUnload", code.module)
 
     def constant(self, code: Code, name: str) -> tuple[int, int]:
-        """Address and bytes of a `__constant__` variable."""
+        """Find the address and the bytes of a `__constant__` variable."""
         address, size = self._call("cuModuleGetGlobal", code.module, name.encode())
         return int(address), int(size)
 
@@ -183,7 +188,7 @@ class Device:
     def launching(
         self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
     ) -> Callable[[], None]:
-        """What launches a kernel whenever it is called, and does not wait for its end."""
+        """Prepare a launch: what is returned launches whenever it is called, and does not wait."""
         held = [packed(argument) for argument in arguments]
         places = np.array([each.ctypes.data for each in held], np.uint64)
 
@@ -195,10 +200,11 @@ class Device:
     def launch(
         self, code: Code, grid: Dimensions, block: Dimensions, arguments: Sequence[Argument], shared: int = 0
     ) -> None:
-        """Does not wait for its end."""
+        """Launch a kernel, without waiting for its end."""
         self.launching(code, grid, block, arguments, shared)()
 
     def synchronize(self) -> None:
+        """Wait until everything that was launched has ended."""
         self._call("cuCtxSynchronize")
 
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
@@ -217,7 +223,7 @@ class Device:
 
 
 def packed(argument: Argument) -> np.ndarray:
-    """The bytes of a kernel's argument: of an address, a number, or a structure given as bytes."""
+    """Pack a kernel's argument into bytes: an address, a number, or a structure given as bytes."""
     if isinstance(argument, int) and not isinstance(argument, bool):
         return np.array([argument], np.uint64)
     if isinstance(argument, np.ndarray):
@@ -226,11 +232,12 @@ def packed(argument: Argument) -> np.ndarray:
 
 
 def no_gpu(found: str) -> DseError:
+    """Make the error of a machine without a GPU."""
     return DseError(f"GPU: found {found}, expected one with NVIDIA's driver, or a dry run")
 
 
 def driver_takes(driver: str, compiler: str) -> None:
-    """DseError where a driver is older than what the compiler writes for: "12.4", "NVRTC 13.0.48"."""
+    """Raise DseError where a driver is older than what the compiler writes for: "12.4", "NVRTC 13.0.48"."""
     found, wanted = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
     if found < wanted:
         raise DseError(f"driver: found one for CUDA {driver}, expected {wanted}.0 or newer, for {compiler}")

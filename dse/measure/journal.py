@@ -22,7 +22,7 @@ SUFFIX = ".partial.jsonl"
 
 
 class Journal:
-    """What was measured so far for the table `path`, in a run that `about` describes.
+    """The rows measured so far for the table `path`, in a run that `about` describes.
 
     `about` has `gpu`, `sweep`, and for each of `kernels` what must be the same where a run goes on; the rest
     (driver, compiler, date) may differ.
@@ -64,7 +64,7 @@ class Journal:
         return rows
 
     def done(self, kernel: str, names: Sequence[str]) -> set[tuple[Any, ...]]:
-        """Configurations of a kernel that earlier runs measured, by the values of these columns.
+        """Find the configurations of a kernel that earlier runs measured, by the values of these columns.
 
         Those that broke or hung are forgotten with all their rows: they are to be measured again.
         """
@@ -79,7 +79,7 @@ class Journal:
         return {key for row in self.rows if (key := of(row)) is not None}
 
     def add(self, row: Row) -> None:
-        """On disk when this ends."""
+        """Add rows; they are on disk when this returns."""
         self.rows.append(row)
         with self.lines.open("a") as file:
             file.write(json.dumps(row) + "\n")
@@ -109,7 +109,7 @@ def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
 
 
 def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Rows as Parquet; a row may lack columns that others have."""
+    """Write rows as Parquet; a row may lack columns that others have."""
     columns = dict.fromkeys(name for row in rows for name in row)
     table = pa.table({name: pa.array([row.get(name) for row in rows]) for name in columns})
     with replacing(path) as temporary:
@@ -118,7 +118,7 @@ def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
 
 
 def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """What `write` wrote. DseError for anything else."""
+    """Read what `write` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
     try:

@@ -1,4 +1,4 @@
-"""What our kernels must compute, in NumPy, element by element of the output.
+"""References in NumPy for what our kernels compute, element by element of the output.
 
 A launch is held against these at some places of its output: all of a small one, else runs of neighbours
 spread over it by a seeded generator, with the first and the last. In double precision, but where the kernel's
@@ -18,8 +18,8 @@ Names = Mapping[str, Any]  # parameters and problem sizes
 
 
 @dataclass(frozen=True)
-class Case:
-    """One launch: what it was given, and where to look."""
+class CheckedLaunch:
+    """One launch: what it was given, and where its output is looked at."""
 
     names: Names
     arrays: Mapping[int, np.ndarray]  # by the argument's place, flat, as they were before
@@ -27,16 +27,17 @@ class Case:
     at: np.ndarray  # places in the output
 
     def size(self, name: str) -> int:
+        """A parameter or problem size, as an integer."""
         return int(self.names[name])
 
 
 @dataclass(frozen=True)
 class Reference:
-    """How to check a kernel."""
+    """How a kernel is checked: what it must compute, and how near to it."""
 
     output: int  # place of the argument
     size: Callable[[Names], int]  # elements of the output
-    expected: Callable[[Case], np.ndarray]  # at the places of a case
+    expected: Callable[[CheckedLaunch], np.ndarray]  # at the places of a case
     depends: tuple[str, ...] = ()  # parameters that the result hangs on
     tolerance: float = 1e-4  # relative to an element and to the mean of all; 0: equal
     types: Mapping[int, str] = field(default_factory=dict)  # of arrays, where not as the [source] table says
@@ -45,7 +46,7 @@ class Reference:
 
 
 def places(size: int, seed: int = 0) -> np.ndarray:
-    """Where to look in an output of so many elements, ascending, each once."""
+    """Choose where to look in an output of so many elements, ascending, each once."""
     if size <= WHOLE:
         return np.arange(size)
     starts = np.random.default_rng(seed).integers(0, size - LENGTH, RUNS)
@@ -54,7 +55,7 @@ def places(size: int, seed: int = 0) -> np.ndarray:
 
 
 def wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
-    """The first place where what was found is not what was expected."""
+    """Find the first place where what was found is not what was expected."""
     if tolerance == 0:
         bad = found != expected
     else:
@@ -63,7 +64,7 @@ def wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> int | No
     return int(np.argmax(bad)) if bad.any() else None
 
 
-def _convolution(case: Case) -> np.ndarray:
+def _convolution(case: CheckedLaunch) -> np.ndarray:
     width, height = case.size("filter_width"), case.size("filter_height")
     pitch = case.size("image_width") + width - 1
     y, x = np.divmod(case.at, case.size("image_width"))
@@ -75,7 +76,7 @@ def _convolution(case: Case) -> np.ndarray:
     return sums
 
 
-def _dedispersion(case: Case) -> np.ndarray:
+def _dedispersion(case: CheckedLaunch) -> np.ndarray:
     samples, channels = case.size("samples"), case.size("channels")
     pitch = samples + case.size("longest_delay")
     y, x = np.divmod(case.at, samples)
@@ -85,14 +86,14 @@ def _dedispersion(case: Case) -> np.ndarray:
     return case.arrays[0][rows + x[:, None] + delays].sum(axis=1, dtype=np.int64).astype(np.float32)
 
 
-def _gemm(case: Case) -> np.ndarray:
+def _gemm(case: CheckedLaunch) -> np.ndarray:
     m, n, k = case.size("m"), case.size("n"), case.size("k")
     of_b, of_a = np.divmod(case.at, m)
     a, b = case.arrays[0].reshape(k, m), case.arrays[1].reshape(k, n)
     return _dots(a.T, of_a, b.T, of_b) + case.arrays[2][case.at]
 
 
-def _matmul(case: Case) -> np.ndarray:
+def _matmul(case: CheckedLaunch) -> np.ndarray:
     m, n, k = case.size("m"), case.size("n"), case.size("k")
     row, column = np.divmod(case.at, n)
     return _dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
@@ -109,11 +110,11 @@ def _dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.nda
     return found
 
 
-def _histogram(case: Case) -> np.ndarray:
+def _histogram(case: CheckedLaunch) -> np.ndarray:
     return np.bincount(case.arrays[0], minlength=case.size("bins"))[case.at]
 
 
-def _nbody(case: Case) -> np.ndarray:
+def _nbody(case: CheckedLaunch) -> np.ndarray:
     bodies = case.arrays[0].reshape(-1, 4).astype(float)
     places, masses = bodies[:, :3], bodies[:, 3]
     body, axis = np.divmod(case.at, 4)
@@ -134,17 +135,17 @@ def _sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarra
     return np.array([values[start:end].sum(dtype=float) for start, end in zip(starts, ends, strict=True)])
 
 
-def _prefix_sum(case: Case) -> np.ndarray:
+def _prefix_sum(case: CheckedLaunch) -> np.ndarray:
     part = case.size("block") * case.size("items")
     return _sums(case.arrays[0], case.at // part * part, case.at + 1)
 
 
-def _reduction(case: Case) -> np.ndarray:
+def _reduction(case: CheckedLaunch) -> np.ndarray:
     part = case.size("block") * case.size("items")
     return _sums(case.arrays[0], case.at * part, np.minimum((case.at + 1) * part, case.size("count")))
 
 
-def _spmv_csr(case: Case) -> np.ndarray:
+def _spmv_csr(case: CheckedLaunch) -> np.ndarray:
     values, columns, starts, x = (case.arrays[place] for place in range(4))
     found = np.zeros(len(case.at))
     for place, row in enumerate(case.at):
@@ -153,7 +154,7 @@ def _spmv_csr(case: Case) -> np.ndarray:
     return found
 
 
-def _stencil2d(case: Case) -> np.ndarray:
+def _stencil2d(case: CheckedLaunch) -> np.ndarray:
     width, radius = case.size("width"), case.size("radius")
     pitch = width + 2 * radius
     y, x = np.divmod(case.at, width)
@@ -166,7 +167,7 @@ def _stencil2d(case: Case) -> np.ndarray:
     return sums
 
 
-def _transpose(case: Case) -> np.ndarray:
+def _transpose(case: CheckedLaunch) -> np.ndarray:
     row, column = np.divmod(case.at, case.size("height"))
     return case.arrays[0][column * case.size("width") + row]
 

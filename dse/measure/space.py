@@ -26,7 +26,7 @@ from dse.measure.compiling import compiled
 from dse.measure.device import Device, DeviceError, driver_takes
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
-from dse.measure.timing import Bench, Job, Settings
+from dse.measure.timing import TimingBench, TimingJob, TimingSettings
 from dse.types import Gpu
 
 PATIENCE = 60.0  # seconds for one configuration, of a sweep for all its steps
@@ -37,7 +37,7 @@ Number = int | float
 
 
 @dataclass(frozen=True)
-class Plan:
+class SpacePlan:
     """Some configurations of one kernel, in the order in which they are timed."""
 
     description: Description
@@ -49,13 +49,14 @@ class Plan:
 
     @property
     def name(self) -> str:
+        """The kernel's name."""
         return self.description.name
 
 
 def plan(
     description: Description, sizes: Mapping[str, Number], gpu: Gpu, sample: int | None, seed: int
-) -> Plan:
-    """`sample` configurations at random (all without it). A larger sample begins with a smaller one.
+) -> SpacePlan:
+    """Plan `sample` configurations at random (all without it). A larger sample begins with a smaller one.
 
     **Raises:** DseError if the kernel has no source of ours, or no reference to check it against.
     """
@@ -75,7 +76,7 @@ def plan(
     clash = _COLUMNS & {*columns, *sizes}
     if clash:
         raise DseError(f"{name}: parameters: found {min(clash)}, expected a name that no column of ours has")
-    return Plan(description, source, dict(sizes), rows, wanted, count)
+    return SpacePlan(description, source, dict(sizes), rows, wanted, count)
 
 
 _COLUMNS = {
@@ -110,8 +111,8 @@ def _with_sizes(
     ]
 
 
-def compile_all(plan: Plan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
-    """All of a plan, for a look at what would run."""
+def compile_all(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
+    """Compile all of a plan, for a look at what would run."""
     found = []
     for made in compiled(plan.source, arch, [one.defines for one in plan.configurations]):
         found.append(made)
@@ -120,13 +121,13 @@ def compile_all(plan: Plan, arch: int, advance: Callable[[int], None]) -> list[C
 
 
 def measure(
-    plans: Sequence[Plan],
+    plans: Sequence[SpacePlan],
     arch: int,
     journal: Journal,
-    settings: Settings,
+    settings: TimingSettings,
     budget: float | None = None,
     advance: Callable[[int], None] = lambda done: None,
-    worker: Callable[[Connection, Settings, int], None] | None = None,
+    worker: Callable[[Connection, TimingSettings, int], None] | None = None,
     ordinal: int = 0,
     patience: float = PATIENCE,
 ) -> bool:
@@ -152,7 +153,7 @@ def measure(
 
 
 def _measure_one(
-    plan: Plan,
+    plan: SpacePlan,
     arch: int,
     journal: Journal,
     hand: "_Hand",
@@ -168,7 +169,7 @@ def _measure_one(
         if until is not None and time.monotonic() > until:
             return False
         parameters = plan.parameters[place]
-        job = Job(plan.name, parameters, plan.sizes, plan.configurations[place], made)
+        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[place], made)
         rows = hand.rows(job, until)
         if rows is None:
             return False
@@ -183,8 +184,8 @@ class _Hand:
 
     def __init__(
         self,
-        worker: Callable[[Connection, Settings, int], None],
-        settings: Settings,
+        worker: Callable[[Connection, TimingSettings, int], None],
+        settings: TimingSettings,
         ordinal: int,
         patience: float,
     ) -> None:
@@ -193,8 +194,8 @@ class _Hand:
         self.kernel = ""
         self.broken = 0  # processes that ended before they answered anything
 
-    def rows(self, job: Job, until: float | None = None) -> list[Row] | None:
-        """What came of a configuration; None if there was no answer when time was up.
+    def rows(self, job: TimingJob, until: float | None = None) -> list[Row] | None:
+        """Time a configuration in the process; None if there was no answer when time was up.
 
         **Raises:** DseError if no process can use the GPU.
         """
@@ -226,6 +227,7 @@ class _Hand:
         return [{"status": status, "message": message}]
 
     def start(self) -> None:
+        """Start the process."""
         context = get_context("spawn")
         self.connection, other = context.Pipe()
         self.process = context.Process(
@@ -236,6 +238,7 @@ class _Hand:
         self.kernel = ""
 
     def drop(self) -> None:
+        """End the process, by force if it does not end itself."""
         if self.process is None:
             return
         self.connection.close()
@@ -246,15 +249,15 @@ class _Hand:
         self.process = None
 
 
-def work(connection: Connection, settings: Settings, ordinal: int) -> None:
-    """The process that uses the GPU: configurations come in, rows go out."""
+def work(connection: Connection, settings: TimingSettings, ordinal: int) -> None:
+    """Serve as the process that uses the GPU: configurations come in, rows go out."""
     with suppress(EOFError, OSError, KeyboardInterrupt):
         try:
             with Device(ordinal) as device:
                 driver_takes(device.driver_version, compiler())
-                bench = Bench(device, settings)
+                bench = TimingBench(device, settings)
                 while True:
-                    job: Job = connection.recv()
+                    job: TimingJob = connection.recv()
                     rows: list[Row] = []
                     lost = False
                     try:

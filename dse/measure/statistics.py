@@ -9,22 +9,24 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Repeats:
-    """What was measured, in order, and whether it settled: the spread fell to the tolerance in time."""
+    """Repeated measurements in order, and whether they settled: the spread fell to the tolerance in time."""
 
     values: tuple[float, ...]
     settled: bool
 
     @property
     def middle(self) -> float:
+        """The median."""
         return float(np.median(self.values))
 
     @property
     def spread(self) -> float:
+        """How far they lie apart, as `spread` has it."""
         return spread(self.values)
 
 
 def spread(values: Sequence[float]) -> float:
-    """Median distance from the median, over the median; 0 of a single value.
+    """Compute the median distance from the median, over the median; 0 of a single value.
 
     One stray value in five does not move it.
     """
@@ -33,7 +35,7 @@ def spread(values: Sequence[float]) -> float:
 
 
 def variation(values: Sequence[float]) -> float:
-    """Standard deviation over the mean, which stray values do move."""
+    """Compute the standard deviation over the mean, which stray values do move."""
     mean = float(np.mean(values))
     return float(np.std(values)) / abs(mean) if mean else 0.0
 

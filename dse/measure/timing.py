@@ -17,7 +17,7 @@ from dse.errors import DseError
 from dse.measure import reference
 from dse.measure.bench import benchmarks
 from dse.measure.device import Argument, Code, Device, DeviceError
-from dse.measure.reference import REFERENCES, Case, Reference
+from dse.measure.reference import REFERENCES, CheckedLaunch, Reference
 from dse.measure.statistics import repeat, variation
 from dse.space.expression import parse
 
@@ -35,7 +35,7 @@ _AT_A_TIME = 2**20  # elements
 
 
 @dataclass(frozen=True)
-class Settings:
+class TimingSettings:
     """How often, and how long at most, a configuration is timed."""
 
     repeats: int = 7
@@ -45,7 +45,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Job:
+class TimingJob:
     """A configuration that is to be timed, and what the compiler made of it."""
 
     kernel: str
@@ -56,12 +56,13 @@ class Job:
 
     @property
     def names(self) -> dict[str, int | float]:
+        """Problem sizes and parameters, by name."""
         return {**self.sizes, **self.parameters}
 
 
 @dataclass
 class Arrays:
-    """What the arguments of a kernel point to, on the GPU and as it was before a launch."""
+    """The arrays that a kernel's arguments point to: on the GPU, and as they were before a launch."""
 
     kernel: str
     addresses: dict[int, tuple[int, int]] = field(default_factory=dict)  # place → address, bytes
@@ -71,14 +72,14 @@ class Arrays:
 
 
 def refused(made: Failure) -> Row:
-    """What a configuration that does not compile leaves."""
+    """Make the row of a configuration that does not compile."""
     return {"status": _STATUS.get(made.reason, "compile"), "message": made.message}
 
 
-class Bench:
+class TimingBench:
     """A GPU on which configurations are timed, one after another."""
 
-    def __init__(self, device: Device, settings: Settings) -> None:
+    def __init__(self, device: Device, settings: TimingSettings) -> None:
         self.device, self.settings = device, settings
         self.arrays: Arrays | None = None
         tick = benchmarks.compiled((benchmarks.TICK, device.arch))
@@ -88,17 +89,17 @@ class Bench:
         self.warps = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP
 
     def busy(self, nanoseconds: int) -> None:
-        """Keeps one SM busy for so long."""
+        """Keep one SM busy for so long."""
         self.device.launch(self.tick, (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)])
 
     def clock(self) -> float:
-        """MHz of an SM, now."""
+        """Measure the MHz of an SM now."""
         self.busy(_CLOCK_NS)
         start, end, _, nanoseconds = self.device.download(self.times, np.empty(4, np.int64))
         return round(1e3 * float(end - start) / max(float(nanoseconds), 1.0), 1)
 
-    def rows(self, job: Job) -> Iterator[Row]:
-        """What came of a configuration; of a sweep, a row for each number of blocks on an SM, most first.
+    def rows(self, job: TimingJob) -> Iterator[Row]:
+        """Time a configuration; of a sweep, a row for each number of blocks on an SM, most first.
 
         **Raises:** DeviceError if the GPU can no longer be used by this process; what failed is to be told
         from it.
@@ -134,8 +135,8 @@ class Bench:
                     if not error.lost:
                         raise
 
-    def steps(self, job: Job, code: Code) -> list[int]:
-        """Dynamic shared memory of the launches: what it needs; of a sweep, also so much that fewer fit."""
+    def steps(self, job: TimingJob, code: Code) -> list[int]:
+        """List the dynamic shared memory of the launches: what is needed; of a sweep, also so much that fewer fit."""
         device, threads = self.device, prod(job.configuration.block)
         needed = job.configuration.shared_bytes or 0
         most = device.resident_blocks(code, threads, needed)
@@ -155,8 +156,8 @@ class Bench:
                     steps.append(size)
         return steps
 
-    def timed(self, job: Job, code: Code, arguments: list[Argument], dynamic: int) -> Row:
-        """Checked and timed with so much dynamic shared memory."""
+    def timed(self, job: TimingJob, code: Code, arguments: list[Argument], dynamic: int) -> Row:
+        """Check and time a configuration with so much dynamic shared memory."""
         device, configuration = self.device, job.configuration
         threads, settings = prod(configuration.block), self.settings
         resident = device.resident_blocks(code, threads, dynamic)
@@ -205,8 +206,8 @@ class Bench:
 
     # Arguments
 
-    def prepared(self, job: Job, made: Compiled, code: Code) -> list[Argument]:
-        """The arguments of a launch; arrays are made, or made larger, where there are none yet."""
+    def prepared(self, job: TimingJob, made: Compiled, code: Code) -> list[Argument]:
+        """Prepare the arguments of a launch; arrays are made, or made larger, where there are none yet."""
         if self.arrays is None or self.arrays.kernel != job.kernel:
             for address, _ in self.arrays.addresses.values() if self.arrays else ():
                 self.device.free(address)
@@ -231,8 +232,8 @@ class Bench:
             for place, (argument, size) in enumerate(zip(given, sizes, strict=True))
         ]
 
-    def array(self, place: int, given: Array, job: Job, checks: Reference) -> int:
-        """The address of an array that holds what it should."""
+    def array(self, place: int, given: Array, job: TimingJob, checks: Reference) -> int:
+        """Find the address of an array that holds what it should."""
         assert self.arrays is not None
         known = self.arrays.addresses.get(place)
         values = self.arrays.before.get(place)
@@ -245,8 +246,8 @@ class Bench:
             self.device.upload(known[0], values)
         return known[0]
 
-    def reset(self, job: Job) -> None:
-        """The output as it was before any launch."""
+    def reset(self, job: TimingJob) -> None:
+        """Put the output back as it was before any launch."""
         assert self.arrays is not None
         checks = REFERENCES[job.kernel]
         address, size = self.arrays.addresses[checks.output]
@@ -255,14 +256,16 @@ class Bench:
         else:
             self.device.zero(address, size)
 
-    def checked(self, job: Job) -> str:
-        """What is wrong with the output; "" if nothing is, at the places that are looked at."""
+    def checked(self, job: TimingJob) -> str:
+        """Tell what is wrong with the output at the places that are looked at; "" if nothing is."""
         arrays, checks = self.arrays, REFERENCES[job.kernel]
         assert arrays is not None
         at = reference.places(checks.size(job.names))
         of = tuple(job.names[name] for name in checks.depends)
         if of not in arrays.expected:
-            arrays.expected[of] = checks.expected(Case(job.names, arrays.before, arrays.constants, at))
+            arrays.expected[of] = checks.expected(
+                CheckedLaunch(job.names, arrays.before, arrays.constants, at)
+            )
         expected = arrays.expected[of]
         address, _ = arrays.addresses[checks.output]
         values = arrays.before[checks.output]
@@ -273,7 +276,7 @@ class Bench:
         return f"element {at[place]}: found {found[place]:.6g}, expected {expected[place]:.6g}"
 
     def gathered(self, address: int, kind: np.dtype, at: np.ndarray) -> np.ndarray:
-        """Elements of an array on the GPU; neighbours come together."""
+        """Read elements of an array on the GPU; neighbours come together."""
         pieces = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)
         found = [
             self.device.download(address + int(piece[0]) * kind.itemsize, np.empty(len(piece), kind))
@@ -283,14 +286,14 @@ class Bench:
 
 
 def number(value: Any, size: int) -> Argument:
-    """A number as a parameter of so many bytes."""
+    """Pack a number as a parameter of so many bytes."""
     if isinstance(value, float):
         return np.array([value], f"f{size}")
     return np.frombuffer(int(value).to_bytes(size, "little", signed=int(value) < 0), np.uint8)
 
 
 def contents(given: Array, place: int, checks: Reference) -> np.ndarray:
-    """What an array holds before a launch: what its kernel.toml says, else random numbers; an output 0."""
+    """Make what an array holds before a launch: as its kernel.toml says, else random; an output 0."""
     random = np.random.default_rng(place)
     kind = np.dtype(checks.types.get(place, given.type))
     if place == checks.output and not checks.adds:

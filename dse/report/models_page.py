@@ -1,4 +1,4 @@
-"""What models say of themselves, as a page of Markdown."""
+"""A page of Markdown made from what models say of themselves."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol, runtime_checkable
@@ -9,19 +9,39 @@ class Declaration(Protocol):
     """What a model declares beside its docstring."""
 
     @property
-    def source(self) -> str: ...
+    def source(self) -> str:
+        """Where the model comes from."""
+        ...
+
     @property
-    def equations(self) -> Mapping[str, str]: ...
+    def equations(self) -> Mapping[str, str]:
+        """Its equations, by their number in the source."""
+        ...
+
     @property
-    def inputs(self) -> Sequence[str]: ...
+    def inputs(self) -> Sequence[str]:
+        """What it reads."""
+        ...
+
     @property
-    def ignores(self) -> Sequence[str]: ...
+    def ignores(self) -> Sequence[str]:
+        """What it leaves out."""
+        ...
+
     @property
-    def use_when(self) -> str: ...
+    def use_when(self) -> str:
+        """When to use it."""
+        ...
+
     @property
-    def aspects(self) -> Collection[str]: ...
+    def aspects(self) -> Collection[str]:
+        """Which aspects of performance it takes into account."""
+        ...
+
     @property
-    def differs(self) -> Mapping[str, str]: ...
+    def differs(self) -> Mapping[str, str]:
+        """Where it differs from the table of aspects, and why."""
+        ...
 
 
 Models = Mapping[str, tuple[str, Declaration]]  # by name: what the docstring says, and what is declared

@@ -11,7 +11,7 @@ from dse.cuda.compile.nvrtc import Compiled
 from dse.cuda.sass.elf import Binary
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
-from dse.measure.bench.benchmarks import INSTRUCTIONS, Build
+from dse.measure.bench.benchmarks import INSTRUCTIONS, Benchmark
 from dse.measure.bench.records import Recording
 from dse.measure.device import Code, Device
 
@@ -175,7 +175,7 @@ class FakeDevice(Device):
 
 
 @pytest.fixture(scope="session")
-def made() -> dict[Build, Compiled]:
+def made() -> dict[Benchmark, Compiled]:
     """What stands for the compiled microbenchmarks."""
     binary = Binary("k", 80, b"", False, 32, 0, 0, 0, None, (), {}, (), {})
     return {build: Compiled(binary, cubin, None, "", "NVRTC 13.0", 0) for cubin, build in BUILDS.items()}
@@ -188,7 +188,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
 
 
 @pytest.fixture(scope="session")
-def recording(made: dict[Build, Compiled]) -> Recording:
+def recording(made: dict[Benchmark, Compiled]) -> Recording:
     """What the microbenchmarks record on such a GPU: made by arithmetic, not measured."""
     device = FakeDevice()
     found = Recording(gpu.described(device))

@@ -7,7 +7,7 @@ import pytest
 from scipy.signal import correlate2d
 
 from dse import kernels
-from dse.measure.reference import REFERENCES, SOFTENING, WHOLE, Case, places, wrong
+from dse.measure.reference import REFERENCES, SOFTENING, WHOLE, CheckedLaunch, places, wrong
 
 RANDOM = np.random.default_rng(5)
 
@@ -19,7 +19,7 @@ def floats(*shape: int) -> np.ndarray:
 def found(name: str, names: dict[str, int], arrays: dict[int, np.ndarray], **constants: np.ndarray) -> Any:
     checks = REFERENCES[name]
     at = np.arange(checks.size(names))
-    case = Case(names, {place: np.ravel(array) for place, array in arrays.items()}, constants, at)
+    case = CheckedLaunch(names, {place: np.ravel(array) for place, array in arrays.items()}, constants, at)
     return checks.expected(case)
 
 

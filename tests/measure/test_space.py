@@ -20,8 +20,8 @@ from dse.measure import compiling
 from dse.measure import journal as journals
 from dse.measure import space as subject
 from dse.measure.journal import Journal
-from dse.measure.space import Plan, measure, plan, store
-from dse.measure.timing import Job, Settings
+from dse.measure.space import SpacePlan, measure, plan, store
+from dse.measure.timing import TimingJob, TimingSettings
 
 GPU = gpus.load("a100").gpu
 
@@ -68,7 +68,7 @@ def ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subject, "_FIRST", 20.0)
 
 
-def small(**values: tuple[int, ...]) -> Plan:
+def small(**values: tuple[int, ...]) -> SpacePlan:
     from dataclasses import replace
 
     description = kernels.load("reduction")
@@ -76,7 +76,7 @@ def small(**values: tuple[int, ...]) -> Plan:
     return plan(description, description.sizes(), GPU, None, 0)
 
 
-def about(*plans: Plan) -> dict[str, Any]:
+def about(*plans: SpacePlan) -> dict[str, Any]:
     return {
         "gpu": "NVIDIA Something",
         "sweep": False,
@@ -106,14 +106,14 @@ def test_what_breaks_the_gpu_does_not_end_the_run(worker: Any, ready: None, tmp_
     told: list[int] = []
     # The first of a process has longer: so that 4 is not one, it stands behind another.
     order = sorted(range(6), key=lambda place: [1, 2, 16, 4, 32, 8].index(wanted.parameters[place]["items"]))
-    wanted = Plan(
+    wanted = SpacePlan(
         **{
             **vars(wanted),
             "parameters": [wanted.parameters[place] for place in order],
             "configurations": [wanted.configurations[place] for place in order],
         }
     )
-    assert measure([wanted], 80, journal, Settings(), None, told.append, worker.work, patience=1.0)
+    assert measure([wanted], 80, journal, TimingSettings(), None, told.append, worker.work, patience=1.0)
     journal.close(done=True)
     assert sum(told) == 6
     by_items = {row["items"]: row for row in journal.rows}
@@ -141,7 +141,7 @@ def test_it_goes_on_where_it_stopped(ready: None, tmp_path: Path, monkeypatch: p
     path = tmp_path / "reduction.parquet"
     sent: list[dict[str, Any]] = []
 
-    def rows(hand: Any, job: Job, until: float | None) -> list[dict[str, Any]]:
+    def rows(hand: Any, job: TimingJob, until: float | None) -> list[dict[str, Any]]:
         if len(sent) == 2:
             raise KeyboardInterrupt
         sent.append(dict(job.parameters))
@@ -150,29 +150,29 @@ def test_it_goes_on_where_it_stopped(ready: None, tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(subject._Hand, "rows", rows)
     monkeypatch.setattr(subject._Hand, "start", lambda hand: None)
     with pytest.raises(KeyboardInterrupt):
-        measure([wanted], 80, Journal(path, about(wanted)), Settings())
+        measure([wanted], 80, Journal(path, about(wanted)), TimingSettings())
     assert sent == wanted.parameters[:2]
 
     journal = Journal(path, about(wanted))
-    assert not measure([wanted], 80, journal, Settings(), budget=0.0)  # no time: nothing is begun
+    assert not measure([wanted], 80, journal, TimingSettings(), budget=0.0)  # no time: nothing is begun
     assert len(journal.rows) == 2
     sent = [{}]
     told: list[int] = []
     with pytest.raises(KeyboardInterrupt):
-        measure([wanted], 80, journal, Settings(), None, told.append)
+        measure([wanted], 80, journal, TimingSettings(), None, told.append)
     assert sent == [{}, wanted.parameters[2]]
     sent = []
-    assert measure([wanted], 80, journal, Settings(), None, told.append)
+    assert measure([wanted], 80, journal, TimingSettings(), None, told.append)
     assert sent == wanted.parameters[3:]
     assert told == [2, 1, 3, 1]
 
 
 def test_what_is_not_done_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch):
-    hand = subject._Hand(subject.work, Settings(), 0, 60.0)
+    hand = subject._Hand(subject.work, TimingSettings(), 0, 60.0)
     answers: list[float] = []
 
     class Silent:
-        def send(self, job: Job) -> None: ...
+        def send(self, job: TimingJob) -> None: ...
 
         def poll(self, timeout: float) -> bool:
             answers.append(timeout)
@@ -189,7 +189,7 @@ def test_what_is_not_done_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(hand, "start", start)
     monkeypatch.setattr(subject, "_FIRST", 60.0)
     wanted = small(block=(128,), shuffle=(0,), items=(1,))
-    job = Job(
+    job = TimingJob(
         "reduction",
         wanted.parameters[0],
         wanted.sizes,
@@ -206,7 +206,7 @@ def test_what_is_not_done_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch)
 def test_no_gpu_is_told_at_once():
     here, there = multiprocessing.Pipe()
     here.send("a configuration")
-    subject.work(there, Settings(), 99)
+    subject.work(there, TimingSettings(), 99)
     answer = here.recv()
     assert answer["lost"]
     assert answer["error"].startswith("GPU: found ")
@@ -222,12 +222,12 @@ def test_an_error_of_one_configuration_is_its_row(monkeypatch: pytest.MonkeyPatc
                 raise DseError("k: filter: found 8 B, expected 900 B")
             return [{"status": "ok"}]
 
-    monkeypatch.setattr(subject, "Bench", Fails)
+    monkeypatch.setattr(subject, "TimingBench", Fails)
     monkeypatch.setattr(
         subject, "Device", lambda ordinal: nullcontext(SimpleNamespace(driver_version="99.0"))
     )
     ours, theirs = multiprocessing.Pipe()
-    thread = Thread(target=subject.work, args=(theirs, Settings(), 0))
+    thread = Thread(target=subject.work, args=(theirs, TimingSettings(), 0))
     thread.start()
     answers = []
     for job in ("bad", "good"):

@@ -11,7 +11,7 @@ from dse.cuda.sass.elf import Binary, Parameter
 from dse.cuda.source import Array, Configuration
 from dse.measure import timing
 from dse.measure.device import Code, Device, DeviceError, packed
-from dse.measure.timing import Bench, Job, Row, Settings, contents, number
+from dse.measure.timing import Row, TimingBench, TimingJob, TimingSettings, contents, number
 
 WIDTH, HEIGHT = 64, 96
 COUNT = WIDTH * HEIGHT
@@ -115,8 +115,8 @@ def rows(device: Transposes, monkeypatch: pytest.MonkeyPatch) -> Callable[..., l
     sizes = {"width": WIDTH, "height": HEIGHT}
 
     def rows(made: Compiled | Failure = made, **settings: Any) -> list[Row]:
-        job = Job("transpose", {"tile": 32}, sizes, configuration, made)
-        return list(Bench(device, Settings(**settings)).rows(job))
+        job = TimingJob("transpose", {"tile": 32}, sizes, configuration, made)
+        return list(TimingBench(device, TimingSettings(**settings)).rows(job))
 
     return rows
 

@@ -18,7 +18,7 @@ BODY = 256  # instructions of an unrolled loop, about: long against the three th
 
 
 @dataclass(frozen=True)
-class Instruction:
+class InstructionKind:
     """A kind of instruction that `pipes.cu` repeats."""
 
     name: str  # the class that it stands for
@@ -30,17 +30,17 @@ class Instruction:
 INSTRUCTIONS = {
     each.name: each
     for each in (
-        Instruction("fp32", "Fp32", "FFMA"),
-        Instruction("fp32_add", "Fadd", "FADD"),
-        Instruction("fp64", "Fp64", "DFMA"),
-        Instruction("int32", "Int32", "LOP3"),
-        Instruction("imul32", "Imul32", "IMAD"),
-        Instruction("sfu", "Sfu", "MUFU"),
-        Instruction("convert", "Convert", "F2I"),
-        Instruction("shuffle", "Shuffle", "SHFL"),
-        Instruction("shared", "Shared", "LDS"),
-        Instruction("l1", "L1", "LDG", units=2),
-        Instruction("barrier", "Barrier", "BAR"),
+        InstructionKind("fp32", "Fp32", "FFMA"),
+        InstructionKind("fp32_add", "Fadd", "FADD"),
+        InstructionKind("fp64", "Fp64", "DFMA"),
+        InstructionKind("int32", "Int32", "LOP3"),
+        InstructionKind("imul32", "Imul32", "IMAD"),
+        InstructionKind("sfu", "Sfu", "MUFU"),
+        InstructionKind("convert", "Convert", "F2I"),
+        InstructionKind("shuffle", "Shuffle", "SHFL"),
+        InstructionKind("shared", "Shared", "LDS"),
+        InstructionKind("l1", "L1", "LDG", units=2),
+        InstructionKind("barrier", "Barrier", "BAR"),
     )
 }
 MIXED = ("fp32", "fp64", "int32", "imul32", "sfu", "convert", "shuffle", "shared", "l1")
@@ -61,8 +61,8 @@ STREAMS = {  # name → mode, bytes of a thread, cache operator
 
 
 @dataclass(frozen=True)
-class Build:
-    """A kernel of a microbenchmark, as it is compiled, and what its loop must hold."""
+class Benchmark:
+    """A kernel of the microbenchmarks as it is compiled, and the opcodes that its loop must hold."""
 
     file: str
     kernel: str
@@ -71,27 +71,29 @@ class Build:
 
     @property
     def name(self) -> str:
+        """Name the kernel with its macros, as errors and tables do."""
         return " ".join([self.kernel, *(f"{name}={value}" for name, value in self.defines)])
 
 
-def pipe(name: str, chains: int) -> Build:
-    """One kind of instruction, going round `chains` values."""
+def pipe(name: str, chains: int) -> Benchmark:
+    """Repeat one kind of instruction, going round `chains` values."""
     instruction = INSTRUCTIONS[name]
     defines = {"FIRST": instruction.kind, "CHAINS": chains, "REPEAT": BODY}
-    return Build("pipes.cu", "pipes", tuple(defines.items()), ((instruction.opcode, BODY),))
+    return Benchmark("pipes.cu", "pipes", tuple(defines.items()), ((instruction.opcode, BODY),))
 
 
-def mix(first: str, second: str, beta: int) -> Build:
-    """`beta` instructions of the first kind for each one of the second."""
+def mix(first: str, second: str, beta: int) -> Benchmark:
+    """Mix `beta` instructions of the first kind with each one of the second."""
     one, other = INSTRUCTIONS[first], INSTRUCTIONS[second]
     repeat = BODY // (beta + 1)
     defines = {"FIRST": one.kind, "SECOND": other.kind, "BETA": beta, "SECONDS": 1, "CHAINS": 4}
     expected = ((one.opcode, beta * repeat), (other.opcode, repeat))
-    return Build("pipes.cu", "pipes", (*defines.items(), ("REPEAT", repeat)), expected)
+    return Benchmark("pipes.cu", "pipes", (*defines.items(), ("REPEAT", repeat)), expected)
 
 
-def banks(width: int, store: int) -> Build:
-    return Build(
+def banks(width: int, store: int) -> Benchmark:
+    """Access shared memory, `width` words a thread, with as many conflicts as the launch says."""
+    return Benchmark(
         "banks.cu",
         "banks",
         (("WIDTH", width), ("STORE", store), ("REPEAT", BODY)),
@@ -102,8 +104,9 @@ def banks(width: int, store: int) -> Build:
 CHASED = 64  # loads of the loop
 
 
-def chase(cache: str) -> Build:
-    return Build("chase.cu", "chase", (("CACHE", cache), ("REPEAT", CHASED)), ((load(8, cache), CHASED),))
+def chase(cache: str) -> Benchmark:
+    """Follow addresses through memory, each load waiting for the one before."""
+    return Benchmark("chase.cu", "chase", (("CACHE", cache), ("REPEAT", CHASED)), ((load(8, cache), CHASED),))
 
 
 def load(width: int, cache: str) -> str:
@@ -112,26 +115,28 @@ def load(width: int, cache: str) -> str:
     return f"LDG{size}" + (".STRONG.GPU" if cache == "cg" else "")
 
 
-LINK, TOUCH = Build("chase.cu", "link"), Build("chase.cu", "touch")
+LINK, TOUCH = Benchmark("chase.cu", "link"), Benchmark("chase.cu", "touch")
 
 
-def stream(name: str) -> Build:
+def stream(name: str) -> Benchmark:
+    """Read, write or copy global memory by one of STREAMS."""
     mode, width, cache = STREAMS[name]
     read, write = load(width, cache), f"STG.{8 * width}" if width > 4 else "STG"
     expected = tuple((opcode, in_flight(width)) for opcode in ((read,), (write,), (read, write))[mode])
-    return Build("stream.cu", "stream", (("MODE", mode), ("WIDTH", width), ("CACHE", cache)), expected)
+    return Benchmark("stream.cu", "stream", (("MODE", mode), ("WIDTH", width), ("CACHE", cache)), expected)
 
 
 def in_flight(width: int) -> int:
-    """Accesses that a thread of stream.cu has under way, each of `width` bytes."""
+    """Count the accesses of `width` bytes that a thread of stream.cu has under way."""
     return 8 if width < 16 else 4
 
 
 LOCAL_BODY = 128
 
 
-def local(store: int) -> Build:
-    return Build(
+def local(store: int) -> Benchmark:
+    """Store to local memory, or load from it."""
+    return Benchmark(
         "local.cu",
         "local",
         (("STORE", store), ("REPEAT", LOCAL_BODY)),
@@ -139,12 +144,12 @@ def local(store: int) -> Build:
     )
 
 
-EMPTY, TICK = Build("clock.cu", "empty"), Build("clock.cu", "tick")
-BURN = Build("clock.cu", "burn", expected=(("FFMA", 64),))
+EMPTY, TICK = Benchmark("clock.cu", "empty"), Benchmark("clock.cu", "tick")
+BURN = Benchmark("clock.cu", "burn", expected=(("FFMA", 64),))
 
 
 def pairs() -> Iterator[tuple[str, str]]:
-    """Each two kinds that are mixed."""
+    """List each two kinds of instructions that are mixed."""
     for place, first in enumerate(MIXED):
         for second in MIXED[place + 1 :]:
             yield first, second
@@ -155,8 +160,8 @@ def chains_of(name: str) -> Sequence[int]:
     return (1,) if name == "barrier" else CHAINS
 
 
-def builds() -> list[Build]:
-    """All of them."""
+def builds() -> list[Benchmark]:
+    """List all kernels of the microbenchmarks."""
     found = [pipe(name, chains) for name in INSTRUCTIONS for chains in chains_of(name)]
     found += [mix(first, second, beta) for first, second in pairs() for beta in BETAS]
     found += [banks(width, store) for width in WIDTHS for store in (0, 1)]
@@ -168,11 +173,12 @@ def builds() -> list[Build]:
 
 @cache
 def source(file: str, kernel: str) -> Source:
+    """Read the source of a kernel of the microbenchmarks."""
     return read_source(FOLDER / file, kernel)
 
 
-def compiled(job: tuple[Build, int]) -> Compiled | Failure:
-    """A build for an architecture, in one argument, as processes take it."""
+def compiled(job: tuple[Benchmark, int]) -> Compiled | Failure:
+    """Compile a kernel for an architecture: both in one argument, as processes take it."""
     build, arch = job
     return compile_source(source(build.file, build.kernel), arch, dict(build.defines))
 
@@ -181,14 +187,14 @@ def compiled(job: tuple[Build, int]) -> Compiled | Failure:
 class Checked:
     """What became of one build."""
 
-    build: Build
+    build: Benchmark
     registers: int
     found: Mapping[str, int]  # opcode → how often in the loop
     problem: str  # "" where all is as expected
 
 
-def check(builds: Sequence[Build], made: Sequence[Compiled | Failure]) -> list[Checked]:
-    """Whether each compiled, spills nothing, and has in its loop what it should."""
+def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> list[Checked]:
+    """Check whether each compiled, spills nothing, and has in its loop what it should."""
     good = [each for each in made if isinstance(each, Compiled)]
     listings = iter(disassemble([each.binary for each in good]))
     results = []
@@ -209,7 +215,7 @@ def check(builds: Sequence[Build], made: Sequence[Compiled | Failure]) -> list[C
 
 
 def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
-    """How often each opcode stands in the loop that comes nearest to what is expected.
+    """Count each opcode in the loop that comes nearest to what is expected.
 
     A loop is what lies between a branch back and its target.
     """

@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.measure.bench.benchmarks import INSTRUCTIONS
-from dse.measure.bench.records import Record, Recording
+from dse.measure.bench.records import BenchmarkRecord, Recording
 
 SECTOR, PASS = 32, 128  # bytes
 DOUBTFUL = 0.1  # spread of a value beyond which it is warned of
@@ -42,7 +42,7 @@ class Point:
 
 
 def values(recording: Recording) -> dict[str, Value]:
-    """Every quantity of a GPU file that is measured, by its name there.
+    """Work out every quantity of a GPU file that is measured, by its name there.
 
     **Raises:** DseError where the recording lacks what one is worked out of.
     """
@@ -69,7 +69,7 @@ def values(recording: Recording) -> dict[str, Value]:
     return found
 
 
-def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[Record]:
+def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[BenchmarkRecord]:
     found = recording.of(benchmark, **parameters)
     if not found:
         what = ", ".join([benchmark, *(f"{name} {value}" for name, value in parameters.items())])
@@ -83,7 +83,7 @@ def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[Recor
 # Pipes
 
 
-def cycles_of(record: Record) -> float:
+def cycles_of(record: BenchmarkRecord) -> float:
     """Cycles of an SM for one warp instruction (of each warp: times its warps)."""
     return record.value / (float(record.parameters["insts"]) * float(record.parameters["warps"]))
 
@@ -176,13 +176,13 @@ def issue_limit(recording: Recording) -> Value:
 # Mixes of two kinds
 
 
-def group_cycles(record: Record) -> float:
+def group_cycles(record: BenchmarkRecord) -> float:
     """Cycles of an SM for β instructions of the first kind and one of the second."""
     return record.value / (float(record.parameters["seconds"]) * float(record.parameters["warps"]))
 
 
 @dataclass(frozen=True)
-class Shared:
+class PipeSharing:
     """Two classes of instructions, and whether one pipe serves both."""
 
     first: str
@@ -192,13 +192,13 @@ class Shared:
     error_two: float  # and if each had its own
 
 
-def shared_pipes(recording: Recording) -> list[Shared]:
+def shared_pipes(recording: Recording) -> list[PipeSharing]:
     """Each pair that was mixed, by which form its times come nearer to: β λ1 + λ2, or the larger of both.
 
     λ are those of the classes by themselves. Neither is below what the issue limit allows.
     """
     limit = issue_limit(recording).value
-    found: list[Shared] = []
+    found: list[PipeSharing] = []
     names = dict.fromkeys(
         (str(each.parameters["first"]), str(each.parameters["second"])) for each in recording.of("mix")
     )
@@ -213,7 +213,7 @@ def shared_pipes(recording: Recording) -> list[Shared]:
             errors_one.append(abs(max(beta * one + other, least) / cycles - 1))
             errors_two.append(abs(max(beta * one, other, least) / cycles - 1))
         means = float(np.mean(errors_one)), float(np.mean(errors_two))
-        found.append(Shared(first, second, means[0] < means[1], *means))
+        found.append(PipeSharing(first, second, means[0] < means[1], *means))
     return found
 
 
@@ -253,7 +253,7 @@ def _size(size: int) -> str:
     return f"{size} B"
 
 
-def bandwidth(record: Record) -> float:
+def bandwidth(record: BenchmarkRecord) -> float:
     """Bytes a second that a stream moved, sectors counted whole."""
     accesses, width, stride = (int(record.parameters[name]) for name in ("accesses", "width", "stride"))
     moved = (
@@ -265,7 +265,7 @@ def bandwidth(record: Record) -> float:
     return both * moved / (record.value / 1e3)
 
 
-def fastest(recording: Recording, level: str) -> Record:
+def fastest(recording: Recording, level: str) -> BenchmarkRecord:
     """The read of a level that is the fastest, threads side by side."""
     reads = [
         each
@@ -286,6 +286,7 @@ def sector(recording: Recording, level: str) -> Value:
 
 
 def clock(recording: Recording) -> Value:
+    """Take the clock under load, as the median of its slices."""
     [record] = _some(recording, "clock", load="fp32")
     count = len(record.repeats.values)
     rule = f"median of {count} slices under load, by the SMs' cycles and the GPU's nanoseconds"
@@ -293,10 +294,10 @@ def clock(recording: Recording) -> Value:
 
 
 def extras(recording: Recording) -> list[dict[str, Any]]:
-    """What the GPU file has no place for: name, value, unit, spread."""
+    """List what the GPU file has no place for: name, value, unit, spread."""
     rows: list[dict[str, Any]] = []
 
-    def row(name: str, value: float, unit: str, record: Record | None = None) -> None:
+    def row(name: str, value: float, unit: str, record: BenchmarkRecord | None = None) -> None:
         spread = record.repeats.spread if record is not None else None
         rows.append({"name": name, "value": value, "unit": unit, "spread": spread})
 
@@ -336,7 +337,7 @@ def writes_through(recording: Recording) -> float | None:
 
 
 def warnings(recording: Recording, found: Mapping[str, Value]) -> list[str]:
-    """What should make one doubt: values that lie apart, what did not settle, a clock that changed."""
+    """List what should make one doubt: values that lie apart, what did not settle, a clock that changed."""
     lines = [
         f"{name}: {each.value:.4g} {each.unit}, but what it comes from lies {100 * each.spread:.0f} % apart"
         for name, each in found.items()
@@ -362,7 +363,7 @@ def warnings(recording: Recording, found: Mapping[str, Value]) -> list[str]:
 
 
 def curves(recording: Recording) -> list[Point]:
-    """All there is to draw: chart, series, x, y."""
+    """List all there is to draw: chart, series, x, y."""
     points: list[Point] = []
     for record in recording.of("pipes"):
         parameters, units = record.parameters, INSTRUCTIONS[str(record.parameters["class"])].units

@@ -28,7 +28,7 @@ LIMITS = {  # field of dse.types.Limits → attribute of the driver, and its uni
 
 
 def like(name: str, capability: str) -> gpus.GpuFile:
-    """The catalogue's GPU of this name; else one of the same compute capability, else of the next lower one.
+    """Find the catalogue's GPU of this name; else one of this compute capability, else of the next lower.
 
     **Raises:** DseError if the catalogue has nothing for it.
     """
@@ -52,13 +52,13 @@ SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
 
 
 def slug_of(name: str) -> str:
-    """The name under which measurements of a GPU are kept: the catalogue's, else made of the GPU's own."""
+    """Name the measurements of a GPU: by the catalogue's name, else by one made of the GPU's own."""
     found = [slug for slug, header in gpus.headers().items() if header.name == name]
     return found[0] if found else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 
 def write(recording: Recording, path: Path) -> dict[str, Value]:
-    """A GPU file, and what of it was measured.
+    """Write a GPU file, and return what of it was measured.
 
     **Raises:** DseError if the recording is not complete, or the file cannot be written.
     """

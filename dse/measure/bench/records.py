@@ -18,8 +18,8 @@ _METADATA = b"dse.device"
 
 
 @dataclass(frozen=True)
-class Record:
-    """One thing measured, some times over."""
+class BenchmarkRecord:
+    """A quantity measured several times, and under what parameters."""
 
     benchmark: str
     parameters: Mapping[str, Parameter]
@@ -28,18 +28,19 @@ class Record:
 
     @property
     def value(self) -> float:
+        """The middle of the repeated measurements."""
         return self.repeats.middle
 
 
 @dataclass(frozen=True)
 class Recording:
-    """All that was measured on one GPU."""
+    """Everything that was measured on one GPU."""
 
     device: Mapping[str, Any]  # name, capability, driver, compiler, date, attributes
-    records: list[Record] = field(default_factory=list)
+    records: list[BenchmarkRecord] = field(default_factory=list)
 
-    def of(self, benchmark: str, **parameters: Parameter) -> list[Record]:
-        """Those of a benchmark that have these parameters, in order."""
+    def of(self, benchmark: str, **parameters: Parameter) -> list[BenchmarkRecord]:
+        """List the records of a benchmark that have these parameters, in order."""
         wanted = parameters.items()
         return [
             each
@@ -49,7 +50,7 @@ class Recording:
 
 
 def save(recording: Recording, path: Path) -> None:
-    """As Parquet: one row a record, its parameters as JSON. DseError where it cannot be written."""
+    """Write a recording as Parquet: one row a record, its parameters as JSON. DseError where that fails."""
     rows = recording.records
     table = pa.table(
         {
@@ -65,7 +66,7 @@ def save(recording: Recording, path: Path) -> None:
 
 
 def load(path: Path) -> Recording:
-    """What `save` wrote. DseError for anything else."""
+    """Read what `save` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
     try:
@@ -73,7 +74,7 @@ def load(path: Path) -> Recording:
         device = json.loads((table.schema.metadata or {})[_METADATA])
         rows = table.to_pylist()
         records = [
-            Record(
+            BenchmarkRecord(
                 row["benchmark"],
                 json.loads(row["parameters"]),
                 row["unit"],

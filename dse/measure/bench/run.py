@@ -13,8 +13,8 @@ import numpy as np
 
 from dse.cuda.compile.nvrtc import Compiled, compiler
 from dse.measure.bench import benchmarks
-from dse.measure.bench.benchmarks import Build
-from dse.measure.bench.records import Parameter, Record, Recording
+from dse.measure.bench.benchmarks import Benchmark
+from dse.measure.bench.records import BenchmarkRecord, Parameter, Recording
 from dse.measure.device import Argument, Code, Device, DeviceError, driver_takes
 from dse.measure.statistics import Repeats, repeat
 
@@ -56,12 +56,12 @@ class LeftOut(Exception):
         super().__init__(f"{name} is left out")
 
 
-class Bench:
+class Microbenchmarks:
     """A GPU with the compiled microbenchmarks."""
 
-    def __init__(self, device: Device, made: Mapping[Build, Compiled]) -> None:
+    def __init__(self, device: Device, made: Mapping[Benchmark, Compiled]) -> None:
         self.device, self.made = device, made
-        self.codes: dict[Build, Code] = {}
+        self.codes: dict[Benchmark, Code] = {}
         self.limit = device.attribute("MAX_THREADS_PER_MULTIPROCESSOR") // _WARP  # warps of an SM
         self.block_limit = device.attribute("MAX_THREADS_PER_BLOCK") // _WARP
         blocks = device.sm_count * device.attribute("MAX_BLOCKS_PER_MULTIPROCESSOR")
@@ -69,8 +69,11 @@ class Bench:
         self.arrived = device.allocate(4 * _SMS)
         self.never = device.allocate(4 * 1024)
 
-    def code(self, build: Build) -> Code:
-        """**Raises:** LeftOut if there is none."""
+    def code(self, build: Benchmark) -> Code:
+        """Load a kernel, once.
+
+        **Raises:** LeftOut if there is none.
+        """
         if build not in self.made:
             raise LeftOut(build.name)
         if build not in self.codes:
@@ -83,16 +86,18 @@ class Bench:
         blocks = -(-warps // self.block_limit)
         return blocks if warps <= self.limit and warps % blocks == 0 else 0
 
-    def fits(self, build: Build, warps: int) -> bool:
+    def fits(self, build: Benchmark, warps: int) -> bool:
+        """Tell whether an SM holds so many warps of a kernel at a time."""
         blocks = self.blocks(warps)
         return blocks > 0 and (
             self.device.resident_blocks(self.code(build), warps // blocks * _WARP) >= blocks
         )
 
-    def most_warps(self, build: Build) -> int:
+    def most_warps(self, build: Benchmark) -> int:
+        """Find the most of WARPS that an SM holds of a kernel."""
         return next(warps for warps in reversed(WARPS) if self.fits(build, warps))
 
-    def span(self, build: Build, warps: int, arguments: Sequence[Argument]) -> tuple[float, float]:
+    def span(self, build: Benchmark, warps: int, arguments: Sequence[Argument]) -> tuple[float, float]:
         """Cycles that an SM takes with so many warps, and its clock in MHz (0 after too short a time)."""
         device, blocks = self.device, self.blocks(warps)
         grid = blocks * device.sm_count
@@ -103,13 +108,13 @@ class Bench:
         return self.read(grid * warps // blocks, warps)
 
     def busy(self, nanoseconds: int) -> None:
-        """Keeps one SM busy for so long."""
+        """Keep one SM busy for so long."""
         self.device.launch(
             self.code(benchmarks.TICK), (1, 1, 1), (1, 1, 1), [self.times, np.int64(nanoseconds)]
         )
 
     def read(self, count: int, warps: int) -> tuple[float, float]:
-        """What so many warps wrote down, of which an SM has `warps`."""
+        """Work out cycles and MHz from what so many warps wrote down, of which an SM has `warps`."""
         times = self.device.download(self.times, np.empty((count, _NUMBERS), np.int64))
         return cycles_of(times, warps)
 
@@ -135,7 +140,7 @@ def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
 
 def measure(
     device: Device,
-    made: Mapping[Build, Compiled],
+    made: Mapping[Benchmark, Compiled],
     recording: Recording,
     budget: float | None = None,
     advance: Advance = lambda records: None,
@@ -150,7 +155,7 @@ def measure(
     driver_takes(device.driver_version, compiler())
     begun, problems = time.monotonic(), []
     try:
-        bench = Bench(device, made)
+        bench = Microbenchmarks(device, made)
         for family in FAMILIES:
             try:
                 for record in family(bench):
@@ -168,7 +173,7 @@ def measure(
 
 
 def described(device: Device) -> dict[str, Any]:
-    """What there is to know of a GPU besides what is measured."""
+    """Describe a GPU by what the driver says of it: what is not measured."""
     return {
         "name": device.name,
         "capability": f"{device.capability[0]}.{device.capability[1]}",
@@ -202,7 +207,7 @@ def _record(
     parameters: Mapping[str, Parameter],
     once: Callable[[], tuple[float, float]],
     unit: str = "cycles",
-) -> Record:
+) -> BenchmarkRecord:
     """What `once` measures, repeated; its second number is the clock."""
     clocks: list[float] = []
 
@@ -216,10 +221,10 @@ def _record(
     known = [mhz for mhz in clocks if mhz]
     if known:
         parameters = {**parameters, "mhz": round(float(np.median(known)), 1)}
-    return Record(benchmark, parameters, unit, repeats)
+    return BenchmarkRecord(benchmark, parameters, unit, repeats)
 
 
-def _pipes(bench: Bench) -> Iterator[Record]:
+def _pipes(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """One kind of instruction, dependent and independent, from one warp to all that fit."""
     own = bench.device.allocate(8 * _WARP * bench.limit * bench.device.sm_count)
     for name in benchmarks.INSTRUCTIONS:
@@ -240,13 +245,13 @@ def _pipes(bench: Bench) -> Iterator[Record]:
     bench.device.free(own)
 
 
-def _pipe(bench: Bench, own: int) -> list[Argument]:
+def _pipe(bench: Microbenchmarks, own: int) -> list[Argument]:
     """Arguments of pipes.cu: values that stay finite and no special case, whatever repeats."""
     numbers = [np.int32(TRIPS), np.float32(0.5), np.float32(0.25), np.uint32(3), np.uint32(1)]
     return [*numbers, own, bench.never]
 
 
-def _mix(bench: Bench) -> Iterator[Record]:
+def _mix(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """Two kinds of instructions, all warps that fit: do they share a pipe?"""
     own = bench.device.allocate(8 * _WARP * bench.limit * bench.device.sm_count)
     for first, second in benchmarks.pairs():
@@ -258,7 +263,7 @@ def _mix(bench: Bench) -> Iterator[Record]:
     bench.device.free(own)
 
 
-def _banks(bench: Bench) -> Iterator[Record]:
+def _banks(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """Shared memory by conflict degree, width and direction, with 32 warps."""
     for store in (0, 1):
         for width in benchmarks.WIDTHS:
@@ -281,7 +286,7 @@ def _banks(bench: Bench) -> Iterator[Record]:
 _SIZES = tuple(2**power for power in range(10, 33))  # bytes: 1 KiB to 4 GiB
 
 
-def _chase(bench: Bench) -> Iterator[Record]:
+def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """Latency of a load by the size of what it is loaded from."""
     device, l2 = bench.device, bench.device.attribute("L2_CACHE_SIZE")
     link, touch = bench.code(benchmarks.LINK), bench.code(benchmarks.TOUCH)
@@ -314,7 +319,7 @@ def _chase(bench: Bench) -> Iterator[Record]:
     device.free(base)
 
 
-def _stream(bench: Bench) -> Iterator[Record]:
+def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """Bandwidth of DRAM and of the L2 by the driver's clock, of the L1 by that of the SM."""
     device = bench.device
     l2 = device.attribute("L2_CACHE_SIZE")
@@ -323,7 +328,7 @@ def _stream(bench: Bench) -> Iterator[Record]:
     device.zero(source, size)
     device.zero(target, size)
 
-    def shared_by_all(name: str, level: str, size: int, stride: int, rounds: int) -> Record:
+    def shared_by_all(name: str, level: str, size: int, stride: int, rounds: int) -> BenchmarkRecord:
         build, width = benchmarks.stream(name), benchmarks.STREAMS[name][1]
         code, threads = bench.code(build), 512
         of_one = benchmarks.in_flight(width) * threads * device.sm_count  # accesses, for one block an SM
@@ -371,7 +376,7 @@ def _stream(bench: Bench) -> Iterator[Record]:
     device.free(target)
 
 
-def _of_each(bench: Bench, name: str, source: int, target: int) -> Record:
+def _of_each(bench: Microbenchmarks, name: str, source: int, target: int) -> BenchmarkRecord:
     """Each SM goes through a set of its own, which its L1 holds."""
     build, width = benchmarks.stream(name), benchmarks.STREAMS[name][1]
     warps, rounds = 16, 1000
@@ -390,7 +395,7 @@ def _of_each(bench: Bench, name: str, source: int, target: int) -> Record:
     )
 
 
-def _local(bench: Bench) -> Iterator[Record]:
+def _local(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """Stores to and loads from local memory: do stores go through the L1?"""
     for store in (1, 0):
         build = benchmarks.local(store)
@@ -401,7 +406,7 @@ def _local(bench: Bench) -> Iterator[Record]:
                 yield _record("local", parameters, lambda b=build, w=warps, a=arguments: bench.span(b, w, a))
 
 
-def _launch(bench: Bench) -> Iterator[Record]:
+def _launch(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """What a launch costs: one after another, and one that is waited for."""
     device, many = bench.device, 500  # more do not fit in the driver's queue
     launch = device.launching(bench.code(benchmarks.EMPTY), (1, 1, 1), (32, 1, 1), [])
@@ -423,20 +428,20 @@ def _launch(bench: Bench) -> Iterator[Record]:
     yield _record("launch", {"launch": "waited for"}, alone, "us")
 
 
-def _clock(bench: Bench) -> Iterator[Record]:
+def _clock(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
     """MHz of the SMs: at rest, under a second's load slice by slice, and after it."""
     time.sleep(0.2)
-    yield Record("clock", {"load": "rest"}, "MHz", Repeats((clock(bench, benchmarks.TICK),), True))
+    yield BenchmarkRecord("clock", {"load": "rest"}, "MHz", Repeats((clock(bench, benchmarks.TICK),), True))
     slices = tuple(clock(bench, benchmarks.BURN, 20_000_000) for _ in range(50))
     # While it warms up it may go slower or faster: what counts is the second half.
     half = len(slices) // 2
     settled = repeat(iter(slices[half:]).__next__, least=half, most=half)
-    yield Record("clock", {"load": "fp32"}, "MHz", settled)
-    yield Record("clock", {"load": "fp32, from the start"}, "MHz", Repeats(slices, settled.settled))
+    yield BenchmarkRecord("clock", {"load": "fp32"}, "MHz", settled)
+    yield BenchmarkRecord("clock", {"load": "fp32, from the start"}, "MHz", Repeats(slices, settled.settled))
 
 
-def clock(bench: Bench, build: Build = benchmarks.TICK, nanoseconds: int = 200_000) -> float:
-    """MHz of the middle SM over so long a time."""
+def clock(bench: Microbenchmarks, build: Benchmark = benchmarks.TICK, nanoseconds: int = 200_000) -> float:
+    """Measure the MHz of the middle SM over so long a time."""
     device, burns = bench.device, build == benchmarks.BURN
     warps = bench.block_limit if burns else 1
     more = [np.float32(0.5), bench.never] if burns else []

@@ -7,7 +7,7 @@ import pytest
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.measure.bench import benchmarks
-from dse.measure.bench.benchmarks import Build, builds, check, compiled, in_loop
+from dse.measure.bench.benchmarks import Benchmark, builds, check, compiled, in_loop
 
 SOME = (
     benchmarks.pipe("fp32", 1),
@@ -53,7 +53,7 @@ def test_what_the_compiler_folds_is_noticed():
 
 
 def test_what_does_not_compile_is_a_problem():
-    build = Build("pipes.cu", "pipes", (("FIRST", "Nothing"),))
+    build = Benchmark("pipes.cu", "pipes", (("FIRST", "Nothing"),))
     [found] = check([build], [compiled((build, 80))])
     assert found.problem.startswith("compile error: pipes.cu")
 

@@ -9,7 +9,7 @@ from dse.cuda.compile.nvrtc import Compiled
 from dse.errors import DseError
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
-from dse.measure.bench.benchmarks import Build
+from dse.measure.bench.benchmarks import Benchmark
 from dse.measure.bench.records import Recording
 from dse.measure.bench.run import cycles_of, planned
 from dse.measure.device import DeviceError
@@ -17,7 +17,7 @@ from dse.measure.device import DeviceError
 SMALL = (gpu._clock, gpu._local, gpu._launch)
 
 
-def run(device: Any, made: dict[Build, Compiled], **options: Any) -> tuple[list[str], list[str]]:
+def run(device: Any, made: dict[Benchmark, Compiled], **options: Any) -> tuple[list[str], list[str]]:
     """Benchmarks that were recorded, and what went wrong."""
     recording = Recording(gpu.described(device))
     problems = gpu.measure(device, made, recording, **options)
