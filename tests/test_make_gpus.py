@@ -256,7 +256,9 @@ def test_files(read, script, tmp_path, capsys):
     assert known.gpu.departure_delay_coal_cycles == 4
     records = {record.field: record for record in bare.fields}
     assert records["latency.dram"].rule == "as on Known (same compute capability)"
-    assert records["cpi.dram"].rule.endswith("(80 % of 800, median of HBM2 on Known)")
+    rule = records["cpi.dram"].rule
+    assert rule is not None
+    assert rule.endswith("(80 % of 800, median of HBM2 on Known)")
     assert {r.field: r for r in known.fields}["latency.dram"].provenance == "measured"
     text = (out / "bare.toml").read_text()
     assert tomllib.loads(text)["cpi"]["l2"]["source"] == "RRZE-HPC/gpu-benches"

@@ -1,5 +1,7 @@
 """The nouns: what their fields take, and how a prediction is made of terms."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,14 +34,16 @@ def launch(**given):
 
 def kernel(**given):
     names = [name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")]
-    return Kernel(**(dict.fromkeys(names, 1.0) | {"work": per_class()} | given))
+    fields: dict[str, Any] = {**dict.fromkeys(names, 1.0), "work": per_class(), **given}
+    return Kernel(**fields)
 
 
 def gpu(**given):
     names = set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits"}
     limits = Limits(**dict.fromkeys(Limits.__dataclass_fields__, 1))
     tables = {"cpi": per_class(), "latency": per_class(), "limits": limits}
-    return Gpu(**(dict.fromkeys(names, 1.0) | tables | given))
+    fields: dict[str, Any] = {**dict.fromkeys(names, 1.0), **tables, **given}
+    return Gpu(**fields)
 
 
 def test_every_field_has_a_unit():

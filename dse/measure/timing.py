@@ -136,7 +136,7 @@ class TimingBench:
                         raise
 
     def steps(self, job: TimingJob, code: Code) -> list[int]:
-        """List the dynamic shared memory of the launches: what is needed; of a sweep, also so much that fewer fit."""
+        """List the dynamic shared memory of the launches: what is needed; of a sweep, also more."""
         device, threads = self.device, prod(job.configuration.block)
         needed = job.configuration.shared_bytes or 0
         most = device.resident_blocks(code, threads, needed)

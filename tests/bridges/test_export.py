@@ -2,6 +2,7 @@
 
 import ast
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet
@@ -77,7 +78,9 @@ def test_kernel_tuner_takes_the_python_file(tmp_path):
 
 def test_kernel_tuner_takes_the_json_as_a_cache(tmp_path):
     export.kernel_tuner(KEPT, tmp_path / "kept.json")
-    space = Searchspace(None, None, None, from_cache=json.loads((tmp_path / "kept.json").read_text()))
+    nothing: Any = None  # all comes from the file
+    kept = json.loads((tmp_path / "kept.json").read_text())
+    space = Searchspace(nothing, nothing, nothing, from_cache=kept)
     assert space.list == ROWS
 
 

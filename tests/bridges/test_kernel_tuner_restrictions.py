@@ -1,5 +1,7 @@
 """A pruned space is what Kernel Tuner's own solver finds with the restriction."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from kernel_tuner.searchspace import Searchspace
@@ -19,7 +21,7 @@ def expected(toy_kernel):
     rows = [
         (block, items) for block in TUNE["block_size_x"] for items in TUNE["items"] if block * items <= 1024
     ]
-    columns = dict(zip(("block", "items"), np.array(rows).T, strict=True))
+    columns: Any = dict(zip(("block", "items"), np.array(rows).T, strict=True))
     candidates = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here")
     kept = {rows[place]: candidates.log_s[place] for place in keep(candidates, 0.2, 0.1).places}
     assert 0 < len(kept) < len(rows)

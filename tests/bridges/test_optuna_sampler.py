@@ -1,6 +1,7 @@
 """Optuna studies with the sampler: in memory, from storage, with failures and with parameters of others."""
 
 import itertools
+from typing import Any
 
 import numpy as np
 import optuna
@@ -53,7 +54,7 @@ def test_the_fastest_is_found(sampler):
 def test_the_model_says_where_to_begin(sampler, toy_kernel):
     study = optuna.create_study(sampler=sampler(space=SPACE))
     study.optimize(objective, n_trials=1)
-    columns = dict(zip(("block", "items"), zip(*ROWS, strict=True), strict=True))
+    columns: Any = dict(zip(("block", "items"), zip(*ROWS, strict=True), strict=True))
     log_s = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here").log_s
     assert log_s[ROWS.index(chosen(study)[0])] == log_s.min()
 
@@ -71,11 +72,13 @@ def test_without_the_space_the_first_trial_tells_it_and_others_parameters_stay_o
 
 def test_a_study_from_storage_goes_on_as_if_it_had_not_stopped(sampler, tmp_path):
     def some(storage, *parts):
+        study = None
         for trials in parts:
             study = optuna.create_study(
                 study_name="toy", storage=storage, sampler=sampler(space=SPACE), load_if_exists=True
             )
             study.optimize(objective, n_trials=trials)
+        assert study is not None
         return chosen(study)
 
     file = JournalFileBackend(str(tmp_path / "toy.log"))

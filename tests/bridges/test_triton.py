@@ -8,6 +8,7 @@ same tests run on its own one too, which needs no GPU to prune.
 
 import importlib.util
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -50,12 +51,14 @@ class Autotuner:
 
 
 def the_real_one(configs, prune_configs_by):
-    from triton.runtime.autotuner import Autotuner
+    autotuner = importlib.import_module("triton.runtime.autotuner")
 
     def kernel(x, n, block, items):
         pass
 
-    tuner = Autotuner(kernel, ["x", "n"], configs, ["n"], None, None, prune_configs_by=prune_configs_by)
+    tuner = autotuner.Autotuner(
+        kernel, ["x", "n"], configs, ["n"], None, None, prune_configs_by=prune_configs_by
+    )
 
     def pruned(named_args, **kwargs):
         tuner.nargs = named_args
@@ -72,12 +75,10 @@ THERE = ["stand-in", *(["triton"] if importlib.util.find_spec("triton") else [])
 def triton(request):
     if request.param == "stand-in":
         return Config, Autotuner
-    from triton import Config as TheirConfig
-
-    return TheirConfig, the_real_one
+    return importlib.import_module("triton").Config, the_real_one
 
 
-SETTINGS = {"model": "roofline", "rename": {"BLOCK": "block", "size": "n"}, "risk": 0.3}
+SETTINGS: dict[str, Any] = {"model": "roofline", "rename": {"BLOCK": "block", "size": "n"}, "risk": 0.3}
 ROWS = [
     (block, items) for block in (32, 64, 128, 256, 512) for items in (1, 2, 3, 4) if block * items <= 1024
 ]
@@ -121,7 +122,8 @@ def test_early_config_prune(triton, toy_kernel, monkeypatch):
 def test_perf_model(triton, toy_kernel):
     config, autotuner = triton
     configs = configurations(config)
-    prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **SETTINGS | {"risk": 0.01})
+    settings: dict[str, Any] = {**SETTINGS, "risk": 0.01}
+    prune = bridge.pruner(toy_kernel, "a100-pcie-40gb", **settings)
     by = {"early_config_prune": prune, "perf_model": prune.perf_model, "top_k": 4}
     kept = autotuner(configs, by).pruned(ARGUMENTS)
     log_s = predicted(toy_kernel).log_s

@@ -3,6 +3,7 @@
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,7 +65,7 @@ def test_mistakes(run_dse, command, message):
 def test_what_is_not_as_it_should_be_is_left_out(monkeypatch):
     """And said; without a disassembler nothing can be told."""
     good, bad = benchmarks.local(0), benchmarks.local(1)
-    made = {build: benchmarks.compiled((build, 90)) for build in (good, bad)}
+    made: dict[benchmarks.Benchmark, Any] = {build: benchmarks.compiled((build, 90)) for build in (good, bad)}
     checked = [
         benchmarks.Checked(good, 26, {"LDL": 128}, ""),
         benchmarks.Checked(bad, 27, {"STL": 0}, "found 0 STL, expected 128"),

@@ -189,7 +189,7 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
 
 
 def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
-    parameters = {"block": [32, 64, 128], "mode": [0, 0, 1]}
+    parameters: dict[str, Any] = {"block": [32, 64, 128], "mode": [0, 0, 1]}
     told: list[int] = []
     together = run(read(), tmp_path / "two", 2, told.append, **parameters)
     assert together == run(read(), tmp_path / "one", **parameters)

@@ -1,6 +1,7 @@
 """Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -42,7 +43,7 @@ def made(dtype=np.float64, order=AXES, registers=REGISTERS):
     c = along("C", [1, 2, 4])
     amount = c * along("K", [1, 0.2, 1, 0.2, 1])
     work = {name: per_kernel(1, 60) * amount for name in CLASSES}
-    fields = {name: per_kernel(1, 20) * amount for name in COUNTS}
+    fields: dict[str, Any] = {name: per_kernel(1, 20) * amount for name in COUNTS}
     fields |= {"ilp": per_kernel(1, 4), "mlp": per_kernel(1, 3)}
     fields["uncoal_insts"] = 0.5 * fields["load_insts"]
     memory = ("l1", "l2", "dram", "load_insts", "store_insts", "uncoal_insts", "sectors")

@@ -1,5 +1,7 @@
 """The most probable parameters and their spread, where both are known: times linear in θ."""
 
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,7 +46,9 @@ def launches(slopes):
     work = PerClass(
         **dict.fromkeys(CLASSES, zero) | dict(zip(("fp32", "sfu", "dram"), slopes.T, strict=True))
     )
-    counts = {name: one for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")}
+    counts: dict[str, Any] = {
+        name: one for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
+    }
     whole = one.astype(int)
     resources = Resources(threads=64 * whole, blocks=whole, registers=32 * whole, shared_bytes=0 * whole)
     counted = OwnKernel("own", Space({"n": (1,)}), lambda *given: (Kernel(work=work, **counts), resources))

@@ -3,6 +3,7 @@
 import re
 import tomllib
 from dataclasses import fields
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -379,10 +380,10 @@ def test_stack_has_the_gpus_on_the_leading_axis(files):
 )
 def test_units(edited, field, value, unit, expected):
     path = edited(table(field), f'[{field}]\nvalue = {value}\nunit = "{unit}"\nsource = "me"')
-    gpu = gpus.load(path, np.float64).gpu
+    number: Any = gpus.load(path, np.float64).gpu
     for part in field.split("."):
-        gpu = getattr(gpu, part)
-    np.testing.assert_allclose(gpu, expected, rtol=1e-15)
+        number = getattr(number, part)
+    np.testing.assert_allclose(number, expected, rtol=1e-15)
 
 
 @pytest.mark.parametrize(

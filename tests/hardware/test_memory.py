@@ -1,5 +1,7 @@
 """λ and Λ of a global access, against a weighing of the levels in plain Python."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,7 +28,11 @@ def gpu(cpi=(1.0, 2.0, 4.0), latency=(30.0, 200.0, 500.0)):
 
 def kernel(sectors, l2, dram, l1=0.0, loads=1.0, stores=0.0):
     names = [name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")]
-    given = dict.fromkeys(names, 1.0) | {"sectors": sectors, "load_insts": loads, "store_insts": stores}
+    given: dict[str, Any] = dict.fromkeys(names, 1.0) | {
+        "sectors": sectors,
+        "load_insts": loads,
+        "store_insts": stores,
+    }
     return Kernel(work=per_class(l1=l1, l2=l2, dram=dram), **given)
 
 

@@ -3,6 +3,7 @@
 import csv
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from jaxtyping import ArrayLike
 
 from dse.hardware import occupancy
 from dse.types import CLASSES, Gpu, Limits, PerClass, Resources
@@ -45,7 +47,7 @@ def limits_of(*names: str, **changes: int) -> Limits:
 def gpu_of(*names: str, sm_count: int = 16, dtype: type = np.float64) -> Gpu:
     """GPUs whose only true figures are their limits and SMs."""
     shape = (len(names), 1) if len(names) > 1 else ()
-    numbers = {
+    numbers: dict[str, Any] = {
         key: np.ones(shape, dtype) for key in Gpu.__dataclass_fields__ if key not in ("cpi", "latency")
     }
     ones = PerClass(**{name: np.ones(shape, dtype) for name in CLASSES})
@@ -53,7 +55,12 @@ def gpu_of(*names: str, sm_count: int = 16, dtype: type = np.float64) -> Gpu:
     return Gpu(**numbers | {"cpi": ones, "latency": ones, "limits": limits_of(*names)})
 
 
-def resources(threads=128, blocks=LARGEST, registers=16, shared_bytes=0) -> Resources:
+def resources(
+    threads: ArrayLike = 128,
+    blocks: ArrayLike = LARGEST,
+    registers: ArrayLike = 16,
+    shared_bytes: ArrayLike = 0,
+) -> Resources:
     return Resources(threads=threads, blocks=blocks, registers=registers, shared_bytes=shared_bytes)
 
 
@@ -322,7 +329,9 @@ def test_no_launch_divides_by_zero():
 
 def test_occupancy_is_the_share_of_warps():
     gpu = gpu_of("8.6")  # 48 warps
-    laid, code = occupancy.launch(gpu, resources(threads=[512, 512, 1], blocks=[10**6, 32, 16]))
+    laid, code = occupancy.launch(
+        gpu, resources(threads=np.array([512, 512, 1]), blocks=np.array([10**6, 32, 16]))
+    )
     np.testing.assert_allclose(occupancy.occupancy(gpu.limits, laid), [1.0, 2 / 3, 1 / 48])
     assert names_of(code).tolist() == ["warps", "grid", "grid"]
     np.testing.assert_allclose(laid.waves, [62500 / 3, 1, 1])

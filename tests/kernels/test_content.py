@@ -255,7 +255,7 @@ def convolution(x: int, y: int, tile_x: int, tile_y: int, padding: int = 0) -> S
     """With shared memory, on a GPU with warps of 32."""
     sizes = {"block_size_x": x, "block_size_y": y, "tile_size_x": tile_x, "tile_size_y": tile_y}
     rest = {"read_only": 0, "use_shmem": 1, "use_cmem": 1, "filter_width": 15, "filter_height": 15}
-    return at("convolution", **sizes, **rest, use_padding=padding)
+    return at("convolution", A100, **sizes, **rest, use_padding=padding)
 
 
 # Of an RTX 2080 Ti, each over the warps of the grid: block x, y, tile x, y; passes of shared loads, requests
@@ -323,7 +323,7 @@ def mean_sectors(x: int, y: int, pitch: int) -> float:
 )
 def test_sectors_of_direct_loads_equal_those_of_the_threads(x: int, y: int):
     sizes = {"block_size_x": x, "block_size_y": y, "tile_size_x": 1, "tile_size_y": 1}
-    kernel = at("convolution_direct", **sizes, read_only=0)
+    kernel = at("convolution_direct", A100, **sizes, read_only=0)
     sectors = (kernel.sectors - 4 * kernel.store_insts) / kernel.load_insts
     np.testing.assert_allclose(sectors, mean_sectors(x, y, 4096 + 14), rtol=1e-9)
 

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -93,7 +94,7 @@ def gpu(warp_size=(32, 64), l1_bytes=(128e3, 16e3), sm_count=(108.0, 60.0)):
 
     limits = dict.fromkeys(Limits.__dataclass_fields__, 1)
     per_class = PerClass(**dict.fromkeys(PerClass.__dataclass_fields__, 1.0))
-    rest = dict.fromkeys(Gpu.__dataclass_fields__, 1.0)
+    rest: dict[str, Any] = dict.fromkeys(Gpu.__dataclass_fields__, 1.0)
     return Gpu(
         **rest
         | {
@@ -165,7 +166,8 @@ def test_equals_plain_python(dtype):
     for g, of_gpu in enumerate(zip((32, 64), (128e3, 16e3), (108.0, 60.0), strict=True)):
         for i in range(len(configurations["bx"])):
             point = {name: int(values[i]) for name, values in configurations.items()}
-            work, counts, needs = reference(*point.values(), *problem.values(), *of_gpu)
+            numbers: list[Any] = [*point.values(), *problem.values(), *of_gpu]
+            work, counts, needs = reference(*numbers)
             for owner, expected in ((kernel.work, work), (kernel, counts), (resources, needs)):
                 for name, value in expected.items():
                     got = np.broadcast_to(getattr(owner, name), (2, len(configurations["bx"])))[g, i]

@@ -46,12 +46,12 @@ class Driver:
     }
 
     def __init__(self, **errors: Result) -> None:
-        self.errors, self.calls = errors, []
+        self.errors, self.calls, self.answers = errors, [], dict(self.values)
 
     def __getattr__(self, name: str) -> Any:
         def call(*arguments: Any) -> tuple[Any, ...]:
             self.calls.append((name, arguments))
-            values = self.values.get(name, ())
+            values = self.answers.get(name, ())
             values = values if isinstance(values, tuple) else (values,)
             return (self.errors.get(name, Result.CUDA_SUCCESS), *values)
 
@@ -86,7 +86,7 @@ def test_an_error_names_the_call(error: Result, lost: bool):
 
 def test_no_gpu():
     for driver in (Driver(cuInit=Result.CUDA_ERROR_NO_DEVICE), Driver()):
-        driver.values = {**Driver.values, "cuDeviceGetCount": 0}
+        driver.answers["cuDeviceGetCount"] = 0
         with (
             pytest.raises(DseError, match=r"^GPU: found .*, expected one with NVIDIA's driver"),
             Device(driver=driver),

@@ -8,6 +8,7 @@ from scipy.signal import correlate2d
 
 from dse import kernels
 from dse.measure.reference import REFERENCES, SOFTENING, WHOLE, CheckedLaunch, places, wrong
+from dse.space import Expression
 
 RANDOM = np.random.default_rng(5)
 
@@ -26,7 +27,11 @@ def found(name: str, names: dict[str, int], arrays: dict[int, np.ndarray], **con
 def test_every_kernel_with_source_can_be_checked():
     with_source = [name for name in kernels.names() if kernels.load(name).build is not None]
     assert sorted(REFERENCES) == sorted(with_source)
-    assert float(kernels.load("nbody").build.arguments[3].text) == SOFTENING
+    build = kernels.load("nbody").build
+    assert build is not None
+    softening = build.arguments[3]
+    assert isinstance(softening, Expression)
+    assert float(softening.text) == SOFTENING
     for name, checks in REFERENCES.items():
         description = kernels.load(name)
         assert {*checks.depends} <= {*description.space.names}

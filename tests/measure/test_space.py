@@ -92,7 +92,7 @@ def test_a_plan():
     assert plan(description, description.sizes(), GPU, 5, 4).parameters != found.parameters
     for parameters, configuration in zip(found.parameters, found.configurations, strict=True):
         assert configuration.block == (parameters["block"], 1, 1)
-        blocks = -(-67108864 // (parameters["block"] * parameters["items"]))
+        blocks = -(-67108864 // int(parameters["block"] * parameters["items"]))
         big = Array(67108864, "float32", "", ())
         assert configuration.arguments == (big, big, Array(blocks, "float32", "", ()), 0, 67108864)
     with pytest.raises(DseError, match="kernel: found svm, expected one that can be checked: convolution"):
@@ -105,7 +105,8 @@ def test_what_breaks_the_gpu_does_not_end_the_run(worker: Any, ready: None, tmp_
     journal = Journal(path, about(wanted))
     told: list[int] = []
     # The first of a process has longer: so that 4 is not one, it stands behind another.
-    order = sorted(range(6), key=lambda place: [1, 2, 16, 4, 32, 8].index(wanted.parameters[place]["items"]))
+    wished = [1, 2, 16, 4, 32, 8]
+    order = sorted(range(6), key=lambda place: wished.index(int(wanted.parameters[place]["items"])))
     wanted = SpacePlan(
         **{
             **vars(wanted),
@@ -181,10 +182,9 @@ def test_what_is_not_done_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch)
         def close(self) -> None: ...
 
     def start() -> None:
-        hand.connection, hand.process = (
-            Silent(),
-            SimpleNamespace(join=lambda timeout: 0, is_alive=lambda: False),
-        )  # type: ignore[assignment]
+        connection: Any = Silent()
+        process: Any = SimpleNamespace(join=lambda timeout: 0, is_alive=lambda: False)
+        hand.connection, hand.process = connection, process
 
     monkeypatch.setattr(hand, "start", start)
     monkeypatch.setattr(subject, "_FIRST", 60.0)

@@ -61,6 +61,7 @@ def test_own_names(tmp_path, name):
     assert measured.parameters["share"].dtype == np.float64
     assert measured.problem == {}
     np.testing.assert_allclose(measured.time_s, [2.5e-3, np.nan, 1.5e-3])
+    assert measured.min_s is not None
     np.testing.assert_allclose(measured.min_s, [2.25e-3, np.nan, 1.25e-3])
     np.testing.assert_array_equal(measured.fastest_s, measured.min_s)
     assert measured.ok.tolist() == [True, False, True]
@@ -99,6 +100,7 @@ def test_parquet(tmp_path):
     assert measured.status.tolist() == ["ok", "failed"]
     assert measured.min_s is None
     np.testing.assert_array_equal(measured.fastest_s, measured.time_s)
+    assert measured.occupancy is not None
     assert measured.occupancy.tolist() == [0.25, 0.5]
 
 
@@ -148,6 +150,7 @@ def test_problem_sizes_of_the_file(tmp_path):
 def test_units(tmp_path, unit, second):
     text = f"bx,by,staged,share,time_{unit},min_{unit}\n16,1,0,1,{second},{second / 2}\n"
     measured = load(write(tmp_path / "a.csv", text), KERNEL)
+    assert measured.min_s is not None
     np.testing.assert_allclose([*measured.time_s, *measured.min_s], [1, 0.5])
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,6 +83,16 @@ def test_random_choice_of_many():
     np.testing.assert_allclose(random_expectation(np.ones(n), ok, 3), 1 - none, rtol=1e-10)
 
 
+def assert_close(score: float | None, expected: float, rtol: float = 1e-7, atol: float = 0.0) -> None:
+    assert score is not None
+    np.testing.assert_allclose(score, expected, rtol=rtol, atol=atol)
+
+
+def scipys(x: Any, y: Any) -> float:
+    result: Any = spearmanr(x, y)
+    return result.statistic
+
+
 @given(measured())
 def test_spearman_is_scipys(case):
     predicted, times, ok = case
@@ -89,7 +100,7 @@ def test_spearman_is_scipys(case):
     if np.unique(x).size < 2 or np.unique(y).size < 2:
         assert spearman(x, y) is None
     else:
-        np.testing.assert_allclose(spearman(x, y), spearmanr(x, y).statistic, atol=1e-12)
+        assert_close(spearman(x, y), scipys(x, y), atol=1e-12)
 
 
 def test_spearman_of_unknowns_and_of_nothing():
@@ -100,15 +111,13 @@ def test_spearman_of_unknowns_and_of_nothing():
 
 def test_mape_by_hand():
     # |12 - 10| / 10, |15 - 20| / 20, |40 - 40| / 40
-    np.testing.assert_allclose(mape([12, 15, 40], [10, 20, 40]), 100 * (0.2 + 0.25 + 0) / 3)
+    assert_close(mape([12, 15, 40], [10, 20, 40]), 100 * (0.2 + 0.25 + 0) / 3)
     assert mape([], []) is None
 
 
 def test_mape_shape_by_hand():
     # m - r = 0, 3, 0 over 1, 2, 3: the line is flat at 1, what is left is -1, 2, -1.
-    np.testing.assert_allclose(
-        mape_shape([10, 23, 40], [10, 20, 40], [1, 2, 3]), 100 * (0.1 + 0.1 + 0.025) / 3
-    )
+    assert_close(mape_shape([10, 23, 40], [10, 20, 40], [1, 2, 3]), 100 * (0.1 + 0.1 + 0.025) / 3)
     assert mape_shape([1, 2], [3, 4], [0.5, 0.5]) is None
     assert mape_shape([], [], []) is None
 
@@ -123,12 +132,12 @@ def test_mape_shape_is_numpys_least_squares(rows):
     design = np.column_stack([x, np.ones_like(x)])
     (slope, offset), *_ = np.linalg.lstsq(design, m - r, rcond=None)
     expected = 100 * np.mean(np.abs(m - r - slope * x - offset) / r)
-    np.testing.assert_allclose(mape_shape(m, r, x), expected, rtol=1e-6, atol=1e-6)
+    assert_close(mape_shape(m, r, x), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_an_offset_that_drifts_with_occupancy_costs_no_shape():
     r, x = np.array([3.0, 2.0, 1.5, 1.4]), np.array([0.25, 0.5, 0.75, 1.0])
-    np.testing.assert_allclose(mape_shape(r + 5 - 3 * x, r, x), 0, atol=1e-12)
+    assert_close(mape_shape(r + 5 - 3 * x, r, x), 0, atol=1e-12)
 
 
 def test_score_puts_it_together():
@@ -138,10 +147,10 @@ def test_score_puts_it_together():
     occupancy = np.array([0.5, 0.5, 0.5, 1.0, 1.0, 0.5])
     scores = score(predicted, times, ok, occupancy)
     assert (scores.configurations, scores.failed, scores.unpredicted) == (6, 1, 2)
-    np.testing.assert_allclose(scores.mape_percent, 100 * (0 + 0.5 + 0.25) / 3)
+    assert_close(scores.mape_percent, 100 * (0 + 0.5 + 0.25) / 3)
     # errors 0, -4, -1 at 0.5, 1, 0.5: the line goes through -0.5 and -4
-    np.testing.assert_allclose(scores.mape_shape_percent, 100 * (0.5 / 2 + 0 / 8 + 0.5 / 4) / 3)
-    np.testing.assert_allclose(scores.spearman, spearmanr([2, 5, 4, 5, 3], times[1:]).statistic)
+    assert_close(scores.mape_shape_percent, 100 * (0.5 / 2 + 0 / 8 + 0.5 / 4) / 3)
+    assert_close(scores.spearman, scipys([2, 5, 4, 5, 3], times[1:]))
     assert scores.top_1 == 0.0  # the one that was predicted fastest failed
     assert scores.top_10 == 1.0
     assert scores.top_1_percent == scores.top_10_percent == 0.0
@@ -150,7 +159,7 @@ def test_score_puts_it_together():
     assert score(predicted, times, None) == score(predicted, times, ok)
     # a row of unknown occupancy: errors 0, -4 at 0.5, 1 leave nothing beside the line
     unknown = np.array([0.5, 0.5, 0.5, 1.0, 1.0, np.nan])
-    np.testing.assert_allclose(score(predicted, times, ok, unknown).mape_shape_percent, 0, atol=1e-12)
+    assert_close(score(predicted, times, ok, unknown).mape_shape_percent, 0, atol=1e-12)
 
 
 def test_a_time_is_not_looked_at_where_it_failed():

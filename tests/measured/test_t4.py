@@ -60,6 +60,7 @@ def test_ktt(tmp_path):
 
 def test_unit_of_the_measurement_holds_for_its_repetitions(tmp_path):
     measured = read(tmp_path, [result(16, 3000.0, "Microseconds", "TotalDuration", [2000.0])])
+    assert measured.min_s is not None
     np.testing.assert_allclose([*measured.time_s, *measured.min_s], [3e-3, 2e-3])
 
 

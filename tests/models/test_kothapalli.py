@@ -70,7 +70,7 @@ def test_on_the_papers_gpu_a_thread_costs_what_the_paper_says(point, build):
     comp = 27 * kothapalli.INT_ADD + 5 * kothapalli.INT_MULTIPLY
     mem = 4 * kothapalli.coalesced_access(access=latency) + 2 * latency + 5 * 4.0  # K: 4 cycles at a bank
     found = [float(x) for x in kothapalli.of_thread(gpu, kernel)]
-    np.testing.assert_allclose(found, [comp, mem], rtol=1e-12)
+    np.testing.assert_allclose(found, [comp, float(mem)], rtol=1e-12)
     for model, of_thread in ((kothapalli_max, max(comp, mem)), (kothapalli_sum, comp + mem)):
         cycles = kothapalli.kernel_cycles(of_thread, 7.5, 8)
         np.testing.assert_allclose(model.predict(gpu, kernel, launch).cycles, cycles, rtol=1e-12)

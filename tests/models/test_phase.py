@@ -1,6 +1,7 @@
 """The phase model, against the same in plain Python."""
 
 import math
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -133,23 +134,16 @@ def test_barriers_part_what_could_overlap(cases):
     kernel = eqx.tree_at(lambda kernel: kernel.phases, kernel, in_step)
     first, second = in_step
 
-    def both(a, b):
+    def both(a: Any, b: Any) -> Any:
         return first.passes * a + second.passes * b
 
+    def both_of(a: PerClass, b: PerClass) -> PerClass:
+        return PerClass(**{name: both(getattr(a, name), getattr(b, name)) for name in CLASSES})
+
     names = [name for name in Phase.__dataclass_fields__ if name not in ("passes", "work", "waits")]
-    merged = Phase(
-        passes=np.ones(len(cases)),
-        **{name: both(getattr(first, name), getattr(second, name)) for name in names},
-        **{
-            part: PerClass(
-                **{
-                    name: both(getattr(getattr(first, part), name), getattr(getattr(second, part), name))
-                    for name in CLASSES
-                }
-            )
-            for part in ("work", "waits")
-        },
-    )
+    counts: dict[str, Any] = {name: both(getattr(first, name), getattr(second, name)) for name in names}
+    work, waits = both_of(first.work, second.work), both_of(first.waits, second.waits)
+    merged = Phase(passes=np.ones(len(cases)), work=work, waits=waits, **counts)
     one = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
     apart, together = predict(gpu, kernel, launch).cycles, predict(gpu, one, launch).cycles
     assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()

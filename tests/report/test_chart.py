@@ -44,7 +44,7 @@ def test_a_line_with_points_for_each_series():
 
 def test_many_series_all_look_different():
     names = [f"m{i}" for i in range(60)]
-    spec = occupancy_curve(curve(names, [1])).to_dict()
+    spec = occupancy_curve(curve(names, range(1, 2))).to_dict()
     found = looks(spec["layer"][0])
     assert list(found) == names
     assert len(set(found.values())) == 60

@@ -43,6 +43,7 @@ def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
     assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
     for row in rows:
         optimum = brute_force(choices[row["variant"]], gpu)
+        assert optimum is not None
         assert optimum <= row["time"] <= 1.05 * optimum
 
 

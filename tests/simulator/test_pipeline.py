@@ -1,5 +1,7 @@
 """Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
 
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
@@ -18,11 +20,12 @@ LIMIT = float(GPU.issue_limit)
 def kernel(**changed):
     """Counts of one warp, all 0 but those that are named; ILP and MLP 1."""
     work = {name: np.asarray(changed.pop(name, 0.0)) for name in CLASSES}
-    fields = dict.fromkeys(("shared_insts", "load_insts", "store_insts", "uncoal_insts"), 0.0)
+    fields: dict[str, Any] = dict.fromkeys(("shared_insts", "load_insts", "store_insts", "uncoal_insts"), 0.0)
     fields |= {"transactions_per_uncoal": 1.0, "bytes_per_access": 128.0, "ilp": 1.0, "mlp": 1.0}
     fields |= changed
     fields["sectors"] = 4.0 * (fields["load_insts"] + fields["store_insts"])
-    return Kernel(work=PerClass(**work), **{name: np.asarray(x) for name, x in fields.items()})
+    counts: dict[str, Any] = {name: np.asarray(values) for name, values in fields.items()}
+    return Kernel(work=PerClass(**work), **counts)
 
 
 def loads(count, **more):
@@ -68,7 +71,7 @@ FEW = ("barriers of two", "load", "short", "short tail", "alone")  # phases and 
 MANY = ("long", "more blocks", "mixed 8")
 
 
-def together(chosen):
+def together(chosen) -> tuple[idg.Warp, Launch]:
     """Warps and launches [N]: all predicted at once, so that they share a compilation."""
     made = [(idg.warp(GPU, one), at) for one, at in chosen]
     return jax.tree.map(lambda *x: np.stack([np.asarray(each, np.float64) for each in x]), *made)

@@ -51,7 +51,7 @@ def test_a_run_and_its_rows(candidates, measure):
     times = [None if np.isnan(SECONDS[place]) else SECONDS[place] for place in places]
     assert [row["time"] for row in rows] == times
     ran = [np.inf if time is None else time for time in times]
-    fastest = [None if np.isinf(each) else each for each in np.minimum.accumulate(ran)]
+    fastest = [None if np.isinf(each) else each for each in np.minimum.accumulate(np.array(ran))]
     assert [row["fastest"] for row in rows] == fastest
     assert ended.tuner.told == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
@@ -154,7 +154,7 @@ def test_it_ends_once_more_would_not_pay(candidates):
     """Where the model is right, few measurements say so."""
     exact = replayed(candidates, np.exp(LOG_S))
     ended = run(Tuner(candidates), exact, N, pays=0.02)
-    assert len(ended.measured) < 20
+    assert 0 < len(ended.measured) < 20
     assert ended.ended == "no other is expected to be faster by 2.0%"
     assert ended.measured[-1].fastest == np.exp(LOG_S.min())
     longer = run(Tuner(candidates), exact, 20, pays=1e-9)

@@ -127,4 +127,6 @@ def test_warps_that_end_early():
     assert isinstance(branch, WfgBranch)
     assert (float(branch.taken), float(branch.passed)) == (0.25, 0.75)
     load, used = branch.then
+    assert isinstance(load, Memory)
+    assert isinstance(used, Compute)
     assert (load.name, used.uses, branch.otherwise) == ("0x30", ("0x30",), ())

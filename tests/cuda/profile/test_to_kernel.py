@@ -62,8 +62,8 @@ def test_phases_add_up_to_the_whole():
     loading, storing = kernel.phases
     for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
         parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
-        assert float(sum(parts)[0]) == pytest.approx(float(getattr(kernel.work, name)[0]))
-    assert float(sum(phase.passes * phase.insts for phase in kernel.phases)[0]) == pytest.approx(
+        assert float(np.sum(parts, 0)[0]) == pytest.approx(float(getattr(kernel.work, name)[0]))
+    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases], 0)[0]) == pytest.approx(
         counts.insts() / counts.warps
     )
     assert float(loading.work.shared[0]) == 4

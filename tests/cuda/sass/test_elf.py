@@ -2,13 +2,16 @@
 
 import re
 import struct
+from importlib import import_module
+from typing import Any
 
 import pytest
-from cuda.bindings import nvrtc
 
 from dse.cuda.sass import elf
 from dse.cuda.sass.elf import Constant, Parameter
 from dse.errors import DseError
+
+nvrtc: Any = import_module("cuda.bindings.nvrtc")
 
 TEXT = """
 struct Three { int a; double b; char c[20]; };

@@ -61,7 +61,7 @@ def run(blocks, barriers, g):
     )
     omega, latency = jnp.asarray(g.omega, float), jnp.float64(g.L_comp)
     parts, _ = terms(omega, pipes, latency, jnp.float64(0), jnp.float64(barriers), each, exposed)
-    return sum(parts.values())
+    return np.sum(list(parts.values()), 0)
 
 
 def test_unequal_blocks_equal_the_paper():

@@ -97,9 +97,9 @@ def reduced(items: Any, h: dict[str, float], access: float, wait: float | None) 
         issued: dict[str, int] = {}
         for item in way:
             needed = used_from_outside(item[2]) if item[0] == "LOOP" else item[-1]
-            for name in needed if wait is not None else ():
+            for name in needed:
                 between = sum(arcs[issued[name] :]) if name in issued else np.inf
-                if wait > between:
+                if wait is not None and wait > between:
                     arcs[-1] += wait - between
             if item[0] == "M":
                 issued[item[2]] = len(arcs)
@@ -365,13 +365,18 @@ def test_parallelism_of_the_regions_of_fig_5():
     ilp = (p * rho_1 * 3 + q * rho_2 * 2 + n) / (p * rho_1 + q * rho_2 + n)  # Eq. 8, its denominator mended
     found = effective(graph, jnp.float64(warps), jnp.asarray(blocks))
     for node, share, own in zip(leaves(found), (1, rho_1, rho_2), (1, 3, 2), strict=True):
+        assert isinstance(node, Compute)
         np.testing.assert_allclose(node.warps, (share * warps + (blocks - 1) * average) / blocks)  # Eq. 1
         np.testing.assert_allclose(node.ilp, (own + (blocks - 1) * ilp) / blocks)  # Eq. 2
     in_a_loop = effective((WfgLoop(trips=3, body=graph), Barrier()), jnp.float64(warps), jnp.float64(4))
     average = (3 * (p * rho_1 + q * rho_2 + n) + 1) * warps / (3 * (p + q + n) + 1)
-    np.testing.assert_allclose(next(leaves(in_a_loop)).warps, (warps + 3 * average) / 4)
+    first = next(leaves(in_a_loop))
+    assert isinstance(first, Compute)
+    np.testing.assert_allclose(first.warps, (warps + 3 * average) / 4)
     nobody = effective((WfgBranch(taken=0, passed=1, then=FIG_1),), jnp.float64(8), jnp.float64(1))
-    assert next(leaves(nobody)).warps == 1
+    first = next(leaves(nobody))
+    assert isinstance(first, Compute | Memory)
+    assert first.warps == 1
     assert np.isfinite(average_warp(nobody, GEFORCE, jnp.float64(8)).warp_latency)
 
 

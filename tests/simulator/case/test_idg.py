@@ -1,5 +1,7 @@
 """Counts as a graph: totals are kept, phases are what the counts say, and launches come out right."""
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import numpy as np
@@ -23,7 +25,11 @@ def kernels(count, seed=0, **changed):
         return np.where(rng.random(count) < missing, 0.0, rng.uniform(low, high, count))
 
     work = {name: some(0.3, 40) for name in CLASSES} | {"barrier": np.rint(some(1, 5, 0.5))}
-    fields = {"load_insts": some(0.3, 12), "store_insts": some(0.3, 5), "shared_insts": some(1, 30)}
+    fields: dict[str, Any] = {
+        "load_insts": some(0.3, 12),
+        "store_insts": some(0.3, 5),
+        "shared_insts": some(1, 30),
+    }
     fields |= {"ilp": rng.uniform(1, 6, count), "mlp": rng.uniform(1, 4, count)}
     fields |= {"uncoal_insts": 0.0, "transactions_per_uncoal": 1.0, "bytes_per_access": 128.0}
     for name in changed:
@@ -35,7 +41,8 @@ def kernels(count, seed=0, **changed):
     work |= {name: np.where(accesses > 0, work[name], 0.0) for name in ("l1", "l2", "dram")}
     work["shared"] = np.where(fields["shared_insts"] > 0, work["shared"] + fields["shared_insts"], 0.0)
     fields["sectors"] = np.maximum(work["l2"], work["dram"]) + 1.0
-    return Kernel(work=PerClass(**work), **{k: np.broadcast_to(x, count) for k, x in fields.items()})
+    counts: dict[str, Any] = {name: np.broadcast_to(values, count) for name, values in fields.items()}
+    return Kernel(work=PerClass(**work), **counts)
 
 
 def launches(count, warps=4, slots=3, waves=1.0):
@@ -103,8 +110,16 @@ def graph_of(dataflow=False, barriers=0, **numbers):
 
 
 def test_a_phase_loads_meets_computes_meets_and_stores():
-    parts = {"fp32": 2, "shared": 1, "tile": 1, "load_passes": 1, "load": 1, "store": 1, "barrier": 1}
-    found = graph_of(barriers=2, **parts)
+    parts: dict[str, int] = {
+        "fp32": 2,
+        "shared": 1,
+        "tile": 1,
+        "load_passes": 1,
+        "load": 1,
+        "store": 1,
+        "barrier": 1,
+    }
+    found = graph_of(False, 2, **parts)
     assert names(found) == [
         "load passes",
         "load",
@@ -119,7 +134,7 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
     assert found.kind == "mmcbcccbm"
     assert found.preds == tuple((i - 1,) for i in range(9))
     np.testing.assert_array_equal(found.share, [1, 1, 1, 0.5, 0.5, 1, 0.5, 0.5, 1])
-    four = graph_of(barriers=4, **parts)
+    four = graph_of(False, 4, **parts)
     assert "".join(four.kind) == "mmcb" + "cccb" * 3 + "m"
     np.testing.assert_allclose(np.bincount(four.part, four.share)[sorted(set(four.part))], 1)
     no_loads = graph_of(barriers=2, fp32=1, barrier=1)
@@ -127,7 +142,7 @@ def test_a_phase_loads_meets_computes_meets_and_stores():
 
 
 def test_dataflow_holds_no_load():
-    parts = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
+    parts: dict[str, int] = {"fp32": 2, "load_passes": 1, "load": 1, "store": 1}
     found = graph_of(dataflow=True, **parts)
     assert names(found) == ["load passes", "load", "fp32", "fp32", "store"]
     assert found.preds == ((), (0,), (1, -2), (2,), (3,))  # -2: the last fp32 of the phase before
@@ -268,7 +283,7 @@ def test_time_has_a_unit(gpu):
 
 
 def test_a_kernel_that_does_nothing_takes_no_time():
-    nothing = kernels(1, **dict.fromkeys((*CLASSES, "load_insts", "store_insts", "shared_insts"), 0.0))
+    nothing = kernels(1, 0, **dict.fromkeys((*CLASSES, "load_insts", "store_insts", "shared_insts"), 0.0))
     cycles, _ = predict(warps_of(gpus.load("a100", np.float64).gpu, nothing), launches(1, waves=8.0))
     assert cycles[0] == 0
 

@@ -3,6 +3,7 @@
 import math
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -43,7 +44,7 @@ def test_equals_central_differences(cases: list[Case]):
     function, terms = makespans(cases), Terms.of(cases)
     np.testing.assert_array_equal(function(terms), simulate(cases).makespan)
     rng = np.random.default_rng(1)
-    direction = Terms(*(rng.normal(size=x.shape) for x in terms))
+    direction = Terms(*(jnp.asarray(rng.normal(size=x.shape)) for x in terms))
     ahead, behind = (
         Terms(*(x + h * d for x, d in zip(terms, direction, strict=True))) for h in (STEP, -STEP)
     )
