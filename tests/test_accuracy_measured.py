@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse import catalogue, gpus, kernels
-from dse.fitting.launches import described
+from dse.fitting.launches import of_kernel
 from dse.measure import journal
 
 SCRIPT = Path(__file__).parents[1] / "scripts" / "accuracy_measured.py"
@@ -42,7 +42,7 @@ def run(script, monkeypatch):
 
 
 def launched(parameters):
-    return described(kernels.load("reduction"), gpus.load("h100-sxm").gpu, parameters, SIZES)
+    return of_kernel(kernels.load("reduction"), gpus.load("h100-sxm").gpu, parameters, SIZES)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Kernels of one's own: what a function counts is ranked, fitted and pruned as a described kernel is."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -19,7 +21,7 @@ def scale(parameters, gpu, sizes):
     """Adds one to each of n numbers."""
     block, items = parameters["block"], parameters["items"]
     work = PerClass(**dict.fromkeys(CLASSES, 0.0) | {"fp32": items, "dram": 8 * items})
-    counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0)
+    counts: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0)
     blocks = -(-sizes["n"] // (block * items))
     kernel = Kernel(work=work, **counts | {"load_insts": items, "store_insts": items})
     return kernel, Resources(threads=block, blocks=blocks, registers=32, shared_bytes=0)

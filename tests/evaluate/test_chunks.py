@@ -115,7 +115,9 @@ def test_what_is_simulated_is_the_same_outside(toy_kernel, model):
             ran.append((g, i))
             fields.append(jax.tree.map(np.asarray, (idg.warp(gpu, kernel), launch)))
     warps, launches = jax.tree.map(lambda *x: np.stack(np.broadcast_arrays(*x)), *fields)
-    for (g, i), cycles, bottleneck in zip(ran, *pipeline.predict(warps, launches, model.settings), strict=True):
+    for (g, i), cycles, bottleneck in zip(
+        ran, *pipeline.predict(warps, launches, model.settings), strict=True
+    ):
         np.testing.assert_allclose(forecast.cycles[g, i], cycles, rtol=1e-12)
         np.testing.assert_allclose(forecast.seconds[g, i], cycles / files[g].gpu.clock, rtol=1e-12)
         assert forecast.bottleneck_names()[g, i] == pipeline.TERMS[bottleneck]

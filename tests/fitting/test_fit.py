@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus
+from dse import gpus, models
 from dse.counts import OwnKernel
 from dse.errors import DseError
 from dse.fitting.fit import Data, Parameters, fit
@@ -27,7 +27,7 @@ class Linear:
     """A model whose log times are linear: three counts of a kernel are the slopes by the three parameters."""
 
     name = "linear"
-    about = None
+    about = models.get("roofline").about
     differentiable = True
     batch = 65_536
 

@@ -12,7 +12,7 @@ import pytest
 from dse.errors import DseError
 from dse.reproduce import papers
 from dse.reproduce.compare import PAPERS, compare, problems
-from dse.reproduce.papers import KINDS, Reason, Row, reasons, rounds_to, sums, table, text
+from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, sums, table, text
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
@@ -100,7 +100,7 @@ def test_some_of_them(found, paper, what, ours, agrees):
     assert row.agrees == agrees
 
 
-def row(paper="", ours=0.0, reason=None, kind="model"):
+def row(paper: str = "", ours: float | str = 0.0, reason: Reason | None = None, kind: Kind = "model") -> Row:
     return Row("Table 1", "mwp", paper, ours, kind, reason)
 
 
