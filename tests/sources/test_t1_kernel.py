@@ -12,6 +12,7 @@ from dse.cli import inputs
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, check, describe, evaluated_names
 from dse.sources import Given, load
+from dse.space import Expression
 
 FILE = {
     "General": {"BenchmarkName": "sum"},
@@ -90,7 +91,12 @@ def test_arguments_of_a_tuning_problem(write):
     *arrays, n, a, seed = build.arguments
     assert [type(each) for each in arrays] == [ArrayArgument] * 5  # the filter is not passed
     names = {"problem_size_x": 1000, "index": np.arange(3), "random": np.array([0.0, 0.5, 0.99])}
-    out, x, at, ones, file = arrays
+    out, x, at, ones, file = (array for array in arrays if isinstance(array, ArrayArgument))
+    assert at.values is not None
+    assert x.values is not None
+    assert ones.values is not None
+    assert isinstance(n, Expression)
+    assert isinstance(a, Expression)
     assert (out.type, out.size(names, np), out.values) == ("float32", 1000, None)  # nothing is read from it
     assert file.values is None
     assert (x.type, x.size(names, np)) == ("float32", 4 * (1000 * 4 + 50))
@@ -108,7 +114,8 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
     path = write(Arguments=[{**written, "Name": "x", "Size": "2 * rows"}, {**written, "Name": "y"}])
     kernel = load(path)
     assert kernel.build is not None
-    assert [each.size({}, np) for each in kernel.build.arguments] == [0, 0]
+    arrays = [each for each in kernel.build.arguments if isinstance(each, ArrayArgument)]
+    assert [array.size({}, np) for array in arrays] == [0, 0]
     where, taken = f"{path}: {KERNEL}.Arguments", "; so nothing is known of the array"
     assert kernel.assumptions == (
         f"{where}[0].Size: unknown name 'rows' in '2 * rows', expected one of bx, index, problem_size_x, "
@@ -156,6 +163,7 @@ def test_what_needs_a_description_says_that_there_is_none(write):
 def test_macros_and_shared_memory_beside_a_tuning_problem(write):
     build = load(write(), Given(defines=(("T", "float"),), shared_bytes=512, function="sum<4>")).build
     assert build is not None
+    assert build.shared_bytes is not None
     assert build.options[-1] == "--define-macro=T=float"
     assert (build.kernel, build.shared_bytes({}, np)) == ("sum<4>", 512)
     with pytest.raises(DseError, match=r"^given.defines: found bx, expected none that a parameter defines"):
