@@ -1,10 +1,12 @@
 """JAX as strict as it goes, hypothesis repeatable on CI, and `dse` run as a user runs it."""
 
+import ctypes
+import gc
 import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-# Types are checked at the functions of a module. One inside another function would be wrapped anew at every
+# With --jaxtyping-packages, types are checked at the functions of a module. One inside another function would be wrapped anew at every
 # call of that one, which took a third of the time of all tests.
 _checked = jaxtyping.jaxtyped
 
@@ -52,6 +54,29 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+
+MOST_HELD = 1.75 * 2**30  # bytes of memory that a process may keep from one file of tests to the next
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bounded_memory() -> Iterator[None]:
+    """What JAX compiled is forgotten after a file of tests if it is a lot: a few MB a function add up."""
+    yield
+    if _resident() > MOST_HELD:
+        jax.clear_caches()
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # else the C library keeps what is free
+            trim(0)
+
+
+def _resident() -> int:
+    """Bytes of memory that this process holds now; 0 where the system does not say."""
+    try:
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True)

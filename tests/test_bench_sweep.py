@@ -12,6 +12,7 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "scripts" / "bench_sweep.py"
 
 
+@pytest.mark.slow
 def test_quick_run_agrees_with_numpy():
     command = [sys.executable, str(SCRIPT), "--quick", "--json", "--repeats", "1"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -18,6 +18,7 @@ def test_version(run_dse):
     assert run_dse("--version").out == f"dse {dse.__version__}\n"
 
 
+@pytest.mark.types
 def test_types_are_checked_while_testing():
     with pytest.raises(TypeError, match="parameter 'x'"):
         number("a text")  # type: ignore[arg-type]

@@ -3,6 +3,7 @@
 from contextlib import nullcontext
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from dse.evaluate import chunks as module
 from dse.evaluate.chunks import chunks, evaluate
 from dse.hardware import occupancy
 from dse.kernels.description import describe
-from dse.models import CLOSED_FORMS, MODELS, predictor
+from dse.models import CLOSED_FORMS, get_all, predictor
 from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline
 from dse.simulator.case import idg
@@ -85,8 +86,11 @@ def test_precision_follows_the_gpu(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = {"block": np.array([128, 256]), "items": np.array([1, 1])}
     gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
-    found = evaluate(description, MODELS, gpu, parameters)
+    found = evaluate(description, ("volkov", "pipeline"), gpu, parameters)
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
+    batch = description.count(parameters, gpu).batch
+    traced = eqx.filter_eval_shape(module._evaluate, get_all(CLOSED_FORMS), gpu, batch, 2, False)
+    assert {forecast["seconds"].dtype for forecast in traced["forecasts"].values()} == {np.dtype(np.float32)}
 
 
 @pytest.mark.parametrize("model", [Pipeline(), Pipeline("gto", groups=1)])

@@ -1,6 +1,7 @@
 """Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
 
 import math
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -80,10 +81,14 @@ def one_of(fields, **chosen):
 def plain(model, fields):
     """Seconds of every configuration in flat order, infinite for those that cannot run; shape of the grid."""
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
-    gpu, kernel, resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, shape).ravel()), fields)
+    flat = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, shape).ravel()), fields)
+    return np.asarray(seconds_of(model, *flat)), shape
+
+
+@partial(jax.jit, static_argnums=0)
+def seconds_of(model, gpu, kernel, resources):
     launch, limiter = occupancy.launch(gpu, resources)
-    seconds = predictor(model)(gpu, kernel, launch).seconds
-    return np.where(occupancy.possible(limiter), seconds, np.inf), shape
+    return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
 
 
 def check(summary, model, fields, rtol=1e-12):

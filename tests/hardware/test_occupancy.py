@@ -35,6 +35,7 @@ def capabilities() -> dict[str, dict[str, int]]:
 
 CAPABILITIES = tuple(capabilities())
 launch = jax.jit(occupancy.launch)
+resident_blocks = jax.jit(occupancy.resident_blocks)
 
 
 def limits_of(*names: str, **changes: int) -> Limits:
@@ -181,7 +182,7 @@ def test_equals_the_toolkits_header():
     # The header lets a thread have registers that 3.0 and 7.0 upwards cannot address.
     columns |= {"registers_per_thread": np.array([row["header_registers_per_thread"] for row in limits])}
     asked = resources(vectors["threads"], LARGEST, vectors["registers"], vectors["shared_bytes"])
-    fit, code = jax.jit(occupancy.resident_blocks)(Limits(**columns), asked)
+    fit, code = resident_blocks(Limits(**columns), asked)
     np.testing.assert_array_equal(fit, vectors["blocks"])
     bits = {"warps": 1, "too many threads": 1, "registers": 2, "shared memory": 4, "blocks": 8}
     for limiter, factors in zip(names_of(code), vectors["factors"], strict=True):
@@ -261,7 +262,7 @@ def test_hong_and_kims_example():
     ],
 )
 def test_worked_by_hand(name, asked, blocks, limiter):
-    fit, code = occupancy.resident_blocks(limits_of(name), resources(**asked))
+    fit, code = resident_blocks(limits_of(name), resources(**asked))
     assert (fit, names_of(code)) == (blocks, limiter)
     assert occupancy.possible(code) == (blocks > 0)
 
@@ -273,7 +274,7 @@ def test_most_registers(name):
     limits = limits_of(name)
     most = np.asarray(occupancy.most_registers(limits, resources(threads=threads)))
     for more in (0, 1):
-        _, code = occupancy.resident_blocks(limits, resources(threads=threads, registers=most + more))
+        _, code = resident_blocks(limits, resources(threads=threads, registers=most + more))
         assert (occupancy.possible(code) == (more == 0)).all()
     assert occupancy.most_registers(limits, resources(shared_bytes=2**20)) == 0
     if name == "8.0":
@@ -282,7 +283,7 @@ def test_most_registers(name):
 
 def test_threads_may_bind_before_warps():
     # No GPU here has fewer threads than its warps make up, so this one is invented: 31 whole warps.
-    fit, code = occupancy.resident_blocks(limits_of("8.0", threads_per_sm=1000), resources(threads=128))
+    fit, code = resident_blocks(limits_of("8.0", threads_per_sm=1000), resources(threads=128))
     assert (fit, names_of(code)) == (7, "warps")
 
 

@@ -19,14 +19,18 @@ def test_equals_the_simulator_and_its_slopes():
     space = description.space.configurations(description.sizes())
     chosen = launches.of_kernel(description, gpu, {name: values[:3] for name, values in space.items()})
     at = jnp.zeros(len(NAMES))
-    predicted = log_seconds(chosen, "pipeline", NAMES, at)
-    parts = (idg.warp(gpu, chosen.kernel), chosen.launch)
+
+    def predict(logs):
+        return log_seconds(chosen, "pipeline", NAMES, logs)
+
+    predicted = jax.jit(predict)(at)
+    parts = (jax.jit(idg.warp)(gpu, chosen.kernel), chosen.launch)
     warp, launch = jax.tree.map(lambda x: np.broadcast_to(np.asarray(x, float), (3,)), parts)
     cycles, slopes = pipeline.with_slopes(warp, launch)
     np.testing.assert_allclose(predicted, np.log(cycles / float(gpu.clock)), rtol=1e-12)
 
-    forward = jax.jacfwd(lambda logs: log_seconds(chosen, "pipeline", NAMES, logs))(at)
-    backward = jax.grad(lambda logs: log_seconds(chosen, "pipeline", NAMES, logs).sum())(at)
+    forward = jax.jit(jax.jacfwd(predict))(at)
+    backward = jax.jit(jax.grad(lambda logs: predict(logs).sum()))(at)
     np.testing.assert_allclose(forward.sum(axis=0), backward, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(forward[:, 0], -1.0)
     fp32 = slopes.busy["fp32"] * warp.busy["fp32"] / cycles  # λ, and of Λ the part that is λ (ILP)

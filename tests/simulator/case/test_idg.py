@@ -14,6 +14,8 @@ from dse.simulator.case import idg
 from dse.simulator.pipeline import Settings
 from dse.types import CLASSES, Kernel, Launch, PerClass
 
+MOST = 200  # kernels at a time: all are padded to so many, so that one shape is compiled
+WARP = jax.jit(idg.warp)
 NAMES = ("a100", "mi250x")  # L1 with shared memory, and beside; issue limits 4 and 1
 
 
@@ -56,8 +58,8 @@ def predict(warp, launch, *rest, **options):
 
 
 def warps_of(gpu, kernel):
-    count = len(kernel.ilp)
-    return jax.tree.map(lambda x: np.broadcast_to(np.asarray(x), count), idg.warp(gpu, kernel))
+    warp = WARP(gpu, jax.tree.map(lambda x: np.resize(x, MOST), kernel))
+    return jax.tree.map(lambda x: np.broadcast_to(x, MOST)[: len(kernel.ilp)], warp)
 
 
 @pytest.fixture(params=NAMES)
@@ -74,7 +76,9 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
         program = made.program(n, int(made.phases[n]), 0.0)
         np.add.at(busy[n], program.subsystem, program.throughput_cycles * program.runs)
     found = dict(zip(idg.SUBSYSTEMS, busy.T, strict=True))
-    expected = {name: np.broadcast_to(x, 200) for name, x in roofline.busy_cycles(gpu, kernel).items()}
+    expected = {
+        name: np.broadcast_to(x, 200) for name, x in jax.jit(roofline.busy_cycles)(gpu, kernel).items()
+    }
     for name in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"):
         np.testing.assert_allclose(found[name], expected[name], rtol=1e-12)
     if float(gpu.l1_with_shared):
@@ -88,16 +92,17 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
 def test_a_warp_alone_takes_volkovs_latency(gpu):
     kernel = kernels(100, seed=1)
     warp = warps_of(gpu, kernel)
-    np.testing.assert_allclose(sum(warp.alone.values()), volkov.latency_of_one_warp(gpu, kernel), rtol=1e-12)
+    latency = jax.jit(volkov.latency_of_one_warp)(gpu, kernel)
+    np.testing.assert_allclose(sum(warp.alone.values()), latency, rtol=1e-12)
     made = idg.plan(warp)
     cases = [Case((made.program(n, int(made.phases[n]), 0.0),), warps=1) for n in range(100)]
     # A pipe may be busy for longer than a result takes: only then is a warp in its own way.
-    np.testing.assert_array_less(np.asarray(sum(warp.alone.values())) * (1 - 1e-9), simulate(cases).makespan)
+    np.testing.assert_array_less(sum(warp.alone.values()) * (1 - 1e-9), simulate(cases).makespan)
     slow = {part: warp.busy[part] > warp.alone[part] for part in idg.PARTS if not part.endswith("passes")}
     clear = ~np.any(list(slow.values()), 0)
     clear &= warp.busy["load passes"] + warp.busy["store passes"] <= warp.alone["load"]
     assert clear.sum() > 20
-    expected = np.broadcast_to(volkov.latency_of_one_warp(gpu, kernel), 100)
+    expected = np.broadcast_to(latency, 100)
     np.testing.assert_allclose(simulate(cases).makespan[clear], expected[clear], rtol=1e-9)
 
 
@@ -253,11 +258,11 @@ def test_samples_add_up():
 def test_no_faster_than_the_roofline_and_the_bottleneck_is_its(gpu):
     kernel, launch = kernels(60, seed=6), launches(60, slots=6, waves=5.5)
     cycles, bottleneck = predict(warps_of(gpu, kernel), launch)
-    bound = np.asarray(roofline.predict(gpu, kernel, launch).cycles)
+    bound = np.asarray(jax.jit(roofline.predict)(gpu, kernel, launch).cycles)
+    expected = jax.jit(volkov.predict)(gpu, kernel, launch)
     assert (cycles >= bound * (1 - 1e-9)).all()
-    assert (cycles < 4 * np.asarray(volkov.predict(gpu, kernel, launch).cycles)).all()
-    terms = volkov.predict(gpu, kernel, launch).terms
-    latency = np.asarray(terms["latency"]) > 0
+    assert (cycles < 4 * np.asarray(expected.cycles)).all()
+    latency = np.asarray(expected.terms["latency"]) > 0
     assert (latency == (np.array(pipeline.TERMS)[bottleneck] == "latency")).all()
 
 

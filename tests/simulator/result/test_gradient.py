@@ -50,7 +50,7 @@ def test_equals_central_differences(cases: list[Case]):
     )
     differences = (np.asarray(function(ahead)) - np.asarray(function(behind))) / (2 * STEP)
 
-    gradient = jax.grad(lambda terms: function(terms).sum())(terms)
+    gradient = jax.jit(jax.grad(lambda terms: function(terms).sum()))(terms)
     case = np.repeat(np.arange(len(cases)), [len(case.programs[0]) for case in cases])
     slopes = np.zeros(len(cases))
     for name in ("throughput_cycles", "latency_cycles", "same_warp"):
