@@ -86,10 +86,10 @@ def test_what_does_not_compile_comes_last(transpose, tmp_path, monkeypatch):
     few = replace(
         transpose, source=source, space=transpose.space.with_values({"tile": (16, 32), "rows": (1,)})
     )
-    ranking = rank(SourceKernel(few), A100.gpu, ["phase"])
+    ranking = rank(SourceKernel(few), A100.gpu, ["volkov"])
     last = ranking.rows()[-1]
     assert (last["tile"], last["limited by"], last["time"]) == (32, "compile error", float("inf"))
     assert ranking.rows()[0]["tile"] == 16
     none = replace(few, space=few.space.with_values({"tile": (32,)}))
     with pytest.raises(DseError, match=r"transpose: source: .*no such tile"):
-        rank(SourceKernel(none), A100.gpu, ["phase"])
+        rank(SourceKernel(none), A100.gpu, ["volkov"])

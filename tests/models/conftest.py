@@ -267,7 +267,7 @@ QUICK = {"xla_backend_optimization_level": 0}  # these tests compile more than t
 
 @cache
 def compiled(predict: Callable[..., Any]) -> Callable[..., Any]:
-    return jax.jit(lambda values: predict(*assemble(rows(values))), compiler_options=QUICK)
+    return jax.jit(lambda *values: predict(*assemble(rows(values))), compiler_options=QUICK)
 
 
 def predicted(predict: Callable[..., Any], values: np.ndarray) -> Any:
@@ -277,7 +277,7 @@ def predicted(predict: Callable[..., Any], values: np.ndarray) -> Any:
     for start in range(0, count, WIDTH):
         chunk = flat[:, start : start + WIDTH]
         padded = np.pad(chunk, ((0, 0), (0, WIDTH - chunk.shape[1])), mode="edge")
-        runs.append(jax.tree.map(np.asarray, compiled(predict)(padded)))
+        runs.append(jax.tree.map(np.asarray, compiled(predict)(*padded)))
 
     def whole(*chunks: np.ndarray) -> np.ndarray:
         wide = [np.broadcast_to(chunk, (WIDTH,)) for chunk in chunks]
