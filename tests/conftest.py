@@ -17,8 +17,8 @@ import jaxtyping
 import pytest
 from hypothesis import settings
 
-# With --jaxtyping-packages, types are checked at the functions of a module. One inside another function would be wrapped anew at every
-# call of that one, which took a third of the time of all tests.
+# With --jaxtyping-packages, types are checked at the functions of a module. One inside another function would
+# be wrapped anew at every call of that one, which took a third of the time of all tests.
 _checked = jaxtyping.jaxtyped
 
 
