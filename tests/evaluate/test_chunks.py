@@ -88,8 +88,8 @@ def test_precision_follows_the_gpu(toy_kernel):
     gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
     found = evaluate(description, ("volkov", "pipeline"), gpu, parameters)
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
-    batch = description.count(parameters, gpu).batch
-    traced = eqx.filter_eval_shape(module._evaluate, get_all(CLOSED_FORMS), gpu, batch, 2, False)
+    batch, column = description.count(parameters, gpu).batch, jax.tree.map(lambda x: x[:, None], gpu)
+    traced = eqx.filter_eval_shape(module._evaluate, get_all(CLOSED_FORMS), column, batch, 2, False)
     assert {forecast["seconds"].dtype for forecast in traced["forecasts"].values()} == {np.dtype(np.float32)}
 
 
