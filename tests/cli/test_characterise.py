@@ -388,7 +388,6 @@ def test_without_the_extra_it_says_what_to_install(run_dse, triple: Path):
     )
 
 
-@pytest.mark.slow
 def test_the_page_shows_what_runs(run_dse, tmp_path: Path, triple: Path, monkeypatch: pytest.MonkeyPatch):
     page = (Path(__file__).parents[2] / "docs" / "source.md").read_text()
     shown = re.findall(r"```(\w*)\n(.*?)```", page, re.DOTALL)
