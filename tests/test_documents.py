@@ -20,6 +20,7 @@ def test_the_python_example(run_python):
     assert ran.out.count("'rank'") == 3
 
 
+@pytest.mark.slow
 def test_the_examples_from_python(run_python):
     codes = blocks("docs/python.md", "python")
     assert len(codes) == 4
