@@ -23,6 +23,7 @@ from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
+from dse.cuda.profile.warp_counts import column_names, stacked
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.cuda.source_kernel import architecture, as_models_take_it
 from dse.errors import DseError
@@ -119,17 +120,16 @@ def _as_models_take_it(guess: Estimate) -> tuple[Kernel, Resources]:
 
 
 def _numbers_off(found: list[Any], guess: Estimate, others: np.ndarray) -> dict[str, dict[str, float]]:
-    names = dict.fromkeys(name for place in others for name in found[place].warp)
+    read = stacked([found[place].warp for place in others])
+    counted = dict(zip(column_names(read.phases.passes.shape[1]), read.to_matrix().T, strict=True))
+    estimated = dict(zip(counted, guess.warps[others].to_matrix().T, strict=False))
+    for name in ("registers", "shared_bytes"):
+        counted[name] = np.array([float(getattr(found[place], name)) for place in others])
+        estimated[name] = guess.resources[name][others].astype(float)
     result = {}
-    for name in ("registers", "shared_bytes", *names):
-        if name in names:
-            there = np.array([found[place].warp.get(name, 0.0) for place in others])
-            here = np.array([guess.warps[place].get(name, 0.0) for place in others])
-        else:
-            there = np.array([float(getattr(found[place], name)) for place in others])
-            here = guess.resources[name][others].astype(float)
-        scale = np.where(there > 0.0, there, max(there.mean(), 1e-300))
-        result[name] = _summary(np.abs(here - there) / scale)
+    for name, numbers in counted.items():
+        scale = np.where(numbers > 0.0, numbers, max(numbers.mean(), 1e-300))
+        result[name] = _summary(np.abs(estimated[name] - numbers) / scale)
     return result
 
 

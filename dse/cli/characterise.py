@@ -160,7 +160,7 @@ def _one(
         kernel, resources = None, None
         if description.described:
             kernel, resources = describe(description, chosen, sizes, gpu.gpu, float)
-        rows = [*_resources(found, resources), *_whole(to_kernel([found.warp]), kernel)]
+        rows = [*_resources(found, resources), *_whole(to_kernel(found.warp), kernel)]
     rows += _details(found)
     if not description.described:
         rows = [{name: value for name, value in row.items() if name != "description"} for row in rows]
@@ -234,6 +234,7 @@ def _every(
     import numpy as np
 
     from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.explained import phases
     from dse.cuda.source import characterise_all, configurations, source_of
     from dse.report.show import progress
 
@@ -247,7 +248,8 @@ def _every(
     wanted = configurations(description, parameters, sizes, gpu.gpu)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
         found = characterise_all(source_of(description), arch, wanted, gpu.gpu, progress=advance)
-    rows = []
+    rows: list[Row] = []
+    of_phases: list[list[Row]] = []
     impossible = _cannot_run(found, gpu)
     for place, each in enumerate(found):
         row: Row = {name: values[place].item() for name, values in parameters.items()}
@@ -258,14 +260,25 @@ def _every(
             measured = {"status": "cannot run" if why else "ok", "message": why} | _flat(each)
         # A parameter keeps its name; what is found under the same one is told apart.
         rows.append(row | {f"found.{name}" if name in row else name: x for name, x in measured.items()})
-    # Parameters first, then what all have, then phase by phase.
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    names.sort(key=_place_of_phase)
+        of_phases.append([] if isinstance(each, Failure) else phases(each.counts))
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names} | _columns_of_phases(of_phases)
     failed = Counter(row["status"] for row in rows if row["status"] != "ok")
     title = f"{description.name} on {gpu.name}: {len(rows):,} of {count:,} configurations"
     if failed:
         title += " (" + ", ".join(f"{number:,}: {reason}" for reason, number in failed.items()) + ")"
-    return {name: [_value(row, name) for row in rows] for name in names}, title
+    return columns, title
+
+
+def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any]]:
+    """Phase by phase. What a configuration does not do in a phase is 0; in one that it lacks, None."""
+    columns: dict[str, list[Any]] = {}
+    for number in range(max(map(len, of_phases), default=0)):
+        rows = [phases[number] if number < len(phases) else None for phases in of_phases]
+        for name in dict.fromkeys(name for row in rows if row for name in row):
+            label = f"phase{number + 1}.{name.replace(': ', '.').replace(' ', '_')}"
+            columns[label] = [None if row is None else row.get(name, 0.0) for row in rows]
+    return columns
 
 
 def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]:
@@ -281,32 +294,17 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
 
 
 def _flat(found: "Found") -> Row:
-    """Resources, the average warp, and its phases, by the names of columns."""
-    from dse.cuda.explained import phases
+    """Resources and the average warp, by the names of columns."""
+    from dse.cuda.profile.warp_counts import column_names
 
     row: Row = {str(each["name"]): each["source"] for each in _resources(found, None)}
     row["insts"] = found.counts.insts() / found.counts.warps
-    row |= {name: value for name, value in found.warp.items() if not name.startswith("phases.")}
+    row |= zip(column_names(0), found.warp.to_matrix().tolist(), strict=False)  # those of phases come after
     row["spread"] = found.counts.spread
     row["estimated_trips"] = sum(each.trips for each in found.counts.estimated.values())
     row["estimated_spread"] = max((each.spread for each in found.counts.estimated.values()), default=0.0)
     row["unknown"] = len(found.counts.unknown)
-    for place, phase in enumerate(phases(found.counts), 1):
-        for name, value in phase.items():
-            row[f"phase{place}.{name.replace(': ', '.').replace(' ', '_')}"] = value
     return row
-
-
-def _value(row: Row, name: str) -> Any:
-    """Of a phase that a configuration has, what it does not do is 0; all else that it lacks is None."""
-    place = _place_of_phase(name)
-    return row.get(name, 0.0 if place and f"phase{place}.passes" in row else None)
-
-
-def _place_of_phase(name: str) -> int:
-    """The number of the phase that a column belongs to, 0 for none."""
-    number = name.removeprefix("phase").partition(".")[0]
-    return int(number) if name.startswith("phase") and "." in name and number.isdecimal() else 0
 
 
 def _present_all(

@@ -8,7 +8,6 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source
@@ -21,7 +20,7 @@ from dse.cuda.machine.state import Machine
 from dse.cuda.profile import explain
 from dse.cuda.profile.characterise import Characterisation, prepare
 from dse.cuda.profile.single_warp import longest_warp
-from dse.cuda.profile.to_kernel import numbers, to_kernel
+from dse.cuda.profile.to_kernel import to_kernel, warp_counts
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.opcodes import PIPES
 from dse.cuda.source import Configuration, configurations, counted, launch_of, resources, source_of
@@ -92,7 +91,7 @@ def write_graph(path: Path, ran: Executed) -> DependenceGraph:
     """Write the instructions of the longest warp of the block that stands for most, on the GPU as it is."""
     gpu, block = ran.gpu.gpu, int(np.argmax(ran.sample.weights))
     found = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
-    kernel = jax.tree.map(lambda x: x[0], to_kernel([numbers(ran.counts)]))
+    kernel = to_kernel(warp_counts(ran.counts))
     resident = int(occupancy.launch(gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
     hits = graph_text.Hits.of(kernel)
     graph = graph_text.of_source(found, gpu, hits, warps=ran.counts.warps, slots=resident)

@@ -28,7 +28,8 @@ from dse.cuda.machine.state import Machine
 from dse.cuda.parallel import each, processors
 from dse.cuda.profile.characterise import Characterisation, prepare, summary
 from dse.cuda.profile.single_warp import timing
-from dse.cuda.profile.to_kernel import Numbers, numbers
+from dse.cuda.profile.to_kernel import warp_counts
+from dse.cuda.profile.warp_counts import WarpCounts
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.sass.elf import Binary, Parameter
 from dse.cuda.sass.listing import Listing
@@ -38,7 +39,7 @@ from dse.kernels.description import ArrayArgument, Build, Description, Number, e
 from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 
-FORMAT = "8"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "9"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
@@ -80,7 +81,7 @@ class Found:
     spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
     compiler: str
     counts: Characterisation  # `executed` is left out: it is as long as the code
-    warp: Numbers  # the average one
+    warp: WarpCounts  # the average one
 
 
 def source_of(description: Description) -> Source:
@@ -311,7 +312,7 @@ def executed(made: Compiled, listing: Listing, configuration: Configuration, gpu
         spill_bytes=made.spill_bytes,
         compiler=made.compiler,
         counts=counts,
-        warp=numbers(counts),
+        warp=warp_counts(counts),
     )
 
 

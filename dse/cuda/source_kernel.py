@@ -18,6 +18,7 @@ from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.estimate.partition import FEWEST
 from dse.cuda.profile.to_kernel import to_kernel
+from dse.cuda.profile.warp_counts import NOTHING, stacked
 from dse.cuda.source import Found, characterise_all, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names
@@ -206,7 +207,7 @@ def architecture(gpu: Gpu) -> int:
 
 def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resources]:
     """Arrays [L]; a failure has no threads, so that no model takes it for a launch."""
-    warps = [each.warp if isinstance(each, Found) else {} for each in found]
+    warps = [each.warp if isinstance(each, Found) else NOTHING for each in found]
     fields: dict[str, Any] = {
         "threads": np.array([prod(each.counts.block) if isinstance(each, Found) else 0 for each in found]),
         "blocks": np.array([each.counts.blocks if isinstance(each, Found) else 0 for each in found]),
@@ -214,4 +215,4 @@ def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resourc
         "shared_bytes": np.array([each.shared_bytes if isinstance(each, Found) else 0 for each in found]),
     }
     with in_64_bits():
-        return to_kernel(warps), Resources(**fields)
+        return to_kernel(stacked(warps)), Resources(**fields)

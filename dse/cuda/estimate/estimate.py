@@ -8,7 +8,7 @@ how many.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement
 from typing import Any
 
@@ -21,39 +21,36 @@ from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
 from dse.cuda.estimate.features import Known
 from dse.cuda.estimate.partition import Variant, variants
 from dse.cuda.estimate.regression import fitted
-from dse.cuda.profile.to_kernel import Numbers
+from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, WarpPhases, column_names, stacked
 from dse.cuda.source import Found
 from dse.hardware import occupancy
-from dse.types import Limits, Resources
+from dse.types import CLASSES, Limits, Resources
 
 _EXACT = 1e-6  # relative
 _BEYOND = 0.7  # estimates may lie so far outside of what was found, in logs
 _SHARED = ("shared load", "shared store")
-
-Columns = dict[str, np.ndarray]
+_SHARED_CLASS = CLASSES.index("shared")
 
 
 @dataclass(frozen=True)
 class Estimate:
     """L configurations, of which n were compiled and are kept as they were found."""
 
-    warps: list[Numbers]  # empty where it does not compile
+    warps: WarpCounts  # [L]; of nothing where it does not compile
     resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
     fails: np.ndarray  # [L]: does not compile; of those not compiled, is not likely to
     compiled: np.ndarray  # [n] which were compiled, without failures
     exact_patterns: frozenset[str]  # of shared memory: accesses whose bank conflicts follow from the source
-    left_out: list[Numbers]  # n: each of these as estimated from the others
+    left_out: WarpCounts  # [n]: each of these as estimated from the others
     left_out_registers: np.ndarray  # [n]
 
     def errors(self) -> dict[str, np.ndarray]:
         """[n] by number: how far each compiled one is off when estimated from the others, relative."""
-        found = {"registers": self.left_out_registers / self.resources["registers"][self.compiled] - 1.0}
-        for name in dict.fromkeys(name for warp in self.left_out for name in warp):
-            there = np.array([self.warps[place].get(name, 0.0) for place in self.compiled])
-            estimated = np.array([warp.get(name, 0.0) for warp in self.left_out])
-            scale = np.where(there > 0.0, there, max(there.mean(), 1e-300))
-            found[name] = (estimated - there) / scale
-        return found
+        registers = self.left_out_registers / self.resources["registers"][self.compiled] - 1.0
+        compiled, estimated = self.warps.to_matrix()[self.compiled], self.left_out.to_matrix()
+        scale = np.where(compiled > 0.0, compiled, np.maximum(compiled.mean(0), 1e-300))
+        names = column_names(self.warps.phases.passes.shape[1])
+        return {"registers": registers} | dict(zip(names, ((estimated - compiled) / scale).T, strict=True))
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
@@ -75,20 +72,19 @@ def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -
     if len(parts) == 1:
         return estimates[0]
     order = np.argsort(np.concatenate([part.places for part in parts]))
-    warps = [warp for each in estimates for warp in each.warps]
     resources = {
         name: np.concatenate([each.resources[name] for each in estimates])[order]
         for name in estimates[0].resources
     }
     return Estimate(
-        warps=[warps[place] for place in order],
+        warps=stacked([each.warps for each in estimates])[order],
         resources=resources,
         fails=np.concatenate([each.fails for each in estimates])[order],
         compiled=np.concatenate(
             [part.places[each.compiled] for part, each in zip(parts, estimates, strict=True)]
         ),
         exact_patterns=frozenset[str]().union(*(each.exact_patterns for each in estimates)),
-        left_out=[warp for each in estimates for warp in each.left_out],
+        left_out=stacked([each.left_out for each in estimates]),
         left_out_registers=np.concatenate([each.left_out_registers for each in estimates]),
     )
 
@@ -108,18 +104,17 @@ def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: 
         failing = fails(features, found).likely(features)
         failing[list(found)] = [isinstance(each, Failure) for each in found.values()]
 
-    columns = _columns(list(good.values()))
-    patterns, exact = _patterns(known, columns, list(good.values()), compiled)
-    sums = _sums(columns)
-    numbers, left_out, fits = {}, {}, _Fits(points, known.names, compiled, spilling)
-    for name, values in columns.items():
-        if name not in sums:
-            pattern = patterns.get(name, np.ones(len(high)))
-            there, without = fits.estimate(values / pattern[compiled])
-            numbers[name], left_out[name] = there * pattern, without * pattern[compiled]
-    whole = _rows(_joined(numbers, sums))
-    for place, each in found.items():
-        whole[place] = each.warp if isinstance(each, Found) else {}
+    read = stacked([each.warp for each in good.values()])
+    parts = _taken_apart(read, list(good.values()))
+    patterns, exact = _patterns(known, parts, list(good.values()), compiled)
+    sums = _sums(parts, read)
+    fits = _Fits(points, known.names, compiled, spilling)
+    estimated, left_out = _estimated(parts, fits, patterns, sums)
+    # After the estimates stand those that compiled and one of nothing, for those that failed.
+    row = np.arange(len(high))
+    row[compiled] = len(row) + np.arange(len(compiled))
+    row[[place for place, each in found.items() if isinstance(each, Failure)]] = len(row) + len(compiled)
+    warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
     shared_bytes = _shared_bytes(known, np.array([each.shared_bytes for each in good.values()]), fits)
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
@@ -127,12 +122,12 @@ def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: 
     count = np.where(most > 0, np.minimum(count, most), count)
     count[compiled] = registers.found
     return Estimate(
-        warps=whole,
+        warps=warps,
         resources=asked | {"threads": np.where(failing, 0, known.threads), "registers": count},
         fails=failing,
         compiled=compiled,
         exact_patterns=exact,
-        left_out=_rows(_joined(left_out, sums)),
+        left_out=_joined(left_out, sums),
         left_out_registers=np.minimum(left_out_registers, np.maximum(most[compiled], registers.found)),
     )
 
@@ -149,12 +144,22 @@ def _shared_bytes(known: Known, found: np.ndarray, fits: "_Fits") -> np.ndarray:
 class _Fits:
     """Estimates of numbers. Configurations that spill are as others times a factor, their mean one."""
 
-    def __init__(self, points: np.ndarray, names: Columns, compiled: np.ndarray, spills: np.ndarray) -> None:
+    def __init__(
+        self, points: np.ndarray, names: Mapping[str, np.ndarray], compiled: np.ndarray, spills: np.ndarray
+    ) -> None:
         self.points, self.compiled, self.spills = points, compiled, spills
         positive = [np.log(values) for values in names.values() if values.min() > 0]
         varying = [values for values in positive if np.ptp(values[compiled]) > 1e-9]
         pairs = [a + b for a, b in combinations_with_replacement(varying, 2)]
         self.products = np.array([*varying, *pairs, np.zeros(len(points))])
+
+    def estimates(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """As `estimate`, of many numbers [n, ...]: ([L, ...], [n, ...])."""
+        shape, columns = values.shape[1:], values.reshape(len(values), -1).T
+        found, left_out = np.empty((len(columns), len(self.points))), np.empty(columns.shape)
+        for number, column in enumerate(columns):
+            found[number], left_out[number] = self.estimate(np.ascontiguousarray(column))
+        return found.T.reshape(len(self.points), *shape), left_out.T.reshape(values.shape)
 
     def estimate(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(of all [L], of each compiled one from the others [n]), given those of the compiled ones [n].
@@ -200,79 +205,84 @@ def _spilling(points: np.ndarray, compiled: np.ndarray, found: Sequence[Found]) 
     return spilling
 
 
-def _columns(found: Sequence[Found]) -> Columns:
-    """Numbers of the compiled ones [n], with accesses to shared memory taken apart by requests and passes."""
-    rows = []
-    for each in found:
-        row = dict(each.warp)
+@dataclass(frozen=True)
+class _Parts:
+    """What is estimated of configurations: accesses to shared memory by requests and passes of one."""
+
+    warps: WarpCounts  # [n]; its phases' work on shared memory is what is neither loads nor stores
+    requests: np.ndarray  # [n, phases, 2] loads and stores of shared memory
+    passes: np.ndarray  # [n, phases, 2] of one request
+
+
+def _taken_apart(read: WarpCounts, found: Sequence[Found]) -> _Parts:
+    work = read.phases.work.copy()
+    requests, passes = np.zeros((2, *work.shape[:2], len(_SHARED)))
+    passes += 1.0
+    for number, each in enumerate(found):
         for place, phase in enumerate(each.counts.phases):
-            rest = row.pop(f"phases.{place}.work.shared")
-            for kind in _SHARED:
+            for way, kind in enumerate(_SHARED):
                 if kind in phase.accesses:
-                    access = phase.accesses[kind]
-                    row[f"{place} {kind} requests"] = access.requests / each.counts.warps
-                    row[f"{place} {kind} passes"] = access.passes / access.requests
-                    rest -= access.passes / each.counts.warps
-            row[f"{place} shared rest"] = rest if rest > 1e-9 else 0.0
-        rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return {name: np.array([row.get(name, _default(name)) for row in rows]) for name in names}
+                    access, warps = phase.accesses[kind], each.counts.warps
+                    requests[number, place, way] = access.requests / warps
+                    passes[number, place, way] = access.passes / access.requests
+                    work[number, place, _SHARED_CLASS] -= access.passes / warps
+    rest = work[..., _SHARED_CLASS]
+    work[..., _SHARED_CLASS] = np.where(rest > 1e-9, rest, 0.0)
+    return _Parts(replace(read, phases=replace(read.phases, work=work)), requests, passes)
 
 
-def _default(name: str) -> float:
-    return 1.0 if name in ("ilp", "mlp") or name.endswith(" passes") else 0.0
+def _joined(parts: _Parts, sums: np.ndarray) -> WarpCounts:
+    """The numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
+    work = parts.warps.phases.work.copy()
+    work[..., _SHARED_CLASS] += (parts.requests * parts.passes).sum(-1)
+    phases = replace(parts.warps.phases, work=work)
+    whole = np.where(sums, _over_phases(phases), parts.warps.work)
+    return replace(parts.warps, work=whole, phases=phases)
 
 
-def _joined(columns: Columns, sums: Mapping[str, list[str]]) -> Columns:
-    """Back to the numbers of a warp."""
-    found = {name: values for name, values in columns.items() if " " not in name}
-    for name, rest in columns.items():
-        place, _, what = name.partition(" ")
-        if what == "shared rest":
-            found[f"phases.{place}.work.shared"] = rest + sum(
-                columns[f"{place} {kind} requests"] * columns[f"{place} {kind} passes"]
-                for kind in _SHARED
-                if f"{place} {kind} requests" in columns
-            )
-    return found | {
-        name: sum((found[f"{phase}.passes"] * found[f"{phase}.{name}"] for phase in phases), np.array(0.0))
-        for name, phases in sums.items()
-    }
+def _over_phases(phases: WarpPhases) -> np.ndarray:
+    """[n, classes]: work in all passes through all phases."""
+    total = np.zeros((len(phases.work), len(CLASSES)))
+    for number in range(phases.work.shape[1]):
+        total += phases.passes[:, number, None] * phases.work[:, number]
+    return total
 
 
-def _sums(columns: Columns) -> dict[str, list[str]]:
-    """Numbers that are the sum over the phases on all compiled ones, and those phases."""
-    joined = _joined(columns, {})
-    phases = [name.removesuffix(".passes") for name in columns if name.endswith(".passes")]
-    found = {}
-    for name, values in columns.items():
-        having = [phase for phase in phases if f"{phase}.{name}" in joined]
-        if having and not name.startswith("phases."):
-            total = sum(joined[f"{phase}.passes"] * joined[f"{phase}.{name}"] for phase in having)
-            if np.allclose(total, values, rtol=_EXACT, atol=0.0):
-                found[name] = having
-    return found
+def _sums(parts: _Parts, read: WarpCounts) -> np.ndarray:
+    """[classes]: whether the work is the sum over the phases on all compiled ones."""
+    total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)).phases)
+    return np.all(np.isclose(total, read.work, rtol=_EXACT, atol=0.0), axis=0)
+
+
+def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndarray) -> tuple[_Parts, _Parts]:
+    """(all configurations [L], the compiled ones from each other [n]); work that is a sum is left out."""
+    alone = replace(parts.warps, work=np.where(sums, 0.0, parts.warps.work))
+    numbers, requests = fits.estimates(alone.to_matrix()), fits.estimates(parts.requests)
+    passes = fits.estimates(parts.passes / patterns[fits.compiled])
+    return (
+        _Parts(WarpCounts.from_matrix(numbers[0]), requests[0], passes[0] * patterns),
+        _Parts(WarpCounts.from_matrix(numbers[1]), requests[1], passes[1] * patterns[fits.compiled]),
+    )
 
 
 def _patterns(
-    known: Known, columns: Columns, found: Sequence[Found], compiled: np.ndarray
-) -> tuple[Columns, frozenset[str]]:
-    """Passes of one request [L], by the names of columns that tell it, and which of them are exact."""
-    patterns, exact = {}, set()
-    for name, passes in columns.items():
-        place, _, kind = name.removesuffix(" passes").partition(" ")
-        there = columns.get(f"{place} {kind} requests", np.zeros(0)) > 0.0
-        if not name.endswith(" passes") or kind not in _SHARED or np.ptp(passes[there]) < _EXACT:
+    known: Known, parts: _Parts, found: Sequence[Found], compiled: np.ndarray
+) -> tuple[np.ndarray, frozenset[str]]:
+    """Passes of one request that the source tells [L, phases, 2], else 1, and which of them are exact."""
+    patterns, exact = np.ones((len(known.threads), *parts.passes.shape[1:])), set()
+    for place, way in np.ndindex(*parts.passes.shape[1:]):
+        there, passes = parts.requests[:, place, way] > 0.0, parts.passes[:, place, way]
+        if not there.any() or np.ptp(passes[there]) < _EXACT:
             continue
         size = _bytes_of_a_thread(
-            [each for each, has in zip(found, there, strict=True) if has], int(place), kind
+            [each for each, has in zip(found, there, strict=True) if has], place, _SHARED[way]
         )
         if size:
             pattern, fits = conflicts(known.block, known.names, size, compiled[there], passes[there])
             gain = np.std(np.log(passes[there] / pattern[compiled[there]])) < np.std(np.log(passes[there]))
             if fits or gain:
-                patterns[name] = pattern
-                exact |= {f"phases.{place}.{kind}"} if fits else set()
+                patterns[:, place, way] = pattern
+                exact |= {f"phases.{place}.{_SHARED[way]}"} if fits else set()
     return patterns, frozenset(exact)
 
 
@@ -284,9 +294,3 @@ def _bytes_of_a_thread(found: Sequence[Found], place: int, kind: str) -> int:
         size = access.bytes / access.requests / 32
         sizes.add(next((power for power in (4, 8, 16) if size <= power), 0))
     return sizes.pop() if len(sizes) == 1 else 0
-
-
-def _rows(columns: Columns) -> list[Numbers]:
-    lists = {name: values.tolist() for name, values in columns.items()}
-    names = list(lists)
-    return [dict(zip(names, row, strict=True)) for row in zip(*lists.values(), strict=True)]

@@ -1,111 +1,131 @@
 """What was counted of a launch, as models take it: the average warp, in the units of `dse.types.Kernel`."""
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
 from dse.cuda.machine.accesses import SECTOR
-from dse.cuda.profile.characterise import Characterisation, Phase
+from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.profile.warp_counts import WarpCounts, WarpPhases
 from dse.cuda.sass.opcodes import PIPES
 from dse.errors import DseError
 from dse.types import CLASSES, Kernel, PerClass
-from dse.types import Phase as WarpPhase
-
-Numbers = dict[str, float]  # "load_insts", "work.fp32", "phases.0.passes", "phases.0.work.fp32", ...
+from dse.types import Phase as KernelPhase
 
 # Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
 _OTHER = ("control", "other", "constant", "uniform")
+_MEMORY = ("shared", "global", "local")
+_LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
-# Where a result that a warp waits for comes from, as `critical.timing` has it; global loads are told apart.
+# Where a result that a warp waits for comes from, as in `single_warp.timing`; global loads are told apart.
 _LATENCY_OF = {
     "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
     "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared", "local": "l1",
 }  # fmt: skip
 
 
-def numbers(found: Characterisation) -> Numbers:
-    """The average warp of a launch by the names of `Kernel`'s fields, those within a field after a dot.
+def warp_counts(counts: Characterisation) -> WarpCounts:
+    """The average warp of one launch.
 
     **Raises:** DseError if the kernel uses tensor cores or textures, which no model knows.
     """
     for pipe in ("tensor", "texture"):
-        if found.insts(pipe):
+        if counts.insts(pipe):
             raise DseError(
-                f"{found.kernel}: found {pipe} instructions, expected those of pipes that models know"
+                f"{counts.kernel}: found {pipe} instructions, expected those of pipes that models know"
             )
-    phases = [_phase(phase, found.warps) for phase in found.phases]
-    whole: Numbers = {}
-    for phase in phases:
-        for name, value in phase.items():
-            whole[name] = whole.get(name, 0.0) + phase["passes"] * value
-    walks = [phase.walk * phase.passes for phase in found.phases if phase.walk is not None]
-    chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
-    accesses = whole["load_insts"] + whole["store_insts"]
-    kernel = {name: whole[name] for name in ("shared_insts", "load_insts", "store_insts", "sectors")}
-    kernel |= {f"work.{name}": whole[f"work.{name}"] for name in CLASSES}
-    kernel |= {
-        "other_insts": whole["other_insts"],
-        "uncoal_insts": whole["uncoal_insts"],
-        "transactions_per_uncoal": _quotient(whole["uncoal_sectors"], whole["uncoal_insts"], 1.0),
-        "bytes_per_access": _quotient(whole["bytes"], accesses, 0.0),
-        "ilp": max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
-        "mlp": max(1.0, _quotient(sum(path.loads for path in walks), waits, 1.0)),
-    }
-    for place, phase in enumerate(phases):
-        fields = {name: value for name, value in phase.items() if name in _PHASE_FIELDS}
-        kernel |= {f"phases.{place}.{name}": value for name, value in fields.items()}
-    return kernel
+    warps = counts.warps
+    phases = WarpPhases(
+        passes=np.array([phase.passes for phase in counts.phases]),
+        insts=np.array([_insts(phase, *PIPES) / warps for phase in counts.phases]),
+        memory_insts=np.array(
+            [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
+        ),
+        slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
+        work=_per_class([_work(phase, warps) for phase in counts.phases]),
+        waits=_per_class([_waits(phase) for phase in counts.phases]),
+    )
 
-
-def _phase(phase: Phase, warps: int) -> Numbers:
-    """One pass of the average warp."""
+    def whole(of_phases: list[float]) -> float:
+        """The sum over all passes of what the phases have in one."""
+        return sum(passes * value for passes, value in zip(phases.passes.tolist(), of_phases, strict=True))
 
     def total(field: str, *kinds: str) -> float:
-        return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses) / warps
+        return whole([_total(phase, field, *kinds) / warps for phase in counts.phases])
 
-    def insts(*pipes: str) -> float:
-        return sum(phase.insts.get(pipe, 0.0) for pipe in pipes) / warps
+    scattered = [_scattered(phase) for phase in counts.phases]
+    uncoal_insts = whole([sum(access.requests for access in accesses) / warps for accesses in scattered])
+    uncoal_sectors = whole([sum(access.sectors for access in accesses) / warps for accesses in scattered])
+    loads, stores = total("requests", *_LOADS), total("requests", *_STORES)
+    walks = [phase.walk * phase.passes for phase in counts.phases if phase.walk is not None]
+    chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
+    return WarpCounts(
+        shared_insts=whole(
+            [_total(phase, "requests", *_SHARED) / warps + _shuffles(phase, warps) for phase in counts.phases]
+        ),
+        load_insts=loads,
+        store_insts=stores,
+        sectors=total("sectors", *_GLOBAL, *_LOCAL),
+        work=np.array([whole(column) for column in phases.work.T.tolist()]),
+        other_insts=whole([_insts(phase, *_OTHER) / warps for phase in counts.phases]),
+        uncoal_insts=uncoal_insts,
+        transactions_per_uncoal=_quotient(uncoal_sectors, uncoal_insts, 1.0),
+        bytes_per_access=_quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
+        ilp=max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
+        mlp=max(1.0, _quotient(sum(path.loads for path in walks), waits, 1.0)),
+        phases=phases,
+    )
 
-    # Shuffles go through the same pipe as accesses to shared memory, one pass each.
-    shuffles = max(insts("shared") - total("requests", *_SHARED), 0.0)
-    scattered = [
-        phase.accesses[kind]
-        for kind in _GLOBAL
-        if kind in phase.accesses and phase.accesses[kind].sectors * SECTOR > 2 * phase.accesses[kind].bytes
-    ]
-    found = {f"work.{name}": insts(*pipes) for name, pipes in _WORK.items()}
+
+def _insts(phase: Phase, *pipes: str) -> float:
+    return sum(phase.insts.get(pipe, 0.0) for pipe in pipes)
+
+
+def _total(phase: Phase, field: str, *kinds: str) -> float:
+    return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses)
+
+
+def _shuffles(phase: Phase, warps: int) -> float:
+    """They go through the same pipe as accesses to shared memory, one pass each."""
+    return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
+
+
+def _scattered(phase: Phase) -> list[Access]:
+    """Accesses to global memory that touch more than twice the sectors that their bytes fill."""
+    accesses = [phase.accesses[kind] for kind in _GLOBAL if kind in phase.accesses]
+    return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
+
+
+def _work(phase: Phase, warps: int) -> dict[str, float]:
+    """Units of work of the average warp by class."""
     traffic = phase.traffic or _without_caches(phase)
-    found |= {
-        "passes": phase.passes,
-        "insts": insts(*PIPES),
-        "memory_insts": insts("shared", "global", "local"),
-        "other_insts": insts(*_OTHER),
-        "shared_insts": total("requests", *_SHARED) + shuffles,
-        "load_insts": total("requests", "global load", "local load"),
-        "store_insts": total("requests", "global store", "local store"),
-        "sectors": total("sectors", *_GLOBAL, *_LOCAL),
-        "bytes": total("bytes", *_GLOBAL, *_LOCAL),
-        "uncoal_insts": sum(access.requests for access in scattered) / warps,
-        "uncoal_sectors": sum(access.sectors for access in scattered) / warps,
-        "work.shared": total("passes", *_SHARED) + shuffles,
-        "work.l1": total("passes", *_GLOBAL, *_LOCAL),
-        "work.l2": traffic.l2_sectors / warps,
-        "work.dram": traffic.dram_sectors / warps,
+    return {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()} | {
+        "shared": _total(phase, "passes", *_SHARED) / warps + _shuffles(phase, warps),
+        "l1": _total(phase, "passes", *_GLOBAL, *_LOCAL) / warps,
+        "l2": traffic.l2_sectors / warps,
+        "dram": traffic.dram_sectors / warps,
     }
-    waits: Numbers = dict.fromkeys(CLASSES, 0.0)
-    slots = 0.0
+
+
+def _waits(phase: Phase) -> dict[str, float]:
+    """Results that a warp waits for, by class."""
+    waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     if phase.walk is not None:
-        slots = phase.walk.slots
-        waited: Numbers = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
+        waited: dict[str, float] = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
         for pipe, name in _LATENCY_OF.items():
             waits[name] += waited[pipe]
-        for level, share in zip(("l1", "l2", "dram"), traffic.served, strict=True):
+        served = (phase.traffic or _without_caches(phase)).served
+        for level, share in zip(("l1", "l2", "dram"), served, strict=True):
             waits[level] += waited["global"] * share
-    return found | {f"waits.{name}": value for name, value in waits.items()} | {"slots": slots}
+    return waits
+
+
+def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
+    """[phases, classes]"""
+    return np.array([[phase[name] for name in CLASSES] for phase in phases]).reshape(-1, len(CLASSES))
 
 
 def _without_caches(phase: Phase) -> Traffic:
@@ -118,42 +138,28 @@ def _without_caches(phase: Phase) -> Traffic:
     return Traffic(asked("global load"), loads, loads, stores, stores)
 
 
-_PHASE_FIELDS = (
-    *("passes", "insts", "memory_insts", "slots"),
-    *(f"{part}.{name}" for part in ("work", "waits") for name in CLASSES),
-)
+_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
 
 
-def to_kernel(warps: Sequence[Numbers]) -> Kernel:
-    """Several launches as one `Kernel`, whose fields are arrays [L]; nothing is known of an empty one.
+def to_kernel(warps: WarpCounts) -> Kernel:
+    """Launches as one `Kernel`, whose fields have their leading shape."""
+    phases = warps.phases
 
-    Launches with fewer phases than others have empty ones at their end.
-    """
+    def phase(number: int) -> KernelPhase:
+        plain: Any = {name: getattr(phases, name)[..., number] for name in _PLAIN_OF_PHASE}
+        work, waits = phases.work[..., number, :], phases.waits[..., number, :]
+        return KernelPhase(work=_classes(work), waits=_classes(waits), **plain)
 
-    def column(name: str) -> np.ndarray:
-        return np.array([warp.get(name, _IF_UNKNOWN.get(name, 0.0)) for warp in warps])
-
-    def per_class(prefix: str) -> PerClass:
-        fields: Any = {name: column(f"{prefix}.{name}") for name in CLASSES}
-        return PerClass(**fields)
-
-    def phase(place: int) -> WarpPhase:
-        plain: Any = {name: column(f"phases.{place}.{name}") for name in _PHASE_FIELDS if "." not in name}
-        return WarpPhase(
-            work=per_class(f"phases.{place}.work"), waits=per_class(f"phases.{place}.waits"), **plain
-        )
-
-    most = max(map(_phases, warps), default=0)
-    names = [name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")]
-    plain: Any = {name: column(name) for name in names}
-    return Kernel(work=per_class("work"), phases=tuple(phase(place) for place in range(most)), **plain)
+    plain: Any = {
+        name: getattr(warps, name) for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
+    }
+    return Kernel(
+        work=_classes(warps.work), phases=tuple(map(phase, range(phases.passes.shape[-1]))), **plain
+    )
 
 
-_IF_UNKNOWN = {"ilp": 1.0, "mlp": 1.0}
-
-
-def _phases(warp: Mapping[str, float]) -> int:
-    return 1 + max((int(name.split(".")[1]) for name in warp if name.startswith("phases.")), default=-1)
+def _classes(values: np.ndarray) -> PerClass:
+    return PerClass(*np.moveaxis(values, -1, 0))
 
 
 def _quotient(a: float, b: float, otherwise: float) -> float:

@@ -11,6 +11,7 @@ from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import Known, known
 from dse.cuda.estimate.regression import fitted
 from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
 from dse.cuda.source import Configuration, Found
 from dse.hardware import occupancy
 from dse.types import Resources
@@ -32,6 +33,13 @@ def passes(x: int, y: int) -> float:
     return total / warps
 
 
+def warp_of(columns: dict[str, float], phases: int = 1) -> WarpCounts:
+    """A warp that does nothing but what these columns say."""
+    every = dict.fromkeys(column_names(phases), 0.0) | {"ilp": 1.0, "mlp": 1.0}
+    assert set(columns) <= set(every)
+    return WarpCounts.from_matrix(np.array(list((every | columns).values())))
+
+
 def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
     """A made-up kernel: registers jump, some do not compile, some numbers are products, some only smooth."""
     if tile == 6 and y == 8:
@@ -48,16 +56,18 @@ def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
         kernel="k", arch=80, grid=(64 // tile, 3, 1), block=(x, y, 1), sampled=1, phases=(phase,),
         executed={}, spread=0.0, unknown=(), unskipped={}, estimated={},
     )  # fmt: skip
-    warp = {
-        "phases.0.passes": 2.0,
-        "phases.0.insts": 50.0 * tile * float(np.log2(2 * x)),
-        "phases.0.memory_insts": loads,
-        "phases.0.work.shared": through,
-        "phases.0.work.fp32": 9.0 * tile * x,
-        "work.fp32": 18.0 * tile * x,
-        "work.shared": 2 * through,
-        "other_insts": 7.0,
-    }
+    warp = warp_of(
+        {
+            "phases.0.passes": 2.0,
+            "phases.0.insts": 50.0 * tile * float(np.log2(2 * x)),
+            "phases.0.memory_insts": loads,
+            "phases.0.work.shared": through,
+            "phases.0.work.fp32": 9.0 * tile * x,
+            "work.fp32": 18.0 * tile * x,
+            "work.shared": 2 * through,
+            "other_insts": 7.0,
+        }
+    )
     return Found(registers, 4 * y * (2 * x + 1), 0, 0, "", counts, warp)
 
 
@@ -95,7 +105,8 @@ def test_as_many_are_chosen_as_asked_for(before: Known, chosen: dict[int, Found 
 def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
     for place, found in chosen.items():
         assert guess.fails[place] == isinstance(found, Failure)
-        assert guess.warps[place] == (found.warp if isinstance(found, Found) else {})
+        warp = found.warp if isinstance(found, Found) else stacked([NOTHING, guess.warps])[0]
+        assert guess.warps[place] == warp
         if isinstance(found, Found):
             assert guess.resources["registers"][place] == found.registers
 
@@ -107,9 +118,11 @@ def test_what_follows_exactly_is_exact(guess: Estimate) -> None:
         if isinstance(found, Failure):
             continue
         assert guess.resources["shared_bytes"][place] == found.shared_bytes
-        for name in ("work.fp32", "phases.0.work.shared", "work.shared", "other_insts"):
-            if not guess.fails[place]:
-                assert guess.warps[place][name] == pytest.approx(found.warp[name], rel=2e-3), name
+        if not guess.fails[place]:
+            estimated = guess.warps[place]
+            assert estimated.work == pytest.approx(found.warp.work, rel=2e-3)
+            assert estimated.phases.work == pytest.approx(found.warp.phases.work, rel=2e-3)
+            assert estimated.other_insts == found.warp.other_insts
 
 
 def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> None:
@@ -130,11 +143,10 @@ def test_estimated_registers_let_a_launch_run(guess: Estimate, chosen: dict[int,
 
 
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
-    places = [place for place in range(len(SPACE)) if guess.warps[place] and not guess.fails[place]]
+    places = np.flatnonzero(~guess.fails)
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), Found)}
     off = [
-        guess.warps[place]["phases.0.insts"] / each.warp["phases.0.insts"] - 1
-        for place, each in found.items()
+        guess.warps.phases.insts[place, 0] / each.warp.phases.insts[0] - 1 for place, each in found.items()
     ]
     assert np.median(np.abs(off)) < 0.02
     errors = guess.errors()

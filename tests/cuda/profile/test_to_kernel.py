@@ -12,11 +12,12 @@ from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import BoundProgram
 from dse.cuda.profile.characterise import Characterisation, characterise, prepare
 from dse.cuda.profile.single_warp import timing
-from dse.cuda.profile.to_kernel import numbers, to_kernel
+from dse.cuda.profile.to_kernel import to_kernel, warp_counts
+from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
 from dse.cuda.sass.listing import parse
 from dse.errors import DseError
 from dse.models.phase import latency
-from dse.types import Kernel
+from dse.types import CLASSES, Kernel
 
 LISTINGS = Path(__file__).parents[1] / "listings"
 
@@ -39,7 +40,7 @@ def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Charact
 
 
 def one(kernel: str, *arguments, **shape) -> Kernel:
-    return jax.tree.map(lambda x: x[0], to_kernel([numbers(found(kernel, *arguments, **shape))]))
+    return to_kernel(warp_counts(found(kernel, *arguments, **shape)))
 
 
 def test_as_models_take_it():
@@ -58,31 +59,47 @@ def test_as_models_take_it():
 
 def test_phases_add_up_to_the_whole():
     counts = found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
-    kernel = to_kernel([numbers(counts)])
+    kernel = to_kernel(warp_counts(counts))
     loading, storing = kernel.phases
     for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
         parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
-        assert float(np.sum(parts, 0)[0]) == pytest.approx(float(getattr(kernel.work, name)[0]))
-    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases], 0)[0]) == pytest.approx(
+        assert float(np.sum(parts)) == pytest.approx(float(getattr(kernel.work, name)))
+    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases])) == pytest.approx(
         counts.insts() / counts.warps
     )
-    assert float(loading.work.shared[0]) == 4
-    assert float(storing.work.shared[0]) == 4 * 32
-    assert float(loading.waits.dram[0]) == 1  # its loads fly together
+    assert float(loading.work.shared) == 4
+    assert float(storing.work.shared) == 4 * 32
+    assert float(loading.waits.dram) == 1  # its loads fly together
     # All loads come from DRAM here, so the path is as long as it was walked.
     for phase, walked in zip(kernel.phases, counts.phases, strict=True):
         assert walked.walk is not None
-        assert float(latency(a100(), phase)[0]) == pytest.approx(walked.walk.cycles)
+        assert float(latency(a100(), phase)) == pytest.approx(walked.walk.cycles)
 
 
 def test_several_launches_side_by_side():
-    short = numbers(found("vector_add", None, None, None, 1024))
-    long = numbers(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
-    both = to_kernel([short, {}, long])
+    short = warp_counts(found("vector_add", None, None, None, 1024))
+    long = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
+    both = to_kernel(stacked([short, NOTHING, long]))
     assert len(both.phases) == 2
     np.testing.assert_array_equal(both.phases[1].passes, [0, 0, 1])
     np.testing.assert_array_equal(both.load_insts, [2, 0, 4])
     np.testing.assert_array_equal(both.ilp[1], 1)
+
+
+def test_a_matrix_of_all_numbers_has_a_name_for_each():
+    one = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
+    names = column_names(2)
+    assert len(set(names)) == len(names) == len(one.to_matrix())
+    column = dict(zip(names, one.to_matrix(), strict=True))
+    assert column["work.shared"] == one.work[CLASSES.index("shared")] == 4 + 4 * 32
+    assert column["phases.1.waits.l1"] == one.phases.waits[1, CLASSES.index("l1")]
+    assert column["phases.1.passes"] == one.phases.passes[1] == 1
+    assert WarpCounts.from_matrix(one.to_matrix()) == one
+    several = stacked([NOTHING, stacked([one, NOTHING])])
+    assert several.work.shape == (3, len(CLASSES))
+    assert several[1] == one
+    assert several[np.array([1, 1])] == stacked([one, one])
+    assert several[0] == several[2] != one
 
 
 def test_uncoalesced_accesses():
@@ -99,7 +116,7 @@ def test_tensor_cores_are_not_silently_left_out():
     result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
     assert result.insts("tensor") == 1
     with pytest.raises(DseError, match="toy: found tensor instructions"):
-        numbers(result)
+        warp_counts(result)
 
 
 def test_shuffles_go_through_the_pipe_of_shared_memory():
