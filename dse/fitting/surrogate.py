@@ -7,20 +7,20 @@ is standard normal: refitting the GPU, to first order. g is what the model misse
 tuning parameters, as a sum over one parameter at a time and one over all of them together. ε is noise. All
 are Gaussian, so the posterior is exact; the scales of g and ε are fitted by the gradient of its density.
 
-Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: Eqs. 2.23-2.24 (prediction), 2.30
-(likelihood), 4.17 (Matérn, ν = 5/2). Precision: float64.
+Source: `dse.gaussian_process`. Precision: float64.
 """
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optimistix
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Bool, Float
+
+from dse.gaussian_process import Posterior, Smooth, unlikeliness
 
 FEWEST = 16  # measurements are padded to this, or to a power of two above: few shapes to compile
 OFFSET = 1.0  # prior standard deviation of what all times have in common, as a log
@@ -85,8 +85,7 @@ class Surrogate(eqx.Module):
     seen: Points
     there: Bool[Array, " m"]  # not padding
     mean: Float[Array, ""]  # of what the measurements are off the model
-    cholesky: Float[Array, "m m"]
-    whitened: Float[Array, " m"]
+    posterior: Posterior
 
     def __call__(self, points: Points) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
         """Mean and standard deviation of log t - log f of other configurations, without noise."""
@@ -98,15 +97,12 @@ class Surrogate(eqx.Module):
 
     def left_out(self) -> Float[np.ndarray, " measured"]:
         """How many standard deviations each measurement is above what the others say (Eqs. 5.10-5.12)."""
-        inverse = cho_solve((self.cholesky, True), jnp.eye(len(self.cholesky)))
-        return np.asarray(self._weights() / jnp.sqrt(jnp.diag(inverse)))[np.asarray(self.there)]
+        above, variance = self.posterior.left_out(jnp)
+        return np.asarray(above / jnp.sqrt(variance))[np.asarray(self.there)]
 
     def gpu_parameters(self) -> Float[Array, " gpu"]:
         """Mean of θ, in prior standard deviations."""
-        return jnp.asarray(self.seen.slopes).T @ self._weights()
-
-    def _weights(self) -> Float[Array, " m"]:
-        return solve_triangular(self.cholesky, self.whitened, lower=True, trans="T")
+        return jnp.asarray(self.seen.slopes).T @ self.posterior.weights
 
 
 def fitted(prior: Prior, start: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> Surrogate:
@@ -142,9 +138,8 @@ def _scales(prior: Prior, start: Scales, seen: Points, off: Array, there: Bool[A
     """The most probable ones."""
 
     def cost(scales: Scales, _: None) -> Array:
-        cholesky = _cholesky(scales, seen, there)
-        whitened = solve_triangular(cholesky, off, lower=True)
-        unlikely = 0.5 * whitened @ whitened + jnp.sum(jnp.log(jnp.diag(cholesky)))  # Eq. 2.30
+        posterior = _posterior(scales, seen, off, there)
+        unlikely = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky, jnp)
         away = jax.tree.map(lambda x, m, s: jnp.sum(((x - m) / s) ** 2), scales, *prior)
         return unlikely + 0.5 * sum(jax.tree.leaves(away))
 
@@ -154,51 +149,44 @@ def _scales(prior: Prior, start: Scales, seen: Points, off: Array, there: Bool[A
 
 @eqx.filter_jit
 def _conditioned(scales: Scales, seen: Points, off: Array, there: Array, mean: Array) -> Surrogate:
-    cholesky = _cholesky(scales, seen, there)
-    return Surrogate(scales, seen, there, mean, cholesky, solve_triangular(cholesky, off, lower=True))
+    return Surrogate(scales, seen, there, mean, _posterior(scales, seen, off, there))
 
 
 @eqx.filter_jit
 def _predict(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
     mean, explained = _explained(surrogate, points)
-    variance = _variance(surrogate.scales, points) - jnp.sum(explained**2, axis=0)  # Eq. 2.24
+    variance = _variance(surrogate.scales, points) - jnp.sum(explained**2, axis=0)
     return mean, jnp.sqrt(jnp.maximum(variance, 1e-12))
 
 
 @eqx.filter_jit
 def _joint(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
     mean, explained = _explained(surrogate, points)
-    return mean, _covariance(surrogate.scales, points, points) - explained.T @ explained  # Eq. 2.24
+    return mean, _covariance(surrogate.scales, points, points) - explained.T @ explained
 
 
 def _explained(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
     """The mean, and what measurements take of the covariance: its factor, [m, n]."""
     across = _covariance(surrogate.scales, surrogate.seen, points)
     across = jnp.where(surrogate.there[:, None], across, 0.0)
-    explained = solve_triangular(surrogate.cholesky, across, lower=True)
-    return surrogate.mean + explained.T @ surrogate.whitened, explained  # Eq. 2.23
+    mean, explained = surrogate.posterior.explained(across)
+    return surrogate.mean + mean, explained
 
 
-def _cholesky(scales: Scales, seen: Points, there: Array) -> Array:
-    """Of the covariance of measurements; the padding is independent of all."""
+def _posterior(scales: Scales, seen: Points, off: Array, there: Array) -> Posterior:
+    """Of what the measurements are off; the padding is independent of all."""
     covariance = jnp.where(there[:, None] & there[None, :], _covariance(scales, seen, seen), 0.0)
-    return jnp.linalg.cholesky(covariance + jnp.diag(jnp.where(there, jnp.exp(2 * scales.noise), 1.0)))
+    noise = jnp.diag(jnp.where(there, jnp.exp(2 * scales.noise), 1.0))
+    return Posterior.of(covariance + noise, off, jnp)
+
+
+def _smooth(scales: Scales) -> Smooth:
+    return Smooth(jnp.exp(2 * scales.joint), jnp.exp(2 * scales.single), jnp.exp(-2 * scales.lengths))
 
 
 def _covariance(scales: Scales, a: Points, b: Points) -> Array:
-    apart = a.position[:, None, :] - b.position[None, :, :]
-    squares = (apart / jnp.exp(scales.lengths)[None, None, :]) ** 2
-    joint = jnp.exp(2 * scales.joint) * _matern(jnp.sum(squares, axis=-1))
-    single = jnp.exp(2 * scales.single) * jnp.mean(_matern(squares), axis=-1)
-    return OFFSET**2 + joint + single + a.slopes @ b.slopes.T
+    return OFFSET**2 + _smooth(scales).covariance(a.position, b.position, jnp) + a.slopes @ b.slopes.T
 
 
 def _variance(scales: Scales, points: Points) -> Array:
-    own = OFFSET**2 + jnp.exp(2 * scales.joint) + jnp.exp(2 * scales.single)
-    return own + jnp.sum(jnp.square(points.slopes), axis=-1)
-
-
-def _matern(squares: Any) -> Array:
-    """Correlation at a squared distance, ν = 5/2 (Eq. 4.17)."""
-    r = jnp.sqrt(5.0 * squares + 1e-12)  # its gradient at 0 is finite
-    return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+    return OFFSET**2 + _smooth(scales).variance + jnp.sum(jnp.square(points.slopes), axis=-1)
