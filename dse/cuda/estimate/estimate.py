@@ -171,7 +171,11 @@ class _Fits:
         if np.ptp(values) <= _EXACT * abs(lowest):
             return np.full(len(self.points), values[0]), values
         # Where there are zeros, a logarithm that is straight around them.
-        unit = 0.0 if lowest > 0.0 else float(np.median(values[values > 0.0]))
+        unit = 0.0
+        if lowest <= 0.0:
+            unit = float(np.median(values[values > 0.0])) if values.max() > 0.0 else 0.0
+            if unit + lowest <= 0.0:  # cycles waited for a pipe may be below zero in a phase
+                unit -= 2.0 * lowest
         logs, usual = np.log(values + unit), self.compiled[~odd]
         rest = logs[~odd] - self.products[:, usual]
         spread = np.abs(rest - np.median(rest, axis=1, keepdims=True)).mean(1)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,7 +15,7 @@ from dse.cuda.profile.characterise import Access, Characterisation, Phase
 from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
 from dse.cuda.source import Configuration, Found
 from dse.hardware import occupancy
-from dse.types import Resources
+from dse.types import CLASSES, Resources
 
 LIMITS = gpus.load("a100").gpu.limits
 SOURCE = Source("a.cu", "constexpr int pitch = 2 * X + 1;\n__shared__ float a[Y][pitch];", "", (), (), "")
@@ -153,6 +154,20 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert len(errors["phases.0.insts"]) == len(guess.compiled)
     assert np.median(np.abs(errors["phases.0.insts"])) < 0.05
     assert np.abs(errors["work.fp32"]).max() < 1e-6
+
+
+def test_numbers_below_zero_are_estimated_too(before: Known, chosen: dict[int, Found | Failure]) -> None:
+    """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
+    below = {
+        place: replace(each, warp=replace(each.warp, phases=replace(each.warp.phases, waits=waits)))
+        if isinstance(each, Found)
+        else each
+        for place, each in chosen.items()
+        for waits in [np.full((1, len(CLASSES)), 2.0 * (place % 3 - 1))]
+    }
+    waits = estimate(before, below, LIMITS).warps.phases.waits
+    assert np.isfinite(waits).all()
+    assert waits.min() >= -2.0
 
 
 def test_too_few_is_refused(before: Known) -> None:
