@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse.hardware.banks import passes
-from dse.hardware.coalescing import sectors
+from dse.hardware.coalescing import sectors_and_lines
 from dse.hardware.lanes import threads
 from dse.kernels.symbolic.average import average_access
 from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
@@ -79,7 +79,7 @@ def block_of_256() -> float:
     def run(n: jax.Array) -> tuple[jax.Array, jax.Array]:
         names, mask = threads((16, 16, 1), jnp.arange(8))
         at = index(names | {"n": n})
-        return sectors(at, mask, 4), passes(at, mask, 4)
+        return sectors_and_lines(4 * at, mask)[0], passes(4 * at, mask, 4)
 
     compiled, n = jax.jit(run), jnp.asarray(1000)
     return seconds(lambda: compiled(n), 100)

@@ -10,36 +10,51 @@ Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.3.3, F.4.3; for wide acces
 NVIDIA's developer forum.
 """
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
-from dse.hardware.lanes import WARP, first, once_computed
+from dse.hardware.lanes import WARP, first, once_computed, sorted_places
 
 BANKS = 32
 WORD = 4  # bytes of a bank
+MOST_PARTS = 8  # in which a warp is served, of 32 bytes a lane
 
 
-def passes(index: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
-    """Of elements of `size` bytes, since compute capability 2.0; 0 where no lane takes part.
+def passes(address: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
+    """Passes of an access of `size` bytes a lane, since compute capability 2.0; 0 where no lane takes part.
 
-    **Shapes:** index and mask [..., 32], size [...] or a number; result [...].
+    **Shapes:** address (in bytes) and mask [..., 32], size [...] or a number; result [...].
     """
     if isinstance(size, int) and size <= WORD:
-        return _busiest(index * size // WORD, mask, None, BANKS, 1, xp)
+        return _busiest(address >> 2, mask, None, BANKS, 1, xp)  # words; a shift is faster
+    parts = size // WORD if isinstance(size, int) else MOST_PARTS
     size = xp.asarray(size, int)
     size = size[..., None] if size.ndim else size
     unit = xp.maximum(size, WORD)  # a bank as wide as an element: all its words are free or taken together
-    element = index * size // unit
+    element = address // unit
     at_a_time = xp.minimum(BANKS * WORD // unit, BANKS)
-    lane = xp.arange(WARP).reshape((1,) * (index.ndim - 1) + (WARP,))
+    lane = xp.arange(WARP).reshape((1,) * (address.ndim - 1) + (WARP,))
     paired = xp.zeros(mask.shape[:-1], bool)
     for apart in (1, 2):
         other = [number ^ apart for number in range(WARP)]
         same = (element == element[..., xp.asarray(other)]) | ~mask | ~mask[..., xp.asarray(other)]
         paired = paired | same.all(-1)
-    served = at_a_time * xp.where(paired, 2, 1)[..., None]
-    return _busiest(element, mask, lane // served + xp.zeros_like(index), at_a_time, 8, xp)
+    part = lane // at_a_time
+    part = xp.where(paired[..., None], part // 2, part)
+    return _busiest(element, mask, part, at_a_time, parts, xp)
+
+
+def passes_of_atomics(address: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    """Passes of an atomic on words: lanes that ask for one bank take turns, for the same word too.
+
+    **Shapes:** address (in bytes) and mask [..., 32], result [...].
+    """
+    place = BANKS * _warps(address.shape) + (address // WORD & (BANKS - 1))
+    counts = np.bincount(place[mask], minlength=BANKS * math.prod(address.shape[:-1]))
+    return counts.reshape(*address.shape[:-1], BANKS).max(-1)
 
 
 def passes_of_half_warps(index: Any, mask: Any, size: int, xp: Any = jnp) -> Any:
@@ -55,12 +70,31 @@ def passes_of_half_warps(index: Any, mask: Any, size: int, xp: Any = jnp) -> Any
 def _busiest(element: Any, mask: Any, part: Any, banks: Any, parts: int, xp: Any) -> Any:
     """Different elements of the bank that is asked for most, in each part of the warp (None: it has one); all
     parts together."""
+    key = element if part is None else element * parts + part  # parts meet in no element
+    if xp is np:
+        return _busiest_counted(*sorted_places(key, mask), banks, parts)
     bank = once_computed(xp.asarray(element % banks, xp.int8), xp)  # in bytes: several times faster
+    chosen = once_computed(first(key, mask, xp), xp)
+    same = bank[..., :, None] == bank[..., None, :]
     if part is None:
-        chosen = once_computed(first(element, mask, xp), xp)
-        same = (bank[..., :, None] == bank[..., None, :]) & chosen[..., None, :]
-        return xp.where(mask, same.sum(-1, dtype=xp.int8), 0).max(-1).astype(int)
-    chosen = once_computed(first(element * parts + part, mask, xp), xp)  # parts meet in no element
-    same = (bank[..., :, None] == bank[..., None, :]) & (part[..., :, None] == part[..., None, :])
+        return xp.where(mask, (same & chosen[..., None, :]).sum(-1, dtype=xp.int8), 0).max(-1).astype(int)
+    same = same & (part[..., :, None] == part[..., None, :])
     counts = once_computed(xp.where(mask, (same & chosen[..., None, :]).sum(-1, dtype=xp.int8), 0), xp)
     return sum(xp.where(part == number, counts, 0).max(-1).astype(int) for number in range(parts))
+
+
+def _busiest_counted(keys: np.ndarray, chosen: np.ndarray, banks: Any, parts: int) -> np.ndarray:
+    """The same by counting, which is faster where nothing is compiled; `keys` are sorted."""
+    shape, warp = keys.shape[:-1], _warps(keys.shape)[chosen]
+    if parts == 1:
+        place = BANKS * warp + (keys[chosen] & (banks - 1))
+        return np.bincount(place, minlength=BANKS * math.prod(shape)).reshape(*shape, BANKS).max(-1)
+    bank = (keys // parts & (banks - 1))[chosen]  # banks and parts are powers of two
+    place = BANKS * (parts * warp + (keys & (parts - 1))[chosen]) + bank
+    counts = np.bincount(place, minlength=BANKS * parts * math.prod(shape))
+    return counts.reshape(*shape, parts, BANKS).max(-1).sum(-1)
+
+
+def _warps(shape: tuple[int, ...]) -> np.ndarray:
+    """The number of the warp that each lane is in, for lanes on the last axis."""
+    return np.repeat(np.arange(math.prod(shape[:-1])), shape[-1]).reshape(shape)

@@ -12,8 +12,9 @@ Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.3.2, F.4.2; Baghsorkhi et 
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 
-from dse.hardware.lanes import distinct, first
+from dse.hardware.lanes import distinct, first, sorted_places
 
 SECTOR = 32  # bytes
 LINE = 128
@@ -27,15 +28,18 @@ class Traffic(NamedTuple):
     bytes: Any
 
 
-def sectors(index: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
-    """32-byte sectors that elements of `size` bytes lie in. **Shapes:** index and mask [..., 32], result
-    [...]."""
-    return distinct(index * size // SECTOR, mask, xp)
+def sectors_and_lines(address: Any, mask: Any, xp: Any = jnp) -> tuple[Any, Any]:
+    """32-byte sectors and 128-byte lines that the accesses of a warp begin in, each counted once.
 
-
-def lines(index: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
-    """128-byte lines, likewise."""
-    return distinct(index * size // LINE, mask, xp)
+    **Shapes:** address (in bytes) and mask [..., lanes], results [...].
+    """
+    if xp is not np:
+        return distinct(address // SECTOR, mask, xp), distinct(address // LINE, mask, xp)
+    sector, first_of_sector = sorted_places(address >> 5, mask)  # shifts are faster
+    line = sector >> 2
+    first_of_line = first_of_sector.copy()
+    first_of_line[..., 1:] &= line[..., 1:] != line[..., :-1]
+    return np.count_nonzero(first_of_sector, axis=-1), np.count_nonzero(first_of_line, axis=-1)
 
 
 def transactions(index: Any, mask: Any, size: int, capability: tuple[int, int], xp: Any = jnp) -> Traffic:

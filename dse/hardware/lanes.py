@@ -4,8 +4,10 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 WARP = 32
+_NOWHERE = np.int64(2**62)  # sorts behind every place
 
 
 def threads(
@@ -53,6 +55,22 @@ def first(places: Any, mask: Any, xp: Any = jnp) -> Any:
     before = xp.tri(lanes, k=-1, dtype=bool).reshape((1,) * (places.ndim - 1) + (lanes, lanes))
     same = (places[..., :, None] == places[..., None, :]) & before & mask[..., None, :]
     return mask & ~same.any(-1)
+
+
+def sorted_places(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of each warp in order, and which of them are there for the first time: NumPy's way to `first`.
+
+    Lanes that do not take part are sorted to the end and are never first. **Shapes:** as `first`.
+    """
+    values = places if mask.all() else np.where(mask, places, _NOWHERE)
+    steps = np.diff(values, axis=-1)
+    if (steps < 0).any():
+        values = np.sort(values, axis=-1)
+        steps = np.diff(values, axis=-1)
+    new = np.empty(values.shape, bool)
+    new[..., 0] = values[..., 0] < _NOWHERE
+    np.logical_and(steps > 0, values[..., 1:] < _NOWHERE, out=new[..., 1:])
+    return values, new
 
 
 def distinct(places: Any, mask: Any, xp: Any = jnp) -> Any:

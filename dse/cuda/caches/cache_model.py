@@ -21,10 +21,10 @@ import numpy as np
 
 from dse.cuda.caches.footprint import ROUNDS, Footprint, blocks_back
 from dse.cuda.caches.sectors import IN_LINE, Accesses, accesses, bypasses_l1
-from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
 from dse.cuda.sass.program import Step
+from dse.hardware.coalescing import LINE, SECTOR
 from dse.types import Gpu
 
 # KiB that can be set apart as shared memory, by the most of it that an SM has.

@@ -16,9 +16,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.cuda.caches.sectors import APART, IN_LINE, MOST_ACCESSES, Accesses, Family, merged, ranges
-from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.launch import REGION_BITS, Dimensions
+from dse.hardware.coalescing import LINE, SECTOR
 
 ROUNDS = 50  # after which a rate that depends on itself is taken as settled
 

@@ -8,10 +8,10 @@ from itertools import groupby
 
 import numpy as np
 
-from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import Machine, Stream
 from dse.cuda.sass.program import Step
+from dse.hardware.coalescing import LINE, SECTOR
 
 IN_LINE = LINE // SECTOR  # sectors
 MOST_ACCESSES = 2**18  # of a block that are followed; bounds the work

@@ -10,7 +10,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from dse.cuda.machine.accesses import wavefronts
+from dse.hardware.banks import passes as bank_passes
 
 _CLOSE = 1e-3  # relative; blocks at the edge of a grid may differ from the others
 _TRIED = 12  # compiled configurations that every pattern is held against; the best then against all
@@ -33,7 +33,7 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
         mask = (thread < threads[now, None]).reshape(len(now), -1, 32)
         width, height = block[now, 0, None], block[now, 1, None]
         word = thread % width * x[now, None] + thread // width % height * y[now, None]
-        passes = wavefronts(size * word.reshape(mask.shape), mask, size)
+        passes = bank_passes(size * word.reshape(mask.shape), mask, size, np)
         found[now] = passes.sum(1) / mask.any(-1).sum(1)
     return found
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dse.cuda.machine import accesses
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine, Stream
 from dse.cuda.machine.thread_set import WARP, Lanes
 from dse.cuda.sass.program import Step
+from dse.hardware.banks import passes as bank_passes
+from dse.hardware.banks import passes_of_atomics
+from dse.hardware.coalescing import LINE, SECTOR, sectors_and_lines
 
 
 def _by_warp(base: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
@@ -55,8 +57,8 @@ def _count_global(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
     """Count the sectors and lines of global memory, and keep the addresses."""
-    phase = offset % accesses.LINE
-    counts = _same_pattern(machine, "global", step, base, lanes, phase, accesses.LINE)
+    phase = offset % LINE
+    counts = _same_pattern(machine, "global", step, base, lanes, phase, LINE)
     if counts is None:
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[3] = lanes.warps, lanes.threads
@@ -64,11 +66,11 @@ def _count_global(
             counts[1], counts[2] = lanes.warps, lanes.warps * max(1, step.bytes // 8)
         else:
             addresses, mask = _by_warp(base, lanes)
-            values, first = accesses.sectors(addresses + phase, mask, step.bytes)
-            counts[1] = np.count_nonzero(first, axis=(1, 2))
-            passes = accesses.lines(values, first)
+            addresses = addresses + phase
+            sectors, passes = sectors_and_lines(addresses, mask, np)
+            counts[1] = sectors.sum(-1)
             if step.bytes > 4:  # the data of several registers may take longer than its lines
-                passes = np.maximum(passes, accesses.wavefronts(addresses + phase, mask, step.bytes))
+                passes = np.maximum(passes, bank_passes(addresses, mask, step.bytes, np))
             counts[2] = passes.sum(-1)
         _remember(machine, "global", step, base, lanes, phase, counts)
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
@@ -85,9 +87,9 @@ def _count_shared(
         if step.opcode == "LDSM":
             passes = np.where(mask.any(-1), step.bytes // 4, 0)
         elif step.atomic:
-            passes = accesses.atomic_wavefronts(addresses + offset, mask)
+            passes = passes_of_atomics(addresses + offset, mask)
         else:
-            passes = accesses.wavefronts(addresses + offset % 4, mask, step.bytes)
+            passes = bank_passes(addresses + offset % 4, mask, step.bytes, np)
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[1], counts[2], counts[3] = lanes.warps, 0, passes.sum(-1), lanes.threads
         _remember(machine, "shared", step, base, lanes, 0, counts)
@@ -104,11 +106,11 @@ def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offse
         sectors = np.concatenate(
             [((addresses + offset >> 2) + word) * 4 + lane // 8 for word in range(words)], axis=-1
         )
-        values, first = accesses.distinct(sectors, np.concatenate([mask] * words, axis=-1))
+        mask = np.concatenate([mask] * words, axis=-1)
+        sectors, passes = sectors_and_lines(SECTOR * sectors, mask, np)
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0] = lanes.warps
-        counts[1] = np.count_nonzero(first, axis=(1, 2))
-        counts[2] = accesses.lines(values, first).sum(-1)
+        counts[1], counts[2] = sectors.sum(-1), passes.sum(-1)
         counts[3] = lanes.threads
         _remember(machine, "local", step, base, lanes, 0, counts)
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts

@@ -13,12 +13,12 @@ import numpy as np
 
 from dse.cuda.execute.change_rules import RULES
 from dse.cuda.execute.register_changes import Change, Irregular, RegisterChanges, plus, times
-from dse.cuda.machine.accesses import LINE
 from dse.cuda.machine.launch import REGION_BITS
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
 from dse.cuda.sass.program import Step
+from dse.hardware.coalescing import LINE
 
 _BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 

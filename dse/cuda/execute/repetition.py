@@ -11,8 +11,8 @@ import numpy as np
 
 from dse.cuda.execute.mark import Mark
 from dse.cuda.execute.register_changes import Irregular
-from dse.cuda.machine.accesses import LINE
 from dse.cuda.machine.state import Machine, PhaseSpan, Stream, distance
+from dse.hardware.coalescing import LINE
 
 _MOST = 500_000  # phases, basic blocks or addresses that may be written down one by one
 

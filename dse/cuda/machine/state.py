@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse.cuda.machine.accesses import SECTOR
 from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument, constant_bank
 from dse.cuda.machine.memory import GlobalMemory, LocalMemory, SharedMemory
 from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
 from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
 from dse.cuda.sass.program import SassProgram, Step
+from dse.hardware.coalescing import SECTOR
 
 _U32 = np.uint32
 

@@ -10,7 +10,6 @@ import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
 from dse.cuda.execute.interpret import bind_program, run
-from dse.cuda.machine.accesses import SECTOR
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, Stream
@@ -18,6 +17,7 @@ from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.program import Step, program
+from dse.hardware.coalescing import SECTOR
 
 # What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
 ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")

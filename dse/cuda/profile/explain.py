@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.cuda.machine.accesses import LINE, SECTOR
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
 from dse.cuda.machine.thread_set import WARP
 from dse.cuda.sass.program import Step
+from dse.hardware.coalescing import LINE, SECTOR
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
-from dse.cuda.machine.accesses import SECTOR
 from dse.cuda.profile.characterise import Access, Characterisation, Phase
 from dse.cuda.profile.warp_counts import WarpCounts, WarpPhases
 from dse.cuda.sass.opcodes import PIPES
 from dse.errors import DseError
+from dse.hardware.coalescing import SECTOR
 from dse.types import CLASSES, Kernel, PerClass
 from dse.types import Phase as KernelPhase
 

@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from dse.errors import DseError
 from dse.hardware.banks import passes
-from dse.hardware.coalescing import lines, sectors
+from dse.hardware.coalescing import sectors_and_lines
 from dse.hardware.lanes import WARP, once_computed, threads
 from dse.kernels.symbolic.subscript import BLOCK_NAMES
 from dse.space.expression import Expression
@@ -68,12 +68,12 @@ def average_access(
 
 
 def _cost(at: Array, mask: Array, size: Any, shared: bool) -> dict[str, Array]:
-    if shared:
-        halves = (*at.shape[:-1], -1, WARP)
-        size = size if isinstance(size, int) or not size.ndim else size[..., None]
-        return {"passes": passes(at.reshape(halves), mask.reshape(halves), size).sum(-1)}
-    size = size if isinstance(size, int) else _column(size)
-    return {"sectors": sectors(at, mask, size), "passes": lines(at, mask, size)}
+    address = at * (size if isinstance(size, int) else _column(size))
+    if not shared:
+        return dict(zip(("sectors", "passes"), sectors_and_lines(address, mask), strict=True))
+    halves = (*at.shape[:-1], -1, WARP)
+    size = size if isinstance(size, int) or not size.ndim else size[..., None]
+    return {"passes": passes(address.reshape(halves), mask.reshape(halves), size).sum(-1)}
 
 
 def _column(value: Any) -> Array:

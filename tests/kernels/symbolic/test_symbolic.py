@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from dse import gpus, kernels
-from dse.cuda.machine.accesses import wavefronts
 from dse.errors import DseError
 from dse.hardware.banks import passes, passes_of_half_warps
-from dse.hardware.coalescing import lines, sectors, transactions
+from dse.hardware.coalescing import sectors_and_lines, transactions
 from dse.hardware.lanes import threads, warps
 from dse.kernels.description import describe
 from dse.kernels.symbolic.average import SAMPLES, average_access
@@ -135,7 +134,7 @@ def test_a_thousand_random_expressions():
         code, size = compile(text, "", "eval"), rng.choice([4, 4, 8, 16])
         capability = rng.choice(list(RULES))
         found = transactions(index, mask, size, capability, np)
-        several = passes(index, mask, 4, np), passes_of_half_warps(index, mask, 4, np)
+        several = passes(4 * index, mask, 4, np), passes_of_half_warps(index, mask, 4, np)
         for warp in range(warps(block)):
             at = [
                 None if t is None else eval(code, bound | dict(zip(("tx", "ty", "tz"), t, strict=True)))
@@ -175,23 +174,8 @@ def test_an_index_of_a_fourier_transform():
     names = {"t": t, "b": b, "j": j, "n": np.asarray(3 * 64), "i": np.asarray(1)}
     np.testing.assert_array_equal(whole(names, np), apart(names, np))
     index = whole(names | {"b": np.asarray(0)}, np)[:, 0, :].T.reshape(7, -1, 32)
-    found = sectors(index, np.ones(index.shape, bool), 4, np)
+    found, _ = sectors_and_lines(4 * index, np.ones(index.shape, bool), np)
     assert found.mean(1).tolist() == [8, 8, 8, 4, 4, 4, 4]  # every second element, every second pair, ...
-
-
-@pytest.mark.parametrize("size", [1, 2, 4, 8, 16])
-def test_wide_and_narrow_accesses_pass_the_banks_as_the_interpreter_counts_them(size):
-    rng = np.random.default_rng(size)
-    lane = np.arange(32)
-    patterns = [lane, lane // 2, lane // 4, 0 * lane, 2 * lane, 17 * lane, 32 * lane, lane % 8 * 8]
-    index = np.stack(
-        [*patterns, *rng.integers(0, 99, (40, 32)), *rng.integers(0, 9, (20, 32)).repeat(2, 1)[:, :32]]
-    )
-    mask = np.where(np.arange(len(index))[:, None] % 3 > 0, True, rng.random(index.shape) < 0.7)
-    mask[:, 0] = True
-    expected = wavefronts(size * index[:, None], mask[:, None], size)[:, 0]
-    np.testing.assert_array_equal(passes(index, mask, size, np), expected)
-    np.testing.assert_array_equal(passes(index, mask, np.full(len(index), size), np), expected)
 
 
 # Unknown values
@@ -203,7 +187,7 @@ def test_unknown_pitch_of_a_tile():
     index = parse("tx * pitch + k", "test")
 
     def cost(at):
-        return passes(at, np.broadcast_to(mask, at.shape), 4, np)
+        return passes(4 * at, np.broadcast_to(mask, at.shape), 4, np)
 
     found = over_residues(index, cost, names, ["pitch", "k"], 32)
     expected = [np.gcd(pitch, 32) for pitch in range(32)]
@@ -220,7 +204,7 @@ def test_unknown_row_length_and_sectors():
     names, mask = threads((16, 2, 1), np.arange(1), np)
     index = parse("ty * n + tx", "test")
     found = over_residues(
-        index, lambda at: sectors(at, np.broadcast_to(mask, at.shape), 4, np), names, ["n"], 8
+        index, lambda at: sectors_and_lines(4 * at, np.broadcast_to(mask, at.shape), np)[0], names, ["n"], 8
     )
     expected = [
         by_sector([4 * (ty * (8000 + n) + tx) for ty in (0, 1) for tx in range(16)], 4)[0] for n in range(8)
@@ -348,17 +332,12 @@ def test_the_average_warp_of_many_blocks():
             totals += (
                 len({i // 8 for i in there}),
                 len({i // 32 for i in there}),
-                wavefronts(halves, mask, 8).sum(),
+                passes(halves, mask, 8, np).sum(),
             )
         expected = totals / looked
         assert found == pytest.approx(expected[0])
         assert in_global["passes"][row, column] == pytest.approx(expected[1])
         assert in_shared["passes"][row, column] == pytest.approx(expected[2])
-
-
-def test_lines_are_of_four_sectors():
-    index = np.arange(64)[None].reshape(2, 32) * 3
-    np.testing.assert_array_equal(lines(index, np.ones(index.shape, bool), 4, np), [3, 3])
 
 
 @pytest.mark.parametrize("text", ["A", "A[tx", "A[tx][ty]", "2[tx]"])

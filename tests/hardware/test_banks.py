@@ -1,10 +1,14 @@
-"""Sectors, lines and bank conflicts of a warp, by their definitions in plain Python."""
+"""Sectors, lines and bank conflicts of a warp, by their definitions in plain Python: in NumPy, as executed
+code is counted, and in JAX, as described accesses are."""
 
+import jax.numpy as jnp
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.cuda.machine.accesses import atomic_wavefronts, lines, sectors, wavefronts
+from dse.hardware.banks import passes, passes_of_atomics
+from dse.hardware.coalescing import sectors_and_lines
 
 SIZES = st.sampled_from([1, 2, 4, 8, 16])
 
@@ -27,16 +31,26 @@ def warps(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, int]:
     return np.array([[places]]) * size, np.array([[mask]]), size
 
 
+def counted(xp, function, addresses: np.ndarray, mask: np.ndarray, *size) -> list[int]:
+    """What a function makes of a warp, as plain numbers."""
+    found = function(xp.asarray(addresses), xp.asarray(mask), *size, xp)
+    return [int(each.item()) for each in (found if isinstance(found, tuple) else (found,))]
+
+
+ARRAYS = pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
+
+
+@ARRAYS
 @given(warp=warps())
-def test_sectors_and_lines(warp):
-    addresses, mask, size = warp
+def test_sectors_and_lines(xp, warp):
+    addresses, mask, _ = warp
     active = addresses[mask].tolist()
-    values, first = sectors(addresses, mask, size)
-    assert sorted(values[first].tolist()) == sorted({address // 32 for address in active})
-    assert lines(values, first).item() == len({address // 128 for address in active})
+    expected = [len({address // unit for address in active}) for unit in (32, 128)]
+    assert counted(xp, sectors_and_lines, addresses, mask) == expected
 
 
-def passes(addresses: list[int], size: int) -> int:
+def busiest(addresses: list[int], size: int) -> int:
+    """Different words of the bank that is asked for most."""
     banks: dict[int, set[int]] = {}
     for address in addresses:
         for word in range(address // 4, address // 4 + max(size // 4, 1)):
@@ -44,8 +58,9 @@ def passes(addresses: list[int], size: int) -> int:
     return max(map(len, banks.values()), default=0)
 
 
+@ARRAYS
 @given(warp=warps())
-def test_passes_through_the_banks(warp):
+def test_passes_through_the_banks(xp, warp):
     addresses, mask, size = warp
     together = {8: 16, 16: 8}.get(size, 32)  # lanes that are served at a time
     asks = {lane: int(addresses[0, 0, lane]) for lane in range(32) if mask[0, 0, lane]}
@@ -56,21 +71,31 @@ def test_passes_through_the_banks(warp):
     expected = 0
     for start in range(0, 32, together):
         part = [int(addresses[0, 0, lane]) for lane in range(start, start + together) if mask[0, 0, lane]]
-        expected += passes(part, size)
-    assert wavefronts(addresses, mask, size).item() == expected
+        expected += busiest(part, size)
+    assert counted(xp, passes, addresses, mask, size) == [expected]
+    assert counted(xp, passes, addresses, mask, xp.asarray([[size]])) == [expected]
 
 
 def test_known_patterns():
     lane, everyone = np.arange(32)[None, None], np.ones((1, 1, 32), bool)
     for stride, ways in ((1, 1), (2, 2), (3, 1), (4, 4), (16, 16), (32, 32), (33, 1)):
-        assert wavefronts(4 * stride * lane, everyone, 4).item() == ways
-    assert wavefronts(0 * lane, everyone, 4).item() == 1
-    assert wavefronts(8 * lane, everyone, 8).item() == 2
-    assert wavefronts(16 * lane, everyone, 16).item() == 4
+        assert passes(4 * stride * lane, everyone, 4, np).item() == ways
+    assert passes(0 * lane, everyone, 4, np).item() == 1
+    assert passes(8 * lane, everyone, 8, np).item() == 2
+    assert passes(16 * lane, everyone, 16, np).item() == 4
+
+
+def test_several_warps_are_counted_apart():
+    addresses = np.arange(32) * np.array([4, 8, 128])[:, None]
+    everyone = np.ones(addresses.shape, bool)
+    assert passes(addresses, everyone, 4, np).tolist() == [1, 2, 32]
+    assert passes(addresses // 8 * 8, everyone, np.array([4, 8, 8]), np).tolist() == [1, 2, 32]
+    assert sectors_and_lines(addresses, everyone, np)[0].tolist() == [4, 8, 32]
 
 
 @given(warp=warps())
 def test_atomics_take_turns(warp):
     addresses, mask, _ = warp
     banks = (addresses[mask] // 4 % 32).tolist()
-    assert atomic_wavefronts(addresses, mask).item() == max((banks.count(bank) for bank in banks), default=0)
+    expected = max((banks.count(bank) for bank in banks), default=0)
+    assert passes_of_atomics(addresses, mask).item() == expected
