@@ -1,13 +1,11 @@
-"""How often an access to shared memory passes the banks: 16 for half a warp on compute capability 1.x, 32 for
-a warp since. Lanes that ask for the same word share a pass.
+"""How often an access to shared memory passes its 32 banks, of 4 bytes each. Lanes that ask for the same word
+share a pass.
 
 Elements are aligned to their size. Those of 8 (16) bytes are served half (a quarter of) a warp at a time, or
-twice as many where each lane asks for the same as its neighbour, or as the one after that. On 1.x each of
-their words is an access of its own. There, only one word a pass is broadcast: where lanes share several, the
-count is a lower bound.
+twice as many where each lane asks for the same as its neighbour, or as the one after that.
 
-Source: NVIDIA, CUDA C Programming Guide 5.0, Secs. F.3.3, F.4.3; for wide accesses an NVIDIA engineer in
-NVIDIA's developer forum.
+Source: NVIDIA, CUDA C Programming Guide 5.0, Sec. F.4.3; for wide accesses an NVIDIA engineer in NVIDIA's
+developer forum.
 """
 
 import math
@@ -55,16 +53,6 @@ def passes_of_atomics(address: np.ndarray, mask: np.ndarray) -> np.ndarray:
     place = BANKS * _warps(address.shape) + (address // WORD & (BANKS - 1))
     counts = np.bincount(place[mask], minlength=BANKS * math.prod(address.shape[:-1]))
     return counts.reshape(*address.shape[:-1], BANKS).max(-1)
-
-
-def passes_of_half_warps(index: Any, mask: Any, size: int, xp: Any = jnp) -> Any:
-    """On compute capability 1.x, both halves together: [...]."""
-    total = xp.asarray(0, int)
-    for part in range(max(1, size // WORD)):
-        word = (index * size + part * WORD) // WORD
-        half = xp.arange(WARP).reshape((1,) * (index.ndim - 1) + (WARP,)) // 16 + xp.zeros_like(index)
-        total = total + _busiest(word, mask, half, 16, 2, xp)
-    return total
 
 
 def _busiest(element: Any, mask: Any, part: Any, banks: Any, parts: int, xp: Any) -> Any:

@@ -10,8 +10,8 @@ import pytest
 
 from dse import gpus, kernels
 from dse.errors import DseError
-from dse.hardware.banks import passes, passes_of_half_warps
-from dse.hardware.coalescing import sectors_and_lines, transactions
+from dse.hardware.banks import passes
+from dse.hardware.coalescing import sectors_and_lines
 from dse.hardware.lanes import threads, warps
 from dse.kernels.description import describe
 from dse.kernels.symbolic.average import SAMPLES, average_access
@@ -40,53 +40,9 @@ def lanes_of(block, warp):
     return found
 
 
-def strict(addresses, size):
-    """1.0 and 1.1."""
-    count = moved = 0
-    for half in (addresses[:16], addresses[16:]):
-        active = {lane: at for lane, at in enumerate(half) if at is not None}
-        if not active:
-            continue
-        segment = {4: 64, 8: 128, 16: 128}.get(size, 0)
-        starts = {at - lane * size for lane, at in active.items()}
-        if segment and len(starts) == 1 and starts.pop() % segment == 0:
-            count, moved = count + (2 if size == 16 else 1), moved + 16 * size
-        else:
-            count, moved = count + len(active), moved + 32 * len(active)
-    return count, moved
-
-
-def segmented(addresses, size):
-    """1.2 and 1.3."""
-    count = moved = 0
-    for half in (addresses[:16], addresses[16:]):
-        served = defaultdict(list)
-        segment = {1: 32, 2: 64}.get(size, 128)
-        for at in half:
-            if at is not None:
-                served[at // segment] += [at % segment, at % segment + size - 1]
-        for places in served.values():
-            whole = segment
-            while whole > 32 and len({place // (whole // 2) for place in places}) == 1:
-                whole //= 2
-            count, moved = count + 1, moved + whole
-    return count, moved
-
-
-def cached(addresses, size):
-    """2.x."""
-    lanes = {8: 16, 16: 8}.get(size, 32)
-    parts = [addresses[start : start + lanes] for start in range(0, 32, lanes)]
-    count = sum(len({at // 128 for at in part if at is not None}) for part in parts)
-    return count, 128 * count
-
-
-def by_sector(addresses, size):
-    count = len({at // 32 for at in addresses if at is not None})
-    return count, 32 * count
-
-
-RULES = {(1, 1): strict, (1, 3): segmented, (2, 0): cached, (7, 5): by_sector}
+def touched(addresses, unit):
+    """Sectors or lines of so many bytes."""
+    return len({at // unit for at in addresses if at is not None})
 
 
 def busiest_bank(words, banks):
@@ -132,38 +88,20 @@ def test_a_thousand_random_expressions():
         text = random_index(rng)
         index = np.broadcast_to(parse(text, "test")(names, np), mask.shape)
         code, size = compile(text, "", "eval"), rng.choice([4, 4, 8, 16])
-        capability = rng.choice(list(RULES))
-        found = transactions(index, mask, size, capability, np)
-        several = passes(4 * index, mask, 4, np), passes_of_half_warps(index, mask, 4, np)
+        sectors, lines = sectors_and_lines(size * index, mask, np)
+        through = passes(4 * index, mask, 4, np)
         for warp in range(warps(block)):
             at = [
                 None if t is None else eval(code, bound | dict(zip(("tx", "ty", "tz"), t, strict=True)))
                 for t in lanes_of(block, warp)
             ]
             assert [None if t is None else int(i) for t, i in zip(at, index[warp], strict=True)] == at
-            expected = RULES[capability]([None if i is None else size * i for i in at], size)
-            assert (int(found.transactions[warp]), int(found.bytes[warp])) == expected, (text, capability)
-            counts[str(capability)].add(expected)
-            banks = busiest_bank(at, 32), busiest_bank(at[:16], 16) + busiest_bank(at[16:], 16)
-            assert tuple(int(each[warp]) for each in several) == banks, text
-            counts["passes"].add(banks)
+            addresses = [None if i is None else size * i for i in at]
+            expected = touched(addresses, 32), touched(addresses, 128), busiest_bank(at, 32)
+            assert (int(sectors[warp]), int(lines[warp]), int(through[warp])) == expected, text
+            for name, number in zip(("sectors", "lines", "passes"), expected, strict=True):
+                counts[name].add(number)
     assert min(map(len, counts.values())) >= 6
-
-
-@pytest.mark.parametrize("capability", RULES)
-def test_rules_on_plain_patterns(capability):
-    lane, rng = np.arange(32), np.random.default_rng(0)
-    patterns = [lane + start for start in (0, 1, 8, 16, 24, 31)]
-    patterns += [2 * lane, lane ^ 1, lane[::-1], 0 * lane, lane // 2, lane + lane // 16 * 96, 100 * lane]
-    index = np.stack([*patterns, *patterns])
-    mask = np.repeat([True, False], len(patterns))[:, None] | (rng.random(index.shape) < 0.6)
-    mask[-1, 16:] = False  # half a warp is not there
-    for size in (1, 2, 4, 8, 16):
-        found = transactions(index, mask, size, capability, np)
-        for row, at in enumerate(index * size):
-            asked = [int(each) if here else None for each, here in zip(at, mask[row], strict=True)]
-            expected = RULES[capability](asked, size)
-            assert (int(found.transactions[row]), int(found.bytes[row])) == expected, (size, row)
 
 
 def test_an_index_of_a_fourier_transform():
@@ -207,7 +145,7 @@ def test_unknown_row_length_and_sectors():
         index, lambda at: sectors_and_lines(4 * at, np.broadcast_to(mask, at.shape), np)[0], names, ["n"], 8
     )
     expected = [
-        by_sector([4 * (ty * (8000 + n) + tx) for ty in (0, 1) for tx in range(16)], 4)[0] for n in range(8)
+        touched([4 * (ty * (8000 + n) + tx) for ty in (0, 1) for tx in range(16)], 32) for n in range(8)
     ]
     assert found.cost.tolist() == expected
     assert (found.best, found.worst) == (4, 5)
