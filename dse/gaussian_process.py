@@ -17,7 +17,7 @@ import scipy.linalg
 
 
 def matern(squares: Any, xp: Any) -> tuple[Any, Any]:
-    """The correlation at a squared distance, ν = 5/2 (Eq. 4.17), and its derivative by that square."""
+    """Return the correlation at a squared distance, ν = 5/2 (Eq. 4.17), and its derivative by that square."""
     root = xp.sqrt(5.0 * squares + (1e-12 if xp is jnp else 0.0))  # JAX needs a finite gradient at 0
     fall = xp.exp(-root)
     return (1.0 + root + root * root / 3.0) * fall, -5.0 / 6.0 * (1.0 + root) * fall
@@ -31,7 +31,7 @@ class Smooth(NamedTuple):
     rates: Any  # [d], 1 / length²
 
     def covariance(self, points: Any, others: Any, xp: Any) -> Any:
-        """Covariance between values at points [m, d] and others [k, d]: [m, k]."""
+        """Return the covariance between values at points [m, d] and others [k, d]: [m, k]."""
         features = points.shape[1]
         distance = single = xp.zeros((len(points), len(others)))
         for feature in range(features):
@@ -42,12 +42,12 @@ class Smooth(NamedTuple):
 
     @property
     def variance(self) -> Any:
-        """Variance at any point."""
+        """The variance at any point."""
         return self.together + self.single
 
 
 def unlikeliness(square: Any, cholesky: Any, xp: Any) -> Any:
-    """Minus the log of the likelihood of values y of mean 0, up to a constant (Eq. 2.30).
+    """Return minus the log of the likelihood of values y of mean 0, up to a constant (Eq. 2.30).
 
     `square` is y K⁻¹ y, where `cholesky` [n, n] is the factor of their covariance K.
     """
@@ -62,24 +62,26 @@ class Posterior(NamedTuple):
 
     @staticmethod
     def of(covariance: Any, values: Any, xp: Any) -> "Posterior":
-        """After `values` [n] with that `covariance` [n, n], noise included."""
+        """Condition on `values` [n] with that `covariance` [n, n], noise included."""
         cholesky = xp.linalg.cholesky(covariance)
         return Posterior(cholesky, _solve(cholesky, values))
 
     @property
     def weights(self) -> Any:
-        """What each known value counts in the mean of others, times its covariance with these: [n]."""
+        """The weights of known values: times the covariance with others they give these their mean, [n]."""
         return _solve(self.cholesky, self.whitened, transposed=True)
 
     def explained(self, across: Any) -> tuple[Any, Any]:
-        """Mean at other points, [m] (Eq. 2.23), and a factor [n, m] whose square is what is known of their
-        covariance (Eq. 2.24), from the covariance `across` [n, m] of known values and these.
+        """Predict other points from the covariance `across` [n, m] of known values and these.
+
+        Returns their mean [m] (Eq. 2.23), and a factor [n, m] whose square is the part of their covariance
+        that is explained (Eq. 2.24).
         """
         factor = _solve(self.cholesky, across)
         return factor.T @ self.whitened, factor
 
     def left_out(self, xp: Any) -> tuple[Any, Any]:
-        """Each known value less its mean after all others, and the variance of that, noise included: [n]."""
+        """Return each known value less its mean after all others, and the variance of that: [n]."""
         unit = xp.eye(len(self.whitened))
         variance = 1.0 / (_solve(self.cholesky, unit) ** 2).sum(0)  # 1 over the diagonal of K⁻¹
         return self.weights * variance, variance

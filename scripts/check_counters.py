@@ -19,14 +19,14 @@ import pyarrow.csv
 from dse import gpus, measured
 from dse.cli import inputs
 from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.source import Found
+from dse.cuda.source import KernelProfile
 from dse.cuda.source_kernel import SourceKernel
 from dse.errors import DseError
 from dse.evaluate.compare import sample
 from dse.report.show import progress, show
 
 
-def traffic(found: Found, name: str) -> float:
+def traffic(found: KernelProfile, name: str) -> float:
     """Sectors of an average block, by the cache model."""
     return sum(
         phase.passes * getattr(phase.traffic, name)
@@ -36,7 +36,7 @@ def traffic(found: Found, name: str) -> float:
 
 
 # What an average block does, by the counter that tells the same of the grid.
-COUNTERS: dict[str, tuple[str, Callable[[Found], float]]] = {
+COUNTERS: dict[str, tuple[str, Callable[[KernelProfile], float]]] = {
     "warp instructions": ("smsp__inst_executed.sum", lambda found: found.counts.insts()),
     "FP32 operations": (
         "smsp__sass_thread_inst_executed_op_fp32_pred_on.sum",
@@ -109,8 +109,8 @@ def main() -> int:
     except DseError as error:
         print(f"check_counters.py: {error}", file=sys.stderr)
         return 2
-    done = [index for index, result in enumerate(results) if isinstance(result, Found)]
-    found = [result for result in results if isinstance(result, Found)]
+    done = [index for index, result in enumerate(results) if isinstance(result, KernelProfile)]
+    found = [result for result in results if isinstance(result, KernelProfile)]
     chosen = chosen[done]
     registers = columns["registers"].to_numpy()[chosen]
     same = registers == np.array([each.registers for each in found])

@@ -24,7 +24,7 @@ from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import column_names, stacked
-from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.cuda.source import KernelProfile, characterise_all, configurations, source_of
 from dse.cuda.source_kernel import architecture, as_models_take_it
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
@@ -64,7 +64,7 @@ def check(given: argparse.Namespace) -> dict[str, Any]:
     sizes = description.sizes(**table.problem)
     wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
     found = characterise_all(source, architecture(gpu.gpu), wanted, gpu.gpu)
-    good = [place for place, each in enumerate(found) if isinstance(each, Found)]
+    good = [place for place, each in enumerate(found) if isinstance(each, KernelProfile)]
     times = table.time_s[rows]
     names = evaluated_names(description, parameters, sizes, gpu.gpu)
     let = {} if given.plain else {name: names[name] for name, _ in description.let}

@@ -1,4 +1,4 @@
-"""`dse characterise`: what a kernel's CUDA source makes a warp do, found by executing its machine code."""
+"""`dse characterise`: counts what a kernel's CUDA source makes a warp do, by executing its machine code."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.cuda.compile.nvrtc import Failure
-    from dse.cuda.source import Found
+    from dse.cuda.source import KernelProfile
     from dse.gpus.read import GpuFile
     from dse.kernels.description import Description
     from dse.types import Kernel, Resources
@@ -171,7 +171,7 @@ def _row(part: str, name: str, source: float | None, description: float | None =
     return {"part": part, "name": name, "source": source, "description": description}
 
 
-def _resources(found: "Found", described: "Resources | None") -> Iterator[Row]:
+def _resources(found: "KernelProfile", described: "Resources | None") -> Iterator[Row]:
     ours = {
         "threads": prod(found.counts.block),
         "blocks": found.counts.blocks,
@@ -199,7 +199,7 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
             yield _row(part, name, value(ours, name), None if theirs is None else value(theirs, name))
 
 
-def _details(found: "Found") -> Iterator[Row]:
+def _details(found: "KernelProfile") -> Iterator[Row]:
     """What only the source tells."""
     from dse.cuda.explained import phases
 
@@ -281,7 +281,7 @@ def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any
     return columns
 
 
-def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]:
+def _cannot_run(found: Sequence["KernelProfile | Failure"], gpu: "GpuFile") -> list[str]:
     """Why each could not be launched on the GPU, "" if it can or was not counted."""
     import numpy as np
 
@@ -293,7 +293,7 @@ def _cannot_run(found: Sequence["Found | Failure"], gpu: "GpuFile") -> list[str]
     return ["" if good else LIMITERS[each] for each, good in zip(codes, fine, strict=True)]
 
 
-def _flat(found: "Found") -> Row:
+def _flat(found: "KernelProfile") -> Row:
     """Resources and the average warp, by the names of columns."""
     from dse.cuda.profile.warp_counts import column_names
 

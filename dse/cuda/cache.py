@@ -1,4 +1,4 @@
-"""What was worked out before, kept on disk under a digest of what it was worked out from.
+"""Keeps results on disk, each under a digest of what it was worked out from.
 
 One SQLite file: reading 4,000 entries of 16 KB takes 0.1 s, a file each takes four times that. Writes are
 atomic, several processes may read and write at a time, and every call opens the file anew, so that a `Cache`
@@ -17,7 +17,7 @@ from dse.files import cache_folder
 
 
 def key(*parts: str) -> str:
-    """A digest that is the same only for the same parts."""
+    """Return a digest that is the same only for the same parts."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.encode()
@@ -27,7 +27,7 @@ def key(*parts: str) -> str:
 
 @dataclass(frozen=True)
 class Cache:
-    """Bytes by key, in one file, which the first `put` makes.
+    """A cache of bytes by key, in one file, which the first `put` makes.
 
     **Raises:** DseError, in every call, if the file or its folder cannot be used.
     """
@@ -35,7 +35,7 @@ class Cache:
     path: Path = field(default_factory=lambda: cache_folder() / "kernels.sqlite")
 
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
-        """Those of the entries that there are."""
+        """Return those of the entries that there are."""
         found: dict[str, bytes] = {}
         if not self.path.exists():
             return found

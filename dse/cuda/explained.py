@@ -1,4 +1,4 @@
-"""Where one configuration of a kernel spends what, by its source: tables of plain rows, or a graph of its
+"""Explains where one configuration of a kernel spends what: tables of plain rows, or a graph of its
 instructions for the simulator.
 """
 
@@ -71,7 +71,10 @@ def execute(
 def configured(
     description: Description, parameters: Mapping[str, Number], problem: Mapping[str, Number], gpu: GpuFile
 ) -> Configuration:
-    """What one configuration is compiled and launched with. DseError if its blocks are too large."""
+    """Return what one configuration is compiled and launched with.
+
+    **Raises:** DseError if its blocks are too large.
+    """
     [found] = configurations(description, parameters, problem, gpu.gpu)
     threads, limit = prod(found.block), int(gpu.gpu.limits.threads_per_block)
     if threads > limit:
@@ -80,7 +83,7 @@ def configured(
 
 
 def failed(description: Description, failure: Failure, parameters: Mapping[str, Number]) -> DseError:
-    """One line on why a configuration has no counts."""
+    """Return an error that says in one line why a configuration has no counts."""
     at = ", ".join(f"{name}={value}" for name, value in parameters.items())
     return DseError(
         f"{description.name}: {failure.reason}: {failure.message}" + (f" (at {at})" if at else "")
@@ -100,7 +103,7 @@ def write_graph(path: Path, ran: Executed) -> DependenceGraph:
 
 
 def explained(ran: Executed) -> dict[str, Any]:
-    """Parts by name: texts, mappings of names to values, and tables of the average warp as lists of rows."""
+    """Explain a run, part by part: texts, values by name, and tables of the average warp as lists of rows."""
     configuration, made = ran.configuration, ran.made
     return {
         "kernel": made.binary.kernel,
@@ -135,7 +138,7 @@ def _mix(counts: Characterisation) -> list[Row]:
 
 
 def phases(counts: Characterisation) -> list[dict[str, float]]:
-    """One pass of the average warp through each phase."""
+    """Describe one pass of the average warp through each phase: a row a phase."""
     found = []
     for phase in counts.phases:
         row = {"passes": phase.passes, "lanes_active": phase.active}

@@ -1,4 +1,4 @@
-"""Do the same to many things, in several processes."""
+"""Applies one function to many items, in several processes."""
 
 import gc
 import multiprocessing
@@ -23,7 +23,7 @@ def each(
     workers: int | None = None,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Result]:
-    """`function` of each item, in order. `progress` is told how many are done whenever one is.
+    """Apply `function` to each item, results in order. `progress` is told how many are done whenever one is.
 
     `workers` is the number of processes (default: the processors that we may use); with one, or one item, all
     is done here. Else `function`, items and results must be picklable, and a script must do its work under
@@ -73,9 +73,9 @@ def _begin() -> None:
 
 
 def collect_seldom() -> None:
-    """For a process that reads code: its instructions are many small objects, and hardly any of them garbage.
+    """Look for garbage seldom: code that is read is many small objects, and hardly any of them garbage.
 
-    Looking for garbage among them as often as Python does takes a third of the time.
+    Looking as often as Python does takes a third of the time.
     """
     gc.freeze()
     gc.set_threshold(200_000, 10, 10)
@@ -90,5 +90,5 @@ def _follow_the_parent() -> None:
 
 
 def processors() -> int:
-    """Those that we may use."""
+    """Return the number of processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,4 +1,4 @@
-"""Configurations of a kernel's CUDA source: each compiled and executed, and what that gives kept on disk.
+"""Compiles and executes configurations of a kernel's CUDA source, and keeps on disk what that gives.
 
 Several configurations go through one process together, since starting nvdisasm costs more than one of them.
 Machine code and what comes of executing it are kept apart.
@@ -46,7 +46,7 @@ _ELEMENTS_AT_A_TIME = 2**20
 
 @dataclass(frozen=True)
 class Array:
-    """What lies in an array: an expression of `index`, of `random` from 0 up to 1, and of `names`."""
+    """The contents of an array: an expression of `index`, of `random` from 0 up to 1, and of `names`."""
 
     size: int  # elements
     type: str
@@ -55,14 +55,14 @@ class Array:
 
 
 class Unstated(Enum):
-    """A number that is not known."""
+    """A number that the kernel's description does not state."""
 
     NUMBER = 0
 
 
 @dataclass(frozen=True)
 class Configuration:
-    """What a source is compiled and launched with."""
+    """The macros and the launch of one configuration."""
 
     defines: tuple[tuple[str, Number], ...]
     grid: Dimensions
@@ -72,8 +72,8 @@ class Configuration:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What one configuration asks for and does."""
+class KernelProfile:
+    """The resources and the counts of one configuration."""
 
     registers: int  # of a thread
     shared_bytes: int  # of a block
@@ -85,7 +85,10 @@ class Found:
 
 
 def source_of(description: Description) -> Source:
-    """The CUDA file of a kernel. DseError if it has none or cannot be read."""
+    """Read the CUDA file of a kernel.
+
+    **Raises:** DseError if it has none or cannot be read.
+    """
     path, build = _build(description)
     return read_source(path, build.kernel, options=build.options)
 
@@ -93,7 +96,7 @@ def source_of(description: Description) -> Source:
 def configurations(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
 ) -> list[Configuration]:
-    """What the source of a kernel is compiled and launched with, as its [source] table says.
+    """Work out what a kernel's source is compiled and launched with, as its [source] table says.
 
     **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
     **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.
@@ -160,8 +163,8 @@ def characterise_all(
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] = lambda steps: None,
-) -> list[Found | Failure]:
-    """Each configuration, from the cache if it was worked out before. `progress` gets the steps just done.
+) -> list[KernelProfile | Failure]:
+    """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
 
     With a `gpu`, whose fields are scalars, its caches and latencies are taken into account.
 
@@ -209,7 +212,7 @@ class _Job:
 
 def _characterise_batch(job: _Job) -> dict[str, bytes]:
     compiled = _compiled(job)
-    results: dict[str, Found | Failure] = {}
+    results: dict[str, KernelProfile | Failure] = {}
     ready: dict[str, Compiled] = {}
     for name, made in compiled.items():
         if isinstance(made, Failure):
@@ -255,7 +258,10 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
 
 
 def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
-    """A launch as the interpreter takes it. DseError if the arguments do not fit the kernel."""
+    """Return a launch as the interpreter takes it.
+
+    **Raises:** DseError if the arguments do not fit the kernel.
+    """
     binary, given = made.binary, configuration.arguments
     if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
         sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
@@ -270,7 +276,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
 
 
 def resources(made: Compiled, configuration: Configuration) -> Resources:
-    """What a launch asks for."""
+    """Return what a launch asks for."""
     fields: dict[str, Any] = {
         "threads": prod(configuration.block),
         "blocks": prod(configuration.grid),
@@ -283,7 +289,7 @@ def resources(made: Compiled, configuration: Configuration) -> Resources:
 def counted(
     machine: Machine, sample: Sample, made: Compiled, configuration: Configuration, gpu: Gpu
 ) -> Characterisation:
-    """What the blocks of a sample did, on a GPU whose fields are scalars: with caches and latencies."""
+    """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked = resources(made, configuration)
     caches = caches_of(
         gpu, int(asked.shared_bytes), int(_resident_blocks(gpu, asked)), made.binary.stack_bytes
@@ -298,14 +304,19 @@ def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
     return occupancy.launch(gpu, asked)[0].resident_blocks
 
 
-def executed(made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None) -> Found:
-    """One configuration, of its machine code. DseError if it cannot be executed."""
+def executed(
+    made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None
+) -> KernelProfile:
+    """Profile one configuration by executing its machine code.
+
+    **Raises:** DseError if it cannot be executed.
+    """
     binary = made.binary
     launch, sample = launch_of(made, configuration), representative(configuration.grid)
     machine = run(prepare(listing), launch, sample.blocks)
     counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
     counts = replace(counts, executed={})
-    return Found(
+    return KernelProfile(
         registers=binary.registers,
         shared_bytes=binary.shared_bytes + (configuration.shared_bytes or 0),
         stack_bytes=binary.stack_bytes,

@@ -19,7 +19,7 @@ from dse.cuda.estimate.features import known
 from dse.cuda.estimate.partition import FEWEST
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import NOTHING, stacked
-from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.cuda.source import KernelProfile, characterise_all, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names
 from dse.precision import in_64_bits
@@ -95,7 +95,7 @@ class SourceKernel:
         gpu: Gpu,
         problem: Mapping[str, Number] | None = None,
         progress: Progress = silent,
-    ) -> list[Found | Failure]:
+    ) -> list[KernelProfile | Failure]:
         """What each configuration does on a GPU whose fields are scalars; all of them are compiled."""
         wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
         source, arch = source_of(self.description), architecture(gpu)
@@ -136,7 +136,7 @@ class SourceKernel:
         source, arch = source_of(self.description), architecture(gpu)
         names = evaluated_names(self.description, parameters, sizes, gpu)
         before = known(source, parameters, wanted, {name: names[name] for name, _ in self.description.let})
-        read: dict[int, Found | Failure] = {}
+        read: dict[int, KernelProfile | Failure] = {}
         with progress(f"Reading {self.name}", compiled) as advance:
             while batch := choose(before, compiled, read):
                 chosen = [wanted[index] for index in batch]
@@ -182,11 +182,11 @@ def _with_phases(kernel: Kernel, count: int) -> Kernel:
     return eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty * missing)
 
 
-def _failures(read: Mapping[int, Found | Failure]) -> dict[int, str]:
+def _failures(read: Mapping[int, KernelProfile | Failure]) -> dict[int, str]:
     return {index: result.reason for index, result in read.items() if isinstance(result, Failure)}
 
 
-def _messages(read: Mapping[int, Found | Failure]) -> Iterator[str]:
+def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
     return (result.message for result in read.values() if isinstance(result, Failure))
 
 
@@ -205,14 +205,18 @@ def architecture(gpu: Gpu) -> int:
     return arch
 
 
-def as_models_take_it(found: Sequence[Found | Failure]) -> tuple[Kernel, Resources]:
+def as_models_take_it(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
     """Arrays [L]; a failure has no threads, so that no model takes it for a launch."""
-    warps = [each.warp if isinstance(each, Found) else NOTHING for each in found]
+    warps = [each.warp if isinstance(each, KernelProfile) else NOTHING for each in found]
     fields: dict[str, Any] = {
-        "threads": np.array([prod(each.counts.block) if isinstance(each, Found) else 0 for each in found]),
-        "blocks": np.array([each.counts.blocks if isinstance(each, Found) else 0 for each in found]),
-        "registers": np.array([each.registers if isinstance(each, Found) else 0 for each in found]),
-        "shared_bytes": np.array([each.shared_bytes if isinstance(each, Found) else 0 for each in found]),
+        "threads": np.array(
+            [prod(each.counts.block) if isinstance(each, KernelProfile) else 0 for each in found]
+        ),
+        "blocks": np.array([each.counts.blocks if isinstance(each, KernelProfile) else 0 for each in found]),
+        "registers": np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in found]),
+        "shared_bytes": np.array(
+            [each.shared_bytes if isinstance(each, KernelProfile) else 0 for each in found]
+        ),
     }
     with in_64_bits():
         return to_kernel(stacked(warps)), Resources(**fields)

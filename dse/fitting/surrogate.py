@@ -1,4 +1,4 @@
-"""What measurements say of configurations that were not measured: a Gaussian process about a model.
+"""Predicts configurations that were not measured from those that were: a Gaussian process about a model.
 
     log t(x) = log f(x) + Σ_p θ_p s_p(x) + g(x) + ε
 
@@ -29,14 +29,14 @@ STEPS = 40  # of the fit of the scales, at most
 
 
 class Points(NamedTuple):
-    """N configurations as the surrogate sees them."""
+    """The positions and slopes of N configurations."""
 
     position: Float[Array, "n parameters"] | Float[np.ndarray, "n parameters"]  # `positions`
     slopes: Float[Array, "n gpu"] | Float[np.ndarray, "n gpu"]  # s_p, of each GPU parameter
 
 
 class Scales(eqx.Module):
-    """Logs of the standard deviations of g's two parts and of the noise, and of lengths over [0, 1]."""
+    """The logs of the standard deviations of g's two parts and of the noise, and of lengths over [0, 1]."""
 
     joint: Float[Array, ""]
     single: Float[Array, ""]
@@ -45,14 +45,14 @@ class Scales(eqx.Module):
 
 
 class Prior(NamedTuple):
-    """Each of the scales is normal about its mean, in logs."""
+    """A prior of the scales: each is normal about its mean, in logs."""
 
     mean: Scales
     deviation: Scales
 
 
 def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n varying"]:
-    """Each parameter that varies, from 0 to 1: by its log where it is above 0, else by its rank."""
+    """Put each parameter that varies on 0 to 1: by its log where it is above 0, else by its rank."""
     columns = []
     for values in map(np.asarray, parameters.values()):
         known = np.unique(values)
@@ -66,7 +66,7 @@ def positions(parameters: Mapping[str, np.ndarray]) -> Float[np.ndarray, "n vary
 
 
 def prior(parameters: int, missed: float) -> Prior:
-    """`missed` is how far times are expected to lie from the model, as a log."""
+    """Return the prior where times are expected to lie `missed` from the model, as a log."""
     log = np.log
 
     def scales(joint: float, single: float, noise: float, length: float) -> Scales:
@@ -88,31 +88,31 @@ class Surrogate(eqx.Module):
     posterior: Posterior
 
     def __call__(self, points: Points) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-        """Mean and standard deviation of log t - log f of other configurations, without noise."""
+        """Predict mean and standard deviation of log t - log f of other configurations, without noise."""
         return _predict(self, points)
 
     def joint(self, points: Points) -> tuple[Float[Array, " n"], Float[Array, "n n"]]:
-        """Mean and covariance of log t - log f of other configurations, without noise."""
+        """Predict mean and covariance of log t - log f of other configurations, without noise."""
         return _joint(self, points)
 
     def left_out(self) -> Float[np.ndarray, " measured"]:
-        """How many standard deviations each measurement is above what the others say (Eqs. 5.10-5.12)."""
+        """Return how many standard deviations each measurement is above what the others say."""
         above, variance = self.posterior.left_out(jnp)
         return np.asarray(above / jnp.sqrt(variance))[np.asarray(self.there)]
 
     def gpu_parameters(self) -> Float[Array, " gpu"]:
-        """Mean of θ, in prior standard deviations."""
+        """Return the mean of θ, in prior standard deviations."""
         return jnp.asarray(self.seen.slopes).T @ self.posterior.weights
 
 
 def fitted(prior: Prior, start: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> Surrogate:
-    """The surrogate after measurements whose logs are `off` the model's; scales are sought from `start`."""
+    """Condition on measurements whose logs are `off` the model's, with scales sought from `start`."""
     points, centred, there, mean = _padded(seen, off)
     return _conditioned(_scales(prior, start, points, centred, there), points, centred, there, mean)
 
 
 def conditioned(scales: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> Surrogate:
-    """As `fitted`, with scales that are known."""
+    """Condition as `fitted` does, with scales that are known."""
     return _conditioned(scales, *_padded(seen, off))
 
 

@@ -1,8 +1,8 @@
-"""How often an access to shared memory passes its 32 banks, of 4 bytes each. Lanes that ask for the same word
-share a pass.
+"""Counts how often an access to shared memory passes its 32 banks, of 4 bytes each.
 
-Elements are aligned to their size. Those of 8 (16) bytes are served half (a quarter of) a warp at a time, or
-twice as many where each lane asks for the same as its neighbour, or as the one after that.
+Lanes that ask for the same word share a pass. Elements are aligned to their size. Those of 8 (16) bytes are
+served half (a quarter of) a warp at a time, or twice as many where each lane asks for the same as its
+neighbour, or as the one after that.
 
 Source: NVIDIA, CUDA C Programming Guide 5.0, Sec. F.4.3; for wide accesses an NVIDIA engineer in NVIDIA's
 developer forum.
@@ -22,7 +22,7 @@ MOST_PARTS = 8  # in which a warp is served, of 32 bytes a lane
 
 
 def passes(address: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
-    """Passes of an access of `size` bytes a lane, since compute capability 2.0; 0 where no lane takes part.
+    """Count the passes of an access of `size` bytes a lane; 0 where no lane takes part.
 
     **Shapes:** address (in bytes) and mask [..., 32], size [...] or a number; result [...].
     """
@@ -46,7 +46,7 @@ def passes(address: Any, mask: Any, size: Any, xp: Any = jnp) -> Any:
 
 
 def passes_of_atomics(address: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    """Passes of an atomic on words: lanes that ask for one bank take turns, for the same word too.
+    """Count the passes of an atomic on words: lanes that ask for one bank take turns, for the same word too.
 
     **Shapes:** address (in bytes) and mask [..., 32], result [...].
     """

@@ -1,4 +1,4 @@
-"""Sectors and lines of memory that the lanes of a warp ask for together.
+"""Counts the sectors and lines of memory that the lanes of a warp ask for together.
 
 Since compute capability 3.0 memory moves in sectors of 32 bytes, four to a line of 128, and lanes that ask
 for the same one share it. Elements are aligned to their size, so each lies in one sector.
@@ -18,7 +18,7 @@ LINE = 128
 
 
 def sectors_and_lines(address: Any, mask: Any, xp: Any = jnp) -> tuple[Any, Any]:
-    """32-byte sectors and 128-byte lines that the accesses of a warp begin in, each counted once.
+    """Count the 32-byte sectors and the 128-byte lines in which accesses of a warp begin, each once.
 
     **Shapes:** address (in bytes) and mask [..., lanes], results [...].
     """

@@ -1,4 +1,4 @@
-"""Which threads of a block lie in which lanes: x runs fastest, then y, then z, 32 threads at a time."""
+"""Tells which threads of a block lie in which lanes: x runs fastest, then y, then z, 32 threads at a time."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ _NOWHERE = np.int64(2**62)  # sorts behind every place
 def threads(
     block: tuple[Any, Any, Any], warp: Any, xp: Any = jnp, lanes: int = WARP, size: Any = WARP
 ) -> tuple[dict[str, Any], Any]:
-    """Values of `tx ty tz ntx nty ntz` in the lanes of a warp, and which lanes have a thread.
+    """Return `tx ty tz ntx nty ntz` in the lanes of a warp, and which lanes have a thread.
 
     `lanes` are looked at, of which a warp has `size`.
     **Shapes:** sizes of the block, the warp's number and `size` [...] broadcast or are scalars; results [...,
@@ -44,13 +44,16 @@ def _column(value: Any, xp: Any) -> Any:
 
 
 def warps(block: tuple[Any, Any, Any]) -> Any:
-    """Warps of 32 threads that a block has."""
+    """Return the warps of 32 threads that a block has."""
     x, y, z = block
     return -(-(x * y * z) // WARP)
 
 
 def first(places: Any, mask: Any, xp: Any = jnp) -> Any:
-    """Which lanes are the first with their place. **Shapes:** places and mask [..., n], result too."""
+    """Tell which lanes are the first with their place.
+
+    **Shapes:** places and mask [..., n], and so is the result.
+    """
     lanes = places.shape[-1]
     before = xp.tri(lanes, k=-1, dtype=bool).reshape((1,) * (places.ndim - 1) + (lanes, lanes))
     same = (places[..., :, None] == places[..., None, :]) & before & mask[..., None, :]
@@ -58,7 +61,7 @@ def first(places: Any, mask: Any, xp: Any = jnp) -> Any:
 
 
 def sorted_places(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Places of each warp in order, and which of them are there for the first time: NumPy's way to `first`.
+    """Sort the places of each warp, and tell which are there for the first time: NumPy's way to `first`.
 
     Lanes that do not take part are sorted to the end and are never first. **Shapes:** as `first`.
     """
@@ -74,10 +77,10 @@ def sorted_places(places: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.
 
 
 def distinct(places: Any, mask: Any, xp: Any = jnp) -> Any:
-    """How many places the lanes have, each once: [...]."""
+    """Count the different places of the lanes: [...]."""
     return first(places, mask, xp).sum(-1)
 
 
 def once_computed(value: Any, xp: Any = jnp) -> Any:
-    """The same. Without this, XLA works out anew for each pair of lanes what pairs are compared by."""
+    """Return the value itself, which XLA else works out anew for each pair of lanes that it compares."""
     return jax.lax.optimization_barrier(value) if xp is jnp else value

@@ -13,7 +13,7 @@ from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import Characterisation, characterise
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.source import Found, characterise_all, configurations, source_of
+from dse.cuda.source import KernelProfile, characterise_all, configurations, source_of
 from dse.kernels.description import evaluated_names
 
 GPU = gpus.load("a100-pcie-40gb").gpu
@@ -30,7 +30,7 @@ def test_the_first_configuration_is_executed(name: str, tmp_path: Path):
     assert len(valid[kernel.space.names[0]]) > 8
     wanted = configurations(kernel, first, sizes, GPU)
     [found] = characterise_all(source_of(kernel), 80, wanted, cache=Cache(tmp_path / "cache"), workers=1)
-    assert isinstance(found, Found), found
+    assert isinstance(found, KernelProfile), found
     assert not found.counts.unknown
     assert found.counts.total("global load", "requests") > 0
     assert found.counts.total("global store", "bytes") > 0

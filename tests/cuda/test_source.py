@@ -12,7 +12,7 @@ from dse import gpus, kernels
 from dse.cuda import source as subject
 from dse.cuda.cache import Cache
 from dse.cuda.compile.nvrtc import Compiled, Failure, compile_source
-from dse.cuda.source import Array, Found, characterise_all, configurations, source_of
+from dse.cuda.source import Array, KernelProfile, characterise_all, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names
 
@@ -112,7 +112,7 @@ def test_configurations_are_what_the_table_says(read):
 def test_counts_are_those_of_the_contents(read, tmp_path: Path):
     """With the rows' lengths stated, loop trips are exact: a warp goes on as long as its longest row."""
     [found] = run(read(), tmp_path / "cache", block=64, mode=0)
-    assert isinstance(found, Found)
+    assert isinstance(found, KernelProfile)
     index = np.arange(1001)
     lengths = np.diff(index * (index - 1) // 2 % 7 + 3 * index)
     counts = found.counts
@@ -131,7 +131,7 @@ def test_counts_are_those_of_the_contents(read, tmp_path: Path):
 def test_without_the_contents_it_says_so(read, tmp_path: Path):
     values = ', values = "index * (index - 1) // 2 % 7 + 3 * index"'
     [found] = run(read(values, ""), tmp_path / "cache", block=64, mode=0)
-    assert isinstance(found, Found)
+    assert isinstance(found, KernelProfile)
     assert {each.what for each in found.counts.unknown} == {"branch"}
 
 
@@ -140,7 +140,7 @@ def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.M
     told: list[int] = []
     found = run(read(), tmp_path / "cache", progress=told.append, block=32, mode=np.arange(6))
     assert sum(told) == 6
-    assert isinstance(found[0], Found)
+    assert isinstance(found[0], KernelProfile)
     failures = [each for each in found if isinstance(each, Failure)]
     assert [each.reason for each in failures] == [
         "compile error",

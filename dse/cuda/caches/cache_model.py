@@ -1,6 +1,6 @@
-"""Which sectors that a launch asks for are in the L1 of an SM, which in the L2, and which come from DRAM.
+"""Tells which sectors that a launch asks for are in the L1 of an SM, in the L2, or come from DRAM.
 
-Worked out from the addresses of one block, the one that stands for most others. Within the block, a line of
+This is worked out from the addresses of one block, the one that stands for most others. Within it, a line of
 the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
 as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
 large that chance is. What the block touches for the first time may still be there from other blocks: that is
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.cuda.caches.footprint import ROUNDS, Footprint, blocks_back
-from dse.cuda.caches.sectors import IN_LINE, Accesses, accesses, bypasses_l1
+from dse.cuda.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
 from dse.cuda.sass.program import Step
@@ -39,7 +39,7 @@ _CARVE_OUTS = {
 
 @dataclass(frozen=True)
 class Caches:
-    """What a launch has of the caches."""
+    """The caches as one launch finds them."""
 
     l1_bytes: float  # of an SM, beside its shared memory
     l2_bytes: float
@@ -49,7 +49,7 @@ class Caches:
 
 
 def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, stack_bytes: int | None = 0) -> Caches:
-    """What a launch has of the caches of a GPU whose fields are scalars. `shared_bytes` are of a block.
+    """Return what a launch has of the caches of a GPU (scalars). `shared_bytes` are of a block.
 
     Where one memory serves as L1 and as shared memory, the smallest part that all resident blocks fit in is
     set apart for them.
@@ -77,12 +77,12 @@ class Traffic:
 
     @property
     def l2_sectors(self) -> float:
-        """Moved between L1 and L2."""
+        """Sectors moved between L1 and L2."""
         return self.loads_past_l1 + self.stores
 
     @property
     def dram_sectors(self) -> float:
-        """Moved between L2 and DRAM."""
+        """Sectors moved between L2 and DRAM."""
         return self.loads_past_l2 + self.stores_past_l2
 
     @property
@@ -101,13 +101,13 @@ class Traffic:
 
 
 def latency(traffic: Traffic, gpu: Gpu) -> float:
-    """Cycles of an average load, by where its sectors come from; GPU fields are scalars."""
+    """Return the cycles of an average load, by where its sectors come from; GPU fields are scalars."""
     levels = gpu.latency.l1, gpu.latency.l2, gpu.latency.dram
     return sum(share * float(level) for share, level in zip(traffic.served, levels, strict=True))
 
 
 def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, int], Traffic]:
-    """What an average block moves, by the addresses of the barriers that open and close its phases.
+    """Count what an average block moves, by the addresses of the barriers around each of its phases.
 
     **Edges:** addresses that depend on data that is not stated are what the machine took them for. Streams
     whose addresses do not move evenly from block to block count as not shared between blocks.
@@ -187,7 +187,7 @@ def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, bl
 # Within a block
 
 
-def _loading(machine: Machine, loads: Accesses, block: int) -> float:
+def _loading(machine: Machine, loads: SectorAccesses, block: int) -> float:
     """Share of a block's instructions that are in phases which load."""
     lengths = np.array([len(each.steps) for each in machine.program.blocks])
     insts = np.array(
@@ -199,7 +199,7 @@ def _loading(machine: Machine, loads: Accesses, block: int) -> float:
     return float(insts[np.unique(loads.phase)].sum() / max(insts.sum(), 1.0))
 
 
-def _again(loads: Accesses, caches: Caches, loading: float) -> np.ndarray:
+def _again(loads: SectorAccesses, caches: Caches, loading: float) -> np.ndarray:
     """Sectors that the block loads past the L1 although it had them before, by number of the phase.
 
     Of the other resident blocks a share `loading` loads meanwhile, and takes room.
@@ -224,7 +224,7 @@ def _waits(place: np.ndarray, tick: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int, room: float) -> float:
-    """Lines filled in a tick, over the `room` for lines: the chance of each line to have to make room.
+    """Return the lines filled in a tick over the `room` for lines: each line's chance to have to make room.
 
     A line that waits for n ticks is still there with chance exp(-rate n), and is filled again if not. The
     rate is the smallest that agrees with the fills that it causes.
@@ -262,8 +262,9 @@ def _local(loads: float, stores: float, machine: Machine, caches: Caches) -> Tra
 
 
 def kept_at_random(needed: float) -> float:
-    """Share of hits where data of `needed` times a cache's size are gone through again and again, and what
-    has to make room is chosen at random.
+    """Return the share of hits where data of `needed` times a cache's size are gone through again and again.
+
+    What has to make room is chosen at random.
 
     Between two touches of a line (1 - hits) * needed * lines others come in; it outlives all with chance
     exp(-(1 - hits) * needed).

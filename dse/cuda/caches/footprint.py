@@ -1,4 +1,4 @@
-"""What of a block's sectors other blocks of the grid touch too: before it on the same SM, or anywhere.
+"""Tells which sectors of a block other blocks of the grid touch too: before it on the same SM, or anywhere.
 
 Addresses move on evenly with the block's place in the grid, so the footprints of other blocks are that of
 this one, moved. For each of its sectors it is then known how many blocks ago it was touched last. Blocks go
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dse.cuda.caches.sectors import APART, IN_LINE, MOST_ACCESSES, Accesses, Family, merged, ranges
+from dse.cuda.caches.sectors import APART, IN_LINE, MOST_ACCESSES, Family, SectorAccesses, merged, ranges
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.launch import REGION_BITS, Dimensions
 from dse.hardware.coalescing import LINE, SECTOR
@@ -31,9 +31,7 @@ _NEVER = 2**40  # blocks ago
 
 @dataclass
 class _Cover:
-    """What other blocks whose addresses moved by the same step touch of a footprint: pairs of a sector and a
-    shift.
-    """
+    """The parts of a footprint that other blocks, moved by one step, touch: pairs of a sector and a shift."""
 
     sector: np.ndarray  # [pairs] place in the footprint
     shift: np.ndarray  # [pairs]
@@ -41,7 +39,7 @@ class _Cover:
     shifts: int
 
     def count(self, amounts: np.ndarray, sectors: int) -> np.ndarray:
-        """`amounts` of blocks, summed over those that touch each sector: [sectors]"""
+        """Sum the `amounts` of the blocks that touch each sector: [sectors]"""
         there = self.of_block >= 0
         of_shift = np.bincount(self.of_block[there], amounts[there], minlength=self.shifts)
         return np.bincount(self.sector, of_shift[self.shift], minlength=sectors)
@@ -61,7 +59,7 @@ class Footprint:
     first, and one the last. Each by itself would depend on where in its sectors this block happens to lie.
     """
 
-    def __init__(self, accesses: Accesses, grid: Dimensions) -> None:
+    def __init__(self, accesses: SectorAccesses, grid: Dimensions) -> None:
         order = np.lexsort((accesses.tick, accesses.sector))
         first = order[np.append(True, np.diff(accesses.sector[order]) != 0)[: len(order)]]
         self.grid, self.phases = grid, accesses.phases
@@ -104,7 +102,7 @@ class Footprint:
         return np.exp(-total / 2)  # those before and those after
 
     def chance(self, l1_bytes: float, sm_count: int) -> np.ndarray:
-        """That a block was on the same SM, and that what it touched is still in the L1 there: [blocks]"""
+        """Return the chance that a block was on the same SM and is still in its L1: [blocks]"""
         if int(np.prod(self.grid)) <= sm_count:  # each block has an SM of its own
             return np.zeros(len(self.distance))
         lines = len(np.unique(self.sector // IN_LINE)) / max(l1_bytes / LINE, 1e-9)
@@ -117,7 +115,7 @@ class Footprint:
     def first(
         self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: int, wave: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Sectors that blocks are the first to touch, in the L1 of their SM and in the L2: [phases] both.
+        """Count the sectors that blocks touch first, in the L1 of their SM and in the L2: both [phases].
 
         Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
         """
@@ -152,7 +150,7 @@ class Footprint:
         return np.where(self.scattered > 0, anywhere, nearest > back)
 
     def grown(self, blocks: int) -> float:
-        """Sectors that so many blocks in a row touch together."""
+        """Return the sectors that so many blocks in a row touch together."""
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
         anywhere = blocks * _mean_new(self.scattered, blocks)
         return float((self.times * np.where(self.scattered > 0, anywhere, (before + after) / 2)).sum())
@@ -236,7 +234,7 @@ def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
 
 
 def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> int:
-    """Blocks in a row, of all `blocks`, whose footprints together fit in a `room` of so many sectors."""
+    """Return how many blocks in a row, of all `blocks`, fit in a `room` of so many sectors together."""
     low, high = 0, min(blocks, _MOST_BLOCKS)
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,6 +1,4 @@
-"""The sectors of global memory that one block touches, in the order of its instructions, and how far its
-addresses move from block to block.
-"""
+"""Follows the sectors of global memory that one block touches, and how far they move from block to block."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -39,8 +37,8 @@ class Family:
 
 
 @dataclass
-class Accesses:
-    """Sectors that one block touches, each once in an execution of an instruction: [n]."""
+class SectorAccesses:
+    """The sectors that one block touches, in order, each once in an execution of an instruction: [n]."""
 
     families: list[Family]
     sector: np.ndarray
@@ -76,8 +74,8 @@ def _executions(
         tick += len(trips) * len(members)
 
 
-def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Stream]) -> Accesses:
-    """What a block, by its place in the sample, touches by some of the machine's streams."""
+def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Stream]) -> SectorAccesses:
+    """List what the block with that index in the sample touches by some of the machine's streams."""
     families: dict[tuple[int, int, int], Family] = {}
     chosen: list[Stream] = []
     members: list[Family] = []
@@ -110,7 +108,7 @@ def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Str
         np.zeros(0, int),
     )
     sector, tick, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
-    return Accesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases))
+    return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases))
 
 
 def _family(machine: Machine, sample: Sample, block: int, stream: Stream, size: int) -> Family:
@@ -128,7 +126,7 @@ def _family(machine: Machine, sample: Sample, block: int, stream: Stream, size: 
 
 
 def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Runs of bytes that do not meet; `start` is sorted."""
+    """Join runs of bytes that meet; `start` is sorted."""
     if not len(start):
         return start, end
     reach = np.maximum.accumulate(end)
@@ -153,7 +151,7 @@ def _expanded(family: Family, number: int) -> tuple[np.ndarray, ...]:
 
 
 def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """start[0], start[0] + 1, ... counts[0] of them, then those from start[1], ..."""
+    """Return start[0], start[0] + 1, ... counts[0] of them, then those from start[1], ..."""
     before = np.cumsum(counts) - counts
     return np.repeat(start - before, counts) + np.arange(int(counts.sum()))
 
@@ -184,4 +182,5 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
 
 
 def bypasses_l1(step: Step) -> bool:
+    """Tell whether an access to global memory goes past the L1."""
     return step.atomic or step.has(*_BYPASS_L1)

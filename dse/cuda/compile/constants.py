@@ -15,14 +15,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Constants:
-    """Arrays [L]."""
+    """The constants of a source for L configurations: arrays [L]."""
 
     values: dict[str, np.ndarray]  # by name; an array's extents as "tile[0]"; 0 where there is no such
     shared_bytes: np.ndarray | None  # all arrays in shared memory together; None if some are not understood
 
 
 def constants(text: str, defines: Mapping[str, Any], count: int) -> Constants:
-    """`defines` are the macros that the compiler is told of: numbers, or arrays [count]."""
+    """Work out the constants of a source. `defines` are macros given to the compiler, numbers or [count]."""
     reader = _Reader(count)
     for name, value in defines.items():
         reader.define(name, np.broadcast_to(np.asarray(value), (count,)), reader.active())

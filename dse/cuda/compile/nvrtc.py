@@ -57,7 +57,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a configuration does not compile, or cannot be executed here."""
+    """The reason why a configuration does not compile, or cannot be executed here."""
 
     reason: Literal["compile error", "too much shared memory", "too much local memory", "not executed"]
     message: str  # the first error
@@ -99,7 +99,7 @@ def read_source(
 def compile_source(
     source: Source, arch: int, defines: Mapping[str, Any], *, ptx: bool = False
 ) -> Compiled | Failure:
-    """One configuration as machine code for compute capability `arch` / 10, with line information.
+    """Compile one configuration to machine code for compute capability `arch` / 10, with line information.
 
     `defines` are macros; True and False become 1 and 0. A cubin is taken as it is, PTX is assembled.
 
@@ -157,7 +157,7 @@ def compile_source(
 
 
 def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
-    """A ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
+    """Load a ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
     `.sass`, the listing of machine code that nvdisasm or cuobjdump printed, which tells less.
 
     Code for an older GPU of the same major number is taken too.
@@ -275,7 +275,7 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
 
 
 def kernels_in(source: Source) -> list[str]:
-    """The kernels of a file; of a CUDA file those that its text declares, whatever macros leave of them."""
+    """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
     if source.cubin:
         return list(elf.read(source.cubin, source.path))
     if Path(source.path).suffix == ".sass":
@@ -286,7 +286,7 @@ def kernels_in(source: Source) -> list[str]:
 
 
 def parameters_of(source: Source) -> tuple[Declared, ...] | None:
-    """The parameters of its kernel, or of the only one that there is; None if they are not found.
+    """Return the parameters of its kernel, or of the only one that there is; None if they are not found.
 
     What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
 
@@ -343,7 +343,7 @@ def _in_brackets(text: str, start: int) -> list[str]:
 
 @cache
 def compiler() -> str:
-    """Name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
+    """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
     version = "{}.{}".format(*_checked(_nvrtc().nvrtcVersion()))
     for distribution in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
@@ -357,7 +357,7 @@ def compiler() -> str:
 
 @cache
 def architectures() -> tuple[int, ...]:
-    """What the compiler can compile for: 80 for sm_80."""
+    """List what the compiler can compile for: 80 for sm_80."""
     return tuple(_checked(_nvrtc().nvrtcGetSupportedArchs()))
 
 

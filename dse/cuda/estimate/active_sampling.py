@@ -1,4 +1,4 @@
-"""Which configurations of a kernel to compile, so that they tell most of the others.
+"""Chooses which configurations of a kernel to compile, so that they tell most of the others.
 
 By what is known of them without a compiler the first ones are far apart. The others are those whose registers
 are least sure, so that the border between those with few and with far more is found.
@@ -11,18 +11,18 @@ from threadpoolctl import threadpool_limits
 
 from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
-from dse.cuda.estimate.features import Known
+from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.estimate.partition import variants
 from dse.cuda.estimate.regression import Process
-from dse.cuda.source import Found
+from dse.cuda.source import KernelProfile
 
 _ROUNDS = 4  # in which the second half of them is chosen
 _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
-def choose(known: Known, count: int, found: Mapping[int, Found | Failure]) -> list[int]:
-    """Which configurations to compile next, until `count` of them are found; then none.
+def choose(known: KnownFacts, count: int, found: Mapping[int, KernelProfile | Failure]) -> list[int]:
+    """Choose which configurations to compile next, until `count` of them are read; then none.
 
     The first half lie far apart. The others are those whose registers are least sure, or whether they compile
     at all, in several rounds.
@@ -47,7 +47,7 @@ def choose(known: Known, count: int, found: Mapping[int, Found | Failure]) -> li
 
 
 class _Doubt:
-    """How unsure a number is, before and after configurations are compiled that are yet to be."""
+    """The variance of a number, now and after configurations are compiled that are yet to be."""
 
     def __init__(self, process: Process, points: np.ndarray, variance: np.ndarray | None = None) -> None:
         self.process, self.points = process, points
@@ -56,7 +56,7 @@ class _Doubt:
         self.columns: list[np.ndarray] = []
 
     def told(self, place: int) -> None:
-        """What that one will tell of the others, by the process: a step of a Cholesky decomposition."""
+        """Take that one as known, by one step of a Cholesky decomposition of the covariance."""
         if self.left[place] <= _LEAST:
             return
         column = self.process.covariance(self.points, self.points[[place]])[:, 0]
@@ -67,15 +67,15 @@ class _Doubt:
         self.left = np.maximum(self.left - told, _LEAST)
 
 
-def _doubts(known: Known, found: Mapping[int, Found | Failure]) -> list[_Doubt]:
+def _doubts(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
     points, registers = known.code, registers_of(known.code, found)
     process = registers.process if registers.kinds is None else registers.kinds.process
     doubts = [_Doubt(process, points, registers.variance(points))]
     if any(isinstance(each, Failure) for each in found.values()):
         kinds = fails(points, found)
         doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
-    good = [place for place, each in found.items() if isinstance(each, Found)]
-    spilling = np.array([spills(each) for each in found.values() if isinstance(each, Found)])
+    good = [place for place, each in found.items() if isinstance(each, KernelProfile)]
+    spilling = np.array([spills(each) for each in found.values() if isinstance(each, KernelProfile)])
     if spilling.any() and not spilling.all():
         kinds = Kinds.of(points[good], spilling)
         doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))

@@ -1,4 +1,4 @@
-"""How threads of a warp lie in the banks of shared memory, found from how many passes their accesses take.
+"""Finds how threads of a warp lie in the banks of shared memory from the passes that their accesses take.
 
 Thread (x, y) of a block is taken to ask for word `a x + b y`, where a and b are 0, 1, a parameter, a constant
 of the source, or a product of two of these. An access pattern that agrees with all compiled configurations
@@ -19,7 +19,7 @@ _AT_A_TIME = 2**22  # threads
 
 
 def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: int) -> np.ndarray:
-    """Of accesses of `size` bytes where neighbours along x and y are `x` and `y` elements apart.
+    """Count the passes of an access of `size` bytes where neighbours along x, y are `x`, `y` elements apart.
 
     **Shapes:** block [L, 3], x and y [L]; result [L], the mean over the warps of a block.
     """
@@ -41,7 +41,7 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
 def conflicts(
     block: np.ndarray, names: Mapping[str, np.ndarray], size: int, compiled: np.ndarray, passes: np.ndarray
 ) -> tuple[np.ndarray, bool]:
-    """Passes of one request by the pattern that fits best, [L], and whether it fits exactly.
+    """Return the passes of one request by the pattern that fits best, [L], and whether it fits exactly.
 
     **Shapes:** block [L, 3], names [L]; `passes` [n] were found in the configurations `compiled` [n].
     """

@@ -1,5 +1,5 @@
-"""Configurations of two kinds, of which some are known: those that compile or fail, that spill or not, that
-have few registers or far more.
+"""Tells two kinds of configurations apart from some that are known: those that compile or fail, that spill or
+not, that have few registers or far more.
 """
 
 from collections.abc import Mapping
@@ -10,36 +10,39 @@ from scipy.special import ndtr
 
 from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.estimate.regression import Process, fitted
-from dse.cuda.source import Found
+from dse.cuda.source import KernelProfile
 
 _JUMP = 0.4  # in the logarithm of registers, between two kinds
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """Which of two kinds a configuration is of."""
+    """A guess of which of two kinds configurations are of."""
 
     process: Process  # of +1 for one, -1 for the other
 
     def chance(self, points: np.ndarray) -> np.ndarray:
-        """[m] from 0 to 1, of the first kind."""
+        """Return the probability of the first kind, [m]."""
         return ndtr(self.process.estimate(points) / np.sqrt(self.process.variance(points) + 1e-3))
 
     def likely(self, points: np.ndarray) -> np.ndarray:
+        """Tell which points are more likely of the first kind, [m]."""
         return self.process.estimate(points) > 0.0
 
     def doubt(self, points: np.ndarray) -> np.ndarray:
+        """Return the variance of being of the first kind, [m]."""
         chance = self.chance(points)
         return chance * (1.0 - chance)
 
     @staticmethod
     def of(points: np.ndarray, first: np.ndarray) -> "Kinds":
+        """Learn from points [n, d] of which some are of the first kind [n]."""
         return Kinds(fitted(points, np.where(first, 1.0, -1.0)))
 
 
 @dataclass(frozen=True)
 class Registers:
-    """Registers of a thread: as most configurations have them, or far more."""
+    """The registers of a thread: as most configurations have them, or far more."""
 
     found: np.ndarray  # [n]
     points: np.ndarray  # [n, d]
@@ -49,6 +52,7 @@ class Registers:
 
     @staticmethod
     def of(points: np.ndarray, found: np.ndarray) -> "Registers":
+        """Learn from the registers `found` [n] at points [n, d]."""
         logs = np.sort(np.log(found))
         jumps = np.diff(logs)
         border, kinds = np.inf, None
@@ -59,22 +63,23 @@ class Registers:
         return Registers(found, points, border, kinds, fitted(points[low], np.log(found[low])))
 
     def is_high(self, points: np.ndarray) -> np.ndarray:
+        """Tell which points are likely to have far more registers, [m]."""
         return np.zeros(len(points), bool) if self.kinds is None else self.kinds.likely(points)
 
     @property
     def high(self) -> float:
-        """The logarithm of the high ones, on average."""
+        """The mean logarithm of the high ones."""
         return float(np.log(self.found[self.found > self.border]).mean())
 
     def estimate(self, points: np.ndarray) -> np.ndarray:
-        """[m]"""
+        """Estimate the registers at points, [m]."""
         logs = self.process.estimate(points)
         if self.kinds is not None:
             logs = np.where(self.is_high(points), self.high, logs)
         return self._nearest(logs)
 
     def left_out(self) -> np.ndarray:
-        """[n]: each as estimated from the others."""
+        """Estimate each of the known ones from the others, [n]."""
         low = self.found < self.border
         logs = self.process.estimate(self.points)
         logs[low] = np.log(self.found[low]) - self.process.left_out
@@ -89,7 +94,7 @@ class Registers:
         return values[np.abs(np.log(values) - logs[:, None]).argmin(1)]
 
     def variance(self, points: np.ndarray) -> np.ndarray:
-        """[m] of the logarithm."""
+        """Return the variance of the logarithm at points, [m]."""
         within = self.process.variance(points)
         if self.kinds is None:
             return within
@@ -98,18 +103,18 @@ class Registers:
         return chance * (1.0 - chance) * apart**2 + (1.0 - chance) * within
 
 
-def registers_of(points: np.ndarray, found: Mapping[int, Found | Failure]) -> Registers:
-    """By those that compiled, of configurations at `points` [L, d]."""
-    good = {place: each.registers for place, each in found.items() if isinstance(each, Found)}
+def registers_of(points: np.ndarray, found: Mapping[int, KernelProfile | Failure]) -> Registers:
+    """Learn registers from the configurations that compiled, of those at `points` [L, d]."""
+    good = {place: each.registers for place, each in found.items() if isinstance(each, KernelProfile)}
     return Registers.of(points[list(good)], np.array(list(good.values())))
 
 
-def fails(points: np.ndarray, found: Mapping[int, Found | Failure]) -> Kinds:
-    """Those that do not compile, of configurations at `points` [L, d]."""
+def fails(points: np.ndarray, found: Mapping[int, KernelProfile | Failure]) -> Kinds:
+    """Learn which configurations at `points` [L, d] do not compile."""
     failed = np.array([isinstance(each, Failure) for each in found.values()])
     return Kinds.of(points[list(found)], failed)
 
 
-def spills(found: Found) -> bool:
-    """Whether it goes through local memory."""
+def spills(found: KernelProfile) -> bool:
+    """Tell whether a configuration goes through local memory."""
     return any("local" in kind for phase in found.counts.phases for kind in phase.accesses)

@@ -1,4 +1,4 @@
-"""Configurations of a kernel estimated from a few that were compiled.
+"""Estimates configurations of a kernel from a few that were compiled.
 
 The launch is exact, and so is shared memory if the text of the source tells that of the compiled ones. The
 numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all,
@@ -18,11 +18,11 @@ from threadpoolctl import threadpool_limits
 from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.estimate.bank_layout import conflicts
 from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
-from dse.cuda.estimate.features import Known
-from dse.cuda.estimate.partition import Variant, variants
+from dse.cuda.estimate.features import KnownFacts
+from dse.cuda.estimate.partition import CodeVariant, variants
 from dse.cuda.estimate.regression import fitted
 from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, WarpPhases, column_names, stacked
-from dse.cuda.source import Found
+from dse.cuda.source import KernelProfile
 from dse.hardware import occupancy
 from dse.types import CLASSES, Limits, Resources
 
@@ -34,7 +34,7 @@ _SHARED_CLASS = CLASSES.index("shared")
 
 @dataclass(frozen=True)
 class Estimate:
-    """L configurations, of which n were compiled and are kept as they were found."""
+    """Numbers of L configurations, of which n were compiled and are kept as they were read."""
 
     warps: WarpCounts  # [L]; of nothing where it does not compile
     resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
@@ -45,7 +45,7 @@ class Estimate:
     left_out_registers: np.ndarray  # [n]
 
     def errors(self) -> dict[str, np.ndarray]:
-        """[n] by number: how far each compiled one is off when estimated from the others, relative."""
+        """Return how far each compiled one is off when estimated from the others, relative: [n] by number."""
         registers = self.left_out_registers / self.resources["registers"][self.compiled] - 1.0
         compiled, estimated = self.warps.to_matrix()[self.compiled], self.left_out.to_matrix()
         scale = np.where(compiled > 0.0, compiled, np.maximum(compiled.mean(0), 1e-300))
@@ -54,21 +54,21 @@ class Estimate:
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
-def estimate(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
-    """All configurations from those that are `found`, by their numbers.
+def estimate(known: KnownFacts, found: Mapping[int, KernelProfile | Failure], limits: Limits) -> Estimate:
+    """Estimate all configurations from those that are `found`, by their indices.
 
     What registers are estimated is at most what lets a launch run on a GPU with these `limits` (scalars).
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
-    if sum(isinstance(each, Found) for each in found.values()) < 2:
+    if sum(isinstance(each, KernelProfile) for each in found.values()) < 2:
         raise ValueError("estimate: fewer than two configurations compiled")
     parts = variants(known, found)
     return _joined_estimates(parts, [_of_one_variant(part.known, part.found, limits) for part in parts])
 
 
-def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -> Estimate:
-    """Of all configurations, in their order."""
+def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate]) -> Estimate:
+    """Join the estimates of all variants, in the order of the configurations."""
     if len(parts) == 1:
         return estimates[0]
     order = np.argsort(np.concatenate([part.places for part in parts]))
@@ -89,8 +89,10 @@ def _joined_estimates(parts: Sequence[Variant], estimates: Sequence[Estimate]) -
     )
 
 
-def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: Limits) -> Estimate:
-    good = {place: each for place, each in found.items() if isinstance(each, Found)}
+def _of_one_variant(
+    known: KnownFacts, found: Mapping[int, KernelProfile | Failure], limits: Limits
+) -> Estimate:
+    good = {place: each for place, each in found.items() if isinstance(each, KernelProfile)}
     compiled, features = np.array(list(good)), known.features
     points, registers = features, registers_of(features, found)
     count, left_out_registers = registers.estimate(points), registers.left_out()
@@ -132,7 +134,7 @@ def _of_one_variant(known: Known, found: Mapping[int, Found | Failure], limits: 
     )
 
 
-def _shared_bytes(known: Known, found: np.ndarray, fits: "_Fits") -> np.ndarray:
+def _shared_bytes(known: KnownFacts, found: np.ndarray, fits: "_Fits") -> np.ndarray:
     """By the source's text, if that tells those of all compiled ones but for a constant."""
     if known.shared_bytes is not None and not np.ptp(found - known.shared_bytes[fits.compiled]):
         return known.shared_bytes + (found - known.shared_bytes[fits.compiled])[0]
@@ -199,7 +201,7 @@ class _Fits:
         return found, np.exp(np.clip(left_out, *limits)) - unit
 
 
-def _spilling(points: np.ndarray, compiled: np.ndarray, found: Sequence[Found]) -> np.ndarray:
+def _spilling(points: np.ndarray, compiled: np.ndarray, found: Sequence[KernelProfile]) -> np.ndarray:
     """[L]: which go through local memory, or are likely to, if some do and some do not."""
     known = np.array([spills(each) for each in found])
     spilling = np.zeros(len(points), bool)
@@ -218,7 +220,7 @@ class _Parts:
     passes: np.ndarray  # [n, phases, 2] of one request
 
 
-def _taken_apart(read: WarpCounts, found: Sequence[Found]) -> _Parts:
+def _taken_apart(read: WarpCounts, found: Sequence[KernelProfile]) -> _Parts:
     work = read.phases.work.copy()
     requests, passes = np.zeros((2, *work.shape[:2], len(_SHARED)))
     passes += 1.0
@@ -270,7 +272,7 @@ def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndar
 
 
 def _patterns(
-    known: Known, parts: _Parts, found: Sequence[Found], compiled: np.ndarray
+    known: KnownFacts, parts: _Parts, found: Sequence[KernelProfile], compiled: np.ndarray
 ) -> tuple[np.ndarray, frozenset[str]]:
     """Passes of one request that the source tells [L, phases, 2], else 1, and which of them are exact."""
     patterns, exact = np.ones((len(known.threads), *parts.passes.shape[1:])), set()
@@ -290,7 +292,7 @@ def _patterns(
     return patterns, frozenset(exact)
 
 
-def _bytes_of_a_thread(found: Sequence[Found], place: int, kind: str) -> int:
+def _bytes_of_a_thread(found: Sequence[KernelProfile], place: int, kind: str) -> int:
     """That each asks for in one access; 0 if they are of several sizes."""
     sizes = set()
     for each in found:

@@ -1,4 +1,4 @@
-"""What is known of a kernel's configurations before any is compiled.
+"""Collects what is known of a kernel's configurations before any is compiled.
 
 The launch, the constants of the source and with them its shared memory are worked out exactly.
 """
@@ -15,8 +15,8 @@ from dse.cuda.source import Configuration
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of L configurations before they are compiled."""
+class KnownFacts:
+    """The facts known of L configurations before they are compiled."""
 
     threads: np.ndarray  # [L] of a block
     blocks: np.ndarray  # [L] of the grid
@@ -27,7 +27,7 @@ class Known:
 
     @property
     def flags(self) -> list[np.ndarray]:
-        """Which have the larger value of each of `names` that have two."""
+        """For each of `names` that has two values, which configurations have the larger one: [L]."""
         return [
             values == values.max()
             for values in self.names.values()
@@ -36,12 +36,12 @@ class Known:
 
     @property
     def features(self) -> np.ndarray:
-        """[L, f] `code` and the flags, which often decide what a compiler makes of a source."""
+        """The columns of `code` and of the flags, which often decide what a compiler does: [L, f]."""
         return _apart([*self.code.T, *(flag.astype(float) for flag in self.flags)])
 
-    def rows(self, places: np.ndarray) -> "Known":
-        """Some of them."""
-        return Known(
+    def rows(self, places: np.ndarray) -> "KnownFacts":
+        """Return the facts of some of the configurations."""
+        return KnownFacts(
             self.threads[places],
             self.blocks[places],
             self.block[places],
@@ -56,8 +56,8 @@ def known(
     parameters: Mapping[str, Any],
     wanted: Sequence[Configuration],
     names: Mapping[str, Any] | None = None,
-) -> Known:
-    """What the launches and the text of the source tell, and `names`: what a description says of sizes.
+) -> KnownFacts:
+    """Collect what launches and the source's text tell, and `names`: what a description says of sizes.
 
     **Shapes:** parameters and names [L] or scalars, L configurations.
     """
@@ -72,7 +72,7 @@ def known(
     given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
     launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
     code = _standard([*given.values(), threads * blocks])
-    return Known(threads, blocks, block, found.shared_bytes, given | others | launch, code)
+    return KnownFacts(threads, blocks, block, found.shared_bytes, given | others | launch, code)
 
 
 def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Configurations that are kernels of their own: with shared memory or without, say.
+"""Parts configurations that are kernels of their own: with shared memory or without, say.
 
 What one does tells little of another, so each is chosen from and estimated by itself. What tells them apart
 is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
@@ -10,38 +10,38 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.cuda.compile.nvrtc import Failure
-from dse.cuda.estimate.features import Known
-from dse.cuda.source import Found
+from dse.cuda.estimate.features import KnownFacts
+from dse.cuda.source import KernelProfile
 
 FEWEST = 8  # configurations to compile; fewer tell nothing of the others
 
 
 @dataclass(frozen=True)
-class Variant:
-    """Some of the configurations."""
+class CodeVariant:
+    """Some of the configurations, whose code has one structure."""
 
     places: np.ndarray  # [l] among all
-    known: Known  # [l]
-    found: dict[int, Found | Failure]  # by their numbers in `places`
+    known: KnownFacts  # [l]
+    found: dict[int, KernelProfile | Failure]  # by their numbers in `places`
 
 
-def variants(known: Known, found: Mapping[int, Found | Failure]) -> list[Variant]:
-    """One or more, which hold each configuration once; each has enough that are compiled."""
+def variants(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> list[CodeVariant]:
+    """Part the configurations into one variant or more, each with enough that are compiled."""
     labels = _labels(known, found)
     parts = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     if len(parts) == 1:
-        return [Variant(parts[0], known, dict(found))]
+        return [CodeVariant(parts[0], known, dict(found))]
     result = []
     for places in parts:
         here = {place: number for number, place in enumerate(places.tolist())}
         own = {here[place]: each for place, each in found.items() if place in here}
-        result.append(Variant(places, known.rows(places), own))
+        result.append(CodeVariant(places, known.rows(places), own))
     return result
 
 
-def _labels(known: Known, found: Mapping[int, Found | Failure]) -> np.ndarray:
+def _labels(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
     """[L] from 0 on: those with the same values of the names that tell the structures apart."""
-    good = {place: _structure(each) for place, each in found.items() if isinstance(each, Found)}
+    good = {place: _structure(each) for place, each in found.items() if isinstance(each, KernelProfile)}
     compiled, kinds = np.array(list(good), int), list(dict.fromkeys(good.values()))
     structure = np.array([kinds.index(each) for each in good.values()])
     labels, flags = np.zeros(len(known.threads), int), known.flags
@@ -55,7 +55,7 @@ def _labels(known: Known, found: Mapping[int, Found | Failure]) -> np.ndarray:
     return labels
 
 
-def _structure(found: Found) -> tuple[frozenset[str], ...]:
+def _structure(found: KernelProfile) -> tuple[frozenset[str], ...]:
     """Of each phase the kinds of access; what is spilled does not count."""
     return tuple(
         frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in found.counts.phases

@@ -1,4 +1,4 @@
-"""A number known of some configurations, estimated of others, with how sure that is: a Gaussian process.
+"""Estimates a number of configurations from others, and how sure that is: a Gaussian process.
 
 Its covariance is that of a smooth function of the features, and of a plane. Their sizes, lengths and the
 noise are those of the highest density after weak priors (Rasmussen & Williams 2006, Eqs. 2.30, 5.9).
@@ -22,7 +22,7 @@ _STEPS = 40  # of the search, at most
 
 @dataclass(frozen=True)
 class Process:
-    """One number at n points of d features."""
+    """A process that knows one number at n points of d features."""
 
     points: np.ndarray  # [n, d]
     mean: float
@@ -32,17 +32,17 @@ class Process:
     evidence: float  # log likelihood of the numbers, priors included: comparable for the same numbers
 
     def estimate(self, points: np.ndarray) -> np.ndarray:
-        """The number expected at other points, [m]."""
+        """Estimate the number at other points, [m]."""
         across = _covariance(points, self.points, self.settings)
         return self.mean + self.scale * (across @ self.posterior.weights)
 
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
-        """Covariance [m, k] of what is not known yet; its noise is left out."""
+        """Return the covariance [m, k] of what is not known yet; its noise is left out."""
         left, right = (self._explained(each) for each in (points, others))
         return self.scale**2 * (_covariance(points, others, self.settings) - left.T @ right)
 
     def variance(self, points: np.ndarray) -> np.ndarray:
-        """The diagonal of `covariance`, [m]."""
+        """Return the diagonal of `covariance`, [m]."""
         plane = np.exp(self.settings[2]) * (points**2).mean(1)
         unknown = _smooth(self.settings).variance + plane - (self._explained(points) ** 2).sum(0)
         return self.scale**2 * np.maximum(unknown, 0.0)
@@ -68,7 +68,7 @@ def _covariance(points: np.ndarray, others: np.ndarray, settings: np.ndarray) ->
 
 
 def fitted(points: np.ndarray, numbers: np.ndarray) -> Process:
-    """The process that explains `numbers` [n] at `points` [n, d] best."""
+    """Fit the process that explains `numbers` [n] at `points` [n, d] best."""
     (n, d), mean, scale = points.shape, float(np.mean(numbers)), float(np.std(numbers)) or 1.0
     values = (numbers - mean) / scale
     squares, unit = (points[:, None] - points) ** 2, np.eye(n)

@@ -1,4 +1,4 @@
-"""What a kernel's launch does, counted: the average block, phase by phase between its barriers.
+"""Counts what the average block of a launch does, phase by phase between its barriers.
 
 Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
@@ -24,8 +24,8 @@ ACCESSES = ("global load", "global store", "shared load", "shared store", "local
 
 
 @dataclass(frozen=True)
-class Access:
-    """All accesses of one kind, of an average block in one pass of a phase."""
+class AccessCounts:
+    """The accesses of one kind that an average block makes in one pass of a phase."""
 
     requests: float = 0.0  # warp instructions with at least one thread
     sectors: float = 0.0  # of 32 bytes, each request by itself; global and local
@@ -34,8 +34,8 @@ class Access:
 
 
 @dataclass(frozen=True)
-class Phase:
-    """What an average block does between two barriers, in one pass."""
+class PhaseCounts:
+    """The counts of an average block between two barriers, in one pass."""
 
     opened: int  # address of the barrier, -1: start of the kernel
     closed: int  # -1: its end
@@ -44,18 +44,19 @@ class Phase:
     active: float  # share of a warp's lanes that execute, mean over its instructions
     fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
-    accesses: Mapping[str, Access]  # by ACCESSES
+    accesses: Mapping[str, AccessCounts]  # by ACCESSES
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
 
     @property
     def warp_insts(self) -> float:
+        """Warp instructions of all pipes."""
         return sum(self.insts.values())
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownDecision:
     """A decision that depends on data that was not stated."""
 
     address: int
@@ -67,31 +68,35 @@ class Unknown:
 
 @dataclass(frozen=True)
 class Characterisation:
-    """One launch of one kernel."""
+    """The counts of one launch of one kernel."""
 
     kernel: str
     arch: int
     grid: Dimensions
     block: Dimensions
     sampled: int  # blocks that were run
-    phases: tuple[Phase, ...]
+    phases: tuple[PhaseCounts, ...]
     executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
     spread: float  # largest difference in warp instructions among blocks inside the grid, relative
-    unknown: tuple[Unknown, ...]
+    unknown: tuple[UnknownDecision, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
 
     @property
     def blocks(self) -> int:
+        """Blocks of the grid."""
         return int(np.prod(self.grid))
 
     @property
     def warps(self) -> int:
-        """Of a block."""
+        """Warps of a block."""
         return -(-int(np.prod(self.block)) // 32)
 
     def total(self, kind: str, field: str) -> float:
-        """Of an average block, over all phases: `total("shared load", "passes")`."""
+        """Add up a field of one kind of access over all phases of an average block.
+
+        `total("shared load", "passes")`, say.
+        """
         return sum(
             phase.passes * getattr(phase.accesses[kind], field)
             for phase in self.phases
@@ -99,18 +104,18 @@ class Characterisation:
         )
 
     def insts(self, *pipes: str) -> float:
-        """Warp instructions of an average block; all of them if no pipe is named."""
+        """Return the warp instructions of an average block; all of them if no pipe is named."""
         chosen = pipes or PIPES
         return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in chosen)
 
     @property
     def fp32_ops(self) -> float:
-        """Of the grid."""
+        """Single-precision operations of the grid."""
         return self.blocks * sum(phase.passes * phase.fp32_ops for phase in self.phases)
 
 
 def prepare(listing: Listing) -> BoundProgram:
-    """A listing ready to run: keep it where one kernel is launched in several ways."""
+    """Make a listing ready to run: keep it where one kernel is launched in several ways."""
     return bind_program(program(listing))
 
 
@@ -140,9 +145,9 @@ def summary(
     times: Timing | None = None,
     traffic: Mapping[tuple[int, int], Traffic] | None = None,
 ) -> Characterisation:
-    """What was counted in the blocks of a sample. The machine also keeps the addresses, in `streams`.
+    """Average what was counted in the blocks of a sample. The machine keeps the addresses, in `streams`.
 
-    `traffic` is what `dse.cuda.caches.cache_model.misses` says of its phases.
+    `traffic` is that of its phases by `dse.cuda.caches.cache_model.misses`.
     """
     launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
     walks: dict[tuple[int, int], Walk] = {}
@@ -197,7 +202,7 @@ def _phase(
     path: Walk | None,
     touched: Mapping[tuple[tuple[int, int], str], float],
     traffic: Traffic | None,
-) -> Phase:
+) -> PhaseCounts:
     """`counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.bound
     passes = max(float(counts[-1]), 1e-300)
@@ -228,7 +233,7 @@ def _phase(
                     accesses["shared store"] += (requests, sectors, through, active * step.bytes)
     total = sum(insts.values())
     once = None if path is None else path * (1 / path.passes)
-    return Phase(
+    return PhaseCounts(
         opened=key[0],
         closed=key[1],
         passes=passes,
@@ -236,7 +241,9 @@ def _phase(
         active=lanes / (32 * total) if total else 0.0,
         fp32_ops=sure / passes,
         fp32_ops_unsure=unsure / passes,
-        accesses={kind: Access(*(found / passes).tolist()) for kind, found in accesses.items() if found[0]},
+        accesses={
+            kind: AccessCounts(*(found / passes).tolist()) for kind, found in accesses.items() if found[0]
+        },
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
         traffic=None if traffic is None else traffic * (1 / passes),
@@ -248,12 +255,12 @@ def _kind(step: Step) -> str:
     return f"{step.pipe} {'store' if stores else 'load'}"
 
 
-def _unknown(machine: Machine) -> tuple[Unknown, ...]:
+def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
     found = []
     for (index, what), taint in sorted(machine.unknown.items()):
         step = machine.program.steps[index]
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
-        found.append(Unknown(step.address, step.text, step.line, what, names))
+        found.append(UnknownDecision(step.address, step.text, step.line, what, names))
     return tuple(found)
 
 

@@ -1,4 +1,4 @@
-"""Where in the code a launch spends its instructions and its memory accesses.
+"""Finds where in the code a launch spends its instructions and its memory accesses.
 
 Numbers are of the average block of the launch, from start to end. `dse.cuda.graphs.branches` tells where its
 lanes part.
@@ -17,8 +17,8 @@ from dse.hardware.coalescing import LINE, SECTOR
 
 
 @dataclass(frozen=True)
-class Access:
-    """What one memory instruction asks for."""
+class InstructionAccesses:
+    """The accesses of one memory instruction."""
 
     address: int  # of the instruction
     line: int | None  # of the source
@@ -34,13 +34,13 @@ class Access:
 
     @property
     def degree(self) -> float:
-        """How many times the ideal it takes: of shared memory the conflict degree. 1 where threads share."""
+        """Pieces over the ideal: of shared memory the conflict degree. 1 where threads share."""
         return max(1.0, self.pieces / self.ideal)
 
 
 @dataclass(frozen=True)
-class Line:
-    """What was made of one line of the source.
+class LineCounts:
+    """The instructions and accesses of one line of the source.
 
     Lanes that a predicate turns off count as active where it was not evaluated: nothing hangs on it.
     """
@@ -53,8 +53,8 @@ class Line:
     passes: float  # through the banks of shared memory
 
 
-def accesses(machine: Machine, sample: Sample) -> list[Access]:
-    """Memory instructions that were executed, in the order of the code."""
+def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
+    """List the memory instructions that were executed, in the order of the code."""
     counts = _counts(machine, sample)
     found = []
     for block in machine.program.blocks:
@@ -66,7 +66,7 @@ def accesses(machine: Machine, sample: Sample) -> list[Access]:
                 shared = space == "shared"
                 each = threads / requests
                 found.append(
-                    Access(
+                    InstructionAccesses(
                         address=step.address,
                         line=step.line,
                         instruction=step.text,
@@ -82,8 +82,8 @@ def accesses(machine: Machine, sample: Sample) -> list[Access]:
     return found
 
 
-def lines(machine: Machine, sample: Sample) -> list[Line]:
-    """What was executed by lines of the source, most instructions first; None for code of no line."""
+def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
+    """List what was executed by lines of the source, most instructions first; None for code of no line."""
     counts = _counts(machine, sample)
     steps: dict[int | None, list[tuple[Step, float, float]]] = {}
     for block in machine.program.blocks:
@@ -103,7 +103,7 @@ def lines(machine: Machine, sample: Sample) -> list[Line]:
                 passes += through if space == "shared" else 0.0
         insts = sum(warps for _, warps, _ in executed)
         active = sum(threads for _, _, threads in executed) / (WARP * insts)
-        found.append(Line(line, insts, active, pipes, sectors, passes))
+        found.append(LineCounts(line, insts, active, pipes, sectors, passes))
     return sorted(found, key=lambda each: -each.insts)
 
 

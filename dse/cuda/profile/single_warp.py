@@ -1,5 +1,4 @@
-"""How long one warp alone takes: its instructions issued in order, each waiting for the registers that it
-needs.
+"""Times one warp alone: it issues its instructions in order, each waiting for the registers that it needs.
 
 Instructions come in lines from a small cache of the sub-partition. What is not there comes from the SM's
 cache, about as late as a word from shared memory. What has to make room is taken to be chosen at random.
@@ -28,16 +27,14 @@ _STEADY = 4  # times that a block is walked in a row before its time is taken as
 
 @dataclass(frozen=True)
 class Timing:
-    """Cycles that instructions take, by pipe."""
+    """The cycles that instructions take, by pipe."""
 
     latency: Mapping[str, float]  # until the result can be used
     interval: Mapping[str, float]  # until the warp's next instruction can enter the same pipe
 
 
 def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
-    """From a GPU whose fields are scalars. `global_latency` is that of an average load; of DRAM if not
-    given.
-    """
+    """Return the cycles of a GPU (scalars). `global_latency` is an average load's; None: DRAM's."""
     latency = {
         name: float(getattr(gpu.latency, name))
         for name in ("fp32", "fp64", "int32", "imul32", "sfu", "shared")
@@ -68,7 +65,7 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
 
 @dataclass
 class Walk:
-    """What one warp does between two barriers, one pass through it or the sum of several."""
+    """The walk of one warp between two barriers, one pass through it or the sum of several."""
 
     passes: float = 0.0
     cycles: float = 0.0
@@ -121,7 +118,7 @@ class _State:
 
 
 def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
-    """Phases of one warp by the addresses of the barriers that open and close them; -1: start, end."""
+    """Walk one warp; its phases by the addresses of the barriers around them, -1: start, end."""
     program = machine.program
     parts = list(segments(machine, block, warp))
     walker = _Walker(program, times, [index for blocks, _ in parts for index in blocks])
@@ -138,7 +135,7 @@ def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[i
 
 
 def longest_warp(machine: Machine, block: int) -> int:
-    """The warp of a block that executes most instructions."""
+    """Return the warp of a block that executes most instructions."""
     warps = machine.shape[1] // 32
     lengths = np.array([len(found.steps) for found in machine.program.blocks])
     total = np.zeros(warps)
@@ -149,7 +146,7 @@ def longest_warp(machine: Machine, block: int) -> int:
 
 
 def entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
-    """(basic block, times that it was skipped, lanes) in order."""
+    """Yield (basic block, times that it was skipped, lanes) in order."""
     skipped = np.zeros(len(machine.trace) + 1, int)
     for start, end, more in machine.repeats:
         skipped[start:end] += more
@@ -158,7 +155,7 @@ def entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
 
 
 def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int], int]]:
-    """(basic blocks of the warp in order, how often they follow again)."""
+    """Yield (basic blocks of the warp in order, how often they follow again)."""
     bounds = sorted(
         {0, len(machine.trace), *(place for start, end, _ in machine.repeats for place in (start, end))}
     )

@@ -1,11 +1,11 @@
-"""What was counted of a launch, as models take it: the average warp, in the units of `dse.types.Kernel`."""
+"""Turns what was counted of a launch into what models take: the average warp, as a `dse.types.Kernel`."""
 
 from typing import Any
 
 import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
-from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import WarpCounts, WarpPhases
 from dse.cuda.sass.opcodes import PIPES
 from dse.errors import DseError
@@ -28,7 +28,7 @@ _LATENCY_OF = {
 
 
 def warp_counts(counts: Characterisation) -> WarpCounts:
-    """The average warp of one launch.
+    """Average one launch over its warps.
 
     **Raises:** DseError if the kernel uses tensor cores or textures, which no model knows.
     """
@@ -80,26 +80,26 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     )
 
 
-def _insts(phase: Phase, *pipes: str) -> float:
+def _insts(phase: PhaseCounts, *pipes: str) -> float:
     return sum(phase.insts.get(pipe, 0.0) for pipe in pipes)
 
 
-def _total(phase: Phase, field: str, *kinds: str) -> float:
+def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
     return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses)
 
 
-def _shuffles(phase: Phase, warps: int) -> float:
+def _shuffles(phase: PhaseCounts, warps: int) -> float:
     """They go through the same pipe as accesses to shared memory, one pass each."""
     return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
 
 
-def _scattered(phase: Phase) -> list[Access]:
+def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
     """Accesses to global memory that touch more than twice the sectors that their bytes fill."""
     accesses = [phase.accesses[kind] for kind in _GLOBAL if kind in phase.accesses]
     return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
 
 
-def _work(phase: Phase, warps: int) -> dict[str, float]:
+def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
     """Units of work of the average warp by class."""
     traffic = phase.traffic or _without_caches(phase)
     return {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()} | {
@@ -110,7 +110,7 @@ def _work(phase: Phase, warps: int) -> dict[str, float]:
     }
 
 
-def _waits(phase: Phase) -> dict[str, float]:
+def _waits(phase: PhaseCounts) -> dict[str, float]:
     """Results that a warp waits for, by class."""
     waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     if phase.walk is not None:
@@ -128,7 +128,7 @@ def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
     return np.array([[phase[name] for name in CLASSES] for phase in phases]).reshape(-1, len(CLASSES))
 
 
-def _without_caches(phase: Phase) -> Traffic:
+def _without_caches(phase: PhaseCounts) -> Traffic:
     """As if a block found again what it touched before, and nothing else."""
 
     def asked(kind: str) -> float:
@@ -142,7 +142,7 @@ _PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
 
 
 def to_kernel(warps: WarpCounts) -> Kernel:
-    """Launches as one `Kernel`, whose fields have their leading shape."""
+    """Return launches as one `Kernel`, whose fields have their leading shape."""
     phases = warps.phases
 
     def phase(number: int) -> KernelPhase:

@@ -1,4 +1,4 @@
-"""What the average warp of a launch does, as records of NumPy arrays: of one launch, or of many at once.
+"""Records of what the average warp does, as NumPy arrays: of one launch, or of many at once.
 
 Any leading shape stands for launches: none for one, [L] for L of them.
 """
@@ -54,21 +54,21 @@ class WarpCounts:
     phases: WarpPhases
 
     def to_matrix(self) -> np.ndarray:
-        """All numbers side by side, [..., numbers]: those from start to end, then phase after phase."""
+        """Put all numbers side by side, [..., numbers]: those from start to end, then phase after phase."""
         whole, phases = _side_by_side(self, _WHOLE), _side_by_side(self.phases, _PHASE)
         return np.concatenate([whole, phases.reshape(*whole.shape[:-1], -1)], axis=-1)
 
     @staticmethod
     def from_matrix(matrix: np.ndarray) -> "WarpCounts":
-        """The record of which `to_matrix` gives `matrix` [..., numbers]."""
+        """Make the record of which `to_matrix` gives `matrix` [..., numbers]."""
         whole, phases = np.split(matrix, [_width(_WHOLE)], axis=-1)
         width = _width(_PHASE)
         phases = phases.reshape(*phases.shape[:-1], phases.shape[-1] // width, width)
         return WarpCounts(**_apart(whole, _WHOLE), phases=WarpPhases(**_apart(phases, _PHASE)))
 
-    def __getitem__(self, places: Any) -> "WarpCounts":
-        """Some of several launches, as `places` index their leading shape."""
-        return WarpCounts.from_matrix(self.to_matrix()[places])
+    def __getitem__(self, index: Any) -> "WarpCounts":
+        """Take some of several launches, as `index` does on their leading shape."""
+        return WarpCounts.from_matrix(self.to_matrix()[index])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WarpCounts) and np.array_equal(self.to_matrix(), other.to_matrix())
@@ -102,7 +102,7 @@ NOTHING = replace(WarpCounts.from_matrix(np.zeros(_width(_WHOLE))), ilp=1.0, mlp
 
 
 def stacked(launches: Sequence[WarpCounts]) -> WarpCounts:
-    """Launches one after the other, [L]; each item is one, or several [l]."""
+    """Put launches one after the other, [L]; each item is one, or several [l]."""
     parts = [np.atleast_2d(launch.to_matrix()) for launch in launches]
     widths = [part.shape[1] for part in parts]
     matrix = np.zeros((sum(map(len, parts)), max(widths, default=_width(_WHOLE))))
@@ -114,7 +114,7 @@ def stacked(launches: Sequence[WarpCounts]) -> WarpCounts:
 
 
 def column_names(phases: int) -> list[str]:
-    """A name for each column of `WarpCounts.to_matrix` with so many phases, for tables and reports."""
+    """Name each column of `WarpCounts.to_matrix` with so many phases, for tables and reports."""
     whole, phase = _labels(_WHOLE), _labels(_PHASE)
     return whole + [f"phases.{number}.{label}" for number in range(phases) for label in phase]
 

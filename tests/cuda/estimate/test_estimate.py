@@ -9,11 +9,11 @@ from dse.cuda.compile.nvrtc import Failure, Source
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.bank_layout import conflicts, passes_per_request
 from dse.cuda.estimate.estimate import Estimate, estimate
-from dse.cuda.estimate.features import Known, known
+from dse.cuda.estimate.features import KnownFacts, known
 from dse.cuda.estimate.regression import fitted
-from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
-from dse.cuda.source import Configuration, Found
+from dse.cuda.source import Configuration, KernelProfile
 from dse.hardware import occupancy
 from dse.types import CLASSES, Resources
 
@@ -41,15 +41,15 @@ def warp_of(columns: dict[str, float], phases: int = 1) -> WarpCounts:
     return WarpCounts.from_matrix(np.array(list((every | columns).values())))
 
 
-def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
+def result(x: int, y: int, tile: int, flag: int) -> KernelProfile | Failure:
     """A made-up kernel: registers jump, some do not compile, some numbers are products, some only smooth."""
     if tile == 6 and y == 8:
         return Failure("compile error", "too much")
     registers = 255 if tile >= 4 and y >= 4 else 24 + 4 * tile + 2 * flag
     warps = -(-x * y // 32)
     loads, through = 10.0 * tile, 10.0 * tile * passes(x, y)
-    access = Access(loads * warps, 0.0, through * warps, loads * 4 * min(32 * warps, x * y))
-    phase = Phase(
+    access = AccessCounts(loads * warps, 0.0, through * warps, loads * 4 * min(32 * warps, x * y))
+    phase = PhaseCounts(
         opened=-1, closed=-1, passes=2.0, insts={}, active=1.0, fp32_ops=0.0, fp32_ops_unsure=0.0,
         accesses={"shared load": access}, new_sectors={}, traffic=None, walk=None,
     )  # fmt: skip
@@ -69,11 +69,11 @@ def result(x: int, y: int, tile: int, flag: int) -> Found | Failure:
             "other_insts": 7.0,
         }
     )
-    return Found(registers, 4 * y * (2 * x + 1), 0, 0, "", counts, warp)
+    return KernelProfile(registers, 4 * y * (2 * x + 1), 0, 0, "", counts, warp)
 
 
 @pytest.fixture(scope="module")
-def before() -> Known:
+def before() -> KnownFacts:
     names = ["X", "Y", "TILE", "FLAG"]
     columns = dict(zip(names, np.array(SPACE).T, strict=True))
     wanted = [
@@ -84,8 +84,8 @@ def before() -> Known:
 
 
 @pytest.fixture(scope="module")
-def chosen(before: Known) -> dict[int, Found | Failure]:
-    found: dict[int, Found | Failure] = {}
+def chosen(before: KnownFacts) -> dict[int, KernelProfile | Failure]:
+    found: dict[int, KernelProfile | Failure] = {}
     while batch := choose(before, 40, found):
         assert not set(batch) & set(found)
         found |= {place: result(*SPACE[place]) for place in batch}
@@ -93,22 +93,24 @@ def chosen(before: Known) -> dict[int, Found | Failure]:
 
 
 @pytest.fixture(scope="module")
-def guess(before: Known, chosen: dict[int, Found | Failure]) -> Estimate:
+def guess(before: KnownFacts, chosen: dict[int, KernelProfile | Failure]) -> Estimate:
     return estimate(before, chosen, LIMITS)
 
 
-def test_as_many_are_chosen_as_asked_for(before: Known, chosen: dict[int, Found | Failure]) -> None:
+def test_as_many_are_chosen_as_asked_for(
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
+) -> None:
     assert len(chosen) == 40
     assert choose(before, 40, chosen) == []
     assert len(choose(before, 10_000, {})) == len(SPACE) / 2
 
 
-def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
+def test_compiled_ones_stay_as_they_are(guess: Estimate, chosen: dict[int, KernelProfile | Failure]) -> None:
     for place, found in chosen.items():
         assert guess.fails[place] == isinstance(found, Failure)
-        warp = found.warp if isinstance(found, Found) else stacked([NOTHING, guess.warps])[0]
+        warp = found.warp if isinstance(found, KernelProfile) else stacked([NOTHING, guess.warps])[0]
         assert guess.warps[place] == warp
-        if isinstance(found, Found):
+        if isinstance(found, KernelProfile):
             assert guess.resources["registers"][place] == found.registers
 
 
@@ -130,12 +132,14 @@ def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> No
     results = [result(*each) for each in SPACE]
     fails = np.array([isinstance(each, Failure) for each in results])
     assert np.mean(guess.fails != fails) < 0.05
-    registers = np.array([each.registers if isinstance(each, Found) else 0 for each in results])
+    registers = np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in results])
     off = np.abs(guess.resources["registers"] - registers)[~fails & ~guess.fails]
     assert np.mean(off > 2) < 0.05
 
 
-def test_estimated_registers_let_a_launch_run(guess: Estimate, chosen: dict[int, Found | Failure]) -> None:
+def test_estimated_registers_let_a_launch_run(
+    guess: Estimate, chosen: dict[int, KernelProfile | Failure]
+) -> None:
     there = np.array([place not in chosen for place in range(len(SPACE))]) & (guess.resources["threads"] > 0)
     asked = Resources(**{name: values[there] for name, values in guess.resources.items()})
     assert occupancy.possible(occupancy.resident_blocks(LIMITS, asked)[1]).all()
@@ -145,7 +149,7 @@ def test_estimated_registers_let_a_launch_run(guess: Estimate, chosen: dict[int,
 
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
-    found = {place: each for place in places if isinstance(each := result(*SPACE[place]), Found)}
+    found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
     off = [
         guess.warps.phases.insts[place, 0] / each.warp.phases.insts[0] - 1 for place, each in found.items()
     ]
@@ -156,11 +160,13 @@ def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     assert np.abs(errors["work.fp32"]).max() < 1e-6
 
 
-def test_numbers_below_zero_are_estimated_too(before: Known, chosen: dict[int, Found | Failure]) -> None:
+def test_numbers_below_zero_are_estimated_too(
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
+) -> None:
     """In a phase a warp may wait less for a pipe than nothing, where it waited for it before."""
     below = {
         place: replace(each, warp=replace(each.warp, phases=replace(each.warp.phases, waits=waits)))
-        if isinstance(each, Found)
+        if isinstance(each, KernelProfile)
         else each
         for place, each in chosen.items()
         for waits in [np.full((1, len(CLASSES)), 2.0 * (place % 3 - 1))]
@@ -170,7 +176,7 @@ def test_numbers_below_zero_are_estimated_too(before: Known, chosen: dict[int, F
     assert waits.min() >= -2.0
 
 
-def test_too_few_is_refused(before: Known) -> None:
+def test_too_few_is_refused(before: KnownFacts) -> None:
     with pytest.raises(ValueError, match="fewer than two"):
         estimate(before, {0: Failure("compile error", "")}, LIMITS)
 

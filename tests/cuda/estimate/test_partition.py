@@ -8,26 +8,26 @@ from dse import gpus
 from dse.cuda.compile.nvrtc import Failure, Source
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
-from dse.cuda.estimate.features import Known, known
+from dse.cuda.estimate.features import KnownFacts, known
 from dse.cuda.estimate.partition import variants
-from dse.cuda.profile.characterise import Access, Characterisation, Phase
+from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import WarpCounts, column_names
-from dse.cuda.source import Configuration, Found
+from dse.cuda.source import Configuration, KernelProfile
 
 LIMITS = gpus.load("a100").gpu.limits
 SPACE = list(product([16, 32, 64, 128], [1, 2, 3, 4], [0, 1], [0, 1]))  # block, tile, staged, unrolled
 NAMES = ("block", "tile", "staged", "unrolled")
 
 
-def phase(*kinds: str) -> Phase:
-    access = Access(1.0, 0.0, 1.0, 4.0)
-    return Phase(
+def phase(*kinds: str) -> PhaseCounts:
+    access = AccessCounts(1.0, 0.0, 1.0, 4.0)
+    return PhaseCounts(
         opened=-1, closed=-1, passes=1.0, insts={}, active=1.0, fp32_ops=0.0, fp32_ops_unsure=0.0,
         accesses=dict.fromkeys(kinds, access), new_sectors={}, traffic=None, walk=None,
     )  # fmt: skip
 
 
-def result(block: int, tile: int, staged: int, unrolled: int) -> Found:
+def result(block: int, tile: int, staged: int, unrolled: int) -> KernelProfile:
     """A kernel with two phases if staged, else with one that does other things; large tiles spill."""
     spilled = ["local store"] if tile == 4 and not unrolled else []
     phases = (phase("global load", *spilled), phase("shared load")) if staged else (phase("global load"),)
@@ -40,11 +40,11 @@ def result(block: int, tile: int, staged: int, unrolled: int) -> Found:
     if staged:
         columns |= {"phases.1.insts": 5.0 * tile * block, "phases.1.work.shared": 1.0}
     warp = WarpCounts.from_matrix(np.array(list(columns.values())))
-    return Found(20 + tile if staged else 60 - 4 * tile, 0, 0, 0, "", counts, warp)
+    return KernelProfile(20 + tile if staged else 60 - 4 * tile, 0, 0, 0, "", counts, warp)
 
 
 @pytest.fixture(scope="module")
-def before() -> Known:
+def before() -> KnownFacts:
     columns: dict[str, Any] = dict(zip(NAMES, np.array(SPACE).T, strict=True))
     wanted = [
         Configuration(tuple(zip(NAMES, each, strict=True)), (8, 1, 1), (each[0], 1, 1), ()) for each in SPACE
@@ -52,16 +52,16 @@ def before() -> Known:
     return known(Source("a.cu", "", "", (), (), ""), columns, wanted, {"wide": columns["block"] > 32})
 
 
-def test_flags_are_features(before: Known) -> None:
+def test_flags_are_features(before: KnownFacts) -> None:
     assert len(before.flags) == 3  # staged, unrolled, wide
     assert before.features.shape[1] == before.code.shape[1] + 1
 
 
-def results(*places: int) -> dict[int, Found | Failure]:
+def results(*places: int) -> dict[int, KernelProfile | Failure]:
     return {place: result(*SPACE[place]) for place in places}
 
 
-def test_what_has_other_phases_is_apart(before: Known) -> None:
+def test_what_has_other_phases_is_apart(before: KnownFacts) -> None:
     """By the flag that decides on them; what is spilled decides on nothing."""
     found = results(*range(0, 64, 2), 1, 3, 5)
     one, other = variants(before, found)
@@ -77,12 +77,12 @@ def test_what_has_other_phases_is_apart(before: Known) -> None:
         assert part.known.code.shape[1] == before.code.shape[1] - 1  # it does not vary any more
 
 
-def test_few_are_not_taken_apart(before: Known) -> None:
+def test_few_are_not_taken_apart(before: KnownFacts) -> None:
     assert len(variants(before, results(*range(12)))) == 1
     assert len(variants(before, {0: Failure("compile error", "")})) == 1
 
 
-def test_names_together_may_tell(before: Known) -> None:
+def test_names_together_may_tell(before: KnownFacts) -> None:
     """Where none does by itself."""
     found = {
         place: result(block, tile, staged * unrolled, 1)
@@ -90,13 +90,13 @@ def test_names_together_may_tell(before: Known) -> None:
     }
     parts = variants(before, found)
     for part in parts:
-        counted = [result.counts for result in part.found.values() if isinstance(result, Found)]
-        assert len(counted) == len(part.found)
+        counted = [result.counts for result in part.results.values() if isinstance(result, KernelProfile)]
+        assert len(counted) == len(part.results)
         assert len({len(counts.phases) for counts in counted}) == 1
 
 
-def test_each_is_chosen_from_and_estimated_by_itself(before: Known) -> None:
-    found: dict[int, Found | Failure] = {}
+def test_each_is_chosen_from_and_estimated_by_itself(before: KnownFacts) -> None:
+    found: dict[int, KernelProfile | Failure] = {}
     while batch := choose(before, 36, found):
         found |= results(*batch)
     assert len(found) == 36
