@@ -21,7 +21,7 @@ _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
-def choose(known: KnownFacts, count: int, found: Mapping[int, KernelProfile | Failure]) -> list[int]:
+def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | Failure]) -> list[int]:
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
     The first half lie far apart. The others are those whose registers are least sure, or whether they compile
@@ -29,20 +29,22 @@ def choose(known: KnownFacts, count: int, found: Mapping[int, KernelProfile | Fa
     """
     total = len(known.threads)
     count = min(count, total)
-    if not found:
+    if not results:
         return _far_apart(known.code, -(-count // 2))
-    here, chosen = list(found), []
-    parts = [(variant.places, _doubts(variant.known, variant.found)) for variant in variants(known, found)]
+    known_ones, chosen = list(results), []
+    parts = [
+        (variant.indices, _doubts(variant.known, variant.results)) for variant in variants(known, results)
+    ]
     variance = np.empty(total)
-    while len(chosen) < min(count - len(found), -(-count // (2 * _ROUNDS))):
-        for places, doubts in parts:
-            variance[places] = np.sum([doubt.variance for doubt in doubts], axis=0)
-        variance[here + chosen] = -1.0
+    while len(chosen) < min(count - len(results), -(-count // (2 * _ROUNDS))):
+        for indices, doubts in parts:
+            variance[indices] = np.sum([doubt.variance for doubt in doubts], axis=0)
+        variance[known_ones + chosen] = -1.0
         chosen.append(int(variance.argmax()))
-        for places, doubts in parts:
-            for at in np.flatnonzero(places == chosen[-1]):
+        for indices, doubts in parts:
+            for index in np.flatnonzero(indices == chosen[-1]):
                 for doubt in doubts:
-                    doubt.told(int(at))
+                    doubt.told(int(index))
     return chosen
 
 
@@ -55,38 +57,38 @@ class _Doubt:
         self.variance = self.left if variance is None else variance
         self.columns: list[np.ndarray] = []
 
-    def told(self, place: int) -> None:
+    def told(self, index: int) -> None:
         """Take that one as known, by one step of a Cholesky decomposition of the covariance."""
-        if self.left[place] <= _LEAST:
+        if self.left[index] <= _LEAST:
             return
-        column = self.process.covariance(self.points, self.points[[place]])[:, 0]
-        column = column - sum(each * each[place] for each in self.columns)
-        self.columns.append(column / np.sqrt(max(column[place], _LEAST)))
+        column = self.process.covariance(self.points, self.points[[index]])[:, 0]
+        column = column - sum(before * before[index] for before in self.columns)
+        self.columns.append(column / np.sqrt(max(column[index], _LEAST)))
         told = np.minimum(self.columns[-1] ** 2, self.left)
         self.variance = self.variance * (1.0 - told / self.left)
         self.left = np.maximum(self.left - told, _LEAST)
 
 
-def _doubts(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
-    points, registers = known.code, registers_of(known.code, found)
+def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
+    points, registers = known.code, registers_of(known.code, results)
     process = registers.process if registers.kinds is None else registers.kinds.process
     doubts = [_Doubt(process, points, registers.variance(points))]
-    if any(isinstance(each, Failure) for each in found.values()):
-        kinds = fails(points, found)
+    if any(isinstance(result, Failure) for result in results.values()):
+        kinds = fails(points, results)
         doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
-    good = [place for place, each in found.items() if isinstance(each, KernelProfile)]
-    spilling = np.array([spills(each) for each in found.values() if isinstance(each, KernelProfile)])
+    compiled = [index for index, result in results.items() if isinstance(result, KernelProfile)]
+    spilling = np.array([spills(result) for result in results.values() if isinstance(result, KernelProfile)])
     if spilling.any() and not spilling.all():
-        kinds = Kinds.of(points[good], spilling)
+        kinds = Kinds.of(points[compiled], spilling)
         doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
     return doubts
 
 
-def _far_apart(places: np.ndarray, count: int) -> list[int]:
+def _far_apart(points: np.ndarray, count: int) -> list[int]:
     """Each as far as can be from those before it; the first is the one in the middle."""
-    chosen = [int((places**2).sum(1).argmin())]
-    distance = np.full(len(places), np.inf)
+    chosen = [int((points**2).sum(1).argmin())]
+    distance = np.full(len(points), np.inf)
     while len(chosen) < count:
-        distance = np.minimum(distance, ((places - places[chosen[-1]]) ** 2).sum(1))
+        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(1))
         chosen.append(int(distance.argmax()))
     return chosen

@@ -103,18 +103,20 @@ class Registers:
         return chance * (1.0 - chance) * apart**2 + (1.0 - chance) * within
 
 
-def registers_of(points: np.ndarray, found: Mapping[int, KernelProfile | Failure]) -> Registers:
+def registers_of(points: np.ndarray, results: Mapping[int, KernelProfile | Failure]) -> Registers:
     """Learn registers from the configurations that compiled, of those at `points` [L, d]."""
-    good = {place: each.registers for place, each in found.items() if isinstance(each, KernelProfile)}
-    return Registers.of(points[list(good)], np.array(list(good.values())))
+    registers = {
+        index: result.registers for index, result in results.items() if isinstance(result, KernelProfile)
+    }
+    return Registers.of(points[list(registers)], np.array(list(registers.values())))
 
 
-def fails(points: np.ndarray, found: Mapping[int, KernelProfile | Failure]) -> Kinds:
+def fails(points: np.ndarray, results: Mapping[int, KernelProfile | Failure]) -> Kinds:
     """Learn which configurations at `points` [L, d] do not compile."""
-    failed = np.array([isinstance(each, Failure) for each in found.values()])
-    return Kinds.of(points[list(found)], failed)
+    failed = np.array([isinstance(result, Failure) for result in results.values()])
+    return Kinds.of(points[list(results)], failed)
 
 
-def spills(found: KernelProfile) -> bool:
+def spills(profile: KernelProfile) -> bool:
     """Tell whether a configuration goes through local memory."""
-    return any("local" in kind for phase in found.counts.phases for kind in phase.accesses)
+    return any("local" in kind for phase in profile.counts.phases for kind in phase.accesses)

@@ -54,24 +54,24 @@ class Estimate:
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
-def estimate(known: KnownFacts, found: Mapping[int, KernelProfile | Failure], limits: Limits) -> Estimate:
-    """Estimate all configurations from those that are `found`, by their indices.
+def estimate(known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits) -> Estimate:
+    """Estimate all configurations from those that were read, in `results`, by their indices.
 
     What registers are estimated is at most what lets a launch run on a GPU with these `limits` (scalars).
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
-    if sum(isinstance(each, KernelProfile) for each in found.values()) < 2:
+    if sum(isinstance(result, KernelProfile) for result in results.values()) < 2:
         raise ValueError("estimate: fewer than two configurations compiled")
-    parts = variants(known, found)
-    return _joined_estimates(parts, [_of_one_variant(part.known, part.found, limits) for part in parts])
+    parts = variants(known, results)
+    return _joined_estimates(parts, [_of_one_variant(part.known, part.results, limits) for part in parts])
 
 
 def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate]) -> Estimate:
     """Join the estimates of all variants, in the order of the configurations."""
     if len(parts) == 1:
         return estimates[0]
-    order = np.argsort(np.concatenate([part.places for part in parts]))
+    order = np.argsort(np.concatenate([part.indices for part in parts]))
     resources = {
         name: np.concatenate([each.resources[name] for each in estimates])[order]
         for name in estimates[0].resources
@@ -81,7 +81,7 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
         resources=resources,
         fails=np.concatenate([each.fails for each in estimates])[order],
         compiled=np.concatenate(
-            [part.places[each.compiled] for part, each in zip(parts, estimates, strict=True)]
+            [part.indices[each.compiled] for part, each in zip(parts, estimates, strict=True)]
         ),
         exact_patterns=frozenset[str]().union(*(each.exact_patterns for each in estimates)),
         left_out=stacked([each.left_out for each in estimates]),
@@ -90,34 +90,34 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
 
 
 def _of_one_variant(
-    known: KnownFacts, found: Mapping[int, KernelProfile | Failure], limits: Limits
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits
 ) -> Estimate:
-    good = {place: each for place, each in found.items() if isinstance(each, KernelProfile)}
-    compiled, features = np.array(list(good)), known.features
-    points, registers = features, registers_of(features, found)
+    by_index = {index: result for index, result in results.items() if isinstance(result, KernelProfile)}
+    compiled, profiles, features = np.array(list(by_index)), list(by_index.values()), known.features
+    points, registers = features, registers_of(features, results)
     count, left_out_registers = registers.estimate(points), registers.left_out()
     high = registers.is_high(points)
     high[compiled] = registers.found > registers.border
-    spilling = _spilling(points, compiled, list(good.values()))
+    spilling = _spilling(points, compiled, profiles)
     if high.any() and not high.all():
         points = np.c_[points, 2.0 * high]
     failing = np.zeros(len(high), bool)
-    if len(good) < len(found):
-        failing = fails(features, found).likely(features)
-        failing[list(found)] = [isinstance(each, Failure) for each in found.values()]
+    if len(by_index) < len(results):
+        failing = fails(features, results).likely(features)
+        failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
 
-    read = stacked([each.warp for each in good.values()])
-    parts = _taken_apart(read, list(good.values()))
-    patterns, exact = _patterns(known, parts, list(good.values()), compiled)
+    read = stacked([each.warp for each in profiles])
+    parts = _taken_apart(read, profiles)
+    patterns, exact = _patterns(known, parts, profiles, compiled)
     sums = _sums(parts, read)
     fits = _Fits(points, known.names, compiled, spilling)
     estimated, left_out = _estimated(parts, fits, patterns, sums)
     # After the estimates stand those that compiled and one of nothing, for those that failed.
     row = np.arange(len(high))
     row[compiled] = len(row) + np.arange(len(compiled))
-    row[[place for place, each in found.items() if isinstance(each, Failure)]] = len(row) + len(compiled)
+    row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
     warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
-    shared_bytes = _shared_bytes(known, np.array([each.shared_bytes for each in good.values()]), fits)
+    shared_bytes = _shared_bytes(known, np.array([each.shared_bytes for each in profiles]), fits)
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))

@@ -20,30 +20,32 @@ FEWEST = 8  # configurations to compile; fewer tell nothing of the others
 class CodeVariant:
     """Some of the configurations, whose code has one structure."""
 
-    places: np.ndarray  # [l] among all
+    indices: np.ndarray  # [l] among all
     known: KnownFacts  # [l]
-    found: dict[int, KernelProfile | Failure]  # by their numbers in `places`
+    results: dict[int, KernelProfile | Failure]  # by their positions in `indices`
 
 
-def variants(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> list[CodeVariant]:
+def variants(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[CodeVariant]:
     """Part the configurations into one variant or more, each with enough that are compiled."""
-    labels = _labels(known, found)
+    labels = _labels(known, results)
     parts = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
     if len(parts) == 1:
-        return [CodeVariant(parts[0], known, dict(found))]
-    result = []
-    for places in parts:
-        here = {place: number for number, place in enumerate(places.tolist())}
-        own = {here[place]: each for place, each in found.items() if place in here}
-        result.append(CodeVariant(places, known.rows(places), own))
-    return result
+        return [CodeVariant(parts[0], known, dict(results))]
+    parted = []
+    for indices in parts:
+        here = {index: own for own, index in enumerate(indices.tolist())}
+        own_results = {here[index]: result for index, result in results.items() if index in here}
+        parted.append(CodeVariant(indices, known.rows(indices), own_results))
+    return parted
 
 
-def _labels(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
+def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
     """[L] from 0 on: those with the same values of the names that tell the structures apart."""
-    good = {place: _structure(each) for place, each in found.items() if isinstance(each, KernelProfile)}
-    compiled, kinds = np.array(list(good), int), list(dict.fromkeys(good.values()))
-    structure = np.array([kinds.index(each) for each in good.values()])
+    structures = {
+        index: _structure(result) for index, result in results.items() if isinstance(result, KernelProfile)
+    }
+    compiled, kinds = np.array(list(structures), int), list(dict.fromkeys(structures.values()))
+    structure = np.array([kinds.index(each) for each in structures.values()])
     labels, flags = np.zeros(len(known.threads), int), known.flags
     while len(kinds) > 1:
         finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
@@ -55,10 +57,10 @@ def _labels(known: KnownFacts, found: Mapping[int, KernelProfile | Failure]) -> 
     return labels
 
 
-def _structure(found: KernelProfile) -> tuple[frozenset[str], ...]:
+def _structure(profile: KernelProfile) -> tuple[frozenset[str], ...]:
     """Of each phase the kinds of access; what is spilled does not count."""
     return tuple(
-        frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in found.counts.phases
+        frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in profile.counts.phases
     )
 
 

@@ -66,12 +66,12 @@ def test_what_has_other_phases_is_apart(before: KnownFacts) -> None:
     found = results(*range(0, 64, 2), 1, 3, 5)
     one, other = variants(before, found)
     staged = np.array(SPACE)[:, 2]
-    assert not staged[one.places].any()
-    assert staged[other.places].all()
+    assert not staged[one.indices].any()
+    assert staged[other.indices].all()
     for part in (one, other):
-        assert len(part.known.threads) == len(part.places)
-        assert part.found == {
-            number: found[place] for number, place in enumerate(part.places.tolist()) if place in found
+        assert len(part.known.threads) == len(part.indices)
+        assert part.results == {
+            number: found[place] for number, place in enumerate(part.indices.tolist()) if place in found
         }
         assert "staged" in part.known.names
         assert part.known.code.shape[1] == before.code.shape[1] - 1  # it does not vary any more
