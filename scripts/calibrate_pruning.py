@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from evaluate_spaces import MODEL, files, of_description
 from scipy.stats import rankdata
 
+from dse.accuracy.spaces import files
+from dse.accuracy.tuning import from_description
 from dse.errors import DseError
 from dse.files import fill, replacing
 from dse.measured.read import Measured
+from dse.models import DEFAULT as MODEL
 from dse.pruning import calibration
 from dse.pruning.calibration import KnownSpaces
 from dse.pruning.keep import SPREADS, keep
@@ -55,7 +57,7 @@ class CalibratedSpace:
 
 def space(path: Path, draws: int) -> CalibratedSpace | None:
     """Measure the depths of one file; None if its kernel is not described."""
-    described = of_description(path, MODEL)
+    described = from_description(path, MODEL, note=lambda message: print(message, file=sys.stderr))
     if described is None:
         return None
     kernel, table, candidates = described

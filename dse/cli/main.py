@@ -27,6 +27,7 @@ COMMANDS = (
     "rank",
     "sweep",
     "compare",
+    "accuracy",
     "fit",
     "prune",
     "tune",

@@ -1,0 +1,1 @@
+"""How near models come to measured times, and tuning to the optimum: what `dse accuracy` tells."""

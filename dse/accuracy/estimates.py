@@ -1,0 +1,161 @@
+"""What is lost if few configurations are compiled and the others estimated from them.
+
+On a sample of a measured space: the rank correlation of the default model with measured times if all are
+compiled, if a chosen few are, and if as many at random are; then how far single numbers are off.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse import measured
+from dse.counts import Counted, Number
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.estimate.active_sampling import choose
+from dse.cuda.estimate.estimate import Estimate, estimate
+from dse.cuda.estimate.features import known
+from dse.cuda.profile.to_kernel import to_kernel
+from dse.cuda.source import Found, configurations, source_of
+from dse.cuda.source_kernel import SourceKernel, as_models_take_it
+from dse.evaluate.chunks import evaluate_counted
+from dse.evaluate.compare import sample as take_sample
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description, evaluated_names
+from dse.measured.scores import spearman
+from dse.models import DEFAULT, get
+from dse.precision import in_64_bits
+from dse.progress import Progress, silent
+from dse.types import Gpu, Kernel, Resources
+
+
+def check(
+    path: Path,
+    description: Description,
+    gpu: GpuFile,
+    problem: Mapping[str, Number] | None = None,
+    compiled: int = 48,
+    sample: int = 300,
+    draws: int = 3,
+    seed: int = 1,
+    plain: bool = False,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Compile a sample of a measured space, and compare with estimates from `compiled` configurations of it.
+
+    The sample is of configurations that ran, with the values of parameters that the kernel's space fixes.
+    `draws` is how often as many are taken at random; `plain` leaves out the names that the kernel's
+    description has of sizes.
+
+    **Raises:** DseError if the table cannot be read, nothing in it ran, or the source cannot be compiled.
+    """
+    table = measured.load(path, description)
+    table = table.rows(take_sample(table, description, sample, seed))
+    parameters, sizes = table.parameters, description.sizes(**{**(problem or {}), **table.problem})
+    wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
+    read = SourceKernel(description).read(parameters, gpu.gpu, sizes, progress)
+    ran = [index for index, one in enumerate(read) if isinstance(one, Found)]
+    names = evaluated_names(description, parameters, sizes, gpu.gpu)
+    described = {} if plain else {name: names[name] for name, _ in description.let}
+    before = known(source, parameters, wanted, described)
+
+    def ranked(seconds: np.ndarray) -> float | None:
+        return spearman(seconds[ran], table.time_s[ran])
+
+    of_all = _seconds(gpu.gpu, *as_models_take_it(read))
+    begun = time.process_time()
+    chosen: dict[int, Found | Failure] = {}
+    while batch := choose(before, compiled, chosen):
+        chosen |= {index: read[index] for index in batch}
+    guess = estimate(before, chosen, gpu.gpu.limits)
+    spent = time.process_time() - begun
+    estimated = _estimated_seconds(gpu.gpu, guess)
+    at_random = []
+    for draw in range(draws):
+        drawn = np.random.default_rng(draw).permutation(len(read))[:compiled].tolist()
+        of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits)
+        at_random.append(ranked(_estimated_seconds(gpu.gpu, of_drawn)))
+    others = np.setdiff1d(ran, list(chosen))
+    left_out = _left_out_seconds(gpu.gpu, guess) / of_all[guess.compiled] - 1.0
+    return {
+        "kernel": description.name,
+        "gpu": gpu.name,
+        "sample": len(read),
+        "failures": len(read) - len(ran),
+        "compiled": len(chosen),
+        "spearman": {"all": ranked(of_all), "chosen": ranked(estimated), "random": at_random},
+        "time_off": _summary(np.abs(estimated / of_all - 1.0)[others]),
+        "numbers_off": _numbers_off(read, guess, others),
+        "left_out_off": {"time": _summary(np.abs(left_out))}
+        | {name: _summary(np.abs(errors)) for name, errors in guess.errors().items()},
+        "exact_patterns": sorted(guess.exact_patterns),
+        "cpu_seconds_per_configuration": spent / len(read),
+    }
+
+
+def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The numbers that are off at all, one a row: by how much, relative, on those that were not compiled.
+
+    `left_out` is what the estimates say of themselves: those compiled, each estimated from the others.
+    """
+    return [
+        {"off": name}
+        | errors
+        | {f"left_out_{kind}": checked["left_out_off"].get(name, {}).get(kind) for kind in ("median", "p90")}
+        for name, errors in {"time": checked["time_off"], **checked["numbers_off"]}.items()
+        if errors["max"] > 1e-3
+    ]
+
+
+def _seconds(gpu: Gpu, kernel: Kernel, resources: Resources) -> np.ndarray:
+    """What the default model predicts, [L]."""
+    count, one = len(resources.threads), jax.tree.map(lambda x: x[None], gpu)
+    batch = Counted.known(kernel, resources, count).batch
+    return evaluate_counted(batch, count, "", [get(DEFAULT)], one).forecasts[DEFAULT].seconds[0]
+
+
+def _estimated_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
+    return _seconds(gpu, to_kernel(guess.warps), _resources(guess.resources))
+
+
+def _left_out_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
+    """[n] of those that were compiled, each by what the others say of it."""
+    resources = {name: values[guess.compiled] for name, values in guess.resources.items()}
+    resources["registers"] = guess.left_out_registers
+    return _seconds(gpu, to_kernel(guess.left_out), _resources(resources))
+
+
+def _resources(fields: Mapping[str, Any]) -> Resources:
+    with in_64_bits():
+        return Resources(**fields)
+
+
+def _numbers_off(
+    read: Sequence[Found | Failure], guess: Estimate, others: np.ndarray
+) -> dict[str, dict[str, float]]:
+    """By number: how far estimates of those that were not compiled are off."""
+    left = {int(index): one for index in others if isinstance(one := read[index], Found)}
+    numbers = {
+        name: (
+            np.array([float(getattr(one, name)) for one in left.values()]),
+            guess.resources[name][others].astype(float),
+        )
+        for name in ("registers", "shared_bytes")
+    }
+    for name in dict.fromkeys(name for one in left.values() for name in one.warp):
+        numbers[name] = (
+            np.array([one.warp.get(name, 0.0) for one in left.values()]),
+            np.array([guess.warps[index].get(name, 0.0) for index in left]),
+        )
+    errors = {}
+    for name, (counted, estimated) in numbers.items():
+        scale = np.where(counted > 0.0, counted, max(counted.mean(), 1e-300))
+        errors[name] = _summary(np.abs(estimated - counted) / scale)
+    return errors
+
+
+def _summary(off: np.ndarray) -> dict[str, float]:
+    return {"median": float(np.median(off)), "p90": float(np.quantile(off, 0.9)), "max": float(off.max())}

@@ -1,0 +1,87 @@
+"""Scores of models on a space that we measured: as they come, and with the GPU fitted to a few times."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse import measured
+from dse.accuracy.markdown import number, table
+from dse.accuracy.stored import Stored, predicted
+from dse.fitting.fit import Data, Parameters, fit
+from dse.fitting.launches import of_kernel
+from dse.fitting.parameters import NAMES, widths
+from dse.measured.scores import mape, score, spearman
+from dse.models import MODELS, get_all
+from dse.models.protocol import Model
+from dse.precision import in_64_bits
+from dse.progress import Progress, silent
+
+FITTED = 20  # measurements, of each space
+COLUMNS = {
+    "spearman": "Spearman",
+    "mape_percent": "MAPE [%]",
+    "mape_shape_percent": "MAPE_shape [%]",
+    "top_1": "top 1",
+    "top_10": "top 10",
+    "top_5_percent": "top 5 %",
+    "fitted_spearman": "fitted: Spearman",
+    "fitted_mape_percent": "fitted: MAPE [%]",
+}
+
+
+@dataclass(frozen=True)
+class SpaceScores:
+    """How models do on one measured space, as they come and fitted to a few of its measurements."""
+
+    kernel: str
+    gpu: str
+    rows: list[dict[str, Any]]  # one a model: `COLUMNS`, and how many configurations there are and failed
+
+    @property
+    def summary(self) -> str:
+        """How many configurations there are, and how many failed."""
+        first = self.rows[0]
+        return f"{first['configurations']:,} configurations, {first['failed']:,} of them failed"
+
+
+def space(
+    one: Stored,
+    models: Sequence[str | Model] = tuple(MODELS),
+    seed: int = 0,
+    progress: Progress = silent,
+) -> SpaceScores:
+    """Score each model on a measured space, as it comes; and on all but a few, fitted to these.
+
+    **Raises:** DseError if the table cannot be read or nothing in it ran.
+    """
+    times = measured.load(one.path, one.description)
+    launches = of_kernel(one.description, one.gpu.gpu, times.parameters, times.problem)
+    with in_64_bits():
+        occupancy = np.asarray(launches.launch.warps_per_sm, float)
+    usable = np.flatnonzero(times.ok & np.asarray(launches.possible))
+    order = np.random.default_rng(seed).permutation(usable)
+    few, others = order[:FITTED], order[FITTED:]
+    parameters, rows = Parameters(NAMES, widths(one.gpu)[None]), []
+    with progress(f"Fitting to {one.description.name}", len(models)) as advance:
+        for model in get_all(models):
+            scores = score(predicted(launches, model), times.time_s, times.ok, occupancy)
+            row = {name: getattr(scores, name, None) for name in COLUMNS}
+            if len(others) > 1:
+                data = Data.of(launches.rows(few), times.time_s[few])
+                logs = fit([data], [0], parameters, model, starts=1, seed=seed, walk=0).logs()
+                after = predicted(launches, model, logs)[others]
+                row["fitted_spearman"] = spearman(after, times.time_s[others])
+                row["fitted_mape_percent"] = mape(after, times.time_s[others])
+            counts = {"configurations": scores.configurations, "failed": scores.failed}
+            rows.append({"model": model.name} | counts | row)
+            advance(1)
+    return SpaceScores(one.description.name, one.gpu.name, rows)
+
+
+def markdown(space: SpaceScores) -> str:
+    """Write the section of one space."""
+    rows = [[row["model"], *(number(row[name]) for name in COLUMNS)] for row in space.rows]
+    head = f"### {space.kernel} on {space.gpu}\n\n{space.summary}.\n\n"
+    return head + table(("model", *COLUMNS.values()), rows)

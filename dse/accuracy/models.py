@@ -1,0 +1,159 @@
+"""Scores of models on measured spaces that others measured; nothing is fitted."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from dse import gpus, measured, sources
+from dse.accuracy.markdown import number, table
+from dse.accuracy.spaces import Note, files, gpu_of, ignore, kernel_of, nothing_in, space_of
+from dse.counts import Counts, Number, sizes_of
+from dse.cuda.compile.nvrtc import compiler
+from dse.cuda.source_kernel import architecture
+from dse.errors import DseError
+from dse.evaluate.compare import compare, sample
+from dse.gpus.read import GpuFile
+from dse.kernels.description import Description
+from dse.measured.read import Measured
+from dse.models import MODELS
+from dse.models.protocol import Model
+from dse.progress import Progress, silent
+
+COLUMNS = {
+    "spearman": "Spearman",
+    "mape_percent": "MAPE [%]",
+    "mape_shape_percent": "MAPE_shape [%]",
+    "top_1": "top 1",
+    "top_10": "top 10",
+    "top_1_percent": "top 1 %",
+    "top_5_percent": "top 5 %",
+    "top_10_percent": "top 10 %",
+}
+
+
+@dataclass(frozen=True)
+class SpaceScores:
+    """How models do on one measured space."""
+
+    space: str
+    kernel: str
+    gpu: str
+    rows: list[dict[str, Any]]  # of `dse.evaluate.compare.compare`, one a model
+    compiler: str = ""  # where counts come from source
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name, `compiler` where there is one."""
+        return {name: value for name, value in asdict(self).items() if value != ""}
+
+    @property
+    def summary(self) -> str:
+        """How many configurations there are, how many failed, and how many are predicted to."""
+        first = self.rows[0]
+        by = f"; {self.compiler}" if self.compiler else ""
+        return (
+            f"{first['configurations']:,} configurations, {first['failed']:,} of them failed; "
+            f"{first['unpredicted']:,} predicted impossible{by}"
+        )
+
+
+def described(
+    folder: Path,
+    models: Sequence[str | Model] = tuple(MODELS),
+    note: Note = ignore,
+    progress: Progress = silent,
+) -> Iterator[SpaceScores]:
+    """Score models that are fed with the kernels' descriptions, on all measured spaces of a folder.
+
+    **Raises:** DseError if no space has a described kernel, or if a table or its GPU cannot be read.
+    """
+    empty = True
+    for path in files(folder):
+        description = kernel_of(path)
+        if description is None:
+            note(f"{path}: no kernel lists the space {space_of(path)}: left out")
+            continue
+        gpu, empty = gpus.load(gpu_of(path)), False
+        yield _scored(path, gpu, description, measured.load(path, description), models, {}, progress)
+    if empty:
+        raise nothing_in(folder)
+
+
+def from_source(
+    folder: Path,
+    number: int,
+    changed: Mapping[str, Number] | None = None,
+    models: Sequence[str | Model] = tuple(MODELS),
+    note: Note = ignore,
+    progress: Progress = silent,
+) -> Iterator[SpaceScores]:
+    """Score models that are fed with what the kernels' CUDA source does.
+
+    Of each table `number` configurations that ran are taken at random. `changed` fixes parameters of the
+    kernels that have them, and changes problem sizes. Left out are kernels without a source and GPUs that the
+    compiler does not know.
+
+    **Raises:** DseError as `described`, for a name in `changed` that no kernel knows, and where nothing
+    compiles.
+    """
+    changed = changed or {}
+    tables = [(path, kernel) for path in files(folder) if (kernel := kernel_of(path)) and kernel.build]
+    _check_names(changed, [kernel for _, kernel in tables])
+    empty = True
+    for path, description in tables:
+        gpu = gpus.load(gpu_of(path))
+        try:
+            architecture(gpu.gpu)
+        except DseError as error:
+            note(f"{path}: {error}: left out")
+            continue
+        kernel, problem = _fixed(description, changed)
+        times = measured.load(path, kernel)
+        times, empty = times.rows(sample(times, kernel, number)), False
+        scores = _scored(path, gpu, kernel, times, models, problem, progress)
+        yield replace(scores, compiler=compiler())
+    if empty:
+        raise nothing_in(folder)
+
+
+def markdown(spaces: Iterable[SpaceScores]) -> str:
+    """Write a section a space."""
+    return "\n\n".join(
+        f"### {space.space} on {space.gpu}\n\n{space.summary}.\n\n"
+        + table(
+            ("model", *COLUMNS.values()),
+            [[row["model"], *(number(row.get(name)) for name in COLUMNS)] for row in space.rows],
+        )
+        for space in spaces
+    )
+
+
+def _scored(
+    path: Path,
+    gpu: GpuFile,
+    kernel: Counts,
+    times: Measured,
+    models: Sequence[str | Model],
+    problem: Mapping[str, Number],
+    progress: Progress,
+) -> SpaceScores:
+    rows = list(compare(kernel, gpu.gpu, models, times, problem, progress))
+    return SpaceScores(space_of(path), kernel.name, gpu.name, rows)
+
+
+def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Counts, dict[str, Number]]:
+    """A kernel by its source, parameters fixed and sizes changed where it has such."""
+    sizes = {name: value for name, value in changed.items() if name in dict(description.problem)}
+    values = {name: (value,) for name, value in changed.items() if name in description.space.names}
+    if values:
+        description = replace(description, space=description.space.with_values(values))
+    return sources.counts_of(description, source=True), sizes_of(description, sizes)
+
+
+def _check_names(changed: Mapping[str, Number], kernels: Iterable[Description]) -> None:
+    known: dict[str, set[str]] = {
+        kernel.name: {*kernel.space.names, *dict(kernel.problem)} for kernel in kernels
+    }
+    for name in changed:
+        if known and not any(name in names for names in known.values()):
+            raise DseError(f"set: found {name!r}, expected a parameter or size of {', '.join(known)}")

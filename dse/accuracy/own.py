@@ -1,0 +1,48 @@
+"""Scores of models on all of our own measurements: spaces, and curves over occupancy."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from dse.accuracy import curves, fitted
+from dse.accuracy.curves import CurveScores
+from dse.accuracy.fitted import SpaceScores
+from dse.accuracy.spaces import Note, ignore
+from dse.accuracy.stored import scored, stored
+from dse.errors import DseError
+from dse.models import MODELS
+from dse.models.protocol import Model
+from dse.progress import Progress, silent
+
+
+@dataclass(frozen=True)
+class OwnScores:
+    """How models do on our own measurements."""
+
+    spaces: list[SpaceScores]
+    curves: dict[str, list[CurveScores]]  # by GPU
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields by name."""
+        return asdict(self)
+
+
+def score(
+    models: Sequence[str | Model] = tuple(MODELS), note: Note = ignore, progress: Progress = silent
+) -> OwnScores:
+    """Score models on all measurements that lie beside kernels; what holds nothing to score is left out.
+
+    **Raises:** DseError if nothing is left.
+    """
+    spaces = scored(stored(), lambda one: fitted.space(one, models, progress=progress), note)
+    swept = scored(stored(swept=True), lambda one: curves.curves(one, models, progress), note)
+    scores = OwnScores(list(spaces), curves.by_gpu(swept))
+    if not scores.spaces and not scores.curves:
+        raise DseError("kernels/*/measured: found no table, expected what `dse measure store` puts there")
+    return scores
+
+
+def markdown(scores: OwnScores) -> str:
+    """Write a section a space, then one a GPU on which occupancy was swept."""
+    over_occupancy = (curves.markdown(gpu, swept) for gpu, swept in scores.curves.items())
+    return "\n\n".join([*map(fitted.markdown, scores.spaces), *over_occupancy])

@@ -1,0 +1,235 @@
+"""How close to the optimum tuning comes on measured spaces, whatever is known of their kernels.
+
+A kernel is read from the source that the `T1.json` beside its tables names, if it is there; else it is the
+described kernel that lists the folder's name; else the space is tuned from its parameters alone.
+"""
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse import gpus, measured, sources
+from dse.accuracy import markdown
+from dse.accuracy.spaces import Note, files, gpu_of, ignore, kernel_of, nothing_in, space_of
+from dse.cuda.source_kernel import architecture
+from dse.errors import DseError
+from dse.gpus.read import GpuFile
+from dse.measured.read import Measured
+from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
+from dse.models import DEFAULT
+from dse.models.protocol import Model
+from dse.progress import Progress, silent
+from dse.tuning import candidates
+from dse.tuning.candidates import Candidates
+from dse.tuning.loop import replayed, run
+from dse.tuning.tuner import Tuner
+
+BUDGETS = (5, 10, 20, 50, 100)  # evaluations after which tuning is scored
+FITS = (5, 10, 20)  # measurements that the model is refitted to
+COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
+STAND_IN = 80  # compute capability 8.0
+T1 = "T1.json"
+
+
+class Known(NamedTuple):
+    """A measured table, and what a model says of its configurations."""
+
+    kernel: str  # "" where none is known
+    table: Measured
+    candidates: Candidates
+
+
+def evaluate(
+    folder: Path,
+    model: str | Model = DEFAULT,
+    seeds: int = 10,
+    budget: int = 100,
+    compiled: int = COMPILED,
+    only: str = "",
+    note: Note = ignore,
+    progress: Progress = silent,
+) -> Iterator[dict[str, Any]]:
+    """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
+
+    `only` takes the tables whose SPACE/FILE holds that text.
+
+    **Raises:** DseError if nothing is left.
+    """
+    empty = True
+    for path in files(folder, only):
+        try:
+            scores = row(path, model, seeds, budget, compiled, note, progress)
+        except DseError as error:
+            note(f"{path}: left out: {error}")
+            continue
+        empty = False
+        yield scores
+    if empty:
+        raise nothing_in(folder)
+
+
+def row(
+    path: Path,
+    model: str | Model = DEFAULT,
+    seeds: int = 10,
+    budget: int = 100,
+    compiled: int = COMPILED,
+    note: Note = ignore,
+    progress: Progress = silent,
+) -> dict[str, Any]:
+    """Score tuning on one measured table, means over so many seeds.
+
+    Fractions are of the optimum (fastest time over the time reached): `random_20` is random choice of 20,
+    exactly; `untuned_top20` the best of the model's first 20; `tune_K` what tuning has after K evaluations, 5
+    to `budget` of them. `spearman_untuned` is the model's rank correlation, `spearman_fitted_N` that of the
+    model refitted to N measurements taken at random, over the others. `from`: source, described or none.
+    """
+    budgets = [count for count in BUDGETS if count <= budget]
+    if not budgets:
+        raise DseError(f"budget: found {budget}, expected {BUDGETS[0]} or more")
+    origin, (kernel, table, choices) = _known(path, model, compiled, note, progress)
+    time_s, ok = table.time_s, table.ok
+    predicted = np.where(choices.possible, choices.log_s, np.inf) if choices.modelled else None
+    result: dict[str, Any] = {
+        "space": space_of(path),
+        "kernel": kernel,
+        "gpu": gpu_of(path),
+        "from": origin,
+        "configurations": len(ok),
+        "random_20": random_expectation(time_s, ok, 20),
+        "untuned_top20": None if predicted is None else fraction_of_optimum(predicted, time_s, ok, 20),
+        "spearman_untuned": None if predicted is None else spearman(predicted[ok], time_s[ok]),
+    }
+    with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", (len(FITS) + 1) * seeds) as advance:
+        for count in FITS:
+            scores = _by_seed(lambda seed, n=count: _refitted(choices, table, n, seed), seeds, advance)
+            result[f"spearman_fitted_{count}"] = float(np.mean(scores))
+        curves = _by_seed(lambda seed: _tuned(choices, table, budgets[-1], seed), seeds, advance)
+    for count in budgets:
+        result[f"tune_{count}"] = float(np.mean([curve[min(count, len(curve)) - 1] for curve in curves]))
+    return result
+
+
+def from_source(
+    path: Path, model: str | Model, compiled: int = COMPILED, note: Note = ignore, progress: Progress = silent
+) -> Known | None:
+    """Read the kernel that the T1 beside a table names from its source; None if it cannot be."""
+    problem = path.with_name(T1)
+    if not problem.is_file():
+        return None
+    try:
+        description = sources.load(problem)
+        if description.source is None or not description.source.is_file():
+            return None
+        kernel = sources.counts_of(description, source=True, compiled=compiled)
+        gpu = _compiled_for(gpus.load(gpu_of(path)), note)
+        table = measured.load(path, kernel)
+        choices = candidates.of_kernel(kernel, gpu, model, table.parameters, table.problem, progress)
+    except DseError as error:
+        note(f"{path}: not read from source: {error}")
+        return None
+    return Known(description.name, table, choices)
+
+
+def from_description(path: Path, model: str | Model, note: Note = ignore) -> Known | None:
+    """Take the described kernel that a table's folder is named after; None if there is none."""
+    description = kernel_of(path)
+    if description is None:
+        return None
+    try:
+        gpu = gpus.load(gpu_of(path))
+        table = measured.load(path, description)
+    except DseError as error:
+        note(f"{path}: not predicted: {error}")
+        return None
+    choices = candidates.of_kernel(description, gpu, model, table.parameters, table.problem)
+    return Known(description.name, table, choices)
+
+
+def from_parameters(path: Path) -> Known:
+    """Take the parameters that the T1 beside a table names, without a kernel.
+
+    **Raises:** DseError if it names none.
+    """
+    problem = path.with_name(T1)
+    try:
+        space = json.loads(problem.read_text(encoding="utf-8"))["ConfigurationSpace"]
+        names = [parameter["Name"] for parameter in space["TuningParameters"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DseError(
+            f"{problem}: found no names of parameters ({error!r}), expected a T1 problem"
+        ) from None
+    table = measured.load_space(path, names)
+    return Known("", table, candidates.bare(table.parameters))
+
+
+def with_mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows, and the mean of each figure over them."""
+    mean: dict[str, Any] = dict.fromkeys(rows[0], "") | {"space": "mean"}
+    for name, value in rows[0].items():
+        values = [row[name] for row in rows if isinstance(row[name], float)]
+        if isinstance(value, float) and values:
+            mean[name] = float(np.mean(values))
+    return [*rows, mean]
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Write the rows and their mean in Markdown."""
+    names = [name for name in rows[0] if name != "kernel"]
+    return markdown.table(names, [[_text(row[name]) for name in names] for row in with_mean(rows)], words=3)
+
+
+def _known(
+    path: Path, model: str | Model, compiled: int, note: Note, progress: Progress
+) -> tuple[str, Known]:
+    """A table by the best that is known of its kernel, and which that is."""
+    known = from_source(path, model, compiled, note, progress)
+    if known is not None:
+        return "source", known
+    known = from_description(path, model, note)
+    if known is not None:
+        return "described", known
+    return "none", from_parameters(path)
+
+
+def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:
+    """The GPU; one that NVIDIA's compiler does not know with a stand-in for what to compile for."""
+    try:
+        architecture(gpu.gpu)
+    except DseError as error:
+        note(f"{error}: counted as for compute capability {STAND_IN / 10}")
+        return replace(gpu, gpu=replace(gpu.gpu, compute_capability=STAND_IN))
+    return gpu
+
+
+def _by_seed(work: Callable[[int], Any], seeds: int, advance: Callable[[int], None]) -> list[Any]:
+    results = []
+    for seed in range(seeds):
+        results.append(work(seed))
+        advance(1)
+    return results
+
+
+def _refitted(choices: Candidates, table: Measured, count: int, seed: int) -> float:
+    """Spearman over the configurations that were not measured."""
+    ran = np.random.default_rng(seed).permutation(np.flatnonzero(table.ok))
+    tuner = Tuner(choices, seed, {int(index): float(table.time_s[index]) for index in ran[:count]})
+    return spearman(tuner.predict()[0][ran[count:]], table.time_s[ran[count:]]) or 0.0
+
+
+def _tuned(choices: Candidates, table: Measured, budget: int, seed: int) -> list[float]:
+    """The fraction of the optimum after each evaluation."""
+    measure = replayed(choices, table.time_s)
+    fastest = float(np.nanmin(table.time_s))
+    done = run(Tuner(choices, seed), measure, budget, lambda n: 1 if n < 20 else 3 if n < 50 else 5).measured
+    return [fastest / evaluation.fastest if evaluation.fastest else 0.0 for evaluation in done]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.3f}" if isinstance(value, float) else f"{value}"
