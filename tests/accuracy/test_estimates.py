@@ -1,0 +1,79 @@
+"""`dse accuracy estimates`: what is lost if few configurations of a source are compiled."""
+
+import json
+
+import pytest
+
+TABLE = """
+name = "scale"
+summary = "a constant times every number"
+[problem]
+n = 4096
+[parameters]
+block = [64, 128, 256]
+items = [1, 2, 3, 4]
+[launch]
+threads = "block"
+blocks = "ceil(n / (block * items))"
+registers = 32
+[warp]
+fp32 = "items"
+[source]
+file = "scale.cu"
+block = ["block"]
+grid = ["ceil(n / (block * items))"]
+arguments = [{ size = "n" }, { size = "n" }, "n"]
+"""
+CODE = """
+extern "C" __global__ void scale(const float* x, float* y, int n)
+{
+#pragma unroll
+    for (int i = 0; i < ITEMS; ++i) {
+        const int at = (blockIdx.x * ITEMS + i) * BLOCK + threadIdx.x;
+        if (at < n) y[at] = 3.0f * x[at];
+    }
+}
+"""
+
+
+@pytest.fixture
+def estimates(run_dse, tmp_path, monkeypatch):
+    """`estimates("--seed", "3")`: the command on made-up times, of which one lacks."""
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "kernel.toml").write_text(TABLE)
+    (tmp_path / "scale.cu").write_text(CODE)
+    rows = [
+        f"{block},{items},{1 + block / 256 + 1 / items}" for block in (64, 128, 256) for items in (1, 2, 3)
+    ]
+    (tmp_path / "a100.csv").write_text("\n".join(["block,items,time_ms", *rows, "64,4,"]))
+    given = (str(tmp_path / "kernel.toml"), "-g", "a100-pcie-40gb", "--measured", str(tmp_path / "a100.csv"))
+    return lambda *more: run_dse("accuracy", "estimates", *given, *more)
+
+
+def test_few_compiled(estimates):
+    few = ("--compile", "5", "--draws", "2")
+    ran = estimates(*few, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    checked = json.loads(ran.out)
+    assert (checked["kernel"], checked["sample"], checked["failures"]) == ("scale", 9, 0)
+    assert checked["compiled"] == 5
+    assert set(checked["spearman"]) == {"all", "chosen", "random"}
+    assert len(checked["spearman"]["random"]) == 2
+    assert checked["numbers_off"]["store_insts"]["max"] < 0.5
+    assert checked["numbers_off"]["shared_bytes"] == {"median": 0, "p90": 0, "max": 0}
+    ran = estimates(*few)
+    assert ran.out.startswith("scale on NVIDIA A100-PCIE-40GB: 9 configurations, 0 fail")
+    assert "5 at random, 2" in ran.out
+    assert "bank conflicts exact: none" in ran.out
+
+
+def test_mistakes(estimates):
+    for more, found in (
+        (("--set", "items=4"), "found no configuration of scale that ran"),
+        (("--set", "item=4"), "--set: scale: found 'item'"),
+        (("--compile", "0"), "'--compile'"),
+    ):
+        ran = estimates(*more)
+        assert (ran.code, ran.out) == (2, "")
+        assert ran.err.count("\n") == 1
+        assert found in ran.err

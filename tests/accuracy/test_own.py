@@ -1,0 +1,97 @@
+"""`dse accuracy own`: models scored on our own measurements, here made up from what a model says."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from dse import catalogue, gpus, kernels
+from dse.accuracy.curves import limited
+from dse.accuracy.stored import predicted, stored
+from dse.fitting.launches import of_kernel
+from dse.measure import journal
+
+SIZES = {"count": 67108864}
+CLOCK = 0.8  # of the catalogue's: what the made-up GPU runs at
+
+
+@pytest.fixture
+def tables(tmp_path, monkeypatch):
+    """Where the tables lie in a catalogue of one GPU and one kernel: there are none yet."""
+    (tmp_path / "gpus").mkdir()
+    shutil.copy(gpus.find("h100-sxm"), tmp_path / "gpus")
+    kernel = tmp_path / "kernels" / "reduction"
+    shutil.copytree(kernels.find("reduction").parent, kernel, ignore=shutil.ignore_patterns("measured"))
+    (kernel / "measured").mkdir()
+    monkeypatch.setattr(catalogue, "folder", lambda name: tmp_path / name)
+    return kernel / "measured"
+
+
+@pytest.fixture
+def measured(tables):
+    """Make up times by Volkov's model, a space on a slower clock and a sweep over occupancy; count the space."""
+    description = kernels.load("reduction")
+    columns = description.space.configurations(SIZES)
+    launches = of_kernel(description, gpus.load("h100-sxm").gpu, columns, SIZES)
+    seconds = predicted(launches, "volkov") / CLOCK
+    rows = [
+        {**dict(zip(columns, map(int, values), strict=True)), **SIZES, "status": "ok", "time_ms": 1e3 * time}
+        for *values, time in zip(*columns.values(), seconds, strict=True)
+        if np.isfinite(time)
+    ]
+    rows.append({**rows[0], "status": "correctness", "time_ms": None})
+    journal.write(tables / "h100_sxm.parquet", {}, rows)
+    steps = [{**rows[0], "resident_blocks": blocks} for blocks in (8, 6, 4, 2)]
+    steps += [{**rows[1], "resident_blocks": blocks} for blocks in (2, 1)]  # two steps are no curve
+    seconds = predicted(limited(next(stored()), steps), "volkov")
+    steps = [{**row, "time_ms": 1e3 * time} for row, time in zip(steps, seconds.tolist(), strict=True)]
+    journal.write(tables / "h100_sxm_occupancy.parquet", {}, steps)
+    return len(rows)
+
+
+def test_scores(run_dse, measured):
+    ran = run_dse("accuracy", "own", "--model", "volkov", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    scores = json.loads(ran.out)
+    [space] = scores["spaces"]
+    [volkov] = space["rows"]
+    assert (space["kernel"], volkov["model"]) == ("reduction", "volkov")
+    assert (volkov["configurations"], volkov["failed"]) == (measured, 1)
+    assert volkov["spearman"] == pytest.approx(1)
+    assert volkov["mape_percent"] == pytest.approx(100 * (1 - CLOCK), rel=1e-4)
+    assert volkov["fitted_mape_percent"] < 3
+    [[swept]] = scores["curves"].values()
+    assert (swept["configurations"], swept["steps"]) == (1, 4)
+    assert swept["errors"]["volkov"]["mape_percent"] == pytest.approx(0, abs=1e-4)
+    text = run_dse("accuracy", "own", "--model", "volkov", "--page", "-").out
+    assert text.startswith("### reduction on NVIDIA H100")
+    assert "### Over occupancy on NVIDIA H100" in text
+    assert "| mean | 0.0 / 0.0 |" in text
+
+
+def test_page(run_dse, measured, tables, tmp_path):
+    (tables / "h100_sxm.parquet").unlink()
+    page = tmp_path / "page.md"
+    page.write_text("<!-- own measurements: begin -->\n<!-- own measurements: end -->\n")
+    assert run_dse("accuracy", "own", "--model", "volkov", "--page", str(page)).code == 0
+    assert "| mean | 0.0 / 0.0 |" in page.read_text()
+    assert "Over occupancy on NVIDIA H100" in run_dse("accuracy", "own", "--model", "volkov").out
+
+
+def test_what_cannot_be_scored_is_left_out(run_dse, measured, tables):
+    (tables / "h100_sxm.parquet").unlink()
+    about, rows = journal.read(tables / "h100_sxm_occupancy.parquet")
+    journal.write(tables / "h100_sxm_occupancy.parquet", about, rows[-2:])
+    ran = run_dse("accuracy", "own")
+    assert (ran.code, ran.out) == (2, "")
+    left_out, end = ran.err.splitlines()
+    assert "h100_sxm_occupancy.parquet: found no configuration with three steps of occupancy" in left_out
+    assert left_out.endswith("that ran: left out")
+    assert "found no table" in end
+
+
+def test_nothing_measured(run_dse, tables):
+    ran = run_dse("accuracy", "own")
+    assert ran.code == 2
+    assert "found no table, expected what `dse measure store` puts there" in ran.err

@@ -1,0 +1,75 @@
+"""`dse accuracy tuning`: how close to the optimum tuning comes on measured spaces."""
+
+import json
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_spaces.py"
+FEW = ("--seeds", "1", "--budget", "10")
+T1 = {"ConfigurationSpace": {"TuningParameters": [{"Name": "BLOCK"}, {"Name": "items"}]}}
+
+
+def test_a_described_kernel(run_dse, folder):
+    ran = run_dse("accuracy", "tuning", str(folder), *FEW, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    [row] = json.loads(ran.out)["rows"]
+    assert (row["space"], row["kernel"], row["gpu"], row["from"]) == ("toys", "toy", "A100", "described")
+    assert row["spearman_untuned"] == pytest.approx(1)
+    assert row["untuned_top20"] == pytest.approx(1)
+    assert row["tune_10"] == pytest.approx(1)
+    assert 0 < row["random_20"] < 1
+    assert "tune_20" not in row
+    table = run_dse("accuracy", "tuning", str(folder), *FEW).out
+    assert "described" in table
+    assert "mean" in table
+
+
+def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
+    (folder / "toys").rename(folder / "unknown")
+    ran = run_dse("accuracy", "tuning", str(folder), *FEW)
+    assert ran.code == 2
+    left_out, end = ran.err.splitlines()
+    assert "left out: " in left_out
+    assert "T1.json: found no names of parameters" in left_out
+    assert end.endswith("found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
+    (folder / "unknown" / "T1.json").write_text(json.dumps(T1))
+    ran = run_dse("accuracy", "tuning", str(folder), *FEW, "--only", "unknown/A1", "--json")
+    [row] = json.loads(ran.out)["rows"]
+    assert (row["kernel"], row["from"], row["untuned_top20"]) == ("", "none", None)
+    assert 0 < row["tune_10"] <= 1
+    assert "not read from source: " in ran.err
+    assert run_dse("accuracy", "tuning", str(folder), *FEW, "--only", "A2").code == 2
+
+
+def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
+    def run(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(folder), *FEW, *arguments])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_path(str(SCRIPT), run_name="__main__")
+        assert not end.value.code
+        return capsys.readouterr().out
+
+    [row] = json.loads(run("--model", "roofline", "--only", "A100", "--compile", "8", "--json"))["rows"]
+    assert list(row)[:5] == ["space", "kernel", "gpu", "from", "configurations"]
+    page = tmp_path / "page.md"
+    page.write_text("<!-- tuning: begin -->\n<!-- tuning: end -->\n")
+    assert run("-o", str(page)) == ""
+    assert run().strip() in page.read_text()
+    assert "| toys | A100 | described |" in page.read_text()
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [
+        (["--budget", "4"], "'--budget'"),
+        (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
+    ],
+)
+def test_mistakes(run_dse, folder, more, found):
+    ran = run_dse("accuracy", "tuning", str(folder), *more)
+    assert (ran.code, ran.out) == (2, "")
+    [line] = ran.err.splitlines()
+    assert found in line
