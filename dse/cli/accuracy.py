@@ -26,7 +26,13 @@ class _FolderOrCommand(Group):
         return super().parse_args(ctx, args)
 
 
-app = typer.Typer(name="accuracy", cls=_FolderOrCommand, rich_markup_mode="rich", no_args_is_help=True)
+app = typer.Typer(
+    name="accuracy",
+    cls=_FolderOrCommand,
+    subcommand_metavar="DIR | COMMAND [ARGS]...",
+    rich_markup_mode="rich",
+    no_args_is_help=True,
+)
 
 FolderArgument = Annotated[
     Path, typer.Argument(metavar="DIR", help="One folder a space, in it one CSV or Parquet file a GPU.")

@@ -30,7 +30,7 @@ def tables(tmp_path, monkeypatch):
 
 @pytest.fixture
 def measured(tables):
-    """Make up times by Volkov's model, a space on a slower clock and a sweep over occupancy; count the space."""
+    """Make up times by Volkov's model: a space on a slower clock, of which it gives the size, and a sweep."""
     description = kernels.load("reduction")
     columns = description.space.configurations(SIZES)
     launches = of_kernel(description, gpus.load("h100-sxm").gpu, columns, SIZES)
