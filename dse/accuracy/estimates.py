@@ -21,6 +21,7 @@ from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.source import Found, configurations, source_of
 from dse.cuda.source_kernel import SourceKernel, as_models_take_it
+from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.evaluate.compare import sample as take_sample
 from dse.gpus.read import GpuFile
@@ -50,7 +51,8 @@ def check(
     `draws` is how often as many are taken at random; `plain` leaves out the names that the kernel's
     description has of sizes.
 
-    **Raises:** DseError if the table cannot be read, nothing in it ran, or the source cannot be compiled.
+    **Raises:** DseError if the table cannot be read, nothing in it ran, the source cannot be compiled, or
+    `compiled` is the whole sample.
     """
     table = measured.load(path, description)
     table = table.rows(take_sample(table, description, sample, seed))
@@ -58,6 +60,11 @@ def check(
     wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
     read = SourceKernel(description).read(parameters, gpu.gpu, sizes, progress)
     ran = [index for index, one in enumerate(read) if isinstance(one, Found)]
+    if compiled >= len(read):
+        raise DseError(f"compile: found {compiled}, expected fewer than the {len(read)} of the sample")
+    if len(ran) < 2:
+        reason = next(one.message for one in read if isinstance(one, Failure))
+        raise DseError(f"{description.name}: source: {reason}")
     names = evaluated_names(description, parameters, sizes, gpu.gpu)
     described = {} if plain else {name: names[name] for name, _ in description.let}
     before = known(source, parameters, wanted, described)

@@ -67,11 +67,21 @@ def test_few_compiled(estimates):
     assert "bank conflicts exact: none" in ran.out
 
 
+def test_a_source_that_does_not_compile(estimates, tmp_path):
+    (tmp_path / "scale.cu").write_text(CODE.replace("3.0f", "three"))
+    ran = estimates("--sample", "3", "--compile", "2")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.count("\n") == 1
+    assert "scale: source: " in ran.err
+    assert "three" in ran.err
+
+
 def test_mistakes(estimates):
     for more, found in (
         (("--set", "items=4"), "found no configuration of scale that ran"),
         (("--set", "item=4"), "--set: scale: found 'item'"),
         (("--compile", "0"), "'--compile'"),
+        (("--sample", "2", "--compile", "2"), "compile: found 2, expected fewer than the 2 of the sample"),
     ):
         ran = estimates(*more)
         assert (ran.code, ran.out) == (2, "")
