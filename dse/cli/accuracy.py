@@ -217,7 +217,7 @@ def estimates(
     gpu: inputs.GpuOption,
     measured: Annotated[Path, typer.Option(metavar="FILE", help="Measured times of the space.")],
     compiled: Annotated[
-        int, typer.Option("--compile", metavar="N", min=1, help="Configurations that the others come from.")
+        int, typer.Option("--compile", metavar="N", min=2, help="Configurations that the others come from.")
     ] = 48,
     sample: Annotated[int, typer.Option(metavar="N", min=1, help="Configurations, at random.")] = SAMPLE,
     draws: Annotated[int, typer.Option(metavar="N", min=0, help="Random choices of as many.")] = 3,
