@@ -156,4 +156,4 @@ def _check_names(changed: Mapping[str, Number], kernels: Iterable[Description]) 
     }
     for name in changed:
         if known and not any(name in names for names in known.values()):
-            raise DseError(f"set: found {name!r}, expected a parameter or size of {', '.join(known)}")
+            raise DseError(f"values: found {name!r}, expected a parameter or size of {', '.join(known)}")

@@ -73,7 +73,7 @@ def test_counts_from_source(run_dse, folder, monkeypatch):
     assert f"; {space['compiler']}." in run_dse(*arguments, "--page", "-").out
     ran = run_dse("accuracy", str(folder), "--source", "--set", "itms=2")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == "dse: set: found 'itms', expected a parameter or size of toy\n"
+    assert ran.err == "dse: --set: found 'itms', expected a parameter or size of toy\n"
 
 
 @pytest.mark.parametrize(
