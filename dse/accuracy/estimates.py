@@ -19,7 +19,8 @@ from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
-from dse.cuda.source import Found, configurations, source_of
+from dse.cuda.profile.warp_counts import column_names, stacked
+from dse.cuda.source import KernelProfile, configurations, source_of
 from dse.cuda.source_kernel import SourceKernel, as_models_take_it
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
@@ -59,7 +60,7 @@ def check(
     parameters, sizes = table.parameters, description.sizes(**{**(problem or {}), **table.problem})
     wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
     read = SourceKernel(description).read(parameters, gpu.gpu, sizes, progress)
-    ran = [index for index, one in enumerate(read) if isinstance(one, Found)]
+    ran = [index for index, one in enumerate(read) if isinstance(one, KernelProfile)]
     if compiled >= len(read):
         raise DseError(f"compile: found {compiled}, expected fewer than the {len(read)} of the sample")
     if len(ran) < 2:
@@ -74,7 +75,7 @@ def check(
 
     of_all = _seconds(gpu.gpu, *as_models_take_it(read))
     begun = time.process_time()
-    chosen: dict[int, Found | Failure] = {}
+    chosen: dict[int, KernelProfile | Failure] = {}
     while batch := choose(before, compiled, chosen):
         chosen |= {index: read[index] for index in batch}
     guess = estimate(before, chosen, gpu.gpu.limits)
@@ -141,26 +142,20 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 
 
 def _numbers_off(
-    read: Sequence[Found | Failure], guess: Estimate, others: np.ndarray
+    read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
     """By number: how far estimates of those that were not compiled are off."""
-    left = {int(index): one for index in others if isinstance(one := read[index], Found)}
-    numbers = {
-        name: (
-            np.array([float(getattr(one, name)) for one in left.values()]),
-            guess.resources[name][others].astype(float),
-        )
-        for name in ("registers", "shared_bytes")
-    }
-    for name in dict.fromkeys(name for one in left.values() for name in one.warp):
-        numbers[name] = (
-            np.array([one.warp.get(name, 0.0) for one in left.values()]),
-            np.array([guess.warps[index].get(name, 0.0) for index in left]),
-        )
+    left = [one for index in others if isinstance(one := read[index], KernelProfile)]
+    warps = stacked([one.warp for one in left])
+    counted = dict(zip(column_names(warps.phases.passes.shape[1]), warps.to_matrix().T, strict=True))
+    estimated = dict(zip(counted, guess.warps[others].to_matrix().T, strict=False))
+    for name in ("registers", "shared_bytes"):
+        counted[name] = np.array([float(getattr(one, name)) for one in left])
+        estimated[name] = guess.resources[name][others].astype(float)
     errors = {}
-    for name, (counted, estimated) in numbers.items():
-        scale = np.where(counted > 0.0, counted, max(counted.mean(), 1e-300))
-        errors[name] = _summary(np.abs(estimated - counted) / scale)
+    for name, numbers in counted.items():
+        scale = np.where(numbers > 0.0, numbers, max(numbers.mean(), 1e-300))
+        errors[name] = _summary(np.abs(estimated[name] - numbers) / scale)
     return errors
 
 
