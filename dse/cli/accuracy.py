@@ -58,7 +58,7 @@ def accuracy() -> None:
 def spaces(
     folder: FolderArgument,
     model: inputs.ModelsOption = None,
-    source: inputs.SourceOption = False,
+    by_source: inputs.SourceOption = False,
     sample: Annotated[
         int | None,
         typer.Option(
@@ -82,20 +82,20 @@ def spaces(
     """
     _one_form(json, page)
     for option, given in (("--sample", sample), ("--set", changed)):
-        if given and not source:
+        if given and not by_source:
             raise DseError(f"{option}: found without --source, expected both")
     models, settings = inputs.models(model, tuple(MODELS)), inputs.settings(changed)
     from dse.accuracy.models import described, from_source, markdown
     from dse.report.show import progress
 
-    if source:
+    if by_source:
         scores = list(from_source(folder, sample or SAMPLE, settings, models, _note, progress))
     else:
         scores = list(described(folder, models, _note, progress))
     if json:
         _print_json({"tables": [space.as_dict() for space in scores]})
     elif page:
-        _write(page, "from source" if source else "measured spaces", markdown(scores))
+        _write(page, "from source" if by_source else "measured spaces", markdown(scores))
     else:
         for space in scores:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]

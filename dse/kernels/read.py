@@ -369,7 +369,7 @@ def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
     from dse.space.expression import Expression, parse
 
     source = file.source
-    if source is None or not (source.block or source.grid):
+    if not (source and (source.block or source.grid)):
         return None
     for name, given in (("block", source.block), ("grid", source.grid)):
         if not given:

@@ -26,7 +26,7 @@ def counts_of(description: Description, source: bool = False, compiled: int | No
 
     **Raises:** DseError if `compiled` is given for a kernel that is not read from source.
     """
-    if source or not description.described:
+    if not description.described or source:
         from dse.cuda.source_kernel import SourceKernel
 
         return SourceKernel(description, compiled)

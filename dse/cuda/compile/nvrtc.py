@@ -174,12 +174,10 @@ def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compile
 
 
 def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
-    if source.cubin:
-        binary = _fitting(
-            _chosen(elf.read(source.cubin, source.path), source.path, source.kernel), source, arch
-        )
+    if cubin := source.cubin:
+        binary = _fitting(_chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
         # Beside line information there is the PTX, its lines parted by zeros.
-        ptx = source.cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
+        ptx = cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
         adds_shared = _adds_shared(ptx, binary.kernel)
         return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
     if Path(source.path).suffix == ".sass":
@@ -276,8 +274,8 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
 
 def kernels_in(source: Source) -> list[str]:
     """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
-    if source.cubin:
-        return list(elf.read(source.cubin, source.path))
+    if cubin := source.cubin:
+        return list(elf.read(cubin, source.path))
     if Path(source.path).suffix == ".sass":
         return [each.kernel for each in listing.parse(source.text, source.path)]
     if Path(source.path).suffix == ".ptx":
@@ -292,8 +290,8 @@ def parameters_of(source: Source) -> tuple[Declared, ...] | None:
 
     **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
     """
-    if source.cubin:
-        binary = _chosen(elf.read(source.cubin, source.path), source.path, source.kernel)
+    if cubin := source.cubin:
+        binary = _chosen(elf.read(cubin, source.path), source.path, source.kernel)
         return tuple(Declared("", parameter.size == 8) for parameter in binary.parameters)
     if Path(source.path).suffix == ".sass":
         return None

@@ -93,17 +93,17 @@ def _written(step: Step) -> list[int]:
 
 def _bmov_action(step: Step) -> Action:
     """Move a convergence barrier's mask to or from a register; .CLEAR empties it."""
-    target, source = step.targets[0].slot, step.sources[0].slot
+    target, mask = step.targets[0].slot, step.sources[0].slot
 
     def move(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.under_guard(step, lanes)
         if chosen is None:
             return
-        value = machine.r[source]
+        value = machine.r[mask]
         if target != RZ:
             machine.write(target, value, 0, chosen)
         if step.has("CLEAR"):
-            machine.write(source, np.zeros((1, 1), _U32), 0, chosen)
+            machine.write(mask, np.zeros((1, 1), _U32), 0, chosen)
 
     return move
 
@@ -122,13 +122,13 @@ def _bssy_action(step: Step) -> Action:
 
 def _break_action(step: Step) -> Action:
     """The active threads will not come: take them out of the barrier, for all threads of their warps."""
-    slot = next(source.slot for source in step.sources if source.kind == "barrier")
+    slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
 
     def leave(machine: Machine, lanes: Lanes) -> None:
         chosen = machine.under_guard(step, lanes)
-        for source in step.sources:
-            if chosen is not None and source.kind == "predicate":
-                chosen = machine.where(source.slot, source.negate, chosen)
+        for operand in step.sources:
+            if chosen is not None and operand.kind == "predicate":
+                chosen = machine.where(operand.slot, operand.negate, chosen)
         if chosen is not None:
             machine.r[slot] = machine.r[slot] & ~chosen.bits
 

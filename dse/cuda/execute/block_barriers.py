@@ -71,6 +71,6 @@ class BlockBarriers:
 
 def _barrier(step: Step) -> tuple[str, int]:
     """(name of the barrier, how many threads it waits for, 0: those of the block)."""
-    numbers = [source.text for source in step.sources if source.kind == "number"]
+    numbers = [operand.text for operand in step.sources if operand.kind == "number"]
     name = step.sources[0].text if step.sources else "0x0"
     return name, int(numbers[1], 0) if len(numbers) > 1 else 0

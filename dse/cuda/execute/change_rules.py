@@ -30,12 +30,12 @@ _INSIDE_TOO = "it changes in a loop inside too"
 
 def _values(step: Step) -> list[Operand]:
     """The sources that are no predicates."""
-    return [source for source in step.sources if source.kind != "predicate"]
+    return [operand for operand in step.sources if operand.kind != "predicate"]
 
 
 def _condition(step: Step) -> Operand:
     """The first predicate among the sources."""
-    return next(source for source in step.sources if source.kind == "predicate")
+    return next(operand for operand in step.sources if operand.kind == "predicate")
 
 
 def _carries(step: Step) -> bool:

@@ -48,9 +48,9 @@ class ConvergencePoints:
     def _complete(self, step: Step, lanes: Lanes) -> Lanes | None:
         """Those of `lanes` who wait for nobody."""
         machine = self.machine
-        source = next((source for source in step.sources if source.slot >= 0), None)
-        if source is not None:
-            expected = machine.r[source.slot]
+        operand = next((operand for operand in step.sources if operand.slot >= 0), None)
+        if operand is not None:
+            expected = machine.r[operand.slot]
         elif step.sources and step.sources[0].kind == "number":
             expected = np.full((1, 1), int(step.sources[0].text, 0), np.uint32)
         else:

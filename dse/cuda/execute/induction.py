@@ -87,7 +87,7 @@ class Examination:
 
         **Raises:** Irregular
         """
-        slots = [source.slot for source in step.sources if source.slot not in (PT, UPT, RZ, URZ)]
+        slots = [operand.slot for operand in step.sources if operand.slot not in (PT, UPT, RZ, URZ)]
         if why := self.registers.why_erratic((*slots, step.guard), lanes):
             raise Irregular(why)
         if any(slot in self.registers.by_slot for slot in slots):

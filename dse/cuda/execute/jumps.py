@@ -14,11 +14,11 @@ def taking(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
     """Find those of `lanes` that take a branch; None if there are none."""
     taken = machine.under_guard(step, lanes)
     taint = machine.taint[step.guard] if step.guard >= 0 else 0
-    for source in step.sources:
-        if source.kind == "predicate" and source.slot not in (PT, UPT):
-            taint = taint | machine.taint[source.slot]
-            taken = machine.where(source.slot, source.negate, taken) if taken is not None else None
-        elif source.kind == "predicate" and source.negate:
+    for operand in step.sources:
+        if operand.kind == "predicate" and operand.slot not in (PT, UPT):
+            taint = taint | machine.taint[operand.slot]
+            taken = machine.where(operand.slot, operand.negate, taken) if taken is not None else None
+        elif operand.kind == "predicate" and operand.negate:
             taken = None
     machine.note_unknown(step, "branch", taint, lanes)
     if taken is not None and step.has("DIV", "CONV"):
@@ -43,11 +43,11 @@ def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, L
 
     **Raises:** DseError if there is no basic block at an address.
     """
-    slot = next(source.slot for source in step.sources if source.kind == "register")
+    slot = next(operand.slot for operand in step.sources if operand.kind == "register")
     offset = 0
     if step.opcode != "RET":
         offset = step.address + machine.program.spacing
-        offset += sum(int(source.text, 0) for source in step.sources if source.kind == "number")
+        offset += sum(int(operand.text, 0) for operand in step.sources if operand.kind == "number")
     machine.note_unknown(step, "branch", machine.taint[slot], lanes)
     address = np.broadcast_to((machine.r[slot].astype(np.int64) + offset) & 0xFFFFFFFF, machine.shape)
     mask = np.broadcast_to(lanes.mask, machine.shape)

@@ -17,12 +17,12 @@ _U32 = np.uint32
 def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], Taint]:
     """The registers that a store or an atomic takes its data from, in order, and their taint."""
     slots: list[int] = []
-    for source, words in zip(step.sources, step.source_words, strict=True):
-        if source.kind == "register":
+    for operand, words in zip(step.sources, step.source_words, strict=True):
+        if operand.kind == "register":
             slots += (
-                [source.slot]
-                if source.slot in (RZ, URZ) and words == 1
-                else range(source.slot, source.slot + words)
+                [operand.slot]
+                if operand.slot in (RZ, URZ) and words == 1
+                else range(operand.slot, operand.slot + words)
             )
     taint = 0
     for slot in slots:

@@ -185,7 +185,7 @@ def natural_loops(control: ControlFlow) -> list[FlowLoop]:
             if index not in members:
                 members.add(index)
                 waiting += control.before[index]
-        outside = [source for source in control.before[header] if source not in members]
+        outside = [block for block in control.before[header] if block not in members]
         entries = sum(control.along(source, header)[0] for source in outside)
         entries += control.starting() if header == 0 else 0.0
         visits, _ = control.demand.entering(header)

@@ -139,7 +139,7 @@ class _KernelReader:
     def _locate(self, line: str) -> None:
         """Note the source line: of comments, from the innermost call outwards, the first in our file."""
         source_lines = _SOURCE_LINE.findall(line)
-        if source_lines and not self.source:
+        if not self.source and source_lines:
             self.source = source_lines[-1][0]
         for file, number in source_lines:
             if file == self.source and not self.located:

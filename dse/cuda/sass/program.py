@@ -147,7 +147,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     count = row.destinations(operands)
     targets, sources = operands[:count], operands[count:]
     target_words, source_words = row.widths(modifiers, len(sources))
-    addresses = tuple([source for source in sources if source.kind == "address"])
+    addresses = tuple([read for read in sources if read.kind == "address"])
     bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
     writes = _target_slots(targets, target_words)
     reads = [*_source_slots(sources, source_words), *bases]
@@ -195,11 +195,11 @@ def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
 def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list[int]:
     """The slots of all sources but addresses."""
     slots: list[int] = []
-    for source, words in zip(sources, source_words, strict=True):
-        if source.kind == "register":
-            slots += range(source.slot, source.slot + words)
-        elif source.slot >= 0:
-            slots.append(source.slot)
+    for read, words in zip(sources, source_words, strict=True):
+        if read.kind == "register":
+            slots += range(read.slot, read.slot + words)
+        elif read.slot >= 0:
+            slots.append(read.slot)
     return slots
 
 
@@ -224,7 +224,7 @@ def _add_implied(
     elif opcode == "BMOV" and "CLEAR" in modifiers:
         writes += [slot for slot in reads if slot >= B]
     elif opcode in ("BSSY", "BREAK"):
-        writes += [source.slot for source in sources if source.kind == "barrier"]
+        writes += [read.slot for read in sources if read.kind == "barrier"]
 
 
 def _guard(predicate: str) -> tuple[int, bool]:
@@ -267,7 +267,7 @@ def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
     for block in blocks:
         last, following = block.steps[-1], {block.index + 1}
         has_condition = last.conditional or any(
-            source.kind in ("predicate", "register") for source in last.sources
+            read.kind in ("predicate", "register") for read in last.sources
         )
         if last.opcode == "EXIT":
             following = following if last.conditional else set()

@@ -43,8 +43,8 @@ class Binder:
     def __init__(self, step: Step, slot_of: Callable[[str, Any], int]) -> None:
         self.step = step
         self.slot_of = slot_of  # (kind, key) → slot of a constant, a number or a special register
-        self.values = [source for source in step.sources if source.kind != "predicate"]
-        self.conditions = [source for source in step.sources if source.kind == "predicate"]
+        self.values = [operand for operand in step.sources if operand.kind != "predicate"]
+        self.conditions = [operand for operand in step.sources if operand.kind == "predicate"]
         self.reads = set(step.reads)  # constants too
 
     def slot(self, operand: Operand, words: int = 1, real: bool = False) -> int:

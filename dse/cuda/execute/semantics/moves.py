@@ -20,10 +20,10 @@ from dse.cuda.sass.operands import RZ, P
 def move(binder: Binder) -> Evaluate:
     """The value of the source, of 32 or 64 bits."""
     if binder.step.has("64"):
-        source = binder.wide(0)
-        return lambda r, lanes: halves(source(r))
-    source = binder.word(0)
-    return lambda r, lanes: (source(r),)
+        operand = binder.wide(0)
+        return lambda r, lanes: halves(operand(r))
+    operand = binder.word(0)
+    return lambda r, lanes: (operand(r),)
 
 
 @rule
@@ -72,11 +72,11 @@ def _special_slot(binder: Binder) -> int:
 @rule
 def load_constant(binder: Binder) -> Evaluate:
     """LDC: words of a constant bank, at an address that is written in the instruction."""
-    source = binder.values[0]
-    if source.kind != "constant" or binder.step.bytes % 4 or source.offset % 4:
+    operand = binder.values[0]
+    if operand.kind != "constant" or binder.step.bytes % 4 or operand.offset % 4:
         raise Unsupported("a constant that is no whole word")
     slots = [
-        binder.slot_of("constant", (source.bank, source.offset + 4 * word))
+        binder.slot_of("constant", (operand.bank, operand.offset + 4 * word))
         for word in range(binder.step.bytes // 4)
     ]
     binder.reads.update(slots)
@@ -103,6 +103,6 @@ def predicates_to_register(binder: Binder) -> Evaluate:
 @rule
 def register_to_predicates(binder: Binder) -> Evaluate:
     """R2P: bits of a register that a mask picks become predicates."""
-    mask, source = binder.number(-1), binder.word(1)
+    mask, operand = binder.number(-1), binder.word(1)
     chosen = [U32(1 << bit) for bit in range(7) if mask >> bit & 1]
-    return lambda r, lanes: tuple((source(r) & bit) != 0 for bit in chosen)
+    return lambda r, lanes: tuple((operand(r) & bit) != 0 for bit in chosen)
