@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dse.cli import inputs
 from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 
 if TYPE_CHECKING:
@@ -48,6 +49,25 @@ def show(
     title = f"{kernel.name}: {kernel.summary}"
     rows = [{"part": part, "name": field, "value": value} for part, field, value in _description(kernel)]
     present(rows, title=title, section="part", json=json, csv=csv, out=out)
+
+
+@app.command(epilog="Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")
+def check(
+    name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
+    gpu: inputs.GpusOption,
+    sample: Annotated[int, typer.Option(min=1, help="Configurations to look at, at random.")] = 10_000,
+) -> None:
+    """Evaluate a description on a sample of its space, and say which count cannot be, and where.
+
+    Counts below 0, launches without threads or registers and quotients by 0 are mistakes of the description.
+    """
+    from dse.kernels.description import check as check_description
+    from dse.kernels.read import load
+
+    kernel, files = load(name), inputs.gpus(gpu)
+    for file in files:
+        check_description(kernel, file.gpu, sample)
+    print(f"{kernel.path}: all counts are possible on {', '.join(file.name for file in files)}")
 
 
 def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:

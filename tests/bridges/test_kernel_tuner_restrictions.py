@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from kernel_tuner.searchspace import Searchspace
 
-from dse.bridges.kernel_tuner_restrictions import configurations, restrictions
+from dse.bridges.kernel_tuner import configurations, restrictions
 from dse.pruning.keep import keep
 from dse.tuning.predictor import Predictor
 

@@ -57,6 +57,16 @@ def test_a_kernel_shows_its_description(run_dse, toy_kernel):
     assert next(row["value"] for row in shown if row["part"] == "constraint") == "block * items <= 2048"
 
 
+def test_a_description_is_checked(run_dse, own_toy_kernel):
+    checked = run_dse("kernels", "check", str(own_toy_kernel), "--gpu", "a100-pcie-40gb", "-g", "mi250x")
+    assert (checked.code, checked.err) == (0, "")
+    assert "all counts are possible on" in checked.out
+    own_toy_kernel.write_text(own_toy_kernel.read_text().replace('fp32 = "items"', 'fp32 = "items - 2"'))
+    wrong = run_dse("kernels", "check", str(own_toy_kernel), "--gpu", "a100-pcie-40gb")
+    assert wrong.code == 2
+    assert "warp.fp32: found -1 at block=" in wrong.err
+
+
 @pytest.mark.parametrize("command", ["gpus", "kernels", "models"])
 def test_show_says_what_it_does_not_know(run_dse, command):
     ran = run_dse(command, "show", "nothing-of-that-name")

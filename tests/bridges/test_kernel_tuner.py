@@ -7,7 +7,7 @@ import math
 import pytest
 from kernel_tuner import tune_kernel
 
-from dse.bridges.kernel_tuner_strategy import strategy
+from dse.bridges.kernel_tuner import strategy
 from dse.errors import DseError
 from dse.tuning.predictor import Predictor
 
@@ -92,7 +92,7 @@ def test_each_time_is_told_of_the_configuration_that_took_it(tune, monkeypatch):
         def tell(self, place, seconds):
             told[self.rows[place]] = seconds
 
-    monkeypatch.setattr("dse.bridges.kernel_tuner_strategy.Tuner", InOrder)
+    monkeypatch.setattr("dse.bridges.kernel_tuner.Tuner", InOrder)
     tune(strategy(None), 20)
     assert len(told) == 19  # with the last one the budget is spent
     assert told == {row: time_ms(*row) for row in told}
@@ -104,7 +104,7 @@ def test_without_a_kernel(tune):
 
 
 def test_without_a_budget_it_does_not_measure_for_ever(tune, monkeypatch):
-    monkeypatch.setattr("dse.bridges.kernel_tuner_strategy.WITHOUT_BUDGET", 3)
+    monkeypatch.setattr("dse.bridges.kernel_tuner.WITHOUT_BUDGET", 3)
     assert len(tune(strategy(None), None)[0]) == 3
     assert len(tune(strategy(None), 4)[0]) == 4
 

@@ -10,7 +10,7 @@ from optuna.distributions import CategoricalDistribution, FloatDistribution, Int
 from optuna.storages import JournalStorage
 from optuna.storages.journal import JournalFileBackend
 
-from dse.bridges.optuna_sampler import ModelGuidedSampler
+from dse.bridges.optuna import ModelGuidedSampler
 from dse.errors import DseError
 from dse.tuning.candidates import bare
 from dse.tuning.predictor import Predictor
@@ -108,7 +108,7 @@ def in_order(monkeypatch):
         def ask(self, count):
             return self.left[:count]
 
-    monkeypatch.setattr("dse.bridges.optuna_sampler.Tuner", InOrder)
+    monkeypatch.setattr("dse.bridges.optuna.Tuner", InOrder)
     monkeypatch.setattr(
         Predictor,
         "candidates",
