@@ -6,8 +6,9 @@ heavy: the names below are loaded when they are first used.
 """
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+from dse.version import __version__
 
 if TYPE_CHECKING:
     from dse import models
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
         tune,
     )
 
-__version__ = version("gpu-dse")
 __all__ = [
+    "__version__",
     "compare",
     "fit",
     "gpu",

@@ -60,7 +60,7 @@ OPTIONS = {  # the library's name of a field: the option that gives it
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        from dse import __version__
+        from dse.version import __version__
 
         print(f"dse {__version__}")
         raise typer.Exit

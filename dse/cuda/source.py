@@ -17,7 +17,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from dse import __version__
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler, read_source
@@ -38,6 +37,7 @@ from dse.hardware import occupancy
 from dse.kernels.description import ArrayArgument, Build, Description, Number, evaluated_names
 from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
+from dse.version import __version__
 
 FORMAT = "9"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most

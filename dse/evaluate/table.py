@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dse import __version__
 from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.chunks import CHUNK, Evaluation, chunks, evaluate
@@ -26,6 +25,7 @@ from dse.hardware import occupancy
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
+from dse.version import __version__
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from dse import __version__
 from dse.cuda.cache import Cache, key
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler
 from dse.cuda.parallel import each, processors
+from dse.version import __version__
 
 Defines = tuple[tuple[str, Any], ...]
 
