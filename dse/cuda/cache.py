@@ -36,18 +36,18 @@ class Cache:
 
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return those of the entries that there are."""
-        found: dict[str, bytes] = {}
+        entries: dict[str, bytes] = {}
         if not self.path.exists():
-            return found
+            return entries
         with self._open() as database:
             wanted = list(keys)
             for first in range(0, len(wanted), _KEYS_A_QUERY):
                 some = wanted[first : first + _KEYS_A_QUERY]
                 places = ",".join("?" * len(some))
-                found.update(
+                entries.update(
                     database.execute(f"SELECT key, value FROM entries WHERE key IN ({places})", some)
                 )
-        return found
+        return entries
 
     def put(self, entries: Mapping[str, bytes]) -> None:
         """Add entries, all or none, in the place of those with the same keys."""

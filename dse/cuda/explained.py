@@ -75,11 +75,11 @@ def configured(
 
     **Raises:** DseError if its blocks are too large.
     """
-    [found] = configurations(description, parameters, problem, gpu.gpu)
-    threads, limit = prod(found.block), int(gpu.gpu.limits.threads_per_block)
+    [configuration] = configurations(description, parameters, problem, gpu.gpu)
+    threads, limit = prod(configuration.block), int(gpu.gpu.limits.threads_per_block)
     if threads > limit:
         raise DseError(f"{description.name}: block: found {threads} threads, expected at most {limit}")
-    return found
+    return configuration
 
 
 def failed(description: Description, failure: Failure, parameters: Mapping[str, Number]) -> DseError:
@@ -93,13 +93,13 @@ def failed(description: Description, failure: Failure, parameters: Mapping[str, 
 def write_graph(path: Path, ran: Executed) -> DependenceGraph:
     """Write the instructions of the longest warp of the block that stands for most, on the GPU as it is."""
     gpu, block = ran.gpu.gpu, int(np.argmax(ran.sample.weights))
-    found = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
+    dependences = dependence_graph(ran.machine, block, longest_warp(ran.machine, block))
     kernel = to_kernel(warp_counts(ran.counts))
     resident = int(occupancy.launch(gpu, resources(ran.made, ran.configuration))[0].resident_blocks)
     hits = graph_text.Hits.of(kernel)
-    graph = graph_text.of_source(found, gpu, hits, warps=ran.counts.warps, slots=resident)
-    graph_text.write_graph(path, graph, summary=f"{found.kernel} on {ran.gpu.name}, its longest warp")
-    return found
+    graph = graph_text.of_source(dependences, gpu, hits, warps=ran.counts.warps, slots=resident)
+    graph_text.write_graph(path, graph, summary=f"{dependences.kernel} on {ran.gpu.name}, its longest warp")
+    return dependences
 
 
 def explained(ran: Executed) -> dict[str, Any]:
@@ -119,7 +119,7 @@ def explained(ran: Executed) -> dict[str, Any]:
             "spill_bytes": made.spill_bytes,
         },
         "mix": _mix(ran.counts),
-        "phases": [{"phase": place} | phase for place, phase in enumerate(phases(ran.counts), 1)],
+        "phases": [{"phase": number} | phase for number, phase in enumerate(phases(ran.counts), 1)],
         "accesses": list(_accesses(ran)),
         "branches": list(_branches(ran)),
         "lines": list(_lines(ran)),
@@ -139,7 +139,7 @@ def _mix(counts: Characterisation) -> list[Row]:
 
 def phases(counts: Characterisation) -> list[dict[str, float]]:
     """Describe one pass of the average warp through each phase: a row a phase."""
-    found = []
+    rows = []
     for phase in counts.phases:
         row = {"passes": phase.passes, "lanes_active": phase.active}
         row |= {pipe: number / counts.warps for pipe, number in phase.insts.items()}
@@ -155,69 +155,69 @@ def phases(counts: Characterisation) -> list[dict[str, float]]:
             for name, sectors in asdict(phase.traffic).items():
                 if "past" in name:  # the others stand among the accesses
                     row[name] = sectors / (phase.passes * counts.warps)
-        found.append(row)
-    return found
+        rows.append(row)
+    return rows
 
 
 def _accesses(ran: Executed) -> Iterable[Row]:
-    for each in explain.accesses(ran.machine, ran.sample):
+    for access in explain.accesses(ran.machine, ran.sample):
         yield {
-            "line": each.line,
-            "address": hex(each.address),
-            "space": each.space,
-            "op": each.op,
-            "bytes": each.bytes,
-            "requests": each.requests / ran.counts.warps,
-            "threads": each.threads,
-            "pieces": each.pieces,
-            "ideal": each.ideal,
-            "degree": each.degree,
+            "line": access.line,
+            "address": hex(access.address),
+            "space": access.space,
+            "op": access.op,
+            "bytes": access.bytes,
+            "requests": access.requests / ran.counts.warps,
+            "threads": access.threads,
+            "pieces": access.pieces,
+            "ideal": access.ideal,
+            "degree": access.degree,
         }
 
 
 def _branches(ran: Executed) -> Iterable[Row]:
-    for each in branches(ran.machine, ran.sample.weights):
+    for branch in branches(ran.machine, ran.sample.weights):
         yield {
-            "line": each.line,
-            "address": hex(each.address),
-            "instruction": each.text,
-            "warps": each.visits,
-            "lanes_active": each.active,
-            "taken": each.jumping,
-            "diverged": each.diverged,
+            "line": branch.line,
+            "address": hex(branch.address),
+            "instruction": branch.text,
+            "warps": branch.visits,
+            "lanes_active": branch.active,
+            "taken": branch.jumping,
+            "diverged": branch.diverged,
         }
 
 
 def _lines(ran: Executed) -> Iterable[Row]:
     text = ran.source.text.splitlines() if Path(ran.source.path).suffix == ".cu" else []
     warps, insts = ran.counts.warps, ran.counts.insts()
-    for each in explain.lines(ran.machine, ran.sample):
-        if each.line is None:
+    for line in explain.lines(ran.machine, ran.sample):
+        if line.line is None:
             continue
-        pipes = sorted(each.pipes.items(), key=lambda pair: -pair[1])
+        pipes = sorted(line.pipes.items(), key=lambda pair: -pair[1])
         yield {
-            "line": each.line,
-            "insts": each.insts / warps,
-            "share": each.insts / insts,
-            "lanes_active": each.active,
-            "sectors": each.sectors / warps,
-            "passes": each.passes / warps,
+            "line": line.line,
+            "insts": line.insts / warps,
+            "share": line.insts / insts,
+            "lanes_active": line.active,
+            "sectors": line.sectors / warps,
+            "passes": line.passes / warps,
             "pipes": ", ".join(f"{pipe} {number / warps:.4g}" for pipe, number in pipes),
-            "source": _line(text, each.line),
+            "source": _line(text, line.line),
         }
 
 
 def _line(text: Sequence[str], number: int) -> str:
-    """ "" if the text has no such line."""
+    """Return a line of the text, "" if it has no such line."""
     return text[number - 1].strip() if 0 < number <= len(text) else ""
 
 
 def _unknown(counts: Characterisation) -> Iterable[Row]:
-    for each in counts.unknown:
+    for decision in counts.unknown:
         yield {
-            "line": each.line,
-            "address": hex(each.address),
-            "instruction": each.instruction,
-            "what": each.what,
-            "depends_on": ", ".join(each.depends_on),
+            "line": decision.line,
+            "address": hex(decision.address),
+            "instruction": decision.instruction,
+            "what": decision.what,
+            "depends_on": ", ".join(decision.depends_on),
         }

@@ -136,21 +136,21 @@ def configurations(
     added = [None] * count if build.shared_bytes is None else map(int, column(build.shared_bytes))
     return [
         Configuration(
-            defines=tuple((name, values[place]) for name, values in macros),
-            grid=grids[place],
-            block=blocks[place],
-            arguments=tuple(values[place] for values in arguments),
+            defines=tuple((name, values[row]) for name, values in macros),
+            grid=grids[row],
+            block=blocks[row],
+            arguments=tuple(values[row] for values in arguments),
             shared_bytes=shared,
         )
-        for place, shared in enumerate(added)
+        for row, shared in enumerate(added)
     ]
 
 
 def _build(description: Description) -> tuple[Path, Build]:
     if description.source is None or description.build is None:
-        found = "none" if description.source is None else "no block and grid"
+        stated = "none" if description.source is None else "no block and grid"
         raise DseError(
-            f"{description.path}: source: found {found}, expected a table with file, block, grid, arguments"
+            f"{description.path}: source: found {stated}, expected a table with file, block, grid, arguments"
         )
     return description.source, description.build
 
@@ -178,7 +178,9 @@ def characterise_all(
     same = (source.digest, str(arch), compiler(), __version__, FORMAT, repr(jax.tree.leaves(gpu)))
     keys = [key(*same, repr(configuration)) for configuration in wanted]
     kept = cache.get(keys)
-    missing = {name: each for name, each in zip(keys, wanted, strict=True) if name not in kept}
+    missing = {
+        name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in kept
+    }
     workers = workers or processors()
     size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
     names, done = list(missing), len(wanted) - len(missing)
@@ -194,8 +196,8 @@ def characterise_all(
         progress(now - done)
         done = now
 
-    for found in each(_characterise_batch, jobs, workers, batches_done):
-        kept |= found
+    for results in each(_characterise_batch, jobs, workers, batches_done):
+        kept |= results
     return [pickle.loads(kept[name]) for name in keys]
 
 
@@ -237,24 +239,24 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
             results[name] = executed(made, listing, job.wanted[name], job.gpu)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
-    found = {name: pickle.dumps(result) for name, result in results.items()}
-    job.cache.put(found)
-    return found
+    entries = {name: pickle.dumps(result) for name, result in results.items()}
+    job.cache.put(entries)
+    return entries
 
 
 def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
-    """Kept apart from what is worked out of it: compiling takes longest, and serves every GPU of a kind."""
+    """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind."""
     same = ("compiled", job.source.digest, str(job.arch), compiler(), __version__)
-    places = {name: key(*same, repr(configuration.defines)) for name, configuration in job.wanted.items()}
-    kept = job.cache.get(set(places.values()))
-    found: dict[str, Compiled | Failure] = {}
-    for name, place in places.items():
-        if place not in kept:
+    digests = {name: key(*same, repr(configuration.defines)) for name, configuration in job.wanted.items()}
+    kept = job.cache.get(set(digests.values()))
+    made_by_name: dict[str, Compiled | Failure] = {}
+    for name, digest in digests.items():
+        if digest not in kept:
             made = compile_source(job.source, job.arch, dict(job.wanted[name].defines))
-            kept[place] = zlib.compress(pickle.dumps(made), 1)
-            job.cache.put({place: kept[place]})
-        found[name] = pickle.loads(zlib.decompress(kept[place]))
-    return found
+            kept[digest] = zlib.compress(pickle.dumps(made), 1)
+            job.cache.put({digest: kept[digest]})
+        made_by_name[name] = pickle.loads(zlib.decompress(kept[digest]))
+    return made_by_name
 
 
 def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
@@ -270,7 +272,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
         grid=configuration.grid,
         block=configuration.block,
         arguments=_arguments(binary, given),
-        offsets=None if made.listing is not None else [each.offset for each in binary.parameters],
+        offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
         banks=binary.banks,
     )
 
@@ -328,11 +330,11 @@ def executed(
 
 
 def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]) -> list[Any]:
-    """Numbers get the size that the kernel's parameters have."""
+    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have."""
     if len(given) != len(binary.parameters):
         raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
     arguments: list[Any] = []
-    for place, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
+    for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
         try:
             match argument:
                 case Unstated.NUMBER:
@@ -346,9 +348,10 @@ def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]
                 case _:
                     raise OverflowError
         except OverflowError:
-            found = "an array" if argument is None or isinstance(argument, Array) else argument
+            given_text = "an array" if argument is None or isinstance(argument, Array) else argument
             raise DseError(
-                f"{binary.kernel}: argument {place}: found {found}, expected what takes {parameter.size} B"
+                f"{binary.kernel}: argument {number}: found {given_text},"
+                f" expected what takes {parameter.size} B"
             ) from None
     return arguments
 

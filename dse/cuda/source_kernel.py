@@ -83,11 +83,11 @@ class SourceKernel:
         **Raises:** DseError as `dse.cuda.source.characterise_all`; if `compiled` is too few, if no
         configuration can be read, or if nothing compiles for a GPU.
         """
-        each = [
+        by_gpu = [
             self._on_one(parameters, jax.tree.map(lambda x, g=g: x[g], gpus), problem, progress)
             for g in range(len(gpus.clock))
         ]
-        return each[0] if len(each) == 1 else _together(each)
+        return by_gpu[0] if len(by_gpu) == 1 else _together(by_gpu)
 
     def read(
         self,
@@ -96,7 +96,7 @@ class SourceKernel:
         problem: Mapping[str, Number] | None = None,
         progress: Progress = silent,
     ) -> list[KernelProfile | Failure]:
-        """What each configuration does on a GPU whose fields are scalars; all of them are compiled."""
+        """Compile and execute each configuration for a GPU whose fields are scalars."""
         wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
         source, arch = source_of(self.description), architecture(gpu)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
@@ -128,7 +128,7 @@ class SourceKernel:
         problem: Mapping[str, Number] | None,
         progress: Progress,
     ) -> Counted:
-        """`compiled` configurations, chosen so that they tell most of the others, and these from them."""
+        """Compile `compiled` configurations, chosen so that they tell most of the others; estimate these."""
         sizes = sizes_of(self, problem)
         wanted = configurations(self.description, parameters, sizes, gpu)
         if compiled < FEWEST:
@@ -165,18 +165,18 @@ class SourceKernel:
             )
 
 
-def _together(each: list[Counted]) -> Counted:
-    """Several GPUs as one, [G, L]. Phases that a kernel lacks on some of them are empty there."""
-    batches = [counted.batch for counted in each if isinstance(counted.batch, KnownBatch)]
+def _together(by_gpu: list[Counted]) -> Counted:
+    """Join several GPUs to one batch, [G, L]. Phases that a kernel lacks on some of them are empty there."""
+    batches = [counted.batch for counted in by_gpu if isinstance(counted.batch, KnownBatch)]
     most = max(len(batch.kernel.phases) for batch in batches)
     padded = [KnownBatch(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
     batch = jax.tree.map(lambda *rows: np.concatenate(rows), *padded)
-    failures = {index: why for counted in each for index, why in counted.failures.items()}
-    return Counted(batch, failures, each[0].compiled)
+    failures = {index: why for counted in by_gpu for index, why in counted.failures.items()}
+    return Counted(batch, failures, by_gpu[0].compiled)
 
 
 def _with_phases(kernel: Kernel, count: int) -> Kernel:
-    """The kernel with empty phases at its end."""
+    """Return the kernel with empty phases at its end."""
     missing = count - len(kernel.phases)
     empty = jax.tree.map(np.zeros_like, kernel.phases[:1])
     return eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty * missing)
@@ -191,7 +191,7 @@ def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
 
 
 def architecture(gpu: Gpu) -> int:
-    """80 for a GPU of compute capability 8.0.
+    """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
 
     **Raises:** DseError for one that the compiler does not know.
     """
@@ -206,17 +206,14 @@ def architecture(gpu: Gpu) -> int:
 
 
 def as_models_take_it(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
-    """Arrays [L]; a failure has no threads, so that no model takes it for a launch."""
-    warps = [each.warp if isinstance(each, KernelProfile) else NOTHING for each in found]
+    """Join results to arrays [L]; a failure has no threads, so that no model takes it for a launch."""
+    profiles = [result if isinstance(result, KernelProfile) else None for result in found]
+    warps = [profile.warp if profile else NOTHING for profile in profiles]
     fields: dict[str, Any] = {
-        "threads": np.array(
-            [prod(each.counts.block) if isinstance(each, KernelProfile) else 0 for each in found]
-        ),
-        "blocks": np.array([each.counts.blocks if isinstance(each, KernelProfile) else 0 for each in found]),
-        "registers": np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in found]),
-        "shared_bytes": np.array(
-            [each.shared_bytes if isinstance(each, KernelProfile) else 0 for each in found]
-        ),
+        "threads": np.array([prod(profile.counts.block) if profile else 0 for profile in profiles]),
+        "blocks": np.array([profile.counts.blocks if profile else 0 for profile in profiles]),
+        "registers": np.array([profile.registers if profile else 0 for profile in profiles]),
+        "shared_bytes": np.array([profile.shared_bytes if profile else 0 for profile in profiles]),
     }
     with in_64_bits():
         return to_kernel(stacked(warps)), Resources(**fields)

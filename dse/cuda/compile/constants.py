@@ -71,16 +71,16 @@ class _Reader:
             self.known[name] = np.where(where, 0, value), there & ~where
 
     def evaluate(self, expression: str, where: np.ndarray, absent: bool = False) -> np.ndarray:
-        """[L]; with `absent`, names that are not known are 0, as they are in an #if.
+        """Evaluate an expression: [L]; with `absent`, names that are not known are 0, as they are in an #if.
 
         **Raises:** _NotUnderstood.
         """
 
         def value(name: str) -> np.ndarray:
             if name in self.known:
-                found, there = self.known[name]
+                values, there = self.known[name]
                 if absent or there[where].all():
-                    return found
+                    return values
             if absent:
                 return np.zeros(self.count, np.int64)
             raise _NotUnderstood
@@ -130,8 +130,8 @@ class _Reader:
             if match["shared"]:
                 self.array(match, where)
                 continue
-            for each in _parted(match["what"]):
-                name, _, expression = each.partition("=")
+            for declared in _parted(match["what"]):
+                name, _, expression = declared.partition("=")
                 try:
                     self.define(name.strip(), self.evaluate(expression, where), where)
                 except _NotUnderstood:
@@ -141,13 +141,13 @@ class _Reader:
         if match["outside"]:  # its size is the launch's
             return
         size = self.types.get(" ".join(match["type"].split()))
-        for each in _parted(match["what"]):
-            name, *extents = re.split(r"\s*\[", each)
+        for declared in _parted(match["what"]):
+            name, *extents = re.split(r"\s*\[", declared)
             total = np.full(self.count, size or 0, np.int64)
             try:
-                for place, extent in enumerate(extents):
+                for dimension, extent in enumerate(extents):
                     value = self.evaluate(extent.rstrip().removesuffix("]"), where)
-                    self.define(f"{name.strip()}[{place}]", value, where)
+                    self.define(f"{name.strip()}[{dimension}]", value, where)
                     total = total * value
             except _NotUnderstood:
                 self.lost = True
@@ -308,13 +308,13 @@ _DECLARED = re.compile(
 
 
 def _lines(text: str) -> Sequence[str]:
-    """Without comments, lines that go on joined."""
+    """Split a text into lines without comments, those that go on joined."""
     bare = _COMMENT.sub(lambda match: " " + "\n" * match[0].count("\n"), text)
     return re.sub(r"\\\s*\n", " ", bare).splitlines()
 
 
 def _parted(text: str) -> list[str]:
-    """What commas part outside of brackets."""
+    """Split at the commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([{") - (letter in ")]}")

@@ -201,9 +201,9 @@ def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
 
 
 def _listed(source: Source, arch: int | None) -> Compiled:
-    """What a listing tells; of the rest nothing is known."""
-    found = {each.kernel: each for each in listing.parse(source.text, source.path)}
-    chosen = _chosen(found, source.path, source.kernel)
+    """Take from a listing what it tells; of the rest nothing is known."""
+    listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
+    chosen = _chosen(listings, source.path, source.kernel)
     registers, shared_bytes = listing.resources(source.text, chosen)
     binary = Binary(
         kernel=chosen.kernel,
@@ -224,14 +224,14 @@ def _listed(source: Source, arch: int | None) -> Compiled:
 
 
 def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
-    """The same, if a GPU of this architecture executes it."""
+    """Return the same, if a GPU of this architecture executes it."""
     if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
         raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
     return binary
 
 
 def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
-    """PTX as a cubin, which is empty if it is refused, and what the assembler says."""
+    """Assemble PTX: a cubin, which is empty if it is refused, and what the assembler says."""
     try:
         linker = import_module("cuda.bindings.nvjitlink")
         linker.version()
@@ -259,7 +259,7 @@ def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
 
 
 def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
-    """The same by ptxas."""
+    """Assemble the same by ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:
         raise DseError(f"{source.path}: PTX: found no nvidia-nvjitlink and no ptxas, expected {INSTALL}")
@@ -277,7 +277,7 @@ def kernels_in(source: Source) -> list[str]:
     if cubin := source.cubin:
         return list(elf.read(cubin, source.path))
     if Path(source.path).suffix == ".sass":
-        return [each.kernel for each in listing.parse(source.text, source.path)]
+        return [code.kernel for code in listing.parse(source.text, source.path)]
     if Path(source.path).suffix == ".ptx":
         return _ENTRY.findall(source.text)
     return _kernels_in(_COMMENT.sub(" ", source.text))
@@ -299,41 +299,44 @@ def parameters_of(source: Source) -> tuple[Declared, ...] | None:
     text = _COMMENT.sub(" ", source.text)
     for match in (_ENTRY if built else _KERNEL).finditer(text):
         if not source.kernel or _names(source.kernel, match[1]):
-            found = _in_brackets(text, text.find("(", match.end(1)) + 1)
+            declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
             break
     else:
         return None
     if built:
         return tuple(
-            Declared(each.split()[-1], bool(re.search(r"\.[bsu]64\b", each)), ".f" in each) for each in found
+            Declared(
+                declaration.split()[-1], bool(re.search(r"\.[bsu]64\b", declaration)), ".f" in declaration
+            )
+            for declaration in declarations
         )
     declared = []
-    for each in found:
-        words = re.findall(r"\w+", each.split("=")[0].split("[")[0])
-        if words and each.strip() != "void":
-            pointer = "*" in each or "[" in each
+    for declaration in declarations:
+        words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
+        if words and declaration.strip() != "void":
+            pointer = "*" in declaration or "[" in declaration
             declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
     return tuple(declared)
 
 
 def _names(wanted: str, kernel: str) -> bool:
-    """Whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
+    """Tell whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
     plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
     return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
 
 
 def _in_brackets(text: str, start: int) -> list[str]:
-    """What commas part, up to the bracket that closes the one before `start`."""
+    """Split at commas, up to the bracket that closes the one before `start`."""
     parts, depth, begun = [], 0, start
-    for place in range(start, len(text)):
-        letter = text[place]
+    for position in range(start, len(text)):
+        letter = text[position]
         if letter in "([{<":
             depth += 1
         elif letter in ")]}>" and depth:
             depth -= 1
         elif letter == ")" or (letter == "," and not depth):
-            parts.append(text[begun:place])
-            begun = place + 1
+            parts.append(text[begun:position])
+            begun = position + 1
             if letter == ")":
                 break
     return [part.strip() for part in parts if part.strip()]
@@ -371,7 +374,7 @@ def _nvrtc() -> Any:
 
 
 def _checked(result: tuple[Any, ...]) -> Any:
-    """What a call gives besides its status, which must be success."""
+    """Return what a call gives besides its status, which must be success."""
     status, *values = result
     if status.value:
         raise RuntimeError(f"NVRTC: {status}")
@@ -393,7 +396,7 @@ def _macro(value: Any) -> str:
 
 
 def _chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
-    """By its name, mangled or not; the only one if there is no name."""
+    """Choose the kernel by its name, mangled or not; the only one if there is no name."""
     if not kernel and len(kernels) == 1:
         return next(iter(kernels.values()))
     named = [name for name in kernels if name == kernel] or [
@@ -407,9 +410,9 @@ def _chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
 def _no_kernel(where: str, kernel: str, names: Sequence[str]) -> DseError:
     if kernel in names:
         return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
-    found = f"no {kernel}" if kernel else "several" if names else "none"
+    stated = f"no {kernel}" if kernel else "several" if names else "none"
     expected = f"one of {', '.join(names)}" if names else "a __global__ function (of a template: f<4>)"
-    return DseError(f"{where}: kernel: found {found}, expected {expected}")
+    return DseError(f"{where}: kernel: found {stated}, expected {expected}")
 
 
 def _kernels_in(text: str) -> list[str]:
@@ -419,9 +422,9 @@ def _kernels_in(text: str) -> list[str]:
 def _failure(path: str, log: str) -> Failure:
     name = Path(path).name
     if match := _TOO_MUCH.search(log):
-        kernel, kind, found, limit = match.groups()
+        kernel, kind, used, limit = match.groups()
         message = (
-            f"{name}: {kernel}: {kind} memory: found {int(found, 16)} B, expected at most {int(limit, 16)} B"
+            f"{name}: {kernel}: {kind} memory: found {int(used, 16)} B, expected at most {int(limit, 16)} B"
         )
         return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
     lines = log.splitlines() or ["no reason given"]
@@ -442,13 +445,13 @@ def _spill_bytes(log: str, kernel: str) -> int | None:
 
 
 def _assembler(cubin: bytes) -> str:
-    """The ptxas that made a cubin, by the note that it leaves since CUDA 12."""
+    """Return the ptxas that made a cubin, by the note that it leaves since CUDA 12."""
     match = re.search(rb"release [\d.]+, V([\d.]+)", cubin)
     return f"ptxas {match[1].decode()}" if match else "ptxas"
 
 
 def _adds_shared(ptx: str, kernel: str) -> bool:
-    """Whether a kernel, or a function that it may call, names an array whose size the launch gives."""
+    """Tell whether a kernel, or a function that it may call, names an array whose size the launch gives."""
     arrays = set(_OPEN_ARRAY.findall(ptx))
     for body in _FUNCTION.split(ptx)[1:] if arrays else ():
         name = _WORD.match(body)
@@ -472,7 +475,7 @@ def _read(path: Path) -> str:
 
 
 def _included(text: str, folders: Sequence[str]) -> Iterator[str]:
-    """The text of every file that `text` includes, directly or not, each once."""
+    """Yield the name and text of every file that `text` includes, directly or not, each once."""
     waiting = [(name, folders) for name in _INCLUDE.findall(text)]
     seen = set()
     while waiting:
@@ -481,14 +484,14 @@ def _included(text: str, folders: Sequence[str]) -> Iterator[str]:
         if path is None or path in seen:
             continue
         seen.add(path)
-        found = path.read_text(encoding="utf-8", errors="replace")
+        included = path.read_text(encoding="utf-8", errors="replace")
         yield name
-        yield found
-        waiting += [(inner, (str(path.parent), *folders)) for inner in _INCLUDE.findall(found)]
+        yield included
+        waiting += [(inner, (str(path.parent), *folders)) for inner in _INCLUDE.findall(included)]
 
 
 def _installed_headers() -> list[Path]:
-    """The folder that NVIDIA's packages share for their headers."""
+    """List the folder that NVIDIA's packages share for their headers."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:

@@ -85,7 +85,7 @@ def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
 
 
 def _far_apart(points: np.ndarray, count: int) -> list[int]:
-    """Each as far as can be from those before it; the first is the one in the middle."""
+    """Choose each as far as can be from those before it; the first is the one in the middle."""
     chosen = [int((points**2).sum(1).argmin())]
     distance = np.full(len(points), np.inf)
     while len(chosen) < count:

@@ -24,7 +24,7 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
     **Shapes:** block [L, 3], x and y [L]; result [L], the mean over the warps of a block.
     """
     threads = block.prod(1)
-    found = np.empty(len(block))
+    per_request = np.empty(len(block))
     order = np.argsort(threads, kind="stable")
     while len(order):
         most = -(-int(threads[order[-1]]) // 32) * 32
@@ -34,8 +34,8 @@ def passes_per_request(block: np.ndarray, x: np.ndarray, y: np.ndarray, size: in
         width, height = block[now, 0, None], block[now, 1, None]
         word = thread % width * x[now, None] + thread // width % height * y[now, None]
         passes = bank_passes(size * word.reshape(mask.shape), mask, size, np)
-        found[now] = passes.sum(1) / mask.any(-1).sum(1)
-    return found
+        per_request[now] = passes.sum(1) / mask.any(-1).sum(1)
+    return per_request
 
 
 def conflicts(
@@ -52,8 +52,8 @@ def conflicts(
     for x, y in strides:
         scores.append(_off(passes_per_request(block[at], x[at], y[at], size), passes[tried]).max())
     ranked = np.argsort(scores, kind="stable")
-    for place in ranked[: 1 + int(np.sum(np.array(scores) < _CLOSE))]:
-        x, y = strides[place]
+    for rank in ranked[: 1 + int(np.sum(np.array(scores) < _CLOSE))]:
+        x, y = strides[rank]
         off = _off(passes_per_request(block[compiled], x[compiled], y[compiled], size), passes)
         if off.max() < _CLOSE:
             return passes_per_request(block, x, y, size), True
@@ -61,14 +61,14 @@ def conflicts(
     return passes_per_request(block, x, y, size), False
 
 
-def _off(estimated: np.ndarray, found: np.ndarray) -> np.ndarray:
-    return np.abs(np.log(estimated / found))
+def _off(estimated: np.ndarray, counted: np.ndarray) -> np.ndarray:
+    return np.abs(np.log(estimated / counted))
 
 
 def _strides(
     names: Mapping[str, np.ndarray], compiled: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(along x, along y), the plainest first; each only once as far as compiled ones tell them apart."""
+    """Yield (along x, along y), the plainest first, each once as far as compiled ones tell them apart."""
     count = len(next(iter(names.values())))
     zero, one = np.zeros(count, np.int64), np.ones(count, np.int64)
     single: list[np.ndarray] = []

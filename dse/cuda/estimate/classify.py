@@ -89,7 +89,7 @@ class Registers:
         return self._nearest(logs)
 
     def _nearest(self, logs: np.ndarray) -> np.ndarray:
-        """Compilers keep to few numbers: of those that were found the nearest."""
+        """Return the nearest of the numbers that were found, since compilers keep to few."""
         values = np.unique(self.found)
         return values[np.abs(np.log(values) - logs[:, None]).argmin(1)]
 

@@ -73,19 +73,19 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
         return estimates[0]
     order = np.argsort(np.concatenate([part.indices for part in parts]))
     resources = {
-        name: np.concatenate([each.resources[name] for each in estimates])[order]
+        name: np.concatenate([one.resources[name] for one in estimates])[order]
         for name in estimates[0].resources
     }
     return Estimate(
-        warps=stacked([each.warps for each in estimates])[order],
+        warps=stacked([one.warps for one in estimates])[order],
         resources=resources,
-        fails=np.concatenate([each.fails for each in estimates])[order],
+        fails=np.concatenate([one.fails for one in estimates])[order],
         compiled=np.concatenate(
-            [part.indices[each.compiled] for part, each in zip(parts, estimates, strict=True)]
+            [part.indices[one.compiled] for part, one in zip(parts, estimates, strict=True)]
         ),
-        exact_patterns=frozenset[str]().union(*(each.exact_patterns for each in estimates)),
-        left_out=stacked([each.left_out for each in estimates]),
-        left_out_registers=np.concatenate([each.left_out_registers for each in estimates]),
+        exact_patterns=frozenset[str]().union(*(one.exact_patterns for one in estimates)),
+        left_out=stacked([one.left_out for one in estimates]),
+        left_out_registers=np.concatenate([one.left_out_registers for one in estimates]),
     )
 
 
@@ -106,7 +106,7 @@ def _of_one_variant(
         failing = fails(features, results).likely(features)
         failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
 
-    read = stacked([each.warp for each in profiles])
+    read = stacked([profile.warp for profile in profiles])
     parts = _taken_apart(read, profiles)
     patterns, exact = _patterns(known, parts, profiles, compiled)
     sums = _sums(parts, read)
@@ -117,7 +117,7 @@ def _of_one_variant(
     row[compiled] = len(row) + np.arange(len(compiled))
     row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
     warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
-    shared_bytes = _shared_bytes(known, np.array([each.shared_bytes for each in profiles]), fits)
+    shared_bytes = _shared_bytes(known, np.array([profile.shared_bytes for profile in profiles]), fits)
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
@@ -134,12 +134,12 @@ def _of_one_variant(
     )
 
 
-def _shared_bytes(known: KnownFacts, found: np.ndarray, fits: "_Fits") -> np.ndarray:
-    """By the source's text, if that tells those of all compiled ones but for a constant."""
-    if known.shared_bytes is not None and not np.ptp(found - known.shared_bytes[fits.compiled]):
-        return known.shared_bytes + (found - known.shared_bytes[fits.compiled])[0]
-    guess = np.rint(fits.estimate(found.astype(float))[0]).astype(int)
-    guess[fits.compiled] = found
+def _shared_bytes(known: KnownFacts, read: np.ndarray, fits: "_Fits") -> np.ndarray:
+    """Estimate them: by the source's text, if that tells those of all compiled ones but for a constant."""
+    if known.shared_bytes is not None and not np.ptp(read - known.shared_bytes[fits.compiled]):
+        return known.shared_bytes + (read - known.shared_bytes[fits.compiled])[0]
+    guess = np.rint(fits.estimate(read.astype(float))[0]).astype(int)
+    guess[fits.compiled] = read
     return guess
 
 
@@ -156,15 +156,15 @@ class _Fits:
         self.products = np.array([*varying, *pairs, np.zeros(len(points))])
 
     def estimates(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `estimate`, of many numbers [n, ...]: ([L, ...], [n, ...])."""
+        """Estimate many numbers [n, ...] as `estimate` does one: ([L, ...], [n, ...])."""
         shape, columns = values.shape[1:], values.reshape(len(values), -1).T
-        found, left_out = np.empty((len(columns), len(self.points))), np.empty(columns.shape)
+        of_all, left_out = np.empty((len(columns), len(self.points))), np.empty(columns.shape)
         for number, column in enumerate(columns):
-            found[number], left_out[number] = self.estimate(np.ascontiguousarray(column))
-        return found.T.reshape(len(self.points), *shape), left_out.T.reshape(values.shape)
+            of_all[number], left_out[number] = self.estimate(np.ascontiguousarray(column))
+        return of_all.T.reshape(len(self.points), *shape), left_out.T.reshape(values.shape)
 
     def estimate(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(of all [L], of each compiled one from the others [n]), given those of the compiled ones [n].
+        """Estimate (all [L], each compiled one from the others [n]), given those of the compiled ones [n].
 
         Either as they are or over the product of two known numbers that they follow best, whichever is
         explained better.
@@ -186,7 +186,7 @@ class _Fits:
             estimated, without = self.products[best] + rest[best].mean(), logs[~odd]
         else:
             processes = {at: fitted(self.points[usual], rest[at]) for at in {best, len(spread) - 1}}
-            at = max(processes, key=lambda each: processes[each].evidence)
+            at = max(processes, key=lambda product: processes[product].evidence)
             estimated = processes[at].estimate(self.points) + self.products[at]
             without = logs[~odd] - processes[at].left_out
         more = logs[odd] - estimated[self.compiled[odd]]
@@ -196,14 +196,14 @@ class _Fits:
             estimated = estimated + self.spills * more.mean()
             left_out[odd] += (more.mean() - more) * len(more) / max(len(more) - 1, 1)
         limits = np.log(unit) if unit else logs.min() - _BEYOND, logs.max() + _BEYOND
-        found = np.exp(np.clip(estimated, *limits)) - unit
-        found[self.compiled] = values
-        return found, np.exp(np.clip(left_out, *limits)) - unit
+        of_all = np.exp(np.clip(estimated, *limits)) - unit
+        of_all[self.compiled] = values
+        return of_all, np.exp(np.clip(left_out, *limits)) - unit
 
 
-def _spilling(points: np.ndarray, compiled: np.ndarray, found: Sequence[KernelProfile]) -> np.ndarray:
-    """[L]: which go through local memory, or are likely to, if some do and some do not."""
-    known = np.array([spills(each) for each in found])
+def _spilling(points: np.ndarray, compiled: np.ndarray, profiles: Sequence[KernelProfile]) -> np.ndarray:
+    """Tell which go through local memory, or are likely to, if some do and some do not: [L]."""
+    known = np.array([spills(profile) for profile in profiles])
     spilling = np.zeros(len(points), bool)
     if known.any() and np.sum(~known) > len(known) / 2:
         spilling = Kinds.of(points[compiled], known).likely(points)
@@ -213,32 +213,32 @@ def _spilling(points: np.ndarray, compiled: np.ndarray, found: Sequence[KernelPr
 
 @dataclass(frozen=True)
 class _Parts:
-    """What is estimated of configurations: accesses to shared memory by requests and passes of one."""
+    """The numbers that are estimated: accesses to shared memory by requests and passes of one."""
 
     warps: WarpCounts  # [n]; its phases' work on shared memory is what is neither loads nor stores
     requests: np.ndarray  # [n, phases, 2] loads and stores of shared memory
     passes: np.ndarray  # [n, phases, 2] of one request
 
 
-def _taken_apart(read: WarpCounts, found: Sequence[KernelProfile]) -> _Parts:
+def _taken_apart(read: WarpCounts, profiles: Sequence[KernelProfile]) -> _Parts:
     work = read.phases.work.copy()
     requests, passes = np.zeros((2, *work.shape[:2], len(_SHARED)))
     passes += 1.0
-    for number, each in enumerate(found):
-        for place, phase in enumerate(each.counts.phases):
+    for number, profile in enumerate(profiles):
+        for number_of_phase, phase in enumerate(profile.counts.phases):
             for way, kind in enumerate(_SHARED):
                 if kind in phase.accesses:
-                    access, warps = phase.accesses[kind], each.counts.warps
-                    requests[number, place, way] = access.requests / warps
-                    passes[number, place, way] = access.passes / access.requests
-                    work[number, place, _SHARED_CLASS] -= access.passes / warps
+                    access, warps = phase.accesses[kind], profile.counts.warps
+                    requests[number, number_of_phase, way] = access.requests / warps
+                    passes[number, number_of_phase, way] = access.passes / access.requests
+                    work[number, number_of_phase, _SHARED_CLASS] -= access.passes / warps
     rest = work[..., _SHARED_CLASS]
     work[..., _SHARED_CLASS] = np.where(rest > 1e-9, rest, 0.0)
     return _Parts(replace(read, phases=replace(read.phases, work=work)), requests, passes)
 
 
 def _joined(parts: _Parts, sums: np.ndarray) -> WarpCounts:
-    """The numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
+    """Join the numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
     work = parts.warps.phases.work.copy()
     work[..., _SHARED_CLASS] += (parts.requests * parts.passes).sum(-1)
     phases = replace(parts.warps.phases, work=work)
@@ -247,7 +247,7 @@ def _joined(parts: _Parts, sums: np.ndarray) -> WarpCounts:
 
 
 def _over_phases(phases: WarpPhases) -> np.ndarray:
-    """[n, classes]: work in all passes through all phases."""
+    """Sum the work of all passes through all phases: [n, classes]."""
     total = np.zeros((len(phases.work), len(CLASSES)))
     for number in range(phases.work.shape[1]):
         total += phases.passes[:, number, None] * phases.work[:, number]
@@ -255,13 +255,13 @@ def _over_phases(phases: WarpPhases) -> np.ndarray:
 
 
 def _sums(parts: _Parts, read: WarpCounts) -> np.ndarray:
-    """[classes]: whether the work is the sum over the phases on all compiled ones."""
+    """Tell of which classes the work is the sum over the phases on all compiled ones: [classes]."""
     total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)).phases)
     return np.all(np.isclose(total, read.work, rtol=_EXACT, atol=0.0), axis=0)
 
 
 def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndarray) -> tuple[_Parts, _Parts]:
-    """(all configurations [L], the compiled ones from each other [n]); work that is a sum is left out."""
+    """Estimate (all configurations [L], the compiled from each other [n]); work that is a sum is left out."""
     alone = replace(parts.warps, work=np.where(sums, 0.0, parts.warps.work))
     numbers, requests = fits.estimates(alone.to_matrix()), fits.estimates(parts.requests)
     passes = fits.estimates(parts.passes / patterns[fits.compiled])
@@ -272,31 +272,31 @@ def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndar
 
 
 def _patterns(
-    known: KnownFacts, parts: _Parts, found: Sequence[KernelProfile], compiled: np.ndarray
+    known: KnownFacts, parts: _Parts, profiles: Sequence[KernelProfile], compiled: np.ndarray
 ) -> tuple[np.ndarray, frozenset[str]]:
-    """Passes of one request that the source tells [L, phases, 2], else 1, and which of them are exact."""
+    """Return the passes of one request that the source tells [L, phases, 2], else 1, and which are exact."""
     patterns, exact = np.ones((len(known.threads), *parts.passes.shape[1:])), set()
-    for place, way in np.ndindex(*parts.passes.shape[1:]):
-        there, passes = parts.requests[:, place, way] > 0.0, parts.passes[:, place, way]
+    for phase, way in np.ndindex(*parts.passes.shape[1:]):
+        there, passes = parts.requests[:, phase, way] > 0.0, parts.passes[:, phase, way]
         if not there.any() or np.ptp(passes[there]) < _EXACT:
             continue
         size = _bytes_of_a_thread(
-            [each for each, has in zip(found, there, strict=True) if has], place, _SHARED[way]
+            [profile for profile, has in zip(profiles, there, strict=True) if has], phase, _SHARED[way]
         )
         if size:
             pattern, fits = conflicts(known.block, known.names, size, compiled[there], passes[there])
             gain = np.std(np.log(passes[there] / pattern[compiled[there]])) < np.std(np.log(passes[there]))
             if fits or gain:
-                patterns[:, place, way] = pattern
-                exact |= {f"phases.{place}.{_SHARED[way]}"} if fits else set()
+                patterns[:, phase, way] = pattern
+                exact |= {f"phases.{phase}.{_SHARED[way]}"} if fits else set()
     return patterns, frozenset(exact)
 
 
-def _bytes_of_a_thread(found: Sequence[KernelProfile], place: int, kind: str) -> int:
-    """That each asks for in one access; 0 if they are of several sizes."""
+def _bytes_of_a_thread(profiles: Sequence[KernelProfile], phase: int, kind: str) -> int:
+    """Return the bytes that a thread asks for in one access; 0 if they are of several sizes."""
     sizes = set()
-    for each in found:
-        access = each.counts.phases[place].accesses[kind]
+    for profile in profiles:
+        access = profile.counts.phases[phase].accesses[kind]
         size = access.bytes / access.requests / 32
         sizes.add(next((power for power in (4, 8, 16) if size <= power), 0))
     return sizes.pop() if len(sizes) == 1 else 0

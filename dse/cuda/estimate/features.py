@@ -62,32 +62,35 @@ def known(
     **Shapes:** parameters and names [L] or scalars, L configurations.
     """
     count = len(wanted)
-    block = np.array([each.block for each in wanted])
-    threads, blocks = block.prod(1), np.array([int(np.prod(each.grid)) for each in wanted])
-    macros = [dict(each.defines) for each in wanted]
-    columns = {name: np.array([each[name] for each in macros]) for name in macros[0]}
-    found = constants(source.text, columns, count)
-    others = {name: np.broadcast_to(np.asarray(each), (count,)) for name, each in (names or {}).items()}
-    others |= found.values
+    block = np.array([configuration.block for configuration in wanted])
+    threads, blocks = block.prod(1), np.array([int(np.prod(configuration.grid)) for configuration in wanted])
+    macros = [dict(configuration.defines) for configuration in wanted]
+    columns = {name: np.array([defines[name] for defines in macros]) for name in macros[0]}
+    read = constants(source.text, columns, count)
+    others = {name: np.broadcast_to(np.asarray(size), (count,)) for name, size in (names or {}).items()}
+    others |= read.values
     given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
     launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
     code = _standard([*given.values(), threads * blocks])
-    return KnownFacts(threads, blocks, block, found.shared_bytes, given | others | launch, code)
+    return KnownFacts(threads, blocks, block, read.shared_bytes, given | others | launch, code)
 
 
 def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """In logs where none is negative: mean 0, deviation 1."""
+    """Standardise columns to mean 0 and deviation 1, in logs where none is negative."""
     return _apart(
-        [np.log2(each if each.min() > 0 else each + 1.0) if each.min() >= 0 else each for each in columns]
+        [
+            np.log2(column if column.min() > 0 else column + 1.0) if column.min() >= 0 else column
+            for column in columns
+        ]
     )
 
 
 def _apart(columns: Sequence[np.ndarray]) -> np.ndarray:
-    """[L, c] those that vary, each once: mean 0, deviation 1."""
-    found: list[np.ndarray] = []
+    """Keep the columns that vary, each once, with mean 0 and deviation 1: [L, c]."""
+    kept: list[np.ndarray] = []
     for values in columns:
         if np.ptp(values) > 1e-9:
             values = (values - values.mean()) / values.std()
-            if not any(abs(np.mean(values * other)) > 1 - 1e-6 for other in found):
-                found.append(values)
-    return np.array(found).T if found else np.zeros((len(columns[0]), 1))
+            if not any(abs(np.mean(values * other)) > 1 - 1e-6 for other in kept):
+                kept.append(values)
+    return np.array(kept).T if kept else np.zeros((len(columns[0]), 1))

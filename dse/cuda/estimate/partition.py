@@ -40,17 +40,17 @@ def variants(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) 
 
 
 def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
-    """[L] from 0 on: those with the same values of the names that tell the structures apart."""
+    """Label alike, from 0 on, those with the same values of the names that tell structures apart: [L]."""
     structures = {
         index: _structure(result) for index, result in results.items() if isinstance(result, KernelProfile)
     }
     compiled, kinds = np.array(list(structures), int), list(dict.fromkeys(structures.values()))
-    structure = np.array([kinds.index(each) for each in structures.values()])
+    structure = np.array([kinds.index(kind) for kind in structures.values()])
     labels, flags = np.zeros(len(known.threads), int), known.flags
     while len(kinds) > 1:
         finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
-        finer = [each for each in finer if _enough(each, compiled)]
-        mixed = [_mixed(each[compiled], structure) for each in finer]
+        finer = [parting for parting in finer if _enough(parting, compiled)]
+        mixed = [_mixed(parting[compiled], structure) for parting in finer]
         if not finer or min(mixed) >= _mixed(labels[compiled], structure) - 1e-9:
             break
         labels = finer[int(np.argmin(mixed))]
@@ -58,7 +58,7 @@ def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
 
 
 def _structure(profile: KernelProfile) -> tuple[frozenset[str], ...]:
-    """Of each phase the kinds of access; what is spilled does not count."""
+    """Return the kinds of access of each phase; what is spilled does not count."""
     return tuple(
         frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in profile.counts.phases
     )
@@ -69,7 +69,7 @@ def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:
 
 
 def _mixed(labels: np.ndarray, structure: np.ndarray) -> float:
-    """Entropy of the structures within each label, summed: 0 where these tell them."""
+    """Sum the entropy of the structures within each label: 0 where these tell them."""
     table = np.zeros((labels.max() + 1, structure.max() + 1))
     np.add.at(table, (labels, structure), 1.0)
     share = table / table.sum(1, keepdims=True).clip(1.0)

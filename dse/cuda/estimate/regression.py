@@ -38,7 +38,7 @@ class Process:
 
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the covariance [m, k] of what is not known yet; its noise is left out."""
-        left, right = (self._explained(each) for each in (points, others))
+        left, right = (self._explained(some) for some in (points, others))
         return self.scale**2 * (_covariance(points, others, self.settings) - left.T @ right)
 
     def variance(self, points: np.ndarray) -> np.ndarray:
@@ -62,7 +62,7 @@ def _smooth(settings: np.ndarray) -> Smooth:
 
 
 def _covariance(points: np.ndarray, others: np.ndarray, settings: np.ndarray) -> np.ndarray:
-    """Covariance [m, k] of standardised numbers, without noise."""
+    """Return the covariance [m, k] of standardised numbers, without noise."""
     plane = np.exp(settings[2]) / points.shape[1] * (points @ others.T)
     return _smooth(settings).covariance(points, others, np) + plane
 
@@ -77,7 +77,7 @@ def fitted(points: np.ndarray, numbers: np.ndarray) -> Process:
     widths = np.concatenate([_WIDTHS, np.full(d, _LENGTH_WIDTH)])
 
     def cost(settings: np.ndarray) -> tuple[float, np.ndarray]:
-        """Minus the log of the density, and its gradient."""
+        """Return minus the log of the density, and its gradient."""
         sizes, rates = np.exp(settings[:_SIZES]), np.exp(settings[_SIZES:])
         together, together_slope = matern(squares @ rates, np)
         single, single_slope = matern(squares * rates, np)
