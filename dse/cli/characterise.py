@@ -103,8 +103,8 @@ def characterise(
     if graph is not None:
         from dse.cuda.explained import execute, write_graph
 
-        found = write_graph(graph, execute(description, chosen, sizes, gpu_file))
-        print(f"{graph}: {len(found.instructions):,} instructions, {len(found.loops)} loops")
+        dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
+        print(f"{graph}: {len(dependences.instructions):,} instructions, {len(dependences.loops)} loops")
         return
     if explain:
         from dse.cuda.explained import execute, explained
@@ -122,7 +122,7 @@ def characterise(
 
 
 def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:
-    """DseError for options that do not go together, before any work is done. `alone`: has its own output."""
+    """Refuse options that do not go together, before any work is done. `alone`: has its own output."""
     if sample is not None and not every:
         raise DseError("--sample: found it without --all, expected both")
     if alone and every:
@@ -144,7 +144,7 @@ def _one(
     gpu: "GpuFile",
     arch: int,
 ) -> tuple[list[Row], str]:
-    """Its rows, and the compiler. DseError if it cannot be compiled or executed."""
+    """Return its rows, and the compiler. DseError if it cannot be compiled or executed."""
     from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.explained import configured, failed
     from dse.cuda.profile.to_kernel import to_kernel
@@ -153,39 +153,39 @@ def _one(
     from dse.precision import in_64_bits
 
     wanted = configured(description, chosen, sizes, gpu)
-    [found] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
-    if isinstance(found, Failure):
-        raise failed(description, found, chosen)
+    [result] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
+    if isinstance(result, Failure):
+        raise failed(description, result, chosen)
     with in_64_bits():
         kernel, resources = None, None
         if description.described:
             kernel, resources = describe(description, chosen, sizes, gpu.gpu, float)
-        rows = [*_resources(found, resources), *_whole(to_kernel(found.warp), kernel)]
-    rows += _details(found)
+        rows = [*_resources(result, resources), *_whole(to_kernel(result.warp), kernel)]
+    rows += _details(result)
     if not description.described:
         rows = [{name: value for name, value in row.items() if name != "description"} for row in rows]
-    return rows, found.compiler
+    return rows, result.compiler
 
 
 def _row(part: str, name: str, source: float | None, description: float | None = None) -> Row:
     return {"part": part, "name": name, "source": source, "description": description}
 
 
-def _resources(found: "KernelProfile", described: "Resources | None") -> Iterator[Row]:
+def _resources(profile: "KernelProfile", described: "Resources | None") -> Iterator[Row]:
     ours = {
-        "threads": prod(found.counts.block),
-        "blocks": found.counts.blocks,
-        "registers": found.registers,
-        "shared_bytes": found.shared_bytes,
+        "threads": prod(profile.counts.block),
+        "blocks": profile.counts.blocks,
+        "registers": profile.registers,
+        "shared_bytes": profile.shared_bytes,
     }
     for name, value in ours.items():
         yield _row("resources", name, value, None if described is None else int(getattr(described, name)))
-    yield _row("resources", "stack_bytes", found.stack_bytes)
-    yield _row("resources", "spill_bytes", found.spill_bytes)
+    yield _row("resources", "stack_bytes", profile.stack_bytes)
+    yield _row("resources", "spill_bytes", profile.spill_bytes)
 
 
 def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
-    """The average warp from start to end."""
+    """Yield rows of the average warp from start to end."""
     import numpy as np
 
     from dse.types import CLASSES
@@ -199,24 +199,24 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
             yield _row(part, name, value(ours, name), None if theirs is None else value(theirs, name))
 
 
-def _details(found: "KernelProfile") -> Iterator[Row]:
-    """What only the source tells."""
+def _details(profile: "KernelProfile") -> Iterator[Row]:
+    """Yield rows of what only the source tells."""
     from dse.cuda.explained import phases
 
-    counts = found.counts
+    counts = profile.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
     yield _row("all phases", "blocks executed", counts.sampled)
     yield _row("all phases", "largest difference of inner blocks", counts.spread)
-    for address, each in counts.estimated.items():
+    for address, loop_counts in counts.estimated.items():
         loop = f"loop at 0x{address:x}: "
-        yield _row("all phases", loop + "trips whose sectors and passes are estimated", each.trips)
-        yield _row("all phases", loop + "spread of those of the trips executed", each.spread)
-    unknown = Counter((each.what, ", ".join(each.depends_on)) for each in counts.unknown)
+        yield _row("all phases", loop + "trips whose sectors and passes are estimated", loop_counts.trips)
+        yield _row("all phases", loop + "spread of those of the trips executed", loop_counts.spread)
+    unknown = Counter((decision.what, ", ".join(decision.depends_on)) for decision in counts.unknown)
     for (what, depends_on), number in unknown.items():
         yield _row("all phases", f"{what} by data not stated ({depends_on})", number)
-    for place, phase in enumerate(phases(counts), 1):
+    for number_of_phase, phase in enumerate(phases(counts), 1):
         for name, value in phase.items():
-            yield _row(f"phase {place}", name.replace("_", " "), value)
+            yield _row(f"phase {number_of_phase}", name.replace("_", " "), value)
 
 
 # Every configuration
@@ -230,7 +230,7 @@ def _every(
     sample: int | None,
     seed: int,
 ) -> tuple[dict[str, list[Any]], str]:
-    """Columns of one row a configuration, and a title."""
+    """Return columns of one row a configuration, and a title."""
     import numpy as np
 
     from dse.cuda.compile.nvrtc import Failure
@@ -247,20 +247,20 @@ def _every(
     parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
     wanted = configurations(description, parameters, sizes, gpu.gpu)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
-        found = characterise_all(source_of(description), arch, wanted, gpu.gpu, progress=advance)
+        results = characterise_all(source_of(description), arch, wanted, gpu.gpu, progress=advance)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []
-    impossible = _cannot_run(found, gpu)
-    for place, each in enumerate(found):
-        row: Row = {name: values[place].item() for name, values in parameters.items()}
-        if isinstance(each, Failure):
-            measured: Row = {"status": each.reason, "message": each.message}
+    impossible = _cannot_run(results, gpu)
+    for index, result in enumerate(results):
+        row: Row = {name: values[index].item() for name, values in parameters.items()}
+        if isinstance(result, Failure):
+            measured: Row = {"status": result.reason, "message": result.message}
         else:
-            why = impossible[place]
-            measured = {"status": "cannot run" if why else "ok", "message": why} | _flat(each)
+            why = impossible[index]
+            measured = {"status": "cannot run" if why else "ok", "message": why} | _flat(result)
         # A parameter keeps its name; what is found under the same one is told apart.
         rows.append(row | {f"found.{name}" if name in row else name: x for name, x in measured.items()})
-        of_phases.append([] if isinstance(each, Failure) else phases(each.counts))
+        of_phases.append([] if isinstance(result, Failure) else phases(result.counts))
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {name: [row.get(name) for row in rows] for name in names} | _columns_of_phases(of_phases)
     failed = Counter(row["status"] for row in rows if row["status"] != "ok")
@@ -271,7 +271,7 @@ def _every(
 
 
 def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any]]:
-    """Phase by phase. What a configuration does not do in a phase is 0; in one that it lacks, None."""
+    """Join phase by phase. What a configuration does not do in a phase is 0; in one that it lacks, None."""
     columns: dict[str, list[Any]] = {}
     for number in range(max(map(len, of_phases), default=0)):
         rows = [phases[number] if number < len(phases) else None for phases in of_phases]
@@ -281,29 +281,29 @@ def _columns_of_phases(of_phases: Sequence[Sequence[Row]]) -> dict[str, list[Any
     return columns
 
 
-def _cannot_run(found: Sequence["KernelProfile | Failure"], gpu: "GpuFile") -> list[str]:
-    """Why each could not be launched on the GPU, "" if it can or was not counted."""
+def _cannot_run(results: Sequence["KernelProfile | Failure"], gpu: "GpuFile") -> list[str]:
+    """Say why each could not be launched on the GPU, "" if it can or was not counted."""
     import numpy as np
 
     from dse.cuda.source_kernel import as_models_take_it
     from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
 
-    code = resident_blocks(gpu.gpu.limits, as_models_take_it(found)[1])[1]
+    code = resident_blocks(gpu.gpu.limits, as_models_take_it(results)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
-    return ["" if good else LIMITERS[each] for each, good in zip(codes, fine, strict=True)]
+    return ["" if good else LIMITERS[limiter] for limiter, good in zip(codes, fine, strict=True)]
 
 
-def _flat(found: "KernelProfile") -> Row:
-    """Resources and the average warp, by the names of columns."""
+def _flat(profile: "KernelProfile") -> Row:
+    """Return resources and the average warp, by the names of columns."""
     from dse.cuda.profile.warp_counts import column_names
 
-    row: Row = {str(each["name"]): each["source"] for each in _resources(found, None)}
-    row["insts"] = found.counts.insts() / found.counts.warps
-    row |= zip(column_names(0), found.warp.to_matrix().tolist(), strict=False)  # those of phases come after
-    row["spread"] = found.counts.spread
-    row["estimated_trips"] = sum(each.trips for each in found.counts.estimated.values())
-    row["estimated_spread"] = max((each.spread for each in found.counts.estimated.values()), default=0.0)
-    row["unknown"] = len(found.counts.unknown)
+    row: Row = {str(fact["name"]): fact["source"] for fact in _resources(profile, None)}
+    row["insts"] = profile.counts.insts() / profile.counts.warps
+    row |= zip(column_names(0), profile.warp.to_matrix().tolist(), strict=False)  # those of phases come after
+    row["spread"] = profile.counts.spread
+    row["estimated_trips"] = sum(loop.trips for loop in profile.counts.estimated.values())
+    row["estimated_spread"] = max((loop.spread for loop in profile.counts.estimated.values()), default=0.0)
+    row["unknown"] = len(profile.counts.unknown)
     return row
 
 

@@ -64,7 +64,7 @@ def compare(
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:
-    """What `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
+    """Find what `dse measure` measured of a kernel on a GPU. DseError if there is nothing."""
     from dse.measure.bench.gpu_file import MEASURED, SWEPT
 
     folder = kernel.path.parent / "measured"
@@ -72,6 +72,6 @@ def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:
     path = folder / f"{gpu.path.stem.removesuffix(MEASURED)}.parquet"
     if path.is_file():
         return path
-    known = [each.stem for each in sorted(folder.glob("*.parquet")) if not each.stem.endswith(SWEPT)]
+    known = [table.stem for table in sorted(folder.glob("*.parquet")) if not table.stem.endswith(SWEPT)]
     there = f"; measured are {', '.join(known)}" if known else ""
     raise DseError(f"--measured: found none, and no {path}, expected FILE{there}")

@@ -65,7 +65,7 @@ def fit(
     if len(gpu) not in (1, len(kernel)):
         raise DseError(f"--gpu: found {len(gpu)}, expected one, or {len(kernel)}, one for each file")
     files = {file.name: file for file in inputs.gpus(gpu)}
-    names = [inputs.gpus([each])[0].name for each in gpu] * (len(kernel) // len(gpu))
+    names = [inputs.gpus([gpu_name])[0].name for gpu_name in gpu] * (len(kernel) // len(gpu))
     from dse.fitting import calibrate
 
     if not chosen.differentiable and sample is None:
@@ -77,15 +77,15 @@ def fit(
         calibrate.MeasuredSpace(*known[name], path, list(files).index(at))
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
-    found = calibrate.calibrate(
+    calibration = calibrate.calibrate(
         spaces, list(files.values()), chosen, free, shared or (), method, starts, sample, seed
     )
     if out is not None:
-        calibrate.write(found, out)
-    present(found.fields(), title=f"Fitted by {model}", units={}, json=json, csv=csv, out=None)
+        calibrate.write(calibration, out)
+    present(calibration.fields(), title=f"Fitted by {model}", units={}, json=json, csv=csv, out=None)
     if json or csv:
         return
-    present(found.errors(), title="Errors", units={}, json=False, csv=False, out=None)
-    for name, untold in found.untold().items():
+    present(calibration.errors(), title="Errors", units={}, json=False, csv=False, out=None)
+    for name, untold in calibration.untold().items():
         if untold:
             print(f"{name}: these data cannot tell {', '.join(untold)}; they stay near the catalogue's value")

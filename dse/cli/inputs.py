@@ -1,4 +1,4 @@
-"""What commands take in common: kernels, GPUs, models and `--set`, turned into what the library wants."""
+"""Turns what commands take in common, kernels, GPUs, models and `--set`, into what the library wants."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -143,7 +143,7 @@ def models(
     order: str | None = None,
     groups: int | None = None,
 ) -> tuple["Model", ...]:
-    """The models asked for, each once; the simulator with what is asked of it.
+    """Return the models asked for, each once; the simulator with what is asked of it.
 
     **Raises:** DseError for one that there is not, or for settings where nothing is simulated.
     """
@@ -166,7 +166,7 @@ def models(
 
 
 def closed_form(name: str | None) -> "Model":
-    """The closed form asked for, else the default model. **Raises:** DseError for another model."""
+    """Return the closed form asked for, else the default model. **Raises:** DseError for another model."""
     model = get(name or DEFAULT)
     if not model.differentiable:
         raise DseError(f"--model: found {model.name}, expected a closed form")
@@ -174,7 +174,7 @@ def closed_form(name: str | None) -> "Model":
 
 
 def simulated(asked: Mapping[str, Any]) -> "Settings":
-    """How to simulate, by scheduler, order and groups that are asked for. DseError for an unknown name."""
+    """Return how to simulate, by scheduler, order and groups asked for. DseError for an unknown name."""
     from dse.simulator.case.program import ORDERS, SCHEDULERS
     from dse.simulator.pipeline import Settings
 
@@ -185,20 +185,20 @@ def simulated(asked: Mapping[str, Any]) -> "Settings":
 
 
 def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:
-    """`NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
-    found: dict[str, Number] = {}
+    """Read the `NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
+    values: dict[str, Number] = {}
     for text in texts or ():
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise DseError(f"{option}: found {text!r}, expected NAME=VALUE")
         try:
-            found[name] = int(value)
+            values[name] = int(value)
         except ValueError:
             try:
-                found[name] = float(value)
+                values[name] = float(value)
             except ValueError:
                 raise DseError(f"{option}: {name}: found {value!r}, expected a number") from None
-    return found
+    return values
 
 
 def launch(
@@ -210,7 +210,7 @@ def launch(
     shared: int | None = None,
     tune: Sequence[str] | None = None,
 ) -> "Given":
-    """What is said of a kernel besides its file. DseError for sizes and macros of another form."""
+    """Collect what is said of a kernel besides its file. DseError for sizes and macros of another form."""
     from dse.sources.given import Given
 
     return Given(
@@ -225,7 +225,7 @@ def launch(
 
 
 def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
-    """`X[,Y[,Z]]`, numbers or expressions; () for None."""
+    """Split `X[,Y[,Z]]`, numbers or expressions; () for None."""
     if text is None:
         return ()
     sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
@@ -257,7 +257,7 @@ def description(
     space: Path | None = None,
     given: "Given | None" = None,
 ) -> tuple["Description", dict[str, "Number"]]:
-    """A kernel's description with `changed` parameters fixed, and its problem sizes.
+    """Return a kernel's description with `changed` parameters fixed, and its problem sizes.
 
     `space` is a T1 file that takes the place of the kernel's own tuning space; `given` is what is said of
     its source.
@@ -291,7 +291,7 @@ def kernel(
     source: bool = False,
     compiled: int | None = None,
 ) -> tuple["Counts", dict[str, "Number"]]:
-    """A kernel as what counts its configurations, by its description or its source; see `description`.
+    """Return what counts a kernel's configurations, by its description or its source; see `description`.
 
     **Raises:** DseError for --compile where nothing is compiled.
     """
@@ -304,7 +304,7 @@ def kernel(
 
 
 def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
-    """The values of those of a kernel's parameters that have a choice."""
+    """Say the values of those of a kernel's parameters that have a choice."""
     values = description(name, {})[0].space.values
     return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
 
@@ -312,7 +312,7 @@ def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
 def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Counts", dict[str, "Number"]]]:
-    """As `several_descriptions`, as what counts their configurations."""
+    """Return what counts the configurations of several kernels; see `several_descriptions`."""
     from dse import sources
 
     return [(sources.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
@@ -321,7 +321,7 @@ def several(
 def several_descriptions(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
-    """Several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
+    """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
     from dse import sources
 
     kernels, unused = [], set(changed)
@@ -336,25 +336,25 @@ def several_descriptions(
 
 
 def kernels_of_work(names: Sequence[str]) -> list[str]:
-    """The names, with that of work which several kernels do replaced by theirs."""
+    """Return the names, with that of work which several kernels do replaced by theirs."""
     from dse import kernels
 
-    found: list[str] = []
+    replaced: list[str] = []
     for name in names:
         try:
             kernels.find(name)
-            found.append(name)
+            replaced.append(name)
         except DseError as unknown:
             try:
-                found += kernels.variants(name)
+                replaced += kernels.variants(name)
             except DseError:
                 raise unknown from None
-    return found
+    return replaced
 
 
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
-    """The GPUs asked for, each once."""
+    """Read the GPUs asked for, each once."""
     from dse import gpus
 
-    found = {file.name: file for file in map(gpus.load, names)}
-    return list(found.values())
+    files = {file.name: file for file in map(gpus.load, names)}
+    return list(files.values())

@@ -71,7 +71,7 @@ def check(
 
 
 def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:
-    """What kernel.toml says, as (part, name, value), in its order."""
+    """Yield what kernel.toml says, as (part, name, value), in its order."""
     for name, size in kernel.problem:
         yield "problem", name, str(size)
     for name in kernel.space.names:

@@ -96,7 +96,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
 
 
 def in_options(mistake: str) -> str:
-    """The line with the library's name of a field replaced by the option that gives it.
+    """Return the line with the library's name of a field replaced by the option that gives it.
 
     The field stands first, `sample: found …`, or last in brackets, `expected … (given.tuned)`.
     """
@@ -112,7 +112,7 @@ def _end(mistake: str) -> NoReturn:
 
 
 def _keep_what_jax_compiles() -> None:
-    """Compiled code is kept from one command to the next, for processors that can do the same."""
+    """Keep compiled code from one command to the next, for processors that can do the same."""
     if "JAX_COMPILATION_CACHE_DIR" in os.environ:
         return
     try:

@@ -99,12 +99,12 @@ def gpu(
 
     if report is not None:
         _draw(recording, report)
-    found = derive.values(recording)
+    values = derive.values(recording)
     if out is not None:
         write(recording, out)
     rows = [
-        {"name": name, "value": each.value, "unit": each.unit, "spread": each.spread}
-        for name, each in found.items()
+        {"name": name, "value": value.value, "unit": value.unit, "spread": value.spread}
+        for name, value in values.items()
     ]
     rows += derive.extras(recording)
     rows += [
@@ -117,23 +117,23 @@ def gpu(
         for pair in derive.shared_pipes(recording)
     ]
     present(rows, title=recording.device["name"], json=json, csv=csv, out=None)
-    for line in derive.warnings(recording, found):
+    for line in derive.warnings(recording, values):
         typer.echo(f"warning: {line}", err=True)
 
 
 def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
-    """A row for each kernel and architecture. DseError if one does not measure what it should."""
+    """Return a row for each kernel and architecture. DseError if one does not measure what it should."""
     from dse.measure.bench.benchmarks import check
 
     rows, problems = [], []
     for arch in architectures:
         made = _compiled(arch)
-        for each in check(list(made), list(made.values())):
-            loop = ", ".join(f"{count} {opcode}" for opcode, count in each.found.items())
-            row = {"arch": arch, "kernel": each.build.name, "registers": each.registers, "loop": loop}
-            rows.append({**row, "problem": each.problem})
-            if each.problem:
-                problems.append(f"sm_{arch}: {each.build.name}: {each.problem}")
+        for result in check(list(made), list(made.values())):
+            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.found.items())
+            row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
+            rows.append({**row, "problem": result.problem})
+            if result.problem:
+                problems.append(f"sm_{arch}: {result.build.name}: {result.problem}")
     if problems:
         raise DseError(problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
     return rows
@@ -153,30 +153,30 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
             advance(count - done)
             done = count
 
-        found = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
-    return dict(zip(builds, found, strict=True))
+        results = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+    return dict(zip(builds, results, strict=True))
 
 
 def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
-    """What was measured, which is kept in `path` whatever happens."""
+    """Measure a GPU; what was measured is kept in `path` whatever happens."""
     from dse.cuda.compile.nvrtc import Compiled
     from dse.measure.bench import run as gpu
     from dse.measure.bench.records import Recording, save
     from dse.measure.device import Device
     from dse.report.show import progress
 
-    with Device(ordinal) as found:
-        arch, name = found.arch, found.name
-        recording = Recording(gpu.described(found))
+    with Device(ordinal) as device:
+        arch, name = device.arch, device.name
+        recording = Recording(gpu.described(device))
     made = {}
-    for build, each in _compiled(arch).items():
-        if not isinstance(each, Compiled):
-            raise DseError(f"sm_{arch}: {build.name}: {each.message}")
-        made[build] = each
+    for build, result in _compiled(arch).items():
+        if not isinstance(result, Compiled):
+            raise DseError(f"sm_{arch}: {build.name}: {result.message}")
+        made[build] = result
     made, problems = _sound(made)
     try:
-        with Device(ordinal) as found, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
-            problems += gpu.measure(found, made, recording, budget, advance)
+        with Device(ordinal) as device, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
+            problems += gpu.measure(device, made, recording, budget, advance)
     finally:
         if path is not None and recording.records:
             save(recording, path)
@@ -186,15 +186,15 @@ def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Reco
 
 
 def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
-    """Those whose machine code is as it should be, and what is wrong with the others."""
+    """Return those whose machine code is as it should be, and what is wrong with the others."""
     from dse.measure.bench.benchmarks import check
 
     try:
         checked = check(list(made), list(made.values()))
     except DseError as error:  # there is nothing to look with
         return made, [f"machine code: not looked at: {error}"]
-    problems = [f"{each.build.name}: {each.problem}" for each in checked if each.problem]
-    return {each.build: made[each.build] for each in checked if not each.problem}, problems
+    problems = [f"{result.build.name}: {result.problem}" for result in checked if result.problem]
+    return {result.build: made[result.build] for result in checked if not result.problem}, problems
 
 
 def _draw(recording: "Recording", path: Path) -> None:
@@ -251,9 +251,9 @@ def space(
     if dry_run:
         rows = [
             row
-            for each in arch or ARCHITECTURES
-            for plan in _plans(names, changed, sample, seed, _like("", each))
-            for row in [_dry_run_space(plan, each)]
+            for target in arch or ARCHITECTURES
+            for plan in _plans(names, changed, sample, seed, _like("", target))
+            for row in [_dry_run_space(plan, target)]
         ]
         present(rows, title="Spaces", json=json, csv=csv, out=None)
         return
@@ -268,8 +268,8 @@ def space(
     from dse.measure.timing import TimingSettings
     from dse.report.show import progress
 
-    with Device(device) as found:
-        name, architecture, driver = found.name, found.arch, found.driver_version
+    with Device(device) as opened:
+        name, architecture, driver = opened.name, opened.arch, opened.driver_version
     plans = _plans(names, changed, sample, seed, _like(name, architecture))
     about = {
         "gpu": name,
@@ -304,7 +304,7 @@ def _plans(
 
 
 def _like(name: str, arch: int) -> "Gpu":
-    """What expressions of a kernel may ask of the GPU."""
+    """Return the fields of a GPU that expressions of a kernel may ask for."""
     from dse.measure.bench.gpu_file import like
 
     return like(name or f"sm_{arch}", f"{arch // 10}.{arch % 10}").gpu
@@ -319,7 +319,7 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
 
     with progress(f"Compiling {plan.name} for sm_{arch}", len(plan.parameters)) as advance:
         made = compile_all(plan, arch, advance)
-    reasons = Counter(each.reason for each in made if isinstance(each, Failure))
+    reasons = Counter(failure.reason for failure in made if isinstance(failure, Failure))
     return {
         "arch": arch,
         "kernel": plan.name,
@@ -331,15 +331,15 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
 
 
 def _summary(plans: "Sequence[SpacePlan]", rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What there is of each kernel by now."""
+    """Sum up what there is of each kernel by now."""
     from collections import Counter
 
-    found = []
+    table = []
     for plan in plans:
         own = [row for row in rows if row["kernel"] == plan.name]
         times = [row["time_ms"] for row in own if row["status"] == "ok"]
         failed = Counter(row["status"] for row in own if row["status"] != "ok")
-        found.append(
+        table.append(
             {
                 "kernel": plan.name,
                 "configurations": plan.valid,
@@ -349,7 +349,7 @@ def _summary(plans: "Sequence[SpacePlan]", rows: Sequence[dict[str, Any]]) -> li
                 "best_ms": min(times, default=None),
             }
         )
-    return found
+    return table
 
 
 @app.command(epilog="Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")

@@ -79,7 +79,7 @@ def aspects(json: JsonOption = False, csv: CsvOption = False, out: OutOption = N
     from dse.models import MODELS
 
     declared = {name: _about(name).aspects for name in MODELS}
-    rows = [{"model": name} | {each: each in declared[name] for each in _aspects()} for name in MODELS]
+    rows = [{"model": name} | {aspect: aspect in declared[name] for aspect in _aspects()} for name in MODELS]
     present(rows, title="Aspects", json=json, csv=csv, out=out)
 
 

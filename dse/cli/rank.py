@@ -63,8 +63,8 @@ def rank(
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, given, source, compiled)
     models = inputs.models(model, scheduler=scheduler, order=order, groups=groups)
     if refit and (measured is None or not models[0].differentiable):
-        found = f"--model {models[0].name}" if measured else "no --measured"
-        raise DseError(f"--refit: found {found}, expected --measured FILE and a closed form")
+        stated = f"--model {models[0].name}" if measured else "no --measured"
+        raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
     from dse.report.show import progress

@@ -49,11 +49,11 @@ def search(
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage
-    found = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed)
+    searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed)
     with progress("Searching", trials) as advance:
-        study.run(found, gpu_file.gpu, chosen, trials, advance)
+        study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
-    rows = found.best()
+    rows = searched.best()
     for row in rows:
         best = study.optimum(choices[row["variant"]], gpu_file.gpu, chosen)
         row["optimum"] = best
@@ -63,26 +63,26 @@ def search(
     first = ("variant", "time", "optimum", "above optimum [%]")
     rows = [{"rank": i} | {key: row.get(key) for key in first} | row for i, row in enumerate(rows, 1)]
     units = {"time": "s", "optimum": "s", "shared": "B"}
-    count = len(found.evaluated())
+    count = len(searched.evaluated())
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
     present(rows, title=title, units=units, json=json, csv=csv, out=out)
     if json or csv or out:
         return
     if len(goals) > 1:
         present(
-            found.front(),
+            searched.front(),
             title=f"Not beaten in {' and '.join(goals)}",
             units=units,
             json=False,
             csv=False,
             out=None,
         )
-    total = found.shares.model + found.shares.optuna
+    total = searched.shares.model + searched.shares.optuna
     if total > 0:
-        share = 100 * found.shares.model / total
+        share = 100 * searched.shares.model / total
         print(
-            f"Time: model {found.shares.model:.2f} s ({share:.0f} %), "
-            f"Optuna {found.shares.optuna:.2f} s ({100 - share:.0f} %)"
+            f"Time: model {searched.shares.model:.2f} s ({share:.0f} %), "
+            f"Optuna {searched.shares.optuna:.2f} s ({100 - share:.0f} %)"
         )
     if kept:
         print(f"Study kept in {kept}")

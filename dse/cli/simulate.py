@@ -112,21 +112,21 @@ def simulate(
     trace = _trace(kernel, gpu, inputs.settings(changed), teg)
     path = None if trace else _graph_file(kernel, gpu)
     if trace is not None:
-        found = _of_trace(trace, asked, changes)
+        cases = _of_trace(trace, asked, changes)
     elif path is None:
-        found = _of_kernel(kernel, gpu, inputs.settings(changed), asked, changes)
+        cases = _of_kernel(kernel, gpu, inputs.settings(changed), asked, changes)
     else:
         if gpu is not None or changed:
             raise DseError(f"{path}: found --{'gpu' if gpu else 'set'} with a graph, expected none")
-        found = _of_graph(path, asked, changes)
+        cases = _of_graph(path, asked, changes)
     from dse.simulator import simulate as run
     from dse.simulator.result.shares import shares
 
-    graph = found.graph
-    result = run([graph.case, *found.variants], critical=True)  # together: one compilation serves all
+    graph = cases.graph
+    result = run([graph.case, *cases.variants], critical=True)  # together: one compilation serves all
     bound, busy = shares(result, 0), result.busy(0)
     makespan = float(result.makespan[0])
-    ipc = found.instructions / makespan if makespan else None
+    ipc = cases.instructions / makespan if makespan else None
     entries = graph.case.entries_of_subsystems()
     rows = [
         {
@@ -155,7 +155,7 @@ def simulate(
         if not json:
             print(f"{profile}: {len(entered.time):,} entries")
     if json:
-        whole = found.facts | {
+        whole = cases.facts | {
             "makespan_cycles": makespan,
             "entries": int(result.entries[0]),
             "ipc": ipc,
@@ -167,7 +167,7 @@ def simulate(
         }
         print(json_module.dumps(whole, indent=2))
         return
-    print(found.title)
+    print(cases.title)
     print(f"{makespan:,.6g} cycles, {ipc or 0:.3g} instructions a cycle, bound by {bottleneck}")
     if bound.issue:
         print(f"the issue limit binds {bound.issue:.1%}")
@@ -188,7 +188,7 @@ def simulate(
 
 @dataclass(frozen=True)
 class _Found:
-    """What to simulate."""
+    """The graph to simulate, and how it is shown."""
 
     graph: "Graph"
     variants: list["Case"]  # with one change each
@@ -198,7 +198,7 @@ class _Found:
 
 
 def _graph_file(name: str, gpu: str | None) -> Path | None:
-    """The file of a graph: a path to one, or that of a kernel for which no GPU is named."""
+    """Find the file of a graph: a path to one, or that of a kernel for which no GPU is named."""
     from dse import kernels
 
     path = Path(name).expanduser()
@@ -213,7 +213,7 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
 
 
 def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: bool) -> "Trace | None":
-    """A trace from its file, that of a kernel, or one made from its description; None if none is meant."""
+    """Read a trace from its file, that of a kernel, or make one by its description; None if none is meant."""
     path = Path(name).expanduser()
     is_trace = path.suffix in TRACES and path.is_file()
     if not (teg or is_trace):
@@ -241,7 +241,7 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
 
 
 def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
-    """Warps of a trace on an SM of a GT200, a block if not said, and the same with one change each."""
+    """Prepare warps of a trace on an SM of a GT200 (a block if not said), and the same with a change each."""
     from dse.evaluate.whatif import of_graph, split
     from dse.simulator.case.graph_file import Graph
     from dse.simulator.teg import GT200, NAMES, SUBSYSTEMS, Effects, case
@@ -264,7 +264,9 @@ def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) 
             raise DseError(f"--what-if: {text}: found {name!r}, {one_of(name, (*NAMES, *CHANGES))}")
         off = name in NAMES
         variants.append(made(Effects.without(name)) if off else of_graph(simulated, SUBSYSTEMS, text))
-    graph = Graph(trace.name, simulated, SUBSYSTEMS, (tuple(each.text for each in trace.instructions),))
+    graph = Graph(
+        trace.name, simulated, SUBSYSTEMS, (tuple(instruction.text for instruction in trace.instructions),)
+    )
     facts = {"warps": simulated.warps, "slots": simulated.slots, "groups": simulated.groups}
     title = f"{trace.name} on a GT200: " + ", ".join(f"{name}={value}" for name, value in facts.items())
     facts = {"name": trace.name} | facts
@@ -293,7 +295,7 @@ def _of_kernel(
     asked: Mapping[str, Any],
     changes: Sequence[str],
 ) -> _Found:
-    """A configuration of a kernel on a GPU, and the same with one change each."""
+    """Prepare a configuration of a kernel on a GPU, and the same with one change each."""
     description, problem = inputs.kernel(name, changed)
     [file] = inputs.gpus([gpu or ""])
     settings = inputs.simulated({key: value for key, value in asked.items() if key != "warps"})

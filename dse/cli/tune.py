@@ -59,8 +59,8 @@ def tune(
     """
     given = replay if command is None else command
     if given is None or (replay is not None and command is not None):
-        found = "neither" if given is None else "both"
-        raise DseError(f"--replay, --command: found {found}, expected one of them")
+        stated = "neither" if given is None else "both"
+        raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
         raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
     values = inputs.settings(changed)

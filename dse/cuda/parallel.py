@@ -62,7 +62,7 @@ def each(
 
 
 def _context() -> BaseContext:
-    """How to start a process: not as a fork of this one, where JAX has threads."""
+    """Choose how to start a process: not as a fork of this one, where JAX has threads."""
     methods = multiprocessing.get_all_start_methods()
     return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
 
@@ -82,7 +82,7 @@ def collect_seldom() -> None:
 
 
 def _follow_the_parent() -> None:
-    """A worker has nothing to tidy up: it ends with its parent, and at Ctrl-C at once and in silence."""
+    """End a worker with its parent, and at Ctrl-C at once and in silence: it has nothing to tidy up."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     if parent is not None:

@@ -1,1 +1,1 @@
-"""What runs on a real GPU: microbenchmarks, and the configurations of our kernels, timed and checked."""
+"""Runs on a real GPU: microbenchmarks, and the configurations of our kernels, timed and checked."""

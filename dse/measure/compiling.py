@@ -33,11 +33,11 @@ class _Compilation:
 
 def _made(wanted: _Compilation) -> Compiled | Failure:
     same = wanted.source.digest, str(wanted.arch), compiler(), __version__, repr(wanted.defines)
-    place = key("measured", *same)
-    kept = wanted.cache.get([place]).get(place)
+    digest = key("measured", *same)
+    kept = wanted.cache.get([digest]).get(digest)
     if kept is None:
         made = compile_source(wanted.source, wanted.arch, dict(wanted.defines))
-        wanted.cache.put({place: zlib.compress(pickle.dumps(made), 1)})
+        wanted.cache.put({digest: zlib.compress(pickle.dumps(made), 1)})
         return made
     return pickle.loads(zlib.decompress(kept))
 
@@ -47,15 +47,15 @@ def compiled(
 ) -> Iterator[Compiled | Failure]:
     """Compile each configuration, given by its macros, and yield what came of it in order."""
     workers, cache = workers or max(1, processors() - _OTHERS), Cache()
-    codes = [_Compilation(source, arch, each, cache) for each in wanted]
+    codes = [_Compilation(source, arch, defines, cache) for defines in wanted]
     size = _AHEAD * workers
     parts = [codes[first : first + size] for first in range(0, len(codes), size)]
     background = ThreadPoolExecutor(1)
     try:
         coming = background.submit(each, _made, parts[0], workers) if parts else None
         for following in [*parts[1:], None]:
-            found = coming.result() if coming else []
+            results = coming.result() if coming else []
             coming = background.submit(each, _made, following, workers) if following else None
-            yield from found
+            yield from results
     finally:
         background.shutdown(wait=False, cancel_futures=True)  # what is under way is kept, and not waited for

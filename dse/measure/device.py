@@ -125,7 +125,7 @@ class Device:
             return 0
 
     def memory(self) -> int:
-        """Bytes of the GPU's memory that are free."""
+        """Return the bytes of the GPU's memory that are free."""
         return int(self._call("cuMemGetInfo")[0])
 
     # Memory
@@ -176,11 +176,11 @@ class Device:
         return int(address), int(size)
 
     def allow_dynamic_shared(self, code: Code, size: int) -> None:
-        """Beyond 48 KiB a launch may add shared memory only if this was said before."""
+        """Allow launches to add so many bytes of shared memory, which beyond 48 KiB they else may not."""
         self._call("cuFuncSetAttribute", code.function, self._dynamic, size)
 
     def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
-        """Blocks that one SM holds at a time, by the driver's reckoning."""
+        """Return the blocks that one SM holds at a time, by the driver's reckoning."""
         return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function, threads, dynamic))
 
     # Launches
@@ -190,7 +190,7 @@ class Device:
     ) -> Callable[[], None]:
         """Prepare a launch: what is returned launches whenever it is called, and does not wait."""
         held = [packed(argument) for argument in arguments]
-        places = np.array([each.ctypes.data for each in held], np.uint64)
+        places = np.array([value.ctypes.data for value in held], np.uint64)
 
         def launch(held: object = held) -> None:
             self._call("cuLaunchKernel", code.function, *grid, *block, shared, 0, places.ctypes.data, 0)
@@ -208,7 +208,7 @@ class Device:
         self._call("cuCtxSynchronize")
 
     def milliseconds(self, work: Callable[[], None], launches: int, busy: Callable[[int], None]) -> float:
-        """How long the GPU takes for the launches of `work`, by its own clock.
+        """Time the launches of `work` by the GPU's own clock.
 
         `busy` starts what keeps the GPU busy for so many nanoseconds, until all launches wait for it: an idle
         GPU would begin its clock before the first one has reached it.
@@ -238,6 +238,6 @@ def no_gpu(found: str) -> DseError:
 
 def driver_takes(driver: str, compiler: str) -> None:
     """Raise DseError where a driver is older than what the compiler writes for: "12.4", "NVRTC 13.0.48"."""
-    found, wanted = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
-    if found < wanted:
+    version, wanted = int(driver.split(".")[0]), int(compiler.split()[-1].split(".")[0])
+    if version < wanted:
         raise DseError(f"driver: found one for CUDA {driver}, expected {wanted}.0 or newer, for {compiler}")

@@ -41,7 +41,7 @@ class Journal:
         self._write()
 
     def _write(self) -> None:
-        text = "".join(json.dumps(each) + "\n" for each in (self.about, *self.rows))
+        text = "".join(json.dumps(row) + "\n" for row in (self.about, *self.rows))
         with replacing(self.lines) as temporary:
             temporary.write_text(text)
 
@@ -92,20 +92,20 @@ class Journal:
             self.lines.unlink(missing_ok=True)
 
 
-def _same(where: Path, name: str, found: Any, expected: Any) -> None:
-    if found != expected:
-        raise DseError(f"{where}: {name}: found {found}, expected {expected}; delete it to begin anew")
+def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
+    if stated != expected:
+        raise DseError(f"{where}: {name}: found {stated}, expected {expected}; delete it to begin anew")
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """The last line may have been cut off."""
-    found = []
+    """Read the lines of a journal; the last may have been cut off."""
+    rows = []
     for line in path.read_text().splitlines():
         try:
-            found.append(json.loads(line))
+            rows.append(json.loads(line))
         except ValueError:
             break
-    return (found[0], found[1:]) if found else ({}, [])
+    return (rows[0], rows[1:]) if rows else ({}, [])
 
 
 def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:

@@ -27,7 +27,7 @@ class CheckedLaunch:
     at: np.ndarray  # places in the output
 
     def size(self, name: str) -> int:
-        """A parameter or problem size, as an integer."""
+        """Return a parameter or problem size, as an integer."""
         return int(self.names[name])
 
 
@@ -100,14 +100,14 @@ def _matmul(case: CheckedLaunch) -> np.ndarray:
 
 
 def _dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Of some rows of one matrix with some of the other."""
-    found = np.empty(len(rows))
+    """Multiply some rows of one matrix with some of the other."""
+    products = np.empty(len(rows))
     for first in range(0, len(rows), 256):
         part = slice(first, first + 256)
-        found[part] = np.einsum(
+        products[part] = np.einsum(
             "ij,ij->i", left[rows[part]].astype(float), right[columns[part]].astype(float)
         )
-    return found
+    return products
 
 
 def _histogram(case: CheckedLaunch) -> np.ndarray:
@@ -119,19 +119,19 @@ def _nbody(case: CheckedLaunch) -> np.ndarray:
     places, masses = bodies[:, :3], bodies[:, 3]
     body, axis = np.divmod(case.at, 4)
     wanted, which = np.unique(body, return_inverse=True)
-    found = np.zeros((len(wanted), 4))
-    for place, one in enumerate(wanted):
+    forces = np.zeros((len(wanted), 4))
+    for number, one in enumerate(wanted):
         apart = places - places[one]
         pull = masses / (np.einsum("ij,ij->i", apart, apart) + SOFTENING) ** 1.5
-        found[place, :3] = pull @ apart
-    return found[which, axis]
+        forces[number, :3] = pull @ apart
+    return forces[which, axis]
 
 
 SOFTENING = 0.01  # as the kernel.toml of nbody has it
 
 
 def _sums(values: np.ndarray, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Of some stretches."""
+    """Sum some stretches."""
     return np.array([values[start:end].sum(dtype=float) for start, end in zip(starts, ends, strict=True)])
 
 
@@ -146,12 +146,12 @@ def _reduction(case: CheckedLaunch) -> np.ndarray:
 
 
 def _spmv_csr(case: CheckedLaunch) -> np.ndarray:
-    values, columns, starts, x = (case.arrays[place] for place in range(4))
-    found = np.zeros(len(case.at))
-    for place, row in enumerate(case.at):
+    values, columns, starts, x = (case.arrays[index] for index in range(4))
+    products = np.zeros(len(case.at))
+    for number, row in enumerate(case.at):
         inside = slice(starts[row], starts[row + 1])
-        found[place] = values[inside].astype(float) @ x[columns[inside]]
-    return found
+        products[number] = values[inside].astype(float) @ x[columns[inside]]
+    return products
 
 
 def _stencil2d(case: CheckedLaunch) -> np.ndarray:
@@ -177,7 +177,7 @@ def _product(*names: str) -> Callable[[Names], int]:
 
 
 def _parts(known: Names) -> int:
-    """Blocks of a reduction."""
+    """Return the blocks of a reduction."""
     return -(-int(known["count"]) // (int(known["block"]) * int(known["items"])))
 
 

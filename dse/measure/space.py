@@ -89,35 +89,37 @@ _COLUMNS = {
 def _with_sizes(
     description: Description, columns: Mapping[str, np.ndarray], sizes: Mapping[str, Number], gpu: Gpu
 ) -> list[Configuration]:
-    """Configurations whose arrays have sizes also where nothing is said of what they hold."""
+    """Return configurations whose arrays have sizes also where nothing is said of what they hold."""
     assert description.build is not None
-    found = configurations(description, columns, sizes, gpu)
+    stated = configurations(description, columns, sizes, gpu)
     known = evaluated_names(description, columns, sizes, gpu)
     sized = {
-        place: (given.type, np.broadcast_to(given.size(known, np), (len(found),)).astype(int).tolist())
-        for place, given in enumerate(description.build.arguments)
+        number: (given.type, np.broadcast_to(given.size(known, np), (len(stated),)).astype(int).tolist())
+        for number, given in enumerate(description.build.arguments)
         if isinstance(given, ArrayArgument) and given.values is None
     }
     arrays = [
-        {place: Array(n[row], type_, "", ()) for place, (type_, n) in sized.items()}
-        for row in range(len(found))
+        {number: Array(n[row], type_, "", ()) for number, (type_, n) in sized.items()}
+        for row in range(len(stated))
     ]
     return [
         replace(
             one,
-            arguments=tuple(arrays[row].get(place, argument) for place, argument in enumerate(one.arguments)),
+            arguments=tuple(
+                arrays[row].get(number, argument) for number, argument in enumerate(one.arguments)
+            ),
         )
-        for row, one in enumerate(found)
+        for row, one in enumerate(stated)
     ]
 
 
 def compile_all(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
     """Compile all of a plan, for a look at what would run."""
-    found = []
+    results = []
     for made in compiled(plan.source, arch, [one.defines for one in plan.configurations]):
-        found.append(made)
+        results.append(made)
         advance(1)
-    return found
+    return results
 
 
 def measure(
@@ -141,11 +143,11 @@ def measure(
     hand = _Hand(worker or work, settings, ordinal, patience)
     try:
         hand.start()  # it takes a while, in which the first configurations are compiled
-        for place, plan in enumerate(plans):
+        for number, plan in enumerate(plans):
             share = None
             if budget is not None:
                 now = time.monotonic()
-                share = now + max(0.0, (begun + budget - now) / (len(plans) - place))
+                share = now + max(0.0, (begun + budget - now) / (len(plans) - number))
             complete &= _measure_one(plan, arch, journal, hand, share, advance)
     finally:
         hand.drop()
@@ -162,14 +164,14 @@ def _measure_one(
 ) -> bool:
     names = plan.description.space.names
     done = journal.done(plan.name, names)
-    left = [place for place, row in enumerate(plan.parameters) if tuple(row.values()) not in done]
+    left = [index for index, row in enumerate(plan.parameters) if tuple(row.values()) not in done]
     advance(len(plan.parameters) - len(left))
-    ready = compiled(plan.source, arch, [plan.configurations[place].defines for place in left])
-    for place, made in zip(left, ready, strict=True):
+    ready = compiled(plan.source, arch, [plan.configurations[index].defines for index in left])
+    for index, made in zip(left, ready, strict=True):
         if until is not None and time.monotonic() > until:
             return False
-        parameters = plan.parameters[place]
-        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[place], made)
+        parameters = plan.parameters[index]
+        job = TimingJob(plan.name, parameters, plan.sizes, plan.configurations[index], made)
         rows = hand.rows(job, until)
         if rows is None:
             return False

@@ -186,7 +186,7 @@ class TimingBench:
             return device.milliseconds(several, times, self.busy) / times
 
         together = min(100, max(1, ceil(_SHORT_MS / max(milliseconds(1), 1e-3))))
-        found = repeat(
+        repeats = repeat(
             lambda: milliseconds(together),
             tolerance=settings.tolerance,
             least=min(5, settings.repeats),
@@ -197,11 +197,11 @@ class TimingBench:
         return {
             **row,
             "status": "ok",
-            "time_ms": found.middle,
-            "min_ms": min(found.values),
-            "cv": variation(found.values),
-            "repeats": len(found.values),
-            "settled": found.settled,
+            "time_ms": repeats.middle,
+            "min_ms": min(repeats.values),
+            "cv": variation(repeats.values),
+            "repeats": len(repeats.values),
+            "settled": repeats.settled,
         }
 
     # Arguments
@@ -213,23 +213,23 @@ class TimingBench:
                 self.device.free(address)
             self.arrays = Arrays(job.kernel)
         checks = REFERENCES[job.kernel]
-        for place, (name, elements) in enumerate(checks.constants.items()):
+        for order, (name, elements) in enumerate(checks.constants.items()):
             if name not in self.arrays.constants:
-                random = np.random.default_rng(1000 + place).random(elements(job.names), np.float32)
+                random = np.random.default_rng(1000 + order).random(elements(job.names), np.float32)
                 self.arrays.constants[name] = random
             address, size = self.device.constant(code, name)
             values = self.arrays.constants[name]
             if size != values.nbytes:
                 raise DseError(f"{job.kernel}: {name}: found {size} B, expected {values.nbytes} B")
             self.device.upload(address, values)
-        given, sizes = job.configuration.arguments, [each.size for each in made.binary.parameters]
+        given, sizes = job.configuration.arguments, [parameter.size for parameter in made.binary.parameters]
         if len(given) != len(sizes):
             raise DseError(f"{job.kernel}: arguments: found {len(given)}, expected {len(sizes)}")
         return [
-            self.array(place, argument, job, checks)
+            self.array(position, argument, job, checks)
             if isinstance(argument, Array)
             else number(argument, size)
-            for place, (argument, size) in enumerate(zip(given, sizes, strict=True))
+            for position, (argument, size) in enumerate(zip(given, sizes, strict=True))
         ]
 
     def array(self, place: int, given: Array, job: TimingJob, checks: Reference) -> int:
@@ -269,20 +269,20 @@ class TimingBench:
         expected = arrays.expected[of]
         address, _ = arrays.addresses[checks.output]
         values = arrays.before[checks.output]
-        found = self.gathered(address, values.dtype, at)
-        place = reference.wrong(found, expected, checks.tolerance)
-        if place is None:
+        output = self.gathered(address, values.dtype, at)
+        index = reference.wrong(output, expected, checks.tolerance)
+        if index is None:
             return ""
-        return f"element {at[place]}: found {found[place]:.6g}, expected {expected[place]:.6g}"
+        return f"element {at[index]}: found {output[index]:.6g}, expected {expected[index]:.6g}"
 
     def gathered(self, address: int, kind: np.dtype, at: np.ndarray) -> np.ndarray:
         """Read elements of an array on the GPU; neighbours come together."""
         pieces = np.split(at, np.flatnonzero(np.diff(at) != 1) + 1)
-        found = [
+        parts = [
             self.device.download(address + int(piece[0]) * kind.itemsize, np.empty(len(piece), kind))
             for piece in pieces
         ]
-        return np.concatenate(found)
+        return np.concatenate(parts)
 
 
 def number(value: Any, size: int) -> Argument:

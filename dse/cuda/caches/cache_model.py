@@ -117,7 +117,7 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
     asked = _asked(machine)
     steps = machine.program.steps
     loads, stores = (
-        accesses(machine, sample, block, [each for each in machine.streams if chosen(steps[each.step])])
+        accesses(machine, sample, block, [stream for stream in machine.streams if chosen(steps[stream.step])])
         for chosen in (_loads, _stores)
     )
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
@@ -129,7 +129,7 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     of_l1, of_l2 = loaded.first(sample, weights * _relative(asked, "loads", block), l1_chance, back, wave)
     _, written = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
-    found: dict[tuple[int, int], Traffic] = {}
+    traffic: dict[tuple[int, int], Traffic] = {}
     for key, per in asked.items():
         mean = {kind: float(counts @ weights) for kind, counts in per.items()}
         numbers = [n for n, phase in enumerate(machine.phases) if (phase.opened, phase.closed) == key]
@@ -141,10 +141,10 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
         if not scale:  # only blocks that were not looked into load here
             past_l1 = past_l2 = mean["loads"]
         past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
-        found[key] = Traffic(mean["loads"], past_l1, past_l2, mean["stores"], past_stores) + _local(
+        traffic[key] = Traffic(mean["loads"], past_l1, past_l2, mean["stores"], past_stores) + _local(
             mean["local loads"], mean["local stores"], machine, caches
         )
-    return found
+    return traffic
 
 
 def _loads(step: Step) -> bool:
@@ -156,15 +156,15 @@ def _stores(step: Step) -> bool:
 
 
 def _asked(machine: Machine) -> dict[tuple[int, int], dict[str, np.ndarray]]:
-    """Sectors of all requests, by phase and kind: [blocks]; those of `bypassing` are among `loads`."""
+    """Sum the sectors of all requests, by phase and kind: [blocks]; `bypassing` are among `loads`."""
     rows: dict[str, list[int]] = {
         kind: [] for kind in ("loads", "bypassing", "stores", "local loads", "local stores")
     }
-    place = MEMORY_COUNTS.index("sectors")
+    column = MEMORY_COUNTS.index("sectors")
     for step in machine.program.steps:
         if step.pipe not in ("global", "local") or not step.memory:
             continue
-        row = machine.bound.memory_rows[step.index] + place
+        row = machine.bound.memory_rows[step.index] + column
         kind = "loads" if _loads(step) else "stores"
         rows[kind if step.pipe == "global" else f"local {kind}"].append(row)
         if step.pipe == "global" and kind == "loads" and bypasses_l1(step):
@@ -179,7 +179,7 @@ def _asked(machine: Machine) -> dict[tuple[int, int], dict[str, np.ndarray]]:
 
 
 def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, block: int) -> np.ndarray:
-    """What blocks ask for, over what one of them does: [blocks]"""
+    """Return how much blocks ask for, over what one of them does: [blocks]."""
     total = np.sum([per[kind] for per in asked.values()], axis=0)
     return total / total[block] if total[block] else np.zeros_like(total)
 
@@ -188,8 +188,8 @@ def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, bl
 
 
 def _loading(machine: Machine, loads: SectorAccesses, block: int) -> float:
-    """Share of a block's instructions that are in phases which load."""
-    lengths = np.array([len(each.steps) for each in machine.program.blocks])
+    """Return the share of a block's instructions that are in phases which load."""
+    lengths = np.array([len(block_of_code.steps) for block_of_code in machine.program.blocks])
     insts = np.array(
         [
             0.0 if counts is None else lengths @ counts[: 2 * len(lengths) : 2, block]
@@ -200,7 +200,7 @@ def _loading(machine: Machine, loads: SectorAccesses, block: int) -> float:
 
 
 def _again(loads: SectorAccesses, caches: Caches, loading: float) -> np.ndarray:
-    """Sectors that the block loads past the L1 although it had them before, by number of the phase.
+    """Count the sectors that the block loads past the L1 although it had them before, by phase.
 
     Of the other resident blocks a share `loading` loads meanwhile, and takes room.
     """
@@ -217,7 +217,7 @@ def _again(loads: SectorAccesses, caches: Caches, loading: float) -> np.ndarray:
 
 
 def _waits(place: np.ndarray, tick: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(accesses to a place that was touched before, ticks since then)."""
+    """Return (accesses to a place that was touched before, ticks since then)."""
     order = np.lexsort((tick, place))
     same = np.flatnonzero(np.diff(place[order]) == 0) + 1
     return order[same], tick[order[same]] - tick[order[same - 1]]
@@ -235,8 +235,8 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
     filled = float(times.sum() - times[again].sum())
     if room <= 0.0:
         return float("inf")
-    waits, place = np.unique(waits, return_inverse=True)
-    weights = np.bincount(place, times[again], minlength=len(waits))
+    waits, which = np.unique(waits, return_inverse=True)
+    weights = np.bincount(which, times[again], minlength=len(waits))
     rate = 0.0
     for _ in range(ROUNDS):
         rate = (filled - float(weights @ np.expm1(-rate * waits))) / (ticks * room)

@@ -73,7 +73,10 @@ class Footprint:
         by_step: dict[tuple[int, int, int], list[Family]] = {}
         for family in accesses.families:
             by_step.setdefault(family.step, []).append(family)
-        covers = [_cover(self.sector, moves @ np.array(step), *_runs(each)) for step, each in by_step.items()]
+        covers = [
+            _cover(self.sector, moves @ np.array(step), *_runs(families))
+            for step, families in by_step.items()
+        ]
         reached = np.zeros(len(moves), bool)
         for cover in covers:
             reached |= cover.of_block >= 0
@@ -84,18 +87,18 @@ class Footprint:
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
 
     def _nearest(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Blocks since each sector was touched, and until it is again, of those `there`: [sectors]"""
-        found = []
+        """Count blocks since each sector was touched, and until it is again, of those `there`: [sectors]."""
+        distances = []
         for later in (False, True):
             distance = np.where(there & (self.later == later), self.distance, _NEVER)
             nearest = np.full(len(self.sector), _NEVER)
             for cover in self.covers:
                 cover.least(distance, nearest)
-            found.append(nearest)
-        return found[0], found[1]
+            distances.append(nearest)
+        return distances[0], distances[1]
 
     def _found(self, amounts: np.ndarray) -> np.ndarray:
-        """The chance that none of the blocks that touch a sector left it, by each one's chance: [sectors]"""
+        """Return the chance that no block that touches a sector left it, by each one's chance: [sectors]."""
         total = np.zeros(len(self.sector))
         for cover in self.covers:
             total += cover.count(amounts, len(total))
@@ -120,10 +123,10 @@ class Footprint:
         Each block of the sample touches this footprint, moved to its place in the grid, times its weight.
         """
         of_l1, of_l2 = np.zeros(self.phases), np.zeros(self.phases)
-        for place, weight in zip(sample.blocks, weights.tolist(), strict=True):
+        for block, weight in zip(sample.blocks, weights.tolist(), strict=True):
             if not weight:
                 continue
-            at = self.moves + np.array(place)
+            at = self.moves + np.array(block)
             there = np.asarray(((at >= 0) & (at < np.array(self.grid))).all(axis=1))
             alone = self._found(np.where(there, l1_chance, 0.0)) * self.cached
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
@@ -134,7 +137,7 @@ class Footprint:
         return of_l1, of_l2
 
     def _new(self, nearest: np.ndarray, back: int, wave: int) -> np.ndarray:
-        """The chance that no block has put a sector in the L2, or that it is gone since: [sectors]
+        """Return the chance that no block has put a sector in the L2, or that it is gone since: [sectors].
 
         Blocks of one wave run together and find what the others loaded. If the L2 does not hold what a wave
         touches, nothing is left from the wave before.
@@ -157,11 +160,11 @@ class Footprint:
 
 
 def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray) -> _Cover:
-    """What runs of bytes [start, end) cover of a footprint, moved by the shift of each block."""
+    """Find what runs of bytes [start, end) cover of a footprint, moved by the shift of each block."""
     shifts, of_block = np.unique(shift, return_inverse=True)
 
     def reached(runs: np.ndarray, by: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(first sector, how many): [shifts, runs]"""
+        """Return (first sector, how many): [shifts, runs]."""
         low, high = start[runs] + by[:, None] >> 5, end[runs] + by[:, None] - 1 >> 5
         low = np.searchsorted(sector, low)
         return low, np.maximum(np.searchsorted(sector, high, side="right") - low, 0)
@@ -184,7 +187,7 @@ def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.nda
 
 
 def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray) -> np.ndarray:
-    """The chance that any other block touches a sector, where blocks' addresses are unrelated, else 0.
+    """Return the chance that any other block touches a sector, where their addresses are unrelated, else 0.
 
     They are taken to lie anywhere in the part of an array that the blocks which were run use.
 
@@ -192,32 +195,36 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
     """
     chance = np.zeros(len(family))
     regions: dict[int, list[int]] = {}
-    for number, each in enumerate(families):
-        if any(each.step) and all(step in (*APART, 0) for step in each.step):
-            regions.setdefault(each.span[0] >> REGION_BITS, []).append(number)
+    for number, family_of_array in enumerate(families):
+        if any(family_of_array.step) and all(step in (*APART, 0) for step in family_of_array.step):
+            regions.setdefault(family_of_array.span[0] >> REGION_BITS, []).append(number)
     for members in regions.values():
-        low = min(families[each].span[0] + int(np.min(families[each].offset[0])) for each in members)
-        high = max(families[each].span[1] + int(np.max(families[each].offset[-1])) for each in members)
+        low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
+        high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)
         chosen = np.isin(family, members)
         chance[chosen] = min(1.0, float(times[chosen].sum()) * SECTOR / max(high - low, SECTOR))
     return chance
 
 
 def _mean_new(chance: np.ndarray, blocks: float) -> np.ndarray:
-    """The chance that no block before touched a sector, mean over the first so many blocks."""
+    """Return the chance that no block before touched a sector, mean over the first so many blocks."""
     touches = np.maximum(chance * blocks, 1e-12)
     return -np.expm1(-touches) / touches
 
 
 def _runs(families: Sequence[Family]) -> tuple[np.ndarray, np.ndarray]:
-    start = np.concatenate([(each.start + np.concatenate(each.offset)[:, None]).ravel() for each in families])
-    end = np.concatenate([(each.end + np.concatenate(each.offset)[:, None]).ravel() for each in families])
+    start = np.concatenate(
+        [(family.start + np.concatenate(family.offset)[:, None]).ravel() for family in families]
+    )
+    end = np.concatenate(
+        [(family.end + np.concatenate(family.offset)[:, None]).ravel() for family in families]
+    )
     order = np.argsort(start, kind="stable")
     return merged(start[order], end[order])
 
 
 def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
-    """Where the blocks before a block can lie, seen from it: ([n, 3], how many blocks before [n])."""
+    """List where the blocks before a block can lie, seen from it: ([n, 3], how many blocks before [n])."""
     x, y, _ = grid
     back = np.arange(1, min(int(np.prod(grid)), _MOST_BLOCKS + 1))
     moves, distances = [], []
@@ -238,6 +245,6 @@ def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> in
     low, high = 0, min(blocks, _MOST_BLOCKS)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = sum(each.grown(middle) for each in footprints) <= room
+        fits = sum(footprint.grown(middle) for footprint in footprints) <= room
         low, high = (middle, high) if fits else (low, middle - 1)
     return low

@@ -58,7 +58,7 @@ def _executions(
     turns.
     """
     tick, left = 0, MOST_ACCESSES
-    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda each: each[0].trips):
+    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
         members = list(loop)
         if trips == _ONCE:
             for stream, _ in members:
@@ -68,8 +68,8 @@ def _executions(
         size = sum(size for _, size in members)
         taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, size)))
         left = max(0, left - taken * size)
-        for place, (stream, _) in enumerate(members):
-            ticks = tick + np.arange(taken) * len(members) + place
+        for position, (stream, _) in enumerate(members):
+            ticks = tick + np.arange(taken) * len(members) + position
             yield stream, stream.offsets(taken), ticks, len(trips) / taken
         tick += len(trips) * len(members)
 
@@ -135,7 +135,7 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _expanded(family: Family, number: int) -> tuple[np.ndarray, ...]:
-    """The sectors of all executions: sector, tick, phase, cached, times, family."""
+    """List the sectors of all executions: sector, tick, phase, cached, times, family."""
     offset = np.concatenate(family.offset)[:, None]
     low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
     low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
@@ -157,7 +157,7 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
-    """Bytes by which addresses move from block to block, along each dimension of the grid.
+    """Return the bytes by which addresses move from block to block, along each dimension of the grid.
 
     Found from blocks of the sample that differ in one dimension only. `APART` where not all threads move
     alike, or where the sample does not tell.
@@ -166,7 +166,7 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
         return 0, 0, 0
     masks = np.broadcast_to(stream.lanes.mask, machine.shape)
     moved = np.subtract(sample.blocks, sample.blocks[block])
-    found = []
+    axes = []
     for axis, size in enumerate(machine.launch.grid):
         others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
         steps: set[float] = set()
@@ -177,8 +177,8 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
                 even = (apart == apart[0]).all()
                 steps.add(float(apart[0]) / float(moved[other, axis]) if even else float("nan"))
         step = steps.pop() if len(steps) == 1 else float("nan")
-        found.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
-    return found[0], found[1], found[2]
+        axes.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
+    return axes[0], axes[1], axes[2]
 
 
 def bypasses_l1(step: Step) -> bool:

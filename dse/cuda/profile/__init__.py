@@ -1,1 +1,1 @@
-"""What a launch does, counted: the average block phase by phase, one warp alone, the cost of each line."""
+"""Counts what a launch does: the average block phase by phase, one warp alone, the cost of each line."""

@@ -156,15 +156,15 @@ def summary(
         walks = walk(machine, block, longest_warp(machine, block), times)
     touched = _first_touches(machine, weights)
     counts: dict[tuple[int, int], np.ndarray] = {}
-    for phase, found in zip(machine.phases, machine.phase_counts, strict=True):
-        if found is not None:
+    for phase, counters in zip(machine.phases, machine.phase_counts, strict=True):
+        if counters is not None:
             key = (phase.opened, phase.closed)
-            passing = (found[0::1].any(axis=0)).astype(float)
-            row = np.vstack([found, passing])
+            passing = (counters[0::1].any(axis=0)).astype(float)
+            row = np.vstack([counters, passing])
             counts[key] = counts[key] + row if key in counts else row
     phases = tuple(
-        _phase(machine, key, found @ weights, walks.get(key), touched, (traffic or {}).get(key))
-        for key, found in counts.items()
+        _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key))
+        for key, numbers in counts.items()
     )
     whole = np.sum(list(counts.values()), axis=0)
     grid_total = whole @ weights * launch.blocks
@@ -190,7 +190,7 @@ def summary(
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
         },
         estimated={
-            program_.blocks[header].steps[0].address: each for header, each in machine.estimated.items()
+            program_.blocks[header].steps[0].address: trips for header, trips in machine.estimated.items()
         },
     )
 
@@ -203,7 +203,7 @@ def _phase(
     touched: Mapping[tuple[tuple[int, int], str], float],
     traffic: Traffic | None,
 ) -> PhaseCounts:
-    """`counts` are of the average block over all its passes."""
+    """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.bound
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
@@ -242,7 +242,9 @@ def _phase(
         fp32_ops=sure / passes,
         fp32_ops_unsure=unsure / passes,
         accesses={
-            kind: AccessCounts(*(found / passes).tolist()) for kind, found in accesses.items() if found[0]
+            kind: AccessCounts(*(numbers / passes).tolist())
+            for kind, numbers in accesses.items()
+            if numbers[0]
         },
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
@@ -256,17 +258,17 @@ def _kind(step: Step) -> str:
 
 
 def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
-    found = []
+    decisions = []
     for (index, what), taint in sorted(machine.unknown.items()):
         step = machine.program.steps[index]
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
-        found.append(UnknownDecision(step.address, step.text, step.line, what, names))
-    return tuple(found)
+        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names))
+    return tuple(decisions)
 
 
 def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:
-    """Sectors of global memory that an average block touches for the first time, by phase and way."""
-    found: dict[tuple[tuple[int, int], str], float] = {}
+    """Count the sectors of global memory that an average block touches first, by phase and way."""
+    touches: dict[tuple[tuple[int, int], str], float] = {}
     for way in ("load", "store"):
         streams = [
             stream for stream in machine.streams if _kind(machine.program.steps[stream.step]).endswith(way)
@@ -285,8 +287,8 @@ def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[in
         for number in np.unique(instance).tolist():
             phase = machine.phases[number]
             key = ((phase.opened, phase.closed), way)
-            found[key] = found.get(key, 0.0) + float(weights[block[instance == number]].sum())
-    return found
+            touches[key] = touches.get(key, 0.0) + float(weights[block[instance == number]].sum())
+    return touches
 
 
 _BLOCK_SHIFT = 48
@@ -294,11 +296,11 @@ _AT_A_TIME = 2**20  # sectors
 
 
 def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray]:
-    """For each stream the sectors that it touches, each once, with the block's number in the highest bits."""
+    """Yield the sectors that each stream touches, each once, with the block's number in the highest bits."""
     known: dict[tuple[int, int, int, int], tuple[Stream, np.ndarray]] = {}
     for stream in streams:
         size = machine.program.steps[stream.step].bytes
-        offsets, found = stream.offsets(), []
+        offsets, touched = stream.offsets(), []
         within = offsets % SECTOR
         for offset in dict.fromkeys(within.tolist()):
             key = (id(stream.base), id(stream.lanes), offset, size)
@@ -306,8 +308,8 @@ def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray
                 known[key] = stream, _sectors_of(machine, stream, offset, size)
             sectors, on = known[key][1], offsets[within == offset] // SECTOR
             parts = -(-len(on) * len(sectors) // _AT_A_TIME)
-            found += [np.unique(sectors + some[:, None]) for some in np.array_split(on, max(1, parts))]
-        yield np.unique(np.concatenate(found)) if len(found) > 1 else found[0]
+            touched += [np.unique(sectors + some[:, None]) for some in np.array_split(on, max(1, parts))]
+        yield np.unique(np.concatenate(touched)) if len(touched) > 1 else touched[0]
 
 
 def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:

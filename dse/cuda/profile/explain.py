@@ -56,7 +56,7 @@ class LineCounts:
 def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
     """List the memory instructions that were executed, in the order of the code."""
     counts = _counts(machine, sample)
-    found = []
+    rows = []
     for block in machine.program.blocks:
         for step in block.steps:
             for space, row in _rows(machine, step):
@@ -64,8 +64,8 @@ def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
                 if not requests:
                     continue
                 shared = space == "shared"
-                each = threads / requests
-                found.append(
+                threads_each = threads / requests
+                rows.append(
                     InstructionAccesses(
                         address=step.address,
                         line=step.line,
@@ -74,12 +74,12 @@ def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
                         op=_operation(step, space),
                         bytes=step.bytes,
                         requests=requests,
-                        threads=each,
+                        threads=threads_each,
                         pieces=(passes if shared else sectors) / requests,
-                        ideal=max(1.0, each * step.bytes / (LINE if shared else SECTOR)),
+                        ideal=max(1.0, threads_each * step.bytes / (LINE if shared else SECTOR)),
                     )
                 )
-    return found
+    return rows
 
 
 def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
@@ -91,7 +91,7 @@ def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
         for step in block.steps if warps else ():
             taking_part = _threads(machine, step, threads, counts)
             steps.setdefault(step.line, []).append((step, warps, taking_part))
-    found = []
+    rows = []
     for line, executed in steps.items():
         pipes: dict[str, float] = {}
         sectors = passes = 0.0
@@ -103,18 +103,18 @@ def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
                 passes += through if space == "shared" else 0.0
         insts = sum(warps for _, warps, _ in executed)
         active = sum(threads for _, _, threads in executed) / (WARP * insts)
-        found.append(LineCounts(line, insts, active, pipes, sectors, passes))
-    return sorted(found, key=lambda each: -each.insts)
+        rows.append(LineCounts(line, insts, active, pipes, sectors, passes))
+    return sorted(rows, key=lambda line_counts: -line_counts.insts)
 
 
 def _counts(machine: Machine, sample: Sample) -> np.ndarray:
-    """The counters of the average block, over all phases."""
-    found: Sequence[np.ndarray] = [each for each in machine.phase_counts if each is not None]
-    return np.sum(found, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
+    """Sum the counters of the average block over all phases."""
+    phases: Sequence[np.ndarray] = [counters for counters in machine.phase_counts if counters is not None]
+    return np.sum(phases, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
 
 
 def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
-    """The memory that an instruction asks, and the first row of its counters there."""
+    """Find the memory that an instruction asks, and the first row of its counters there."""
     if not step.memory or step.index not in machine.bound.memory_rows:
         return
     row = machine.bound.memory_rows[step.index]
@@ -124,7 +124,7 @@ def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
 
 
 def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -> float:
-    """Those of the threads in its basic block whose predicate holds, where that was counted."""
+    """Count the threads in its basic block whose predicate holds, where that was counted."""
     for _, row in _rows(machine, step):
         return float(counts[row + MEMORY_COUNTS.index("threads")])
     row = machine.bound.guard_rows.get(step.index)

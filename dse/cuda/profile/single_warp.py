@@ -89,7 +89,7 @@ class Walk:
 
 
 def _values(walk: Walk) -> Iterable[Any]:
-    return (getattr(walk, each.name) for each in fields(walk))
+    return (getattr(walk, field.name) for field in fields(walk))
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[i
 def longest_warp(machine: Machine, block: int) -> int:
     """Return the warp of a block that executes most instructions."""
     warps = machine.shape[1] // 32
-    lengths = np.array([len(found.steps) for found in machine.program.blocks])
+    lengths = np.array([len(block_of_code.steps) for block_of_code in machine.program.blocks])
     total = np.zeros(warps)
     for blocks, more, lanes in entries(machine):
         there = np.asarray(lanes.by_warp.any(-1))
@@ -157,20 +157,20 @@ def entries(machine: Machine) -> Iterable[tuple[int, int, Lanes]]:
 def segments(machine: Machine, block: int, warp: int) -> Iterable[tuple[list[int], int]]:
     """Yield (basic blocks of the warp in order, how often they follow again)."""
     bounds = sorted(
-        {0, len(machine.trace), *(place for start, end, _ in machine.repeats for place in (start, end))}
+        {0, len(machine.trace), *(position for start, end, _ in machine.repeats for position in (start, end))}
     )
     more = {(start, end): times for start, end, times in machine.repeats}
     there: dict[int, bool] = {}
     for start, end in pairwise(bounds):
-        found = []
+        indices = []
         for index, lanes in machine.trace[start:end]:
             here = there.get(id(lanes))
             if here is None:
                 rows = lanes.by_warp
                 here = there[id(lanes)] = bool(rows[block if len(rows) > 1 else 0, warp].any())
             if here:
-                found.append(index)
-        yield found, more.get((start, end), 0)
+                indices.append(index)
+        yield indices, more.get((start, end), 0)
 
 
 class _Walker:
@@ -229,7 +229,7 @@ class _Walker:
         state.done = Walk(done.passes, time, done.insts + len(steps), loads, waits, deepest, waited, slots)
 
     def _advance(self, more: Walk) -> None:
-        """As much is done as in `more`, and all that the warp waits for comes as much later."""
+        """Do as much as in `more`; all that the warp waits for comes as much later."""
         state = self.state
         state.done = state.done + more
         for slot in state.ready:
@@ -244,11 +244,11 @@ class _Walker:
         return self.state.done
 
     def again(self, before: Walk, times: int) -> None:
-        """What was done since `before` is done so many times more."""
+        """Repeat so many times more what was done since `before`."""
         self._advance((self.state.done - before) * times)
 
     def close(self, barrier: int) -> None:
-        """A barrier ends the phase."""
+        """End the phase at a barrier."""
         key = self.opened, barrier
         self.phases[key] = self.phases.get(key, Walk()) + (self.state.done - self.since) + Walk(passes=1)
         self.opened, self.since = barrier, self.state.done
@@ -264,12 +264,12 @@ class _Code:
         self.fits = sum(sizes[index] for index in self.recent) <= _CODE_CACHE
 
     def missed(self, index: int) -> float:
-        """The share of a basic block that has to be fetched, now that it is executed again."""
+        """Return the share of a basic block that has to be fetched, now that it is executed again."""
         if self.fits:
             return 0.0
-        place = self.recent.index(index)
-        since = sum(self.sizes[each] for each in self.recent[place:])
-        self.recent.append(self.recent.pop(place))
+        position = self.recent.index(index)
+        since = sum(self.sizes[number] for number in self.recent[position:])
+        self.recent.append(self.recent.pop(position))
         return _missed(since)
 
 
@@ -279,7 +279,7 @@ def _missed(size: int) -> float:
 
 
 def _timed(block: BasicBlock, times: Timing) -> tuple[list[_Timed], int]:
-    """(its instructions, address of the barrier at its end or -1)"""
+    """Return (its instructions, address of the barrier at its end or -1)."""
     last = block.steps[-1]
     return [_timed_step(step, times) for step in block.steps], last.address if last.opcode == "BAR" else -1
 

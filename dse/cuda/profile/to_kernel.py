@@ -50,7 +50,7 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
     )
 
     def whole(of_phases: list[float]) -> float:
-        """The sum over all passes of what the phases have in one."""
+        """Sum over all passes what the phases have in one."""
         return sum(passes * value for passes, value in zip(phases.passes.tolist(), of_phases, strict=True))
 
     def total(field: str, *kinds: str) -> float:
@@ -89,18 +89,18 @@ def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
 
 
 def _shuffles(phase: PhaseCounts, warps: int) -> float:
-    """They go through the same pipe as accesses to shared memory, one pass each."""
+    """Count shuffles: they go through the same pipe as accesses to shared memory, one pass each."""
     return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
 
 
 def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
-    """Accesses to global memory that touch more than twice the sectors that their bytes fill."""
+    """List the accesses to global memory that touch more than twice the sectors that their bytes fill."""
     accesses = [phase.accesses[kind] for kind in _GLOBAL if kind in phase.accesses]
     return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
 
 
 def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
-    """Units of work of the average warp by class."""
+    """Return the units of work of the average warp by class."""
     traffic = phase.traffic or _without_caches(phase)
     return {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()} | {
         "shared": _total(phase, "passes", *_SHARED) / warps + _shuffles(phase, warps),
@@ -111,7 +111,7 @@ def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
 
 
 def _waits(phase: PhaseCounts) -> dict[str, float]:
-    """Results that a warp waits for, by class."""
+    """Count the results that a warp waits for, by class."""
     waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     if phase.walk is not None:
         waited: dict[str, float] = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
@@ -124,12 +124,12 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
 
 
 def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
-    """[phases, classes]"""
+    """Join numbers by class to an array [phases, classes]."""
     return np.array([[phase[name] for name in CLASSES] for phase in phases]).reshape(-1, len(CLASSES))
 
 
 def _without_caches(phase: PhaseCounts) -> Traffic:
-    """As if a block found again what it touched before, and nothing else."""
+    """Return the traffic if a block finds again what it touched before, and nothing else."""
 
     def asked(kind: str) -> float:
         return phase.accesses[kind].sectors if kind in phase.accesses else 0.0

@@ -91,7 +91,7 @@ def _side_by_side(record: WarpCounts | WarpPhases, names: Sequence[str]) -> np.n
 
 
 def _apart(matrix: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
-    """Fields of a record by name."""
+    """Return the fields of a record by name."""
     ends = np.cumsum([_width([name]) for name in names])
     columns = np.split(matrix, ends[:-1], axis=-1)
     return {name: x if name in _PER_CLASS else x[..., 0] for name, x in zip(names, columns, strict=True)}
@@ -123,5 +123,5 @@ def _labels(names: Sequence[str]) -> list[str]:
     return [
         label
         for name in names
-        for label in ([f"{name}.{each}" for each in CLASSES] if name in _PER_CLASS else [name])
+        for label in ([f"{name}.{kind}" for kind in CLASSES] if name in _PER_CLASS else [name])
     ]

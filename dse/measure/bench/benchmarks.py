@@ -110,7 +110,7 @@ def chase(cache: str) -> Benchmark:
 
 
 def load(width: int, cache: str) -> str:
-    """The opcode of a global load of so many bytes; past the L1 (cg), what other SMs write is seen by it."""
+    """Return the opcode of a global load of so many bytes; past the L1 (cg), it sees what other SMs write."""
     size = f".{8 * width}" if width > 4 else ""
     return f"LDG{size}" + (".STRONG.GPU" if cache == "cg" else "")
 
@@ -150,25 +150,25 @@ BURN = Benchmark("clock.cu", "burn", expected=(("FFMA", 64),))
 
 def pairs() -> Iterator[tuple[str, str]]:
     """List each two kinds of instructions that are mixed."""
-    for place, first in enumerate(MIXED):
-        for second in MIXED[place + 1 :]:
+    for number, first in enumerate(MIXED):
+        for second in MIXED[number + 1 :]:
             yield first, second
 
 
 def chains_of(name: str) -> Sequence[int]:
-    """A barrier holds nothing to go round."""
+    """List how many independent chains are measured; a barrier holds nothing to go round."""
     return (1,) if name == "barrier" else CHAINS
 
 
 def builds() -> list[Benchmark]:
     """List all kernels of the microbenchmarks."""
-    found = [pipe(name, chains) for name in INSTRUCTIONS for chains in chains_of(name)]
-    found += [mix(first, second, beta) for first, second in pairs() for beta in BETAS]
-    found += [banks(width, store) for width in WIDTHS for store in (0, 1)]
-    found += [chase("ca"), chase("cg"), LINK, TOUCH]
-    found += [stream(name) for name in STREAMS]
-    found += [local(1), local(0), EMPTY, TICK, BURN]
-    return found
+    kernels = [pipe(name, chains) for name in INSTRUCTIONS for chains in chains_of(name)]
+    kernels += [mix(first, second, beta) for first, second in pairs() for beta in BETAS]
+    kernels += [banks(width, store) for width in WIDTHS for store in (0, 1)]
+    kernels += [chase("ca"), chase("cg"), LINK, TOUCH]
+    kernels += [stream(name) for name in STREAMS]
+    kernels += [local(1), local(0), EMPTY, TICK, BURN]
+    return kernels
 
 
 @cache
@@ -185,7 +185,7 @@ def compiled(job: tuple[Benchmark, int]) -> Compiled | Failure:
 
 @dataclass(frozen=True)
 class Checked:
-    """What became of one build."""
+    """The outcome of one build."""
 
     build: Benchmark
     registers: int
@@ -195,22 +195,22 @@ class Checked:
 
 def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> list[Checked]:
     """Check whether each compiled, spills nothing, and has in its loop what it should."""
-    good = [each for each in made if isinstance(each, Compiled)]
-    listings = iter(disassemble([each.binary for each in good]))
+    good = [result for result in made if isinstance(result, Compiled)]
+    listings = iter(disassemble([result.binary for result in good]))
     results = []
-    for build, each in zip(builds, made, strict=True):
-        if isinstance(each, Failure):
-            results.append(Checked(build, 0, {}, f"{each.reason}: {each.message}"))
+    for build, one in zip(builds, made, strict=True):
+        if isinstance(one, Failure):
+            results.append(Checked(build, 0, {}, f"{one.reason}: {one.message}"))
             continue
-        found = in_loop(next(listings), dict(build.expected))
+        counts = in_loop(next(listings), dict(build.expected))
         problem = ", ".join(
-            f"found {found[opcode]} {opcode}, expected {count}"
+            f"found {counts[opcode]} {opcode}, expected {count}"
             for opcode, count in build.expected
-            if not count <= found[opcode] <= count + _MORE
+            if not count <= counts[opcode] <= count + _MORE
         )
-        if not problem and each.spill_bytes:
-            problem = f"found {each.spill_bytes} B of spilled registers, expected none"
-        results.append(Checked(build, each.binary.registers, found, problem))
+        if not problem and one.spill_bytes:
+            problem = f"found {one.spill_bytes} B of spilled registers, expected none"
+        results.append(Checked(build, one.binary.registers, counts, problem))
     return results
 
 
@@ -219,7 +219,7 @@ def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
 
     A loop is what lies between a branch back and its target.
     """
-    parts = [frozenset(each.opcode.split(".")) for each in code.instructions]
+    parts = [frozenset(instruction.opcode.split(".")) for instruction in code.instructions]
     best = dict.fromkeys(expected, 0)
     for instruction in code.instructions:
         target = instruction.operands[-1] if instruction.operands else ""
@@ -227,16 +227,16 @@ def in_loop(code: Listing, expected: Mapping[str, int]) -> dict[str, int]:
             continue
         inside = [
             opcode
-            for opcode, each in zip(parts, code.instructions, strict=True)
-            if int(target, 16) <= each.address <= instruction.address
+            for opcode, other in zip(parts, code.instructions, strict=True)
+            if int(target, 16) <= other.address <= instruction.address
         ]
-        found = {
+        counts = {
             wanted: sum(opcode.issuperset(wanted.split(".")) for opcode in inside) for wanted in expected
         }
-        if _alike(found, expected) > _alike(best, expected):
-            best = found
+        if _alike(counts, expected) > _alike(best, expected):
+            best = counts
     return best
 
 
-def _alike(found: Mapping[str, int], expected: Mapping[str, int]) -> int:
-    return sum(min(found[opcode], count) for opcode, count in expected.items())
+def _alike(counts: Mapping[str, int], expected: Mapping[str, int]) -> int:
+    return sum(min(counts[opcode], count) for opcode, count in expected.items())

@@ -46,50 +46,50 @@ def values(recording: Recording) -> dict[str, Value]:
 
     **Raises:** DseError where the recording lacks what one is worked out of.
     """
-    found: dict[str, Value] = {}
-    found["clock"] = clock(recording)
+    by_name: dict[str, Value] = {}
+    by_name["clock"] = clock(recording)
     for name in ("fp32", "fp64", "int32", "imul32", "sfu"):
-        found[f"cpi.{name}"], found[f"latency.{name}"] = of_pipe(recording, name)
-    found["latency.shared"] = of_pipe(recording, "shared")[1]
-    found["cpi.shared"] = pass_of_banks(recording)
-    found["lsu_cycles"] = load_store(recording)
-    found["cpi.l1"] = of_pipe(recording, "l1")[0]
-    found["latency.l1"], found["latency.l2"], found["latency.dram"] = plateaus(recording)
-    found["cpi.l2"] = sector(recording, "l2")
-    found["cpi.dram"] = sector(recording, "dram")
-    found["cpi.barrier"], found["latency.barrier"] = barrier(recording)
-    found["issue_limit"] = issue_limit(recording)
-    fp32, limit = found["cpi.fp32"], found["issue_limit"].value
+        by_name[f"cpi.{name}"], by_name[f"latency.{name}"] = of_pipe(recording, name)
+    by_name["latency.shared"] = of_pipe(recording, "shared")[1]
+    by_name["cpi.shared"] = pass_of_banks(recording)
+    by_name["lsu_cycles"] = load_store(recording)
+    by_name["cpi.l1"] = of_pipe(recording, "l1")[0]
+    by_name["latency.l1"], by_name["latency.l2"], by_name["latency.dram"] = plateaus(recording)
+    by_name["cpi.l2"] = sector(recording, "l2")
+    by_name["cpi.dram"] = sector(recording, "dram")
+    by_name["cpi.barrier"], by_name["latency.barrier"] = barrier(recording)
+    by_name["issue_limit"] = issue_limit(recording)
+    fp32, limit = by_name["cpi.fp32"], by_name["issue_limit"].value
     rule = f"the larger of 1 / issue_limit, {1 / limit:.4g}, and cpi.fp32, {fp32.value:.4g}"
-    found["issue_cycles"] = Value(max(1 / limit, fp32.value), "cycles", fp32.spread, rule)
-    l2 = found["cpi.l2"]
+    by_name["issue_cycles"] = Value(max(1 / limit, fp32.value), "cycles", fp32.spread, rule)
+    l2 = by_name["cpi.l2"]
     rule = "cpi.l2 x 4 sectors of a coalesced 4-byte access"
-    found["departure_delay_coal_cycles"] = replace(l2, value=4 * l2.value, rule=rule)
-    found["departure_delay_uncoal_cycles"] = replace(l2, rule="cpi.l2, one sector")
-    return found
+    by_name["departure_delay_coal_cycles"] = replace(l2, value=4 * l2.value, rule=rule)
+    by_name["departure_delay_uncoal_cycles"] = replace(l2, rule="cpi.l2, one sector")
+    return by_name
 
 
 def _some(recording: Recording, benchmark: str, **parameters: Any) -> list[BenchmarkRecord]:
-    found = recording.of(benchmark, **parameters)
-    if not found:
+    records = recording.of(benchmark, **parameters)
+    if not records:
         what = ", ".join([benchmark, *(f"{name} {value}" for name, value in parameters.items())])
         raise DseError(
             f"{recording.device['name']}: records: found none of {what}, expected some; was the "
             "budget too small?"
         )
-    return found
+    return records
 
 
 # Pipes
 
 
 def cycles_of(record: BenchmarkRecord) -> float:
-    """Cycles of an SM for one warp instruction (of each warp: times its warps)."""
+    """Return the cycles of an SM for one warp instruction (of each warp: times its warps)."""
     return record.value / (float(record.parameters["insts"]) * float(record.parameters["warps"]))
 
 
 def of_pipe(recording: Recording, name: str) -> tuple[Value, Value]:
-    """λ and Λ of a class: the least cycles an instruction takes an SM, and what a dependent one waits for."""
+    """Work out λ and Λ of a class: an SM's least cycles for an instruction, and a dependent one's wait."""
     units = INSTRUCTIONS[name].units
     records = _some(recording, "pipes", **{"class": name})
     best = min(records, key=cycles_of)
@@ -106,16 +106,16 @@ def _units(units: int) -> str:
 
 
 def interval(recording: Recording, name: str) -> float:
-    """Cycles from one independent instruction of a warp to its next."""
+    """Return the cycles from one independent instruction of a warp to its next."""
     records = _some(recording, "pipes", **{"class": name, "warps": 1})
     return min(map(cycles_of, records))
 
 
 def barrier(recording: Recording) -> tuple[Value, Value]:
-    """λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
+    """Work out λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
     records = _some(recording, "pipes", **{"class": "barrier"})
-    warps = [float(each.parameters["warps"]) for each in records]
-    times = [cycles_of(each) * float(each.parameters["warps"]) for each in records]
+    warps = [float(record.parameters["warps"]) for record in records]
+    times = [cycles_of(record) * float(record.parameters["warps"]) for record in records]
     slope, start, error = _line(warps, times)
     ends = f"{times[0]:.4g} cycles for {warps[0]:.0f} warps, {times[-1]:.4g} for {warps[-1]:.0f}"
     return (
@@ -125,7 +125,7 @@ def barrier(recording: Recording) -> tuple[Value, Value]:
 
 
 def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
-    """Slope, value at zero, and median distance of the points over their median."""
+    """Fit a line: slope, value at zero, and median distance of the points over their median."""
     if len(set(x)) < 2:
         return y[0] / x[0], 0.0, 0.0
     slope, start = np.polyfit(x, y, 1)
@@ -134,28 +134,30 @@ def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
 
 
 def pass_of_banks(recording: Recording) -> Value:
-    """λ of one pass through the banks: slope over the degree of conflict, of 4-byte loads."""
+    """Work out λ of one pass through the banks: slope over the degree of conflict, of 4-byte loads."""
     records = [
-        each for each in _some(recording, "banks", store=0, words=1) if int(each.parameters["degree"]) >= 4
+        record
+        for record in _some(recording, "banks", store=0, words=1)
+        if int(record.parameters["degree"]) >= 4
     ]
     if len(records) < 2:
         raise DseError(f"{recording.device['name']}: records: found no bank conflicts, expected some")
-    degrees = [float(each.parameters["degree"]) for each in records]
-    slope, start, error = _line(degrees, [cycles_of(each) for each in records])
+    degrees = [float(record.parameters["degree"]) for record in records]
+    slope, start, error = _line(degrees, [cycles_of(record) for record in records])
     ends = f"{min(degrees):.0f} to {max(degrees):.0f} ({start:+.3g} at 0)"
     rule = f"slope over degrees of bank conflict, {ends}"
     return Value(slope, "cycles", error, rule)
 
 
 def load_store(recording: Recording) -> Value:
-    """What a memory instruction takes in the load/store units: all threads ask for the same word."""
+    """Work out the cycles of a memory instruction in the load/store units: all threads ask for one word."""
     [record] = _some(recording, "banks", store=0, words=1, degree=0)
     rule = "cycles of an SM for a load of one word from shared memory by all threads of a warp"
     return Value(cycles_of(record), "cycles", record.repeats.spread, rule)
 
 
 def issue_limit(recording: Recording) -> Value:
-    """Most warp instructions a cycle that an SM reached; a whole number if it is nearly that."""
+    """Find the most warp instructions a cycle that an SM reached; a whole number if it is nearly that."""
     rates: list[tuple[float, str, float]] = []
     for record in recording.of("pipes"):
         what = str(record.parameters["class"])
@@ -177,7 +179,7 @@ def issue_limit(recording: Recording) -> Value:
 
 
 def group_cycles(record: BenchmarkRecord) -> float:
-    """Cycles of an SM for β instructions of the first kind and one of the second."""
+    """Return the cycles of an SM for β instructions of the first kind and one of the second."""
     return record.value / (float(record.parameters["seconds"]) * float(record.parameters["warps"]))
 
 
@@ -193,14 +195,14 @@ class PipeSharing:
 
 
 def shared_pipes(recording: Recording) -> list[PipeSharing]:
-    """Each pair that was mixed, by which form its times come nearer to: β λ1 + λ2, or the larger of both.
+    """Judge each pair that was mixed by which form its times come nearer to: β λ1 + λ2, or the larger.
 
     λ are those of the classes by themselves. Neither is below what the issue limit allows.
     """
     limit = issue_limit(recording).value
-    found: list[PipeSharing] = []
+    pairs: list[PipeSharing] = []
     names = dict.fromkeys(
-        (str(each.parameters["first"]), str(each.parameters["second"])) for each in recording.of("mix")
+        (str(record.parameters["first"]), str(record.parameters["second"])) for record in recording.of("mix")
     )
     for first, second in names:
         errors_one, errors_two = [], []
@@ -213,21 +215,21 @@ def shared_pipes(recording: Recording) -> list[PipeSharing]:
             errors_one.append(abs(max(beta * one + other, least) / cycles - 1))
             errors_two.append(abs(max(beta * one, other, least) / cycles - 1))
         means = float(np.mean(errors_one)), float(np.mean(errors_two))
-        found.append(PipeSharing(first, second, means[0] < means[1], *means))
-    return found
+        pairs.append(PipeSharing(first, second, means[0] < means[1], *means))
+    return pairs
 
 
 # Memory
 
 
 def plateaus(recording: Recording) -> tuple[Value, Value, Value]:
-    """Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
+    """Work out Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
 
     L1: sets up to 16 KiB. L2: through the L1, from 1 MiB (which no L1 holds) to an eighth of the L2, or the
     nearest there is. DRAM: from four times the L2 to sixteen times.
     """
     l2 = int(recording.device["attributes"]["L2_CACHE_SIZE"])
-    points = {int(each.parameters["bytes"]): each for each in _some(recording, "chase", cache="ca")}
+    points = {int(record.parameters["bytes"]): record for record in _some(recording, "chase", cache="ca")}
 
     def flat(name: str, low: int, high: int) -> Value:
         inside = [size for size in points if low <= size <= high]
@@ -254,7 +256,7 @@ def _size(size: int) -> str:
 
 
 def bandwidth(record: BenchmarkRecord) -> float:
-    """Bytes a second that a stream moved, sectors counted whole."""
+    """Return the bytes a second that a stream moved, sectors counted whole."""
     accesses, width, stride = (int(record.parameters[name]) for name in ("accesses", "width", "stride"))
     moved = (
         accesses
@@ -266,17 +268,17 @@ def bandwidth(record: BenchmarkRecord) -> float:
 
 
 def fastest(recording: Recording, level: str) -> BenchmarkRecord:
-    """The read of a level that is the fastest, threads side by side."""
+    """Find the read of a level that is the fastest, threads side by side."""
     reads = [
-        each
-        for each in _some(recording, "stream", level=level, stride=1)
-        if str(each.parameters["stream"]).startswith("read")
+        record
+        for record in _some(recording, "stream", level=level, stride=1)
+        if str(record.parameters["stream"]).startswith("read")
     ]
     return max(reads, key=bandwidth)
 
 
 def sector(recording: Recording, level: str) -> Value:
-    """λ of the L2 or of DRAM: cycles of one SM for a sector, at its share of what all of them reach."""
+    """Work out λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of what all reach."""
     record = fastest(recording, level)
     sms = int(recording.device["attributes"]["MULTIPROCESSOR_COUNT"])
     mhz, reached = clock(recording).value, bandwidth(record) / 1e9
@@ -317,7 +319,7 @@ def extras(recording: Recording) -> list[dict[str, Any]]:
         row(f"launch, {record.parameters['launch']}", record.value, "us", record)
     for record in recording.of("clock"):
         row(f"clock, {record.parameters['load']}", record.value, "MHz", record)
-    for name in dict.fromkeys(str(each.parameters["class"]) for each in recording.of("pipes")):
+    for name in dict.fromkeys(str(record.parameters["class"]) for record in recording.of("pipes")):
         row(f"same warp, independent {name}", interval(recording, name), "cycles")
     through = writes_through(recording)
     if through is not None:
@@ -326,7 +328,7 @@ def extras(recording: Recording) -> list[dict[str, Any]]:
 
 
 def writes_through(recording: Recording) -> float | None:
-    """Cycles of a local store over those of its four sectors in the L2: about 1 if all stores go there."""
+    """Return the cycles of a local store over those of its sectors in the L2: about 1 if all go there."""
     stores = recording.of("local", store=1)
     writes = recording.of("stream", stream="write_16", level="l2")
     if not stores or not writes:
@@ -339,17 +341,18 @@ def writes_through(recording: Recording) -> float | None:
 def warnings(recording: Recording, found: Mapping[str, Value]) -> list[str]:
     """List what should make one doubt: values that lie apart, what did not settle, a clock that changed."""
     lines = [
-        f"{name}: {each.value:.4g} {each.unit}, but what it comes from lies {100 * each.spread:.0f} % apart"
-        for name, each in found.items()
-        if each.spread > DOUBTFUL
+        f"{name}: {value.value:.4g} {value.unit}, but what it comes from lies "
+        f"{100 * value.spread:.0f} % apart"
+        for name, value in found.items()
+        if value.spread > DOUBTFUL
     ]
-    unsettled = [each for each in recording.records if not each.repeats.settled]
+    unsettled = [record for record in recording.records if not record.repeats.settled]
     if unsettled:
         first = unsettled[0]
         where = ", ".join(f"{name} {value}" for name, value in first.parameters.items())
         count = f"{len(unsettled)} of {len(recording.records)}"
         lines.append(f"{count} did not settle; the first: {first.benchmark}, {where}")
-    clocks = [float(each.parameters["mhz"]) for each in recording.records if "mhz" in each.parameters]
+    clocks = [float(record.parameters["mhz"]) for record in recording.records if "mhz" in record.parameters]
     if clocks:
         low, high = np.percentile(clocks, [5, 95])
         if high > (1 + CLOCK_CHANGES) * low:
@@ -392,7 +395,7 @@ def curves(recording: Recording) -> list[Point]:
         points.append(Point("instruction mix", series, float(beta), beta / group_cycles(record)))
     for record in recording.of("clock", load="fp32, from the start"):
         points += [
-            Point("clock", "fp32", float(place), mhz) for place, mhz in enumerate(record.repeats.values)
+            Point("clock", "fp32", float(number), mhz) for number, mhz in enumerate(record.repeats.values)
         ]
     return points
 

@@ -32,7 +32,7 @@ def like(name: str, capability: str) -> gpus.GpuFile:
 
     **Raises:** DseError if the catalogue has nothing for it.
     """
-    known = {slug: each for slug, each in gpus.headers().items() if not slug.endswith(MEASURED)}
+    known = {slug: header for slug, header in gpus.headers().items() if not slug.endswith(MEASURED)}
     for slug, header in known.items():
         if header.name == name:
             return gpus.load(slug)
@@ -40,8 +40,8 @@ def like(name: str, capability: str) -> gpus.GpuFile:
     def number(text: str | None) -> tuple[int, ...]:
         return tuple(map(int, text.split("."))) if text else (0, 0)
 
-    older = {slug: number(each.compute_capability) for slug, each in known.items()}
-    older = {slug: each for slug, each in older.items() if (0, 0) < each <= number(capability)}
+    older = {slug: number(header.compute_capability) for slug, header in known.items()}
+    older = {slug: version for slug, version in older.items() if (0, 0) < version <= number(capability)}
     if not older:
         raise DseError(f"{name}: compute capability: found {capability}, expected one of a GPU of `dse gpus`")
     return gpus.load(max(older, key=lambda slug: older[slug]))
@@ -53,8 +53,8 @@ SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
 
 def slug_of(name: str) -> str:
     """Name the measurements of a GPU: by the catalogue's name, else by one made of the GPU's own."""
-    found = [slug for slug, header in gpus.headers().items() if header.name == name]
-    return found[0] if found else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
+    slugs = [slug for slug, header in gpus.headers().items() if header.name == name]
+    return slugs[0] if slugs else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 
 def write(recording: Recording, path: Path) -> dict[str, Value]:
@@ -62,7 +62,7 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
 
     **Raises:** DseError if the recording is not complete, or the file cannot be written.
     """
-    found, device = derive.values(recording), recording.device
+    measured, device = derive.values(recording), recording.device
     model = like(device["name"], device["capability"])
     header = gpus.Header(
         name=f"{device['name']}, measured",
@@ -73,22 +73,22 @@ def write(recording: Recording, path: Path) -> dict[str, Value]:
         gfx_name=None,
     )
     here = f"{device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
-    loaded = f"{found['clock'].value:.0f} MHz under load"
+    loaded = f"{measured['clock'].value:.0f} MHz under load"
     comments = [f"Measured by dse measure gpu on {here}, SM clock {loaded}."]
-    comments += derive.warnings(recording, found)
+    comments += derive.warnings(recording, measured)
     source = f"dse measure gpu, {here}, {loaded}"
-    gpu_text.write(path, header, list(_records(device, model, found, source)), comments)
-    return found
+    gpu_text.write(path, header, list(_records(device, model, measured, source)), comments)
+    return measured
 
 
 def _records(
-    device: Mapping[str, Any], model: gpus.GpuFile, found: dict[str, Value], source: str
+    device: Mapping[str, Any], model: gpus.GpuFile, measured: dict[str, Value], source: str
 ) -> Iterator[gpus.Fact]:
-    """Every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
+    """Yield every value of the catalogue's GPU: as measured, as the driver says, or as it is there."""
     given = dict(_attributes(device["attributes"]))
     for record in model.fields:
-        if record.field in found:
-            value = found[record.field]
+        if record.field in measured:
+            value = measured[record.field]
             yield gpus.Fact(
                 record.field, value.value, value.unit, source, "measured here", value.rule, value.spread
             )
@@ -104,7 +104,7 @@ def _records(
 
 
 def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | float, str, str]]]:
-    """What the driver says: field, then value, unit and rule. What it does not know it says is 0."""
+    """Yield what the driver says: field, then value, unit and rule. What it does not know it says is 0."""
     for field, (name, unit) in LIMITS.items():
         if attributes[name] or field == "shared_bytes_reserved":
             yield f"limits.{field}", (attributes[name], unit, "")

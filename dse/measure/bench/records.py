@@ -43,9 +43,10 @@ class Recording:
         """List the records of a benchmark that have these parameters, in order."""
         wanted = parameters.items()
         return [
-            each
-            for each in self.records
-            if each.benchmark == benchmark and all(each.parameters.get(key) == value for key, value in wanted)
+            record
+            for record in self.records
+            if record.benchmark == benchmark
+            and all(record.parameters.get(key) == value for key, value in wanted)
         ]
 
 
@@ -54,11 +55,11 @@ def save(recording: Recording, path: Path) -> None:
     rows = recording.records
     table = pa.table(
         {
-            "benchmark": [each.benchmark for each in rows],
-            "parameters": [json.dumps(dict(each.parameters)) for each in rows],
-            "unit": [each.unit for each in rows],
-            "values": pa.array([list(each.repeats.values) for each in rows], pa.list_(pa.float64())),
-            "settled": [each.repeats.settled for each in rows],
+            "benchmark": [record.benchmark for record in rows],
+            "parameters": [json.dumps(dict(record.parameters)) for record in rows],
+            "unit": [record.unit for record in rows],
+            "values": pa.array([list(record.repeats.values) for record in rows], pa.list_(pa.float64())),
+            "settled": [record.repeats.settled for record in rows],
         }
     ).replace_schema_metadata({_METADATA: json.dumps(recording.device)})
     with replacing(path) as temporary:

@@ -82,7 +82,7 @@ class Microbenchmarks:
         return self.codes[build]
 
     def blocks(self, warps: int) -> int:
-        """Blocks of an SM that have so many warps together; 0 if that cannot be."""
+        """Return the blocks of an SM that have so many warps together; 0 if that cannot be."""
         blocks = -(-warps // self.block_limit)
         return blocks if warps <= self.limit and warps % blocks == 0 else 0
 
@@ -98,7 +98,7 @@ class Microbenchmarks:
         return next(warps for warps in reversed(WARPS) if self.fits(build, warps))
 
     def span(self, build: Benchmark, warps: int, arguments: Sequence[Argument]) -> tuple[float, float]:
-        """Cycles that an SM takes with so many warps, and its clock in MHz (0 after too short a time)."""
+        """Return the cycles of an SM with so many warps, and its clock in MHz (0 after too short a time)."""
         device, blocks = self.device, self.blocks(warps)
         grid = blocks * device.sm_count
         device.zero(self.arrived, 4 * _SMS)
@@ -120,7 +120,7 @@ class Microbenchmarks:
 
 
 def cycles_of(times: np.ndarray, warps: int) -> tuple[float, float]:
-    """Cycles of the middle SM from its first warp's start to its last warp's end, and its clock in MHz.
+    """Return the middle SM's cycles from its first warp's start to its last one's end, and its clock in MHz.
 
     SMs that did not have just so many warps are left out, unless all are.
 
@@ -185,7 +185,7 @@ def described(device: Device) -> dict[str, Any]:
 
 
 def planned() -> dict[str, int]:
-    """How many records each family gives at most, for a GPU with 64 warps an SM."""
+    """Count the records that each family gives at most, for a GPU with 64 warps an SM."""
     pipes = sum(len(benchmarks.chains_of(name)) for name in benchmarks.INSTRUCTIONS) * len(WARPS)
     return {
         "clock": 3,
@@ -208,13 +208,13 @@ def _record(
     once: Callable[[], tuple[float, float]],
     unit: str = "cycles",
 ) -> BenchmarkRecord:
-    """What `once` measures, repeated; its second number is the clock."""
+    """Record what `once` measures, repeated; its second number is the clock."""
     clocks: list[float] = []
 
     def value() -> float:
-        found, mhz = once()
+        number, mhz = once()
         clocks.append(mhz)
-        return found
+        return number
 
     once()  # the first one fills caches of instructions and of addresses
     repeats = repeat(value)
@@ -225,7 +225,7 @@ def _record(
 
 
 def _pipes(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """One kind of instruction, dependent and independent, from one warp to all that fit."""
+    """Measure one kind of instruction, dependent and independent, from one warp to all that fit."""
     own = bench.device.allocate(8 * _WARP * bench.limit * bench.device.sm_count)
     for name in benchmarks.INSTRUCTIONS:
         for chains in benchmarks.chains_of(name):
@@ -246,13 +246,13 @@ def _pipes(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _pipe(bench: Microbenchmarks, own: int) -> list[Argument]:
-    """Arguments of pipes.cu: values that stay finite and no special case, whatever repeats."""
+    """List the arguments of pipes.cu: values that stay finite and no special case, whatever repeats."""
     numbers = [np.int32(TRIPS), np.float32(0.5), np.float32(0.25), np.uint32(3), np.uint32(1)]
     return [*numbers, own, bench.never]
 
 
 def _mix(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Two kinds of instructions, all warps that fit: do they share a pipe?"""
+    """Measure two kinds of instructions, all warps that fit: do they share a pipe?"""
     own = bench.device.allocate(8 * _WARP * bench.limit * bench.device.sm_count)
     for first, second in benchmarks.pairs():
         for beta in benchmarks.BETAS:
@@ -264,7 +264,7 @@ def _mix(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _banks(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Shared memory by conflict degree, width and direction, with 32 warps."""
+    """Measure shared memory by conflict degree, width and direction, with 32 warps."""
     for store in (0, 1):
         for width in benchmarks.WIDTHS:
             build = benchmarks.banks(width, store)
@@ -287,7 +287,7 @@ _SIZES = tuple(2**power for power in range(10, 33))  # bytes: 1 KiB to 4 GiB
 
 
 def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Latency of a load by the size of what it is loaded from."""
+    """Measure the latency of a load by the size of what it is loaded from."""
     device, l2 = bench.device, bench.device.attribute("L2_CACHE_SIZE")
     link, touch = bench.code(benchmarks.LINK), bench.code(benchmarks.TOUCH)
     sizes = [size for size in _SIZES if size <= device.memory() // 2]
@@ -320,7 +320,7 @@ def _chase(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Bandwidth of DRAM and of the L2 by the driver's clock, of the L1 by that of the SM."""
+    """Measure the bandwidth of DRAM and of the L2 by the driver's clock, of the L1 by that of the SM."""
     device = bench.device
     l2 = device.attribute("L2_CACHE_SIZE")
     size = min(2**32, 2 ** (int(device.memory() // 4).bit_length() - 1))
@@ -377,7 +377,7 @@ def _stream(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _of_each(bench: Microbenchmarks, name: str, source: int, target: int) -> BenchmarkRecord:
-    """Each SM goes through a set of its own, which its L1 holds."""
+    """Measure a stream from the L1: each SM goes through a set of its own, which its L1 holds."""
     build, width = benchmarks.stream(name), benchmarks.STREAMS[name][1]
     warps, rounds = 16, 1000
     count = benchmarks.in_flight(width) * warps * _WARP
@@ -396,7 +396,7 @@ def _of_each(bench: Microbenchmarks, name: str, source: int, target: int) -> Ben
 
 
 def _local(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """Stores to and loads from local memory: do stores go through the L1?"""
+    """Measure stores to and loads from local memory: do stores go through the L1?"""
     for store in (1, 0):
         build = benchmarks.local(store)
         for warps in (4, 16, 32, 64):
@@ -407,7 +407,7 @@ def _local(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _launch(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """What a launch costs: one after another, and one that is waited for."""
+    """Measure what a launch costs: one after another, and one that is waited for."""
     device, many = bench.device, 500  # more do not fit in the driver's queue
     launch = device.launching(bench.code(benchmarks.EMPTY), (1, 1, 1), (32, 1, 1), [])
 
@@ -429,7 +429,7 @@ def _launch(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
 
 
 def _clock(bench: Microbenchmarks) -> Iterator[BenchmarkRecord]:
-    """MHz of the SMs: at rest, under a second's load slice by slice, and after it."""
+    """Measure the MHz of the SMs: at rest, under a second's load slice by slice, and after it."""
     time.sleep(0.2)
     yield BenchmarkRecord("clock", {"load": "rest"}, "MHz", Repeats((clock(bench, benchmarks.TICK),), True))
     slices = tuple(clock(bench, benchmarks.BURN, 20_000_000) for _ in range(50))
