@@ -187,8 +187,8 @@ def simulate(
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The graph to simulate, and how it is shown."""
+class _Cases:
+    """The graph to simulate, its variants, and how they are shown."""
 
     graph: "Graph"
     variants: list["Case"]  # with one change each
@@ -240,7 +240,7 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
     return trace_text.parse(listing(description.name, file.gpu, kernel, int(launch.warps_per_block)))
 
 
-def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
+def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) -> _Cases:
     """Prepare warps of a trace on an SM of a GT200 (a block if not said), and the same with a change each."""
     from dse.evaluate.whatif import of_graph, split
     from dse.simulator.case.graph_file import Graph
@@ -270,10 +270,10 @@ def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) 
     facts = {"warps": simulated.warps, "slots": simulated.slots, "groups": simulated.groups}
     title = f"{trace.name} on a GT200: " + ", ".join(f"{name}={value}" for name, value in facts.items())
     facts = {"name": trace.name} | facts
-    return _Found(graph, variants, simulated.entries, title, facts)
+    return _Cases(graph, variants, simulated.entries, title, facts)
 
 
-def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _Found:
+def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _Cases:
     from dse.evaluate.whatif import of_graph
     from dse.simulator.case.graph_file import load
 
@@ -285,7 +285,7 @@ def _of_graph(path: Path, asked: Mapping[str, Any], changes: Sequence[str]) -> _
     variants = [of_graph(case, graph.subsystems, text) for text in changes]
     title = f"{graph.name}: warps={case.warps}, slots={case.slots}, groups={case.groups}"
     facts = {"name": graph.name, "warps": case.warps, "slots": case.slots, "groups": case.groups}
-    return _Found(replace(graph, case=case), variants, case.entries, title, facts)
+    return _Cases(replace(graph, case=case), variants, case.entries, title, facts)
 
 
 def _of_kernel(
@@ -294,7 +294,7 @@ def _of_kernel(
     changed: Mapping[str, "Number"],
     asked: Mapping[str, Any],
     changes: Sequence[str],
-) -> _Found:
+) -> _Cases:
     """Prepare a configuration of a kernel on a GPU, and the same with one change each."""
     description, problem = inputs.kernel(name, changed)
     [file] = inputs.gpus([gpu or ""])
@@ -334,4 +334,4 @@ def _of_kernel(
     facts |= {"warps": case.warps, "slots": case.slots, "groups": case.groups, "blocks": blocks}
     variants = [made(of_kernel(setup, text), text)[0] for text in changes]
     instructions = float(kernel.insts) * case.warps * case.groups
-    return _Found(graph, variants, instructions, title, facts)
+    return _Cases(graph, variants, instructions, title, facts)

@@ -220,9 +220,9 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
         if isinstance(made, Failure):
             results[name] = made
         elif made.adds_shared and job.wanted[name].shared_bytes is None:
-            found = "shared memory whose size only the launch says"
+            stated = "shared memory whose size only the launch says"
             message = (
-                f"{made.binary.kernel}: shared memory: found {found}, expected its size (given.shared_bytes)"
+                f"{made.binary.kernel}: shared memory: found {stated}, expected its size (given.shared_bytes)"
             )
             results[name] = Failure("not executed", message)
         elif made.binary.relocated:

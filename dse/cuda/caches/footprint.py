@@ -195,9 +195,9 @@ def _scattered(families: Sequence[Family], family: np.ndarray, times: np.ndarray
     """
     chance = np.zeros(len(family))
     regions: dict[int, list[int]] = {}
-    for number, family_of_array in enumerate(families):
-        if any(family_of_array.step) and all(step in (*APART, 0) for step in family_of_array.step):
-            regions.setdefault(family_of_array.span[0] >> REGION_BITS, []).append(number)
+    for number, one in enumerate(families):
+        if any(one.step) and all(step in (*APART, 0) for step in one.step):
+            regions.setdefault(one.span[0] >> REGION_BITS, []).append(number)
     for members in regions.values():
         low = min(families[member].span[0] + int(np.min(families[member].offset[0])) for member in members)
         high = max(families[member].span[1] + int(np.max(families[member].offset[-1])) for member in members)

@@ -109,8 +109,8 @@ def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
 
 def _counts(machine: Machine, sample: Sample) -> np.ndarray:
     """Sum the counters of the average block over all phases."""
-    phases: Sequence[np.ndarray] = [counters for counters in machine.phase_counts if counters is not None]
-    return np.sum(phases, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
+    by_phase: Sequence[np.ndarray] = [counters for counters in machine.phase_counts if counters is not None]
+    return np.sum(by_phase, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
 
 
 def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:

@@ -195,12 +195,12 @@ class Checked:
 
 def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> list[Checked]:
     """Check whether each compiled, spills nothing, and has in its loop what it should."""
-    good = [result for result in made if isinstance(result, Compiled)]
-    listings = iter(disassemble([result.binary for result in good]))
+    good = [outcome for outcome in made if isinstance(outcome, Compiled)]
+    listings = iter(disassemble([outcome.binary for outcome in good]))
     results = []
-    for build, one in zip(builds, made, strict=True):
-        if isinstance(one, Failure):
-            results.append(Checked(build, 0, {}, f"{one.reason}: {one.message}"))
+    for build, outcome in zip(builds, made, strict=True):
+        if isinstance(outcome, Failure):
+            results.append(Checked(build, 0, {}, f"{outcome.reason}: {outcome.message}"))
             continue
         counts = in_loop(next(listings), dict(build.expected))
         problem = ", ".join(
@@ -208,9 +208,9 @@ def check(builds: Sequence[Benchmark], made: Sequence[Compiled | Failure]) -> li
             for opcode, count in build.expected
             if not count <= counts[opcode] <= count + _MORE
         )
-        if not problem and one.spill_bytes:
-            problem = f"found {one.spill_bytes} B of spilled registers, expected none"
-        results.append(Checked(build, one.binary.registers, counts, problem))
+        if not problem and outcome.spill_bytes:
+            problem = f"found {outcome.spill_bytes} B of spilled registers, expected none"
+        results.append(Checked(build, outcome.binary.registers, counts, problem))
     return results
 
 
