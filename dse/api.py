@@ -108,12 +108,12 @@ def sweep(
     models: Models = CLOSED_FORMS,
     progress: Progress = silent,
 ) -> int:
-    """Predict whole spaces on several GPUs into one Parquet file; the number of its rows.
+    """Predict whole spaces on several GPUs into one Parquet file; return the number of its rows.
 
     Interrupted, it goes on where it stopped when it is called again.
     """
-    counts = tuple(_kernel(each) for each in _list(kernels))
-    problems = tuple(sizes_of(each) for each in counts)
+    counts = tuple(_kernel(given) for given in _list(kernels))
+    problems = tuple(sizes_of(kernel) for kernel in counts)
     job = _table.SweepJob(counts, problems, tuple(_gpus(gpus)), _models(models))
     return _table.sweep(job, Path(out), progress)
 
@@ -131,7 +131,7 @@ def search(
     """Search variants of a kernel with Optuna; `.best()` ranks them by the best that each reaches."""
     from dse.searching import study
 
-    variants = study.variants((each, sizes_of(each)) for each in map(_kernel, kernels))
+    variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, kernels))
     file = _gpu(gpu)
     started = study.start(variants, file.name, model, study.objectives(objectives), sampler, storage, seed)
     study.run(started, file.gpu, model, trials)
@@ -198,7 +198,8 @@ def fit(
 
     counts = {name: _kernel(name) for name in measured_times}
     spaces = [
-        MeasuredSpace(each, sizes_of(each), Path(measured_times[name]), 0) for name, each in counts.items()
+        MeasuredSpace(kernel, sizes_of(kernel), Path(measured_times[name]), 0)
+        for name, kernel in counts.items()
     ]
     return calibrate(spaces, [_gpu(gpu)], model, free, seed=seed)
 
@@ -234,7 +235,7 @@ def _models(models: Models) -> tuple[str | Model, ...]:
 
 
 def _gpus(given: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
-    return [_gpu(each) for each in _list(given)]
+    return [_gpu(one) for one in _list(given)]
 
 
 def _list(given: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""What counts a kernel's configurations: the one question that everything else asks of a kernel.
+"""A kernel's configurations and their counts: the one question that everything else asks of a kernel.
 
 A kernel that is described by expressions and one that is read from its source answer it each in its own way
 (`dse.kernels.description.Description`, `dse.cuda.source_kernel.SourceKernel`); so may a class of your own.
@@ -40,11 +40,11 @@ class Batch(eqx.Module):
 
     @abstractmethod
     def take(self, index: np.ndarray) -> Batch:
-        """Some of them, by their numbers. Called outside `jit`, within `dse.precision.in_64_bits()`."""
+        """Take some of them, by their numbers. Called outside `jit`, within `dse.precision.in_64_bits()`."""
 
     @abstractmethod
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
-        """What they do and ask for on G GPUs. Called inside `jit`.
+        """Count what they do and ask for on G GPUs. Called inside `jit`.
 
         **Shapes:** GPU fields [G, 1]; the results broadcast against [G, L].
         **Precision:** float fields as those of the GPUs.
@@ -58,9 +58,11 @@ class KnownBatch(Batch):
     resources: Resources
 
     def take(self, index: np.ndarray) -> KnownBatch:
+        """Take some of them, by their numbers."""
         return jax.tree.map(lambda x: x[:, index], self)
 
     def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
+        """Give the counts in the precision of the GPUs."""
         return jax.tree.map(lambda x: x.astype(gpus.clock.dtype), self.kernel), self.resources
 
 
@@ -74,7 +76,7 @@ class Estimates:
 
 @dataclass(frozen=True)
 class Counted:
-    """What is known of L configurations on G GPUs."""
+    """Counts of L configurations on G GPUs, and why some could not be counted."""
 
     batch: Batch
     failures: Mapping[int, str] = field(default_factory=dict)  # why a configuration was not counted
@@ -83,7 +85,7 @@ class Counted:
 
     @staticmethod
     def known(kernel: Kernel, resources: Resources, count: int, **more: Any) -> Counted:
-        """Counts that are numbers: every field is a scalar, [L] or [G, L], with L = `count`."""
+        """Wrap counts that are numbers: every field is a scalar, [L] or [G, L], with L = `count`."""
 
         def rows(x: Any) -> np.ndarray:
             x = np.asarray(x)
@@ -144,7 +146,7 @@ class Counts(Protocol):
 
 
 def sizes_of(kernel: Counts, changed: Mapping[str, Number] | None = None) -> dict[str, Number]:
-    """Problem sizes of a kernel, some of them changed. **Raises:** DseError if there is no such size."""
+    """Return a kernel's problem sizes, some of them changed. **Raises:** DseError for an unknown size."""
     sizes = dict(kernel.problem)
     for name in changed or ():
         if name not in sizes:
@@ -183,7 +185,7 @@ class OwnKernel:
         problem: Mapping[str, Number] | None = None,
         progress: Progress = silent,
     ) -> Counted:
-        """As `Counts.count`."""
+        """Count configurations on each GPU with the function."""
         length = len(next(iter(parameters.values())))
         with in_64_bits():
             column = jax.tree.map(lambda x: x[:, None], gpus)

@@ -8,5 +8,5 @@ Progress = Callable[[str, int], AbstractContextManager[Callable[[int], None]]]
 
 
 def silent(description: str, total: int) -> AbstractContextManager[Callable[[int], None]]:
-    """No progress shown."""
+    """Show no progress."""
     return nullcontext(lambda steps: None)

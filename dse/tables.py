@@ -27,8 +27,8 @@ def write_table(path: Path | str, columns: Mapping[str, Any]) -> None:
     path = Path(path)
     writer = _WRITERS.get(path.suffix.lower())
     if writer is None:
-        found = repr(path.suffix) if path.suffix else "no suffix"
-        raise DseError(f"{path}: suffix: found {found}, expected {', '.join(_WRITERS)}")
+        suffix = repr(path.suffix) if path.suffix else "no suffix"
+        raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
     table = pa.table({name: pa.array(np.asarray(values)) for name, values in columns.items()})
     with replacing(path) as temporary:
         try:

@@ -28,7 +28,7 @@ else:
 
 
 def _as_float(x: Any) -> Any:
-    """A float array: floats keep their precision, other numbers get JAX's default one."""
+    """Make a float array: floats keep their precision, other numbers get JAX's default one."""
     if isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating):
         return jnp.asarray(x)
     return jnp.asarray(x, float)
@@ -39,17 +39,17 @@ def _as_int(x: Any) -> Any:
 
 
 def quantity(unit: str, **default: Any) -> Any:
-    """A field that holds a float array and knows its unit."""
+    """Declare a field that holds a float array and knows its unit."""
     return eqx.field(converter=_as_float, metadata={"unit": unit}, **default)
 
 
 def count(unit: str, **default: Any) -> Any:
-    """A field that holds a 32-bit integer array: occupancy is worked out in integers, exactly."""
+    """Declare a field that holds a 32-bit integer array: occupancy is worked out in integers, exactly."""
     return eqx.field(converter=_as_int, metadata={"unit": unit}, **default)
 
 
 def several(unit: str, **default: Any) -> Any:
-    """A field that holds several arrays of one unit."""
+    """Declare a field that holds several arrays of one unit."""
     return eqx.field(metadata={"unit": unit}, **default)
 
 
@@ -94,7 +94,7 @@ MEMORY = ("l1", "l2", "dram")  # what they call memory
 
 
 class Limits(_Quantities):
-    """What one SM (CU) can hold, and the units in which it hands that out."""
+    """The resources of one SM (CU), and the units in which it hands them out."""
 
     warp_size: Count = count("threads")
     threads_per_block: Count = count("threads")
@@ -136,7 +136,7 @@ class Gpu(_Quantities):
 
 
 class Phase(_Quantities):
-    """What one warp does between two barriers, in one pass through it, on average.
+    """The work of one warp between two barriers, in one pass through it, on average.
 
     What it takes a warp alone is Σ `waits` Λ + `slots`: the results that it waits for one after the other,
     and the cycles in which it issues or finds a pipe of its own busy.
@@ -151,7 +151,7 @@ class Phase(_Quantities):
 
 
 class Kernel(_Quantities):
-    """What one warp executes from start to end, on average."""
+    """The work of one warp from start to end, on average."""
 
     work: PerClass  # units of work for each pipe
     shared_insts: Quantity = quantity("1")  # warp instructions on shared memory
@@ -183,7 +183,7 @@ class Kernel(_Quantities):
 
 
 class Resources(_Quantities):
-    """What a launch asks for."""
+    """The resources that a launch asks for."""
 
     threads: Count = count("threads")  # of a block
     blocks: Count = count("blocks")  # of the grid
@@ -208,7 +208,7 @@ class Launch(_Quantities):
 
 
 class Prediction(_Quantities):
-    """What a model says of a launch; `terms` add up to `cycles`."""
+    """The cycles that a model predicts for a launch; `terms` add up to `cycles`."""
 
     cycles: Quantity = quantity("cycles")
     seconds: Quantity = quantity("s")
@@ -217,7 +217,7 @@ class Prediction(_Quantities):
 
     @staticmethod
     def of(clock: Array, details: dict[str, Array] | None = None, /, **terms: Array) -> "Prediction":
-        """Cycles as the sum of `terms`."""
+        """Predict cycles as the sum of `terms`."""
         names, values = list(terms), jnp.broadcast_arrays(*terms.values())
         cycles = sum(values[1:], values[0])
         return Prediction(
@@ -231,7 +231,7 @@ class Prediction(_Quantities):
     def largest(
         clock: Array, times: Array, details: dict[str, Array] | None = None, /, **bounds: Array
     ) -> "Prediction":
-        """Cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
+        """Predict cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
 
         What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone are
         then compared once and not for each launch.

@@ -26,7 +26,7 @@ SMALLEST = 1_024
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one model says of each configuration on each GPU: arrays [G, L]."""
+    """Predictions of one model for each configuration on each GPU: arrays [G, L]."""
 
     cycles: np.ndarray  # infinite for a launch that cannot run
     seconds: np.ndarray
@@ -50,7 +50,7 @@ class Evaluation:
 
     @property
     def possible(self) -> np.ndarray:
-        """Which launches can run at all."""
+        """Whether each launch can run at all."""
         return self.limiter < len(occupancy.BINDING)
 
     def limited_by(self) -> np.ndarray:
@@ -85,7 +85,7 @@ def evaluate(
 def evaluate_counted(
     batch: Batch, count: int, name: str, models: Sequence[Model], gpus: Gpu, progress: Progress = silent
 ) -> Evaluation:
-    """As `evaluate`, of `count` configurations whose counts are known. Chunks have few shapes."""
+    """Predict, as `evaluate`, `count` configurations whose counts are known. Chunks have few shapes."""
     size = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
     traced = tuple(model for model in models if model.differentiable)
     on_host = tuple(model for model in models if not model.differentiable)
@@ -116,7 +116,7 @@ def evaluate_counted(
 def _evaluate(
     models: tuple[Model, ...], gpus: Gpu, batch: Batch, size: int, launches: bool
 ) -> dict[str, Any]:
-    """All closed forms on one chunk; with `launches` also what models on the host are given."""
+    """Run all closed forms on one chunk; with `launches` also return what models on the host are given."""
     kernel, resources = batch.on(gpus)
     launch, limiter = occupancy.launch(gpus, resources)
     possible = occupancy.possible(limiter)
@@ -151,7 +151,7 @@ def _on_host(
     possible: np.ndarray,
     advance: Callable[[int], None],
 ) -> dict[str, Any]:
-    """A forecast of what can run at all, one GPU after the other; arrays [G, L]."""
+    """Forecast what can run at all, one GPU after the other; arrays [G, L]."""
     dtype = np.asarray(gpus.clock).dtype
     cycles, seconds = (np.full(possible.shape, np.inf, dtype) for _ in range(2))
     bottleneck, terms = np.full(possible.shape, -1, np.int32), ()
@@ -167,7 +167,7 @@ def _on_host(
 
 
 def chunks(parameters: Mapping[str, np.ndarray], size: int = CHUNK) -> Iterator[dict[str, np.ndarray]]:
-    """The configurations, `size` at a time."""
+    """Yield the configurations, `size` at a time."""
     count = len(next(iter(parameters.values())))
     for start in range(0, count, size):
         yield {name: values[start : start + size] for name, values in parameters.items()}

@@ -39,7 +39,7 @@ def compare(
 
 
 def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np.ndarray:
-    """Rows of so many configurations that ran, at random; all if there are fewer.
+    """Draw so many configurations that ran, at random; all if there are fewer. Returns their rows.
 
     Parameters that have one value only in the kernel's space must have it.
 

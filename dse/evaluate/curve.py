@@ -19,7 +19,7 @@ from dse.types import Gpu, Kernel, Launch
 
 
 def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
-    """The configuration that the default model puts first.
+    """Find the configuration that the default model puts first.
 
     **Raises:** DseError where the space holds no valid one, or none that the GPU can launch.
     """
@@ -30,7 +30,7 @@ def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str
 def laid_out(
     kernel: Counts, gpu: Gpu, parameters: Mapping[str, Number], problem: Mapping[str, Number]
 ) -> tuple[Kernel, Launch]:
-    """One configuration on a GPU: scalars, counts in the GPU's precision.
+    """Lay out one configuration on a GPU: scalars, counts in the GPU's precision.
 
     **Raises:** DseError where it cannot be launched.
     """
@@ -51,7 +51,7 @@ def laid_out(
 
 
 def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model]) -> list[dict[str, Any]]:
-    """Rows with `model`, `warps`, `throughput` (warps a cycle of an SM), `instructions` (a cycle), `seconds`.
+    """Return rows with `model`, `warps`, `throughput` (warps a cycle of an SM), `instructions`, `seconds`.
 
     From one resident block up to as many as the launch has; the blocks that the busiest SM runs in all stay
     the same, so fewer of them at a time take more rounds.

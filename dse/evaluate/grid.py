@@ -44,7 +44,7 @@ Fields = tuple[Gpu, Kernel, Resources]
 
 @dataclass(frozen=True)
 class Summary:
-    """What one model says of a whole grid."""
+    """The reduced predictions of one model for a whole grid."""
 
     shape: tuple[int, ...]  # of the grid
     seconds: np.ndarray  # [k] of the fastest, ascending; infinite where fewer than k can run
@@ -70,7 +70,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class _Walk:
-    """In which order rows are evaluated. Rows lie along the leading axes of the grid.
+    """The order in which rows are evaluated. Rows lie along the leading axes of the grid.
 
     Along `outer` ones of these launches differ, along `inner` ones only kernels do. A step takes one position
     along the outer axes and `blocks` times `block` rows along the inner ones. Where these do not come out
@@ -105,7 +105,7 @@ class _Walk:
         return (block * self.block).clip(max=self.inner_rows - self.block)
 
     def arranged(self, fields: Fields) -> Fields:
-        """Fields [*leading or 1, row or 1] -> [*outer or 1, inner rows or 1, row or 1]."""
+        """Arrange fields [*leading or 1, row or 1] as [*outer or 1, inner rows or 1, row or 1]."""
 
         def arrange(x: np.ndarray) -> np.ndarray:
             x = x.transpose(*self.outer, *self.inner, len(self.leading))
@@ -117,15 +117,15 @@ class _Walk:
         return jax.tree.map(arrange, fields)
 
     def new(self) -> np.ndarray:
-        """Which rows [groups, blocks, block] were not in an earlier block."""
+        """Mark which rows [groups, blocks, block] were not in an earlier block."""
         block = np.arange(self.groups * self.blocks)
         row = self.first_row(block)[:, None] + np.arange(self.block)
         return (row >= block[:, None] * self.block).reshape(self.groups, self.blocks, self.block)
 
-    def row_number(self, found: np.ndarray) -> np.ndarray:
-        """Positions in an array [steps, blocks, block] -> row numbers in the order of the grid."""
-        step, row = found // (self.blocks * self.block), found % self.block
-        block = step % self.groups * self.blocks + found // self.block % self.blocks
+    def row_number(self, positions: np.ndarray) -> np.ndarray:
+        """Turn positions in an array [steps, blocks, block] into row numbers in the order of the grid."""
+        step, row = positions // (self.blocks * self.block), positions % self.block
+        block = step % self.groups * self.blocks + positions // self.block % self.blocks
         outer = _digits(step // self.groups, self.sizes(self.outer))
         inner = _digits(self.first_row(block) + row, self.sizes(self.inner))
         along = dict(zip((*self.outer, *self.inner), (*outer, *inner), strict=True))
@@ -134,7 +134,7 @@ class _Walk:
 
 
 def _digits(index: Any, sizes: Sequence[int]) -> list[Any]:
-    """Position along each of some axes, the last one varying fastest; there may be no axis."""
+    """Find positions along each of some axes, the last one varying fastest; there may be no axis."""
     digits = []
     for size in reversed(sizes):
         digits.append(index % size)
@@ -156,7 +156,7 @@ def _walk(fields: Fields, leading: tuple[int, ...], row: int) -> _Walk:
 
 
 def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
-    """Fields as [*leading or 1, row or 1], the leading sizes, and configurations of a row.
+    """Cut fields into [*leading or 1, row or 1]; also return the leading sizes and configurations of a row.
 
     Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
     lacks are launches of no threads: impossible, so that nothing counts them.
@@ -194,7 +194,7 @@ def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...
 def _reduce_rows(
     models: tuple[Model, ...], walk: _Walk, steps: int, fields: Fields, start: Array
 ) -> tuple[dict[str, tuple[Array, Array]], Array]:
-    """Minimum and sum of each row [steps, blocks, block]; how many of a row can run [steps]."""
+    """Find minimum and sum of each row [steps, blocks, block]; how many of a row can run [steps]."""
     gpus, kernels, resources = fields
     zero = np.int32(0)
 
@@ -203,7 +203,7 @@ def _reduce_rows(
         outer = _digits(i // walk.groups, walk.sizes(walk.outer))
 
         def take(x: Array, first: Any = zero) -> Array:
-            """The rows of one block, [block or 1, row or 1]."""
+            """Take the rows of one block, [block or 1, row or 1]."""
             at = [j if size > 1 else zero for j, size in zip((*outer, first, zero), x.shape, strict=True)]
             sizes = (min(x.shape[-2], walk.block), x.shape[-1])
             return lax.dynamic_slice(x, at, (1,) * len(outer) + sizes).reshape(sizes)
@@ -228,7 +228,7 @@ def _reduce_rows(
 
 
 def _minimum_and_sum(seconds: Array, possible: Array) -> tuple[Array, Array]:
-    """Of each row. One reduction with two results: the model is evaluated once for both."""
+    """Reduce each row once with two results: the model is evaluated once for both."""
     dtype = seconds.dtype.type
     worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # with an infinite one the loop is not vectorised
     return lax.reduce(
@@ -240,7 +240,7 @@ def _minimum_and_sum(seconds: Array, possible: Array) -> tuple[Array, Array]:
 
 
 def _take(fields: Fields, rows: np.ndarray, leading: tuple[int, ...]) -> Fields:
-    """Fields [*leading or 1, row or 1] of the given rows, [len(rows) or 1, row or 1]."""
+    """Take fields [*leading or 1, row or 1] of the given rows, [len(rows) or 1, row or 1]."""
     position = np.unravel_index(rows, leading)
 
     def take(x: np.ndarray) -> np.ndarray:
@@ -252,14 +252,14 @@ def _take(fields: Fields, rows: np.ndarray, leading: tuple[int, ...]) -> Fields:
 
 @partial(jax.jit, static_argnames="model")
 def _seconds(model: Model, fields: Fields) -> Array:
-    """Every configuration of some rows, [rows, row]; infinite for those that cannot run."""
+    """Predict every configuration of some rows, [rows, row]; infinite for those that cannot run."""
     gpu, kernel, resources = fields
     launch, limiter = occupancy.launch(gpu, resources)
     return jnp.where(occupancy.possible(limiter), model.predict(gpu, kernel, launch).seconds, jnp.inf)
 
 
 def _smallest(values: np.ndarray, k: int) -> np.ndarray:
-    """Where the k smallest values are and all that equal the last of them, in no order."""
+    """Find where the k smallest values are and all that equal the last of them, in no order."""
     if k >= len(values):
         return np.arange(len(values))
     return np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
@@ -273,7 +273,7 @@ def reduce_grid(
     k: int = 16,
     threads: int | None = None,
 ) -> dict[str, Summary]:
-    """What each model says of a whole grid: the k fastest configurations, the mean, how many can run.
+    """Reduce a whole grid for each model: the k fastest configurations, the mean, how many can run.
 
     **Shapes:** all fields broadcast to the grid, e.g. [G, 1, 1, 1], [1, K, C, 1] and [1, 1, C, B]. Any number
     and order of axes; long last axes, along which launches differ, are fastest.
@@ -294,12 +294,12 @@ def reduce_grid(
     fields, leading, row = _cut(fields, shape)
     walk = _walk(fields, leading, row)
     workers = threads or len(os.sched_getaffinity(0))
-    found, count = _all_rows(chosen, walk, fields, k, workers)
+    reduced, count = _all_rows(chosen, walk, fields, k, workers)
 
     pieces = leading[-1]
     width = prod(shape) // prod(leading[:-1])  # configurations of all pieces together
     summaries, by_name = {}, {model.name: model for model in chosen}
-    for name, (rows, total) in found.items():
+    for name, (rows, total) in reduced.items():
         with in_64_bits():
             seconds = np.asarray(_seconds(by_name[name], _take(fields, rows, leading)))
         index = rows[:, None] // pieces * width + rows[:, None] % pieces * row + np.arange(row)
@@ -316,7 +316,7 @@ def reduce_grid(
 def _all_rows(
     models: tuple[Model, ...], walk: _Walk, fields: Fields, k: int, workers: int
 ) -> tuple[dict[str, tuple[np.ndarray, float]], int]:
-    """The k rows with the smallest minima and the sum of all; how many configurations can run."""
+    """Find the k rows with the smallest minima and the sum of all; how many configurations can run."""
     tasks = max(4 * workers if workers > 1 else 1, walk.steps * walk.blocks * walk.block * walk.row // TASK)
     steps = -(-walk.steps // tasks)
     with in_64_bits():
@@ -327,15 +327,15 @@ def _all_rows(
             reduced, possible = _reduce_rows(models, walk, steps, fields, np.int32(start))
         numbers = np.arange(start, min(start + steps, walk.steps))
         new = walk.new()[numbers % walk.groups]
-        found = {}
+        reduced = {}
         for name, (minima, sums) in jax.tree.map(lambda x: np.asarray(x)[: len(numbers)], reduced).items():
             minima = np.where(new, minima, np.inf).ravel()
             some = _smallest(minima, k)
             rows = walk.row_number(start * new[0].size + some)
             best = np.lexsort((rows, minima[some]))[:k]
-            found[name] = minima[some][best], rows[best], float(np.sum(sums, where=new, dtype=np.float64))
+            reduced[name] = minima[some][best], rows[best], float(np.sum(sums, where=new, dtype=np.float64))
         first = np.asarray(possible)[: len(numbers)][numbers % walk.groups == 0]
-        return found, int(np.sum(first, dtype=np.int64)) * walk.inner_rows
+        return reduced, int(np.sum(first, dtype=np.int64)) * walk.inner_rows
 
     starts = range(0, walk.steps, steps)
     if workers == 1:
@@ -343,10 +343,10 @@ def _all_rows(
     else:
         with ThreadPoolExecutor(workers) as pool:
             done = list(pool.map(task, starts))
-    found = {}
+    reduced = {}
     for name in (model.name for model in models):
-        minima, rows, sums = zip(*(each[name] for each, _ in done), strict=True)
+        minima, rows, sums = zip(*(part[name] for part, _ in done), strict=True)
         rows = np.concatenate(rows)
         best = np.lexsort((rows, np.concatenate(minima)))[:k]
-        found[name] = rows[best], sum(sums)
-    return found, sum(count for _, count in done)
+        reduced[name] = rows[best], sum(sums)
+    return reduced, sum(count for _, count in done)

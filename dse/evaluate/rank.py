@@ -32,6 +32,7 @@ class Ranking:
 
     @property
     def count(self) -> int:
+        """How many configurations there are."""
         return len(self.order)
 
     @property
@@ -46,7 +47,7 @@ class Ranking:
         return dict.fromkeys((*times, "time", "measured"), "s") | {"shared": "B"}
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """The first `top` as rows; parameters that never vary are left out."""
+        """Return the first `top` as rows; parameters that never vary are left out."""
         e = self.evaluation
         chosen = self.order[:top]
         varying = [name for name, values in self.parameters.items() if np.any(values != values[0])]
@@ -56,8 +57,8 @@ class Ranking:
         columns |= {"registers": e.resources["registers"][0, chosen]}
         columns |= {"shared": e.resources["shared_bytes"][0, chosen]}
         limiters = e.limited_by()[0]
-        for place, why in self.failures.items():
-            limiters[place] = why
+        for index, why in self.failures.items():
+            limiters[index] = why
         columns |= {"occupancy": e.occupancy[0, chosen], "limited by": limiters[chosen]}
         columns |= {"time": first.seconds[0, chosen], "bottleneck": first.bottleneck_names()[0, chosen]}
         for name, forecast in list(e.forecasts.items())[1:]:
@@ -100,7 +101,9 @@ def rank(
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
         left_out = evaluate_counted(batch, len(index), kernel.name, chosen[:1], gpus)
-        alone, with_others = (each.forecasts[chosen[0].name].seconds[0] for each in (left_out, evaluation))
+        alone, with_others = (
+            predicted.forecasts[chosen[0].name].seconds[0] for predicted in (left_out, evaluation)
+        )
         error = np.abs(alone / with_others[index] - 1.0)
     return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error)
 
@@ -111,7 +114,7 @@ def configurations(
     sample: int | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """All valid ones, or so many of them at random, in order. DseError if there is none."""
+    """Return all valid ones, or so many of them at random, in order. DseError if there is none."""
     if not kernel.space.names:
         raise DseError(f"{kernel.path}: parameters: found none, expected some to choose among (given.tuned)")
     columns = kernel.space.configurations(sizes_of(kernel, problem))
@@ -125,21 +128,21 @@ def configurations(
 
 
 def _why(evaluation: Evaluation, gpu: Gpu) -> str:
-    """Why the first configuration cannot be launched: what was found, and the GPU's limit."""
-    found = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
+    """Say why the first configuration cannot be launched: what was found, and the GPU's limit."""
+    asked = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
     limits = gpu.limits
     words = {
-        "too many threads in a block": (f"{found['threads']:,} threads in a block", limits.threads_per_block),
+        "too many threads in a block": (f"{asked['threads']:,} threads in a block", limits.threads_per_block),
         "too many registers a thread": (
-            f"{found['registers']:,} registers a thread",
+            f"{asked['registers']:,} registers a thread",
             limits.registers_per_thread,
         ),
         "too many registers in a block": (
-            f"{found['threads'] * found['registers']:,} registers in a block",
+            f"{asked['threads'] * asked['registers']:,} registers in a block",
             limits.registers_per_block,
         ),
         "too much shared memory": (
-            f"{found['shared_bytes']:,} B of shared memory",
+            f"{asked['shared_bytes']:,} B of shared memory",
             limits.shared_bytes_per_block,
         ),
     }
@@ -151,7 +154,7 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
 
 
 def _measured(kernel: Counts, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
-    """Measured seconds of each configuration, NaN where the file has none."""
+    """Return measured seconds of each configuration, NaN where the file has none."""
     table, space = measured_data.load(path, kernel), kernel.space
     time_of = {
         int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0

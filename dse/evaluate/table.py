@@ -30,7 +30,7 @@ from dse.version import __version__
 
 @dataclass(frozen=True)
 class SweepJob:
-    """What to sweep: a space for each kernel, all GPUs, all models."""
+    """A sweep to write: a space for each kernel, all GPUs, all models."""
 
     kernels: tuple[Counts, ...]
     problems: tuple[Mapping[str, Number], ...]  # the sizes of each kernel
@@ -39,12 +39,12 @@ class SweepJob:
 
     @property
     def chunk(self) -> int:
-        """Configurations of a part of the file."""
+        """How many configurations a part of the file holds."""
         return min(CHUNK, *(model.batch for model in get_all(self.models)))
 
     @property
     def key(self) -> str:
-        """Changes when anything does that a result depends on."""
+        """A hash that changes when anything does that a result depends on."""
         parts = [__version__, repr([dict(problem) for problem in self.problems])]
         parts += [repr(part) for part in (*get_all(self.models), *self.kernels)]
         parts += [f"{gpu.name} {gpu.fields}" for gpu in self.gpus]
@@ -52,7 +52,7 @@ class SweepJob:
 
 
 def schema(kernels: Sequence[Counts]) -> pa.Schema:
-    """Columns of the file; a parameter that a kernel lacks is null in its rows."""
+    """Return the columns of the file; a parameter that a kernel lacks is null in its rows."""
     word = pa.dictionary(pa.int16(), pa.string())
     parameters: dict[str, pa.DataType] = {}
     for kernel in kernels:
@@ -81,7 +81,7 @@ def rows(
     evaluation: Evaluation,
     columns: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
-    """One batch a (GPU, model), configurations in order."""
+    """Yield one batch a (GPU, model), configurations in order."""
     count = len(next(iter(parameters.values())))
 
     def word(names: Sequence[str], codes: np.ndarray | int) -> pa.DictionaryArray:
@@ -107,7 +107,7 @@ def rows(
 
 
 def sweep(job: SweepJob, out: Path, progress: Progress = silent) -> int:
-    """Write the file; the number of rows. `progress` is opened for each kernel and told of what is done.
+    """Write the file; return the number of rows. `progress` is opened for each kernel, told of what is done.
 
     **Raises:** DseError if `out` is no .parquet file or cannot be written.
     """
@@ -148,7 +148,7 @@ def _write(path: Path, batches: Iterable[pa.RecordBatch], columns: pa.Schema) ->
 
 
 def _begin(folder: Path, key: str) -> None:
-    """The folder of parts: what an interrupted run of the same job left, or an empty one."""
+    """Open the folder of parts: what an interrupted run of the same job left, or an empty one."""
     note = folder / "job.json"
     if folder.exists():
         if not note.exists() and any(folder.iterdir()):

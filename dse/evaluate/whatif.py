@@ -1,4 +1,4 @@
-"""What would change a simulation: one thing made different, the rest as it is.
+"""Changes to a simulation: one thing made different, the rest as it is.
 
 A change is `NAME=VALUE`. Of a kernel on a GPU:
 
@@ -42,7 +42,7 @@ class Setup:
 
 
 def split(text: str) -> tuple[str, str]:
-    """NAME and VALUE. **Raises:** DseError for another form."""
+    """Split a change into NAME and VALUE. **Raises:** DseError for another form."""
     name, equals, value = (part.strip() for part in text.partition("="))
     if not (name and equals and value):
         raise DseError(f"what_if: found {text!r}, expected NAME=VALUE")
@@ -50,7 +50,7 @@ def split(text: str) -> tuple[str, str]:
 
 
 def of_kernel(setup: Setup, text: str) -> Setup:
-    """The setup with one change. **Raises:** DseError where there is no such thing to change."""
+    """Apply one change to a setup. **Raises:** DseError where there is no such thing to change."""
     name, value = split(text)
     name, field = (part.strip() for part in name.partition(".")[::2])
     gpu, kernel, launch = setup.gpu, setup.kernel, setup.launch
@@ -93,7 +93,7 @@ def _without(name: str, kernel: Kernel) -> Kernel:
 
 
 def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
-    """The case with one change. **Raises:** DseError where there is no such thing to change."""
+    """Apply one change to a case. **Raises:** DseError where there is no such thing to change."""
     name, value = split(text)
     name, field = (part.strip() for part in name.partition(".")[::2])
     if field:
@@ -126,7 +126,7 @@ def of_graph(case: Case, subsystems: Sequence[str], text: str) -> Case:
 
 
 def _number(value: str, text: str, old: Array | np.ndarray, above: float | None = None) -> np.ndarray:
-    """A number in the shape and type of the old one, or that many times the old one."""
+    """Read a number in the shape and type of the old one, or as that many times the old one."""
     times = value.endswith("x")
     try:
         number = float(value.removesuffix("x"))
