@@ -37,7 +37,7 @@ class MeasuredSpace:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What came out."""
+    """The fit of some GPUs to measured spaces, and its scores."""
 
     files: Sequence[GpuFile]
     spaces: Sequence[MeasuredSpace]
@@ -46,7 +46,7 @@ class Calibration:
     scores: tuple[dict[str, Any], ...]
 
     def fields(self) -> list[dict[str, Any]]:
-        """One row a fitted field of a GPU."""
+        """Return one row a fitted field of a GPU."""
         rows = []
         for number, file in enumerate(self.files):
             records = {record.field: record for record in file.fields}
@@ -62,11 +62,11 @@ class Calibration:
         return rows
 
     def errors(self) -> list[dict[str, Any]]:
-        """One row a set of data: before and after the fit."""
+        """Return one row a set of data: before and after the fit."""
         return list(self.scores)
 
     def untold(self) -> dict[str, tuple[str, ...]]:
-        """By GPU, the fields that the data cannot tell."""
+        """Return, by GPU, the fields that the data cannot tell."""
         return {file.name: self.fit.untold(number) for number, file in enumerate(self.files)}
 
 
@@ -106,10 +106,10 @@ def calibrate(
     def fitted(some: Sequence[Data], at: Sequence[int], start: int = 1) -> Fit:
         return fit(some, at, parameters, predictor, cast(Method, method), start, seed, walk)
 
-    train = [each.only(random.uniform(size=len(each)) >= HELD_OUT) for each in data]
-    if not any(np.asarray(each.counts).any() for each in train):
+    train = [part.only(random.uniform(size=len(part)) >= HELD_OUT) for part in data]
+    if not any(np.asarray(part.counts).any() for part in train):
         raise DseError("sample: found no configuration left to fit, expected more of them")
-    held = [each.only(~np.asarray(each.counts)) for each in train]
+    held = [part.only(~np.asarray(part.counts)) for part in train]
     to_train = fitted(train, gpus)
     scores = [
         *_scores("fitted", spaces, train, to_train, predictor),
@@ -118,14 +118,14 @@ def calibrate(
     if len({space.kernel.name for space in spaces}) > 1:
         for number, space in enumerate(spaces):
             own = [other.kernel.name == space.kernel.name for other in spaces]
-            others = [each.only(np.full(len(each), not out)) for each, out in zip(data, own, strict=True)]
+            others = [part.only(np.full(len(part), not out)) for part, out in zip(data, own, strict=True)]
             to_others = fitted(others, gpus)
             scores += _scores("held out: the kernel", [space], [data[number]], to_others, predictor)
     return Calibration(files, spaces, predictor.name, fitted(data, gpus, starts), tuple(scores))
 
 
 def check_target(path: Path, gpus: int) -> None:
-    """DseError if so many fitted GPUs cannot be written there."""
+    """Refuse a path to which so many fitted GPUs cannot be written. **Raises:** DseError."""
     if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
         raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
     if gpus == 1 and path.suffix != ".toml":
@@ -133,7 +133,7 @@ def check_target(path: Path, gpus: int) -> None:
 
 
 def write(found: Calibration, path: Path) -> None:
-    """The GPU file, or one for each of several GPUs in a folder."""
+    """Write the GPU file, or one for each of several GPUs in a folder."""
     check_target(path, len(found.files))
     for number, file in enumerate(found.files):
         target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
@@ -179,23 +179,23 @@ def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.ra
         raise DseError(f"{space.path}: found no configuration that ran, expected at least one")
     table = table.rows(ran)
     sizes = {**space.problem, **table.problem}
-    found = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
-    return Data.of(found, table.fastest_s)
+    laid_out = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
+    return Data.of(laid_out, table.fastest_s)
 
 
 def _scores(
-    what: str, spaces: Sequence[MeasuredSpace], data: Sequence[Data], found: Fit, model: Model
+    what: str, spaces: Sequence[MeasuredSpace], data: Sequence[Data], fitted: Fit, model: Model
 ) -> Iterator[dict[str, Any]]:
-    """Errors of the catalogue's GPU and of the fitted one."""
-    names = found.parameters.names
-    for space, each in zip(spaces, data, strict=True):
-        counts = np.asarray(each.counts)
+    """Score the catalogue's GPU and the fitted one."""
+    names = fitted.parameters.names
+    for space, part in zip(spaces, data, strict=True):
+        counts = np.asarray(part.counts)
         with in_64_bits():
             before, after = (
-                np.exp(np.asarray(log_seconds(each.launches, model, names, jnp.asarray(logs))))[counts]
-                for logs in (np.zeros(len(names)), found.logs(space.gpu))
+                np.exp(np.asarray(log_seconds(part.launches, model, names, jnp.asarray(logs))))[counts]
+                for logs in (np.zeros(len(names)), fitted.logs(space.gpu))
             )
-            times = np.exp(np.asarray(each.log_seconds))[counts]
+            times = np.exp(np.asarray(part.log_seconds))[counts]
         if not len(times):
             continue
         yield {

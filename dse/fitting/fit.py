@@ -53,7 +53,7 @@ class Data(eqx.Module):
 
     @staticmethod
     def of(launches: Launches, seconds: np.ndarray) -> "Data":
-        """Those launches that are possible and ran. DseError if there is none."""
+        """Keep those launches that are possible and ran. DseError if there is none."""
         rows = np.flatnonzero(np.isfinite(seconds) & np.asarray(launches.possible))
         if not len(rows):
             raise DseError("measured times: found no launch that ran and is possible, expected at least one")
@@ -61,7 +61,7 @@ class Data(eqx.Module):
             return Data(launches.rows(rows), jnp.asarray(np.log(seconds[rows])), jnp.ones(len(rows), bool))
 
     def only(self, chosen: Bool[np.ndarray, " launches"]) -> "Data":
-        """With the others held out."""
+        """Keep some of them, with the others held out."""
         return Data(self.launches, self.log_seconds, jnp.asarray(chosen))
 
     def __len__(self) -> int:
@@ -79,7 +79,7 @@ class Parameters:
     @property
     def index(self) -> np.ndarray:
         """The place in θ of each name of each GPU, [GPUs, names]."""
-        place, rows, common = 0, [], {}
+        index, rows, common = 0, [], {}
         for _ in range(len(self.widths)):
             row = []
             for name in self.names:
@@ -87,15 +87,15 @@ class Parameters:
                     row.append(common[name])
                     continue
                 if name in self.shared:
-                    common[name] = place
-                row.append(place)
-                place += 1
+                    common[name] = index
+                row.append(index)
+                index += 1
             rows.append(row)
         return np.array(rows)
 
     @property
     def width(self) -> np.ndarray:
-        """Of each element of θ; a shared one has the widest of its GPUs."""
+        """The width of each element of θ; a shared one has the widest of its GPUs."""
         width = np.zeros(self.index.max() + 1)
         np.maximum.at(width, self.index, self.widths)
         return width
@@ -113,20 +113,20 @@ class Fit:
     evaluations: int  # of the model with its derivatives, from the best start on
 
     def logs(self, gpu: int = 0) -> np.ndarray:
-        """θ of one GPU, in the order of the names."""
+        """Return θ of one GPU, in the order of the names."""
         return self.theta[self.parameters.index[gpu]]
 
     def spreads(self, gpu: int = 0) -> np.ndarray:
-        """Standard deviation of each."""
+        """Return the standard deviation of each."""
         return self.samples.std(axis=0)[self.parameters.index[gpu]]
 
     def intervals(self, share: float = 0.95, gpu: int = 0) -> np.ndarray:
-        """Ends of what holds this share of the density of each, [2, names]."""
+        """Return the ends of what holds this share of the density of each, [2, names]."""
         tail = (1 - share) / 2
         return np.quantile(self.samples, (tail, 1 - tail), axis=0)[:, self.parameters.index[gpu]]
 
     def untold(self, gpu: int = 0) -> tuple[str, ...]:
-        """Names of what the data cannot tell."""
+        """Return the names of what the data cannot tell."""
         width = self.parameters.width[self.parameters.index[gpu]]
         return tuple(
             name
@@ -145,7 +145,7 @@ def fit(
     seed: int = 0,
     walk: int = WALK,
 ) -> Fit:
-    """The parameters after the data; `gpus` says which GPU each of `data` was measured on.
+    """Fit the parameters to the data; `gpus` says which GPU each of `data` was measured on.
 
     `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
     is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
@@ -166,7 +166,7 @@ def fit(
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(float(end[1]), nan=np.inf))
         for _ in range(2):  # τ hangs on the fit, and the fit a little on τ
             off = np.asarray(_off(problem, theta, parameters.names, model))
-            off = off[np.concatenate([np.asarray(each.counts) for each in data])]
+            off = off[np.concatenate([np.asarray(part.counts) for part in data])]
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
             theta, loss, more = solved(theta, tau)
             steps += more
@@ -181,7 +181,7 @@ class _Problem(eqx.Module):
 
 
 def _off(problem: _Problem, theta: Array, names: tuple[str, ...], model: Model) -> Array:
-    """log f - log t of all data."""
+    """Return log f - log t of all data."""
     return jnp.concatenate(
         [
             log_seconds(data.launches, model, names, theta[index]).astype(theta.dtype) - data.log_seconds
@@ -191,7 +191,7 @@ def _off(problem: _Problem, theta: Array, names: tuple[str, ...], model: Model) 
 
 
 def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...], model: Model) -> Array:
-    """What is left of the times, in τ, to be squared: beyond ROBUST its square grows as it does itself."""
+    """Return residuals to be squared, in τ: beyond ROBUST the square grows as the residual does itself."""
     r = _off(problem, theta, names, model) / tau
     counts = jnp.concatenate([data.counts for data in problem.data])
     smaller = r * jnp.sqrt(2.0 / (jnp.sqrt(1.0 + (r / ROBUST) ** 2) + 1.0))
@@ -202,7 +202,7 @@ def _robust(problem: _Problem, theta: Array, tau: Array, names: tuple[str, ...],
 def _solved(
     problem: _Problem, start: Array, tau: Array, names: tuple[str, ...], model: Model, method: Method
 ) -> tuple[Array, Array, Array]:
-    """Where a start leads, the loss there, and how many steps it took."""
+    """Find where a start leads, the loss there, and how many steps it took."""
 
     def residuals(theta: Array, _: None) -> Array:
         return jnp.concatenate([_robust(problem, theta, tau, names, model), theta / problem.width])
@@ -212,11 +212,11 @@ def _solved(
 
     if method == "lm":
         solver = optimistix.LevenbergMarquardt(rtol=1e-6, atol=1e-6)
-        found = optimistix.least_squares(residuals, solver, start, max_steps=STEPS, throw=False)
+        solution = optimistix.least_squares(residuals, solver, start, max_steps=STEPS, throw=False)
     else:
         solver = optimistix.BFGS(rtol=1e-6, atol=1e-6)
-        found = optimistix.minimise(loss, solver, start, max_steps=STEPS, throw=False)
-    return found.value, loss(found.value, None), found.stats["num_steps"]
+        solution = optimistix.minimise(loss, solver, start, max_steps=STEPS, throw=False)
+    return solution.value, loss(solution.value, None), solution.stats["num_steps"]
 
 
 @eqx.filter_jit
@@ -229,7 +229,7 @@ def _samples(
     seed: int,
     walk: int,
 ) -> Array:
-    """Of the density of θ: walkers that set out from Laplace's normal about the mode."""
+    """Sample the density of θ: walkers set out from Laplace's normal about the mode."""
 
     def log_density(at: Array) -> Array:
         times = _robust(problem, at, tau, names, model)

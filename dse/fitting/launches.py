@@ -33,7 +33,7 @@ class Launches(eqx.Module):
         return len(self.possible)
 
     def rows(self, chosen: np.ndarray) -> "Launches":
-        """Some of them."""
+        """Take some of them."""
         parts = (self.kernel, self.launch, self.possible)
         with in_64_bits():
             return Launches(self.gpu, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), parts))
@@ -46,7 +46,7 @@ def of_kernel(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Launches:
-    """Launches of a kernel's configurations; those that could not be counted are impossible.
+    """Lay out a kernel's configurations as launches; those that could not be counted are impossible.
 
     **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
     """
@@ -61,7 +61,7 @@ def of_kernel(
 
 @eqx.filter_jit
 def _laid_out(batch: Batch, gpus: Gpu, count: int) -> tuple[Launch, Array, Kernel]:
-    """Each configuration as it lies on the one GPU, [L]."""
+    """Lay out each configuration on the one GPU, [L]."""
     kernel, resources = batch.on(gpus)
     launch, limiter = occupancy.launch(gpus, resources)
     whole = (launch, occupancy.possible(limiter), kernel)
@@ -71,7 +71,7 @@ def _laid_out(batch: Batch, gpus: Gpu, count: int) -> tuple[Launch, Array, Kerne
 def log_seconds(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> Float[Array, " launches"]:
-    """Logs of predicted times with the GPU's parameters moved; of impossible launches they mean nothing."""
+    """Predict logs of times with the GPU's parameters moved; of impossible launches they mean nothing."""
     gpu = moved(launches.gpu, names, logs)
     return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
 
@@ -80,11 +80,11 @@ def log_seconds(
 def linearised(
     launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
 ) -> tuple[Float[Array, " launches"], Float[Array, "launches parameters"]]:
-    """Logs of the times, and their derivative by each parameter."""
+    """Predict logs of the times, and their derivative by each parameter."""
 
     def predicted(logs: Array) -> tuple[Array, Array]:
-        found = log_seconds(launches, model, names, logs)
-        return found, found
+        times = log_seconds(launches, model, names, logs)
+        return times, times
 
-    slopes, found = jax.jacfwd(predicted, has_aux=True)(logs)
-    return found, slopes
+    slopes, times = jax.jacfwd(predicted, has_aux=True)(logs)
+    return times, slopes

@@ -1,4 +1,4 @@
-"""Which numbers of a GPU are fitted, and how far each may lie from the value that the catalogue has.
+"""The numbers of a GPU that are fitted, and how far each may lie from the value that the catalogue has.
 
 A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any measurement each is normal about
 0, with a standard deviation that says how well the catalogue knows the field.
@@ -29,7 +29,7 @@ CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on pow
 
 
 def check(names: Sequence[str], field: str = "free") -> None:
-    """DseError for a name that is not in `NAMES`, or is there twice."""
+    """Refuse a name that is not in `NAMES`, or is there twice. **Raises:** DseError."""
     for name in names:
         if name not in NAMES:
             raise DseError(f"{field}: found {name!r}, expected one of {', '.join(NAMES)}")
@@ -38,22 +38,22 @@ def check(names: Sequence[str], field: str = "free") -> None:
 
 
 def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
-    """The standard deviation of each parameter before any measurement, by its field's provenance."""
+    """Return the standard deviation of each parameter before any measurement, by its field's provenance."""
     provenance = {record.field: record.provenance for record in file.fields}
     return np.array([CLOCK_WIDTH if name == "clock" else WIDTHS[provenance[name]] for name in names])
 
 
 def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:
-    """The fields of those names."""
+    """Return the fields of those names."""
     return [_field(gpu, name) for name in names]
 
 
 def moved(gpu: Gpu, names: Sequence[str], logs: Float[Array, " parameters"]) -> Gpu:
-    """The GPU with each field multiplied by the exponential of its parameter; fields of 0 stay 0."""
+    """Multiply each field of the GPU by the exponential of its parameter; fields of 0 stay 0."""
     new = [
         value * jnp.exp(log.astype(value.dtype)) for value, log in zip(values(gpu, names), logs, strict=True)
     ]
-    return eqx.tree_at(lambda each: values(each, names), gpu, new)
+    return eqx.tree_at(lambda tree: values(tree, names), gpu, new)
 
 
 def _field(gpu: Gpu, name: str) -> Any:

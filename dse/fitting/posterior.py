@@ -22,7 +22,7 @@ def sampled(
     steps: int,
     key: Array,
 ) -> Float[Array, "samples parameters"]:
-    """Where an even number of walkers go, in the second half of so many steps."""
+    """Return where an even number of walkers go, in the second half of so many steps."""
     half = len(walkers) // 2
     density = jax.vmap(log_density)
 

@@ -117,7 +117,7 @@ def conditioned(scales: Scales, seen: Points, off: Float[np.ndarray, " m"]) -> S
 
 
 def _padded(seen: Points, off: np.ndarray) -> tuple[Points, Array, Array, Array]:
-    """Measurements with rows up to one of few numbers, and which of them are there."""
+    """Pad measurements with rows up to one of few numbers; return also which of them are there."""
     count = len(off)
     room = max(FEWEST, 1 << (count - 1).bit_length())
     filled = np.minimum(np.arange(room), count - 1)
@@ -135,7 +135,7 @@ def _padded(seen: Points, off: np.ndarray) -> tuple[Points, Array, Array, Array]
 
 @eqx.filter_jit
 def _scales(prior: Prior, start: Scales, seen: Points, off: Array, there: Bool[Array, " m"]) -> Scales:
-    """The most probable ones."""
+    """Find the most probable scales."""
 
     def cost(scales: Scales, _: None) -> Array:
         posterior = _posterior(scales, seen, off, there)
@@ -166,7 +166,7 @@ def _joint(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
 
 
 def _explained(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
-    """The mean, and what measurements take of the covariance: its factor, [m, n]."""
+    """Return the mean, and what measurements take of the covariance: its factor, [m, n]."""
     across = _covariance(surrogate.scales, surrogate.seen, points)
     across = jnp.where(surrogate.there[:, None], across, 0.0)
     mean, explained = surrogate.posterior.explained(across)
@@ -174,7 +174,7 @@ def _explained(surrogate: Surrogate, points: Points) -> tuple[Array, Array]:
 
 
 def _posterior(scales: Scales, seen: Points, off: Array, there: Array) -> Posterior:
-    """Of what the measurements are off; the padding is independent of all."""
+    """Condition on what the measurements are off; the padding is independent of all."""
     covariance = jnp.where(there[:, None] & there[None, :], _covariance(scales, seen, seen), 0.0)
     noise = jnp.diag(jnp.where(there, jnp.exp(2 * scales.noise), 1.0))
     return Posterior.of(covariance + noise, off, jnp)

@@ -63,13 +63,13 @@ def keep(
     """
     check(risk, within)
     told = dict(told or {})
-    ran = {place: seconds for place, seconds in told.items() if np.isfinite(seconds)}
+    ran = {index: seconds for index, seconds in told.items() if np.isfinite(seconds)}
     refit = len(ran) >= FEWEST
     if not (candidates.modelled or refit):
         raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     out = ~candidates.possible
-    for place in told:  # what ran is possible, whatever the model says
-        out[place] = place not in ran
+    for index in told:  # what ran is possible, whatever the model says
+        out[index] = index not in ran
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     known = calibration or load()
@@ -84,7 +84,7 @@ def keep(
         with in_64_bits():
             spreads = lower_end(tuner.fit().left_out(), risk)
         order = np.where(out, np.inf, mean - spreads * deviation)
-        best = min(ran, key=lambda place: ran[place])
+        best = min(ran, key=lambda index: ran[index])
         kept |= first(order, depth) | (order <= np.log(ran[best] / (1 + within)))
         kept[best] = True
     kept &= ~out
@@ -120,5 +120,5 @@ def lower_end(left_out: np.ndarray, risk: float) -> float:
 
 def first(order: np.ndarray, depth: float) -> np.ndarray:
     """Mark those that are among the first, equals of the last of them too."""
-    place = rankdata(order, "min")
-    return place <= max(1.0, np.ceil(depth * len(order)))
+    rank = rankdata(order, "min")
+    return rank <= max(1.0, np.ceil(depth * len(order)))

@@ -42,7 +42,7 @@ class Candidates:
         return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
 
     def rows(self, chosen: np.ndarray) -> "Candidates":
-        """Some of them, where each parameter's values stand as they did."""
+        """Take some of them; each parameter's values keep their order."""
         columns = {name: values[chosen] for name, values in self.parameters.items()}
         position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
         return Candidates(columns, position, log_s, slopes, self.possible[chosen], self.modelled)
@@ -51,14 +51,14 @@ class Candidates:
     def places(self) -> dict[tuple[Any, ...], int]:
         """Where a configuration stands among the candidates, by its values in the order of the parameters."""
         columns = (values.tolist() for values in self.parameters.values())
-        return {values: place for place, values in enumerate(zip(*columns, strict=True))}
+        return {values: index for index, values in enumerate(zip(*columns, strict=True))}
 
     def place(self, configuration: Mapping[str, Any]) -> int:
-        """Where one stands. KeyError if it is not among them, or lacks a parameter."""
+        """Find where one stands. KeyError if it is not among them, or lacks a parameter."""
         return self.places[tuple(configuration[name] for name in self.parameters)]
 
     def most(self, count: int, seed: int = 0) -> "Candidates":
-        """So many: half those predicted to be fastest, the others at random. All if there are fewer."""
+        """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
         if len(self) <= count:
             return self
         order = np.argsort(np.where(self.possible, self.log_s, np.inf), kind="stable")
@@ -67,7 +67,7 @@ class Candidates:
 
 
 def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
-    """Of a kernel of which nothing is known but its tuning parameters."""
+    """Make candidates of a kernel of which nothing is known but its tuning parameters."""
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     count = len(next(iter(columns.values())))
     return Candidates(
@@ -78,7 +78,7 @@ def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
 def of_launches(
     parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: Model
 ) -> Candidates:
-    """Of launches that a closed form can predict."""
+    """Make candidates of launches that a closed form can predict."""
     with in_64_bits():
         log_s, slopes = linearised(launches, model, NAMES, jnp.zeros(len(NAMES)))
     log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
@@ -101,6 +101,6 @@ def of_kernel(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Candidates:
-    """The configurations of a kernel on a GPU, predicted by a closed form."""
+    """Make candidates of a kernel's configurations on a GPU, predicted by a closed form."""
     launches = fixed.of_kernel(kernel, file.gpu, parameters, problem, progress)
     return of_launches(parameters, launches, file, get(model))

@@ -26,7 +26,7 @@ class Chances:
 
 
 def chances(tuner: Tuner, within: float = 0.05, seed: int = 0) -> Chances:
-    """After what was told; `within` is a share of the fastest time.
+    """Work out intervals and chances after what was told; `within` is a share of the fastest time.
 
     Times are drawn together from the surrogate's posterior, for the MOST configurations that are predicted to
     be fastest; the others have no chance. A measured one has its measured time, but for noise.

@@ -38,20 +38,20 @@ class Trial:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run measured, in order, and why it ended."""
+    """The measurements of a run, in order, and why it ended."""
 
     tuner: Tuner
     measured: tuple[Trial, ...]
     ended: str
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row a measurement; parameters that never vary are left out."""
+        """Return one row a measurement; parameters that never vary are left out."""
         names = self.tuner.candidates.varying
         return [
             {"number": number}
-            | {name: values[each.place].item() for name, values in names.items()}
-            | {"time": each.seconds, "fastest": each.fastest}
-            for number, each in enumerate(self.measured, 1)
+            | {name: values[trial.place].item() for name, values in names.items()}
+            | {"time": trial.seconds, "fastest": trial.fastest}
+            for number, trial in enumerate(self.measured, 1)
         ]
 
 
@@ -73,15 +73,15 @@ def run(
     """
     candidates, done = tuner.candidates, list[Trial]()
 
-    def tell(place: int, seconds: float | None) -> None:
-        tuner.tell(place, seconds)
-        times = [each.seconds for each in done if each.seconds is not None]
+    def tell(index: int, seconds: float | None) -> None:
+        tuner.tell(index, seconds)
+        times = [trial.seconds for trial in done if trial.seconds is not None]
         times += [] if seconds is None else [seconds]
-        done.append(Trial(place, seconds, min(times, default=None)))
+        done.append(Trial(index, seconds, min(times, default=None)))
         advance(1)
 
-    for place, seconds in _before(journal, candidates):
-        tell(place, seconds)
+    for index, seconds in _before(journal, candidates):
+        tell(index, seconds)
     ended = "the budget is spent"
     while len(done) < budget:
         if pays and tuner.best is not None and tuner.expected_gain() < pays:
@@ -91,26 +91,26 @@ def run(
         if not places:
             ended = "all were measured"
             break
-        for place in places:
-            configuration = {name: values[place].item() for name, values in candidates.parameters.items()}
+        for index in places:
+            configuration = {name: values[index].item() for name, values in candidates.parameters.items()}
             seconds = measure(configuration)
             _keep(journal, configuration, seconds)
-            tell(place, seconds)
+            tell(index, seconds)
     return Run(tuner, tuple(done), ended)
 
 
 def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
-    """Measurements that were made before: times of the candidates, NaN or infinite where one failed."""
+    """Replay measurements made before: times of the candidates, NaN or infinite where one failed."""
 
     def measure(configuration: Mapping[str, Any]) -> float | None:
-        found = float(seconds[candidates.place(configuration)])
-        return found if math.isfinite(found) else None
+        time = float(seconds[candidates.place(configuration)])
+        return time if math.isfinite(time) else None
 
     return measure
 
 
 def commanded(command: str, unit_s: float) -> Measure:
-    """A command that measures: `{name}` in it becomes a value, and its last printed number is the time.
+    """Measure by a command: `{name}` in it becomes a value, and its last printed number is the time.
 
     One that ends with another exit code than 0, or prints no number above 0, failed.
     """
@@ -130,7 +130,7 @@ def commanded(command: str, unit_s: float) -> Measure:
 
 
 def check_command(command: str, names: Mapping[str, Any]) -> None:
-    """DseError where the command has a `{name}` that is no parameter, or none at all."""
+    """Refuse a command that has a `{name}` that is no parameter, or none at all. **Raises:** DseError."""
     try:
         shlex.split(command)
         asked = {name for _, name, _, _ in Formatter().parse(command) if name is not None}
@@ -143,18 +143,18 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
 
 
 def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None]]:
-    """Measurements of earlier runs."""
+    """Read the measurements of earlier runs."""
     if journal is None or not journal.exists():
         return []
     try:
         text = journal.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise DseError(f"{journal}: cannot read: {error}") from None
-    lines, found = text.splitlines(), []
+    lines, measurements = text.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
             row = json.loads(line)
-            place, seconds = candidates.place(row["parameters"]), row["seconds"]
+            index, seconds = candidates.place(row["parameters"]), row["seconds"]
         except json.JSONDecodeError:
             if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
                 del lines[-1]  # cut off while it was written
@@ -169,12 +169,12 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(
                 f"{journal}: line {number}: found {seconds!r} seconds, expected a number above 0 or null"
             )
-        found.append((place, seconds))
+        measurements.append((index, seconds))
     whole = "".join(f"{line}\n" for line in lines)
     if whole != text:  # the next measurement is to begin a line of its own
         with replacing(journal) as temporary:
             temporary.write_text(whole, encoding="utf-8")
-    return found
+    return measurements
 
 
 def _keep(journal: Path | None, configuration: Mapping[str, Any], seconds: float | None) -> None:

@@ -1,4 +1,4 @@
-"""What predicts the configurations of a tuner, which has its own names for parameters: a kernel on a GPU.
+"""Predictions for a tuner, which has its own names for a kernel's parameters: a kernel on a GPU.
 
 A tuner's names are those of the kernel's parameters and problem sizes, or of one of its `[spaces.…]`, or are
 said by `rename`. What the tuner does not vary has its only value, or is said by `fixed`.
@@ -50,6 +50,7 @@ class Predictor:
 
     @cached_property
     def file(self) -> GpuFile:
+        """The GPU, loaded where it is given by its name. **Raises:** DseError if there is none."""
         if self.gpu is None:
             raise DseError("gpu: found none, expected one that `dse gpus` lists")
         return self.gpu if isinstance(self.gpu, GpuFile) else gpus.load(self.gpu)
@@ -61,7 +62,7 @@ class Predictor:
         sizes: Mapping[str, Any] | None = None,
         optional: Collection[str] = (),
     ) -> Candidates:
-        """N configurations, by the tuner's names.
+        """Predict N configurations, by the tuner's names.
 
         Those of `sizes` that the kernel has are its problem sizes. A parameter that the kernel does not know
         changes no prediction: it must be `optional`, or renamed to None, or have one value only. Where times
@@ -86,14 +87,14 @@ class Predictor:
         sizes: Mapping[str, Any] | None = None,
         optional: Collection[str] = (),
     ) -> tuple[dict[str, np.ndarray], dict[str, Number]]:
-        """The same configurations as the kernel names them: its parameters, in its order, and its sizes."""
+        """Name the same configurations as the kernel does: its parameters, in its order, and its sizes."""
         values, problem = self.counts.space.values, dict(self.counts.problem)
         for name in self.fixed:
             if name not in values and name not in problem:
                 raise DseError(f"{where}: fixed: found {name!r}, {one_of(name, [*values, *problem])}")
         aliases = [Alias(self.counts.name), *self.counts.spaces]
-        found = [self._matched(alias, columns, optional) for alias in aliases]
-        theirs, constants, wrong = min(found, key=lambda each: len(each[2]))
+        matches = [self._matched(alias, columns, optional) for alias in aliases]
+        theirs, constants, wrong = min(matches, key=lambda match: len(match[2]))
         if wrong:
             raise DseError(
                 f"{where}: found {', '.join(wrong)}, expected the parameters of {self.counts.name}: "
@@ -114,7 +115,7 @@ class Predictor:
         return parameters, {name: given.get(name, size) for name, size in problem.items()}
 
     def values(self, name: str) -> tuple[Number, ...] | None:
-        """The values that the kernel's own space has of a tuner's parameter.
+        """Return the values that the kernel's own space has of a tuner's parameter.
 
         None if it has no such parameter; (), no value, of one that is renamed to None.
         """
@@ -123,16 +124,16 @@ class Predictor:
             ours = self.rename[name]
             return () if ours is None else space.get(ours)
         renamed = [dict(alias.rename).get(name, name) for alias in self.counts.spaces]
-        return next((space[each] for each in (name, *renamed) if each in space), None)
+        return next((space[ours] for ours in (name, *renamed) if ours in space), None)
 
     def valid(self, columns: Columns, where: str) -> np.ndarray:
-        """Which configurations keep the kernel's own constraints. DseError as `candidates`."""
+        """Mark the configurations that keep the kernel's own constraints. DseError as `candidates`."""
         return self.counts.space.valid(*self.named(columns, where), np)
 
     def _matched(
         self, alias: Alias, columns: Columns, optional: Collection[str]
     ) -> tuple[dict[str, str], dict[str, Number], list[str]]:
-        """Under one of the kernel's aliases: our names → theirs; what is constant; what does not match."""
+        """Match under one of the kernel's aliases: our names → theirs; constants; what does not match."""
         values, problem = self.counts.space.values, dict(self.counts.problem)
         theirs: dict[str, str] = {}
         wrong = []
@@ -150,31 +151,31 @@ class Predictor:
         wrong += [f"{name!r} both tuned and fixed" for name in self.fixed if name in theirs]
         constants = {name: value for name, value in alias.set if name not in theirs} | dict(self.fixed)
         known = theirs.keys() | constants.keys()
-        wrong += [f"no {name!r}" for name, each in values.items() if len(each) > 1 and name not in known]
+        wrong += [f"no {name!r}" for name, some in values.items() if len(some) > 1 and name not in known]
         return theirs, constants, wrong
 
 
 def _numbers(values: Sequence[Any] | np.ndarray, where: str) -> np.ndarray:
-    """Whole numbers as integers, else floats. DseError where a value is no number."""
+    """Read whole numbers as integers, else floats. DseError where a value is no number."""
     numbers = _as_numbers(values)
     if numbers is None:
-        found = next((value for value in values if not isinstance(value, Real)), values[0])
-        raise DseError(f"{where}: found {found!r}, expected a number")
+        culprit = next((value for value in values if not isinstance(value, Real)), values[0])
+        raise DseError(f"{where}: found {culprit!r}, expected a number")
     return numbers.astype(np.int64) if np.all(numbers == np.floor(numbers)) else numbers
 
 
 def _ordered(values: Sequence[Any] | np.ndarray) -> np.ndarray:
-    """Numbers as they are; of other values each one's place among them, as they first came."""
+    """Return numbers as they are; of other values each one's rank among them, as they first came."""
     numbers = _as_numbers(values)
     if numbers is not None:
         return numbers
     words = [str(value) for value in values]
-    places = {word: place for place, word in enumerate(dict.fromkeys(words))}
-    return np.array([places[word] for word in words], float)
+    ranks = {word: rank for rank, word in enumerate(dict.fromkeys(words))}
+    return np.array([ranks[word] for word in words], float)
 
 
 def _as_numbers(values: Sequence[Any] | np.ndarray) -> np.ndarray | None:
-    """Floats, or None where not all are numbers."""
+    """Return floats, or None where not all are numbers."""
     try:
         array = np.asarray(values)
     except ValueError:  # sequences of different lengths

@@ -30,19 +30,19 @@ def refitted(
     times = ranking.measured_s
     if times is None or not np.isfinite(times).any():
         raise DseError("measured: found no configuration of this space that ran, expected at least one")
-    found = candidates.of_kernel(kernel, file, model, ranking.parameters, problem)
-    seen = {place: float(times[place]) for place in np.flatnonzero(np.isfinite(times)).tolist()}
-    sure = chances(Tuner(found, told=seen))
-    order = np.argsort(np.where(found.possible, sure.seconds, np.inf), kind="stable")
+    known = candidates.of_kernel(kernel, file, model, ranking.parameters, problem)
+    seen = {index: float(times[index]) for index in np.flatnonzero(np.isfinite(times)).tolist()}
+    sure = chances(Tuner(known, told=seen))
+    order = np.argsort(np.where(known.possible, sure.seconds, np.inf), kind="stable")
     return replace(ranking, order=order), _beside(sure, order)
 
 
 def _beside(sure: Chances, order: np.ndarray) -> Iterator[dict[str, Any]]:
-    for place in order:
+    for index in order:
         yield {
-            "refitted": float(sure.seconds[place]),
-            "low": float(sure.low[place]),
-            "high": float(sure.high[place]),
-            "P(best)": float(sure.best[place]),
-            "P(within 5 %)": float(sure.near[place]),
+            "refitted": float(sure.seconds[index]),
+            "low": float(sure.low[index]),
+            "high": float(sure.high[index]),
+            "P(best)": float(sure.best[index]),
+            "P(within 5 %)": float(sure.near[index]),
         }

@@ -1,4 +1,4 @@
-"""Which configuration to measure next: the one that is expected to improve most on the best so far.
+"""A tuner that measures next the configuration expected to improve most on the best so far.
 
 The model ranks; each measurement refits what it misses and the GPU's parameters (`dse.fitting.surrogate`);
 failures lower the chance that their neighbours run. What counts is the expected improvement in the log of
@@ -39,15 +39,15 @@ class Tuner:
     @property
     def best(self) -> int | None:
         """The fastest that was measured."""
-        return min(_ran(self.told), key=lambda place: self.told[place], default=None)
+        return min(_ran(self.told), key=lambda index: self.told[index], default=None)
 
     def tell(self, place: int, seconds: float | None) -> None:
-        """A measured time, or None where the configuration failed."""
+        """Take in a measured time, or None where the configuration failed."""
         self.told[place] = np.inf if seconds is None else seconds
         self.surrogate = None
 
     def ask(self, count: int = 1) -> list[int]:
-        """Up to so many configurations to measure next, best first; none if all were.
+        """Return up to so many configurations to measure next, best first; none if all were.
 
         Behind the first, each is chosen as if those before it had come out as predicted. Among equals chance
         decides.
@@ -63,11 +63,11 @@ class Tuner:
         return chosen
 
     def predict(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and standard deviation of the log of each candidate's time. One was told at least."""
+        """Predict mean and standard deviation of the log of each candidate's time. One was told at least."""
         return self._predict(self.fit())
 
     def fit(self) -> Surrogate:
-        """The surrogate after what was told."""
+        """Fit the surrogate to what was told."""
         if self.surrogate is None:
             seen, off = self._off(self.told)
             with in_64_bits():
@@ -77,7 +77,7 @@ class Tuner:
         return self.surrogate
 
     def expected_gain(self) -> float:
-        """The largest expected improvement, as a share of the best time; 1 while too little is known."""
+        """Return the largest expected improvement, a share of the best time; 1 while too little is known."""
         if self.best is None or self._blind(self.told):
             return 1.0
         gain = self._gain(self.told)
@@ -85,7 +85,7 @@ class Tuner:
         return float(gain.max())
 
     def works(self) -> np.ndarray:
-        """The chance that each candidate runs."""
+        """Return the chance that each candidate runs."""
         c = self.candidates
         before = np.where(c.possible, RUNS[True], RUNS[False])
         failed = np.array([not np.isfinite(seconds) for seconds in self.told.values()])
@@ -100,32 +100,32 @@ class Tuner:
         return not self.candidates.modelled and len(told) < FIRST
 
     def _gain(self, told: dict[int, float]) -> np.ndarray:
-        """What measuring each is expected to bring; any scale will do."""
+        """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told):
             return self.random.uniform(size=len(c)) * self.works()
         if not ran:
             return np.log(self.works()) - c.log_s - np.where(c.possible, 0.0, 1e9)
         mean, deviation = self._predict(self._after(told))
-        better = np.log(min(told[place] for place in ran)) - mean
+        better = np.log(min(told[index] for index in ran)) - mean
         z = better / deviation
         return (better * norm.cdf(z) + deviation * norm.pdf(z)) * self.works()  # Eq. 15
 
     def _after(self, told: dict[int, float]) -> Surrogate:
-        """The surrogate after what was told and what is believed, with the scales of what was told."""
+        """Condition on what was told and what is believed, with the scales of what was told."""
         if len(told) == len(self.told):
             return self.fit()
         with in_64_bits():
             return conditioned(self.fit().scales, *self._off(told))
 
     def _off(self, told: dict[int, float]) -> tuple[Points, np.ndarray]:
-        """What ran, and the logs of how far it is off the model."""
+        """Return what ran, and the logs of how far it is off the model."""
         c, ran = self.candidates, _ran(told)
         if len(ran) > MOST_SEEN:  # the fastest, and others at random
-            ran = sorted(ran, key=lambda place: told[place])
+            ran = sorted(ran, key=lambda index: told[index])
             others = np.random.default_rng(self.seed).permutation(ran[MOST_SEEN // 2 :])
             ran = [*ran[: MOST_SEEN // 2], *others[: MOST_SEEN // 2].tolist()]
-        return Points(c.position[ran], c.slopes[ran]), np.log([told[place] for place in ran]) - c.log_s[ran]
+        return Points(c.position[ran], c.slopes[ran]), np.log([told[index] for index in ran]) - c.log_s[ran]
 
     def _predict(self, surrogate: Surrogate) -> tuple[np.ndarray, np.ndarray]:
         c = self.candidates
@@ -135,4 +135,4 @@ class Tuner:
 
 
 def _ran(told: dict[int, float]) -> list[int]:
-    return [place for place, seconds in told.items() if np.isfinite(seconds)]
+    return [index for index, seconds in told.items() if np.isfinite(seconds)]
