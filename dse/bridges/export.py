@@ -25,12 +25,12 @@ LONGEST = 3_000  # characters of a condition, about: `dse.space.expression` read
 
 
 def table(parameters: Columns, path: str | Path) -> None:
-    """Parquet, CSV or JSON, by the suffix. DseError as `dse.tables.write_table`."""
+    """Write Parquet, CSV or JSON, by the suffix. DseError as `dse.tables.write_table`."""
     write_table(path, {name: np.asarray(values) for name, values in parameters.items()})
 
 
 def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None) -> None:
-    """A tuning problem in T1 form whose values and conditions leave exactly these configurations.
+    """Write a tuning problem in T1 form whose values and conditions leave exactly these configurations.
 
     All but its ConfigurationSpace is copied from the T1 file `problem`. Without one there is no kernel in it:
     what T1 asks to be said of one has the smallest values that can be read, to be replaced.
@@ -50,11 +50,11 @@ def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None)
         "TuningParameters": [
             {
                 "Name": name,
-                "Type": "int" if all(isinstance(value, int) for value in each) else "float",
-                "Values": str(each),  # the form takes a text in Python
+                "Type": "int" if all(isinstance(value, int) for value in choices) else "float",
+                "Values": str(choices),  # the form takes a text in Python
                 "Default": first,
             }
-            for (name, each), first in zip(values.items(), rows[0], strict=True)
+            for (name, choices), first in zip(values.items(), rows[0], strict=True)
         ],
         "Conditions": [
             {"Expression": text, "Parameters": sorted(parse(text, str(path)).names)}
@@ -65,7 +65,7 @@ def t1(parameters: Columns, path: str | Path, problem: str | Path | None = None)
 
 
 def kernel_tuner(parameters: Columns, path: str | Path) -> None:
-    """Python source with `tune_params` and `restrictions` for `tune_kernel`; or JSON.
+    """Write Python source with `tune_params` and `restrictions` for `tune_kernel`; or JSON.
 
     The JSON is laid out as Kernel Tuner's cache files are, without times: `Searchspace(None, None, None,
     from_cache=json.load(...))` is the space of these configurations.
@@ -108,7 +108,7 @@ def kernel_tuner(parameters: Columns, path: str | Path) -> None:
 
 
 def triton(parameters: Columns, path: str | Path) -> None:
-    """Python source with `configs` for `triton.autotune`; num_warps and the like are set as such."""
+    """Write Python source with `configs` for `triton.autotune`; num_warps and the like are set as such."""
     lines = ["import triton", "", "configs = ["]
     for row in _rows(parameters):
         own = dict(zip(parameters, row, strict=True))
@@ -121,12 +121,12 @@ FORMS = {"t1": t1, "kernel-tuner": kernel_tuner, "triton": triton, "table": tabl
 
 
 def conditions(rows: Rows, values: Mapping[str, Sequence[Any]]) -> list[str]:
-    """Conditions that, among all combinations of `values`, only these hold for; each of a readable length."""
+    """Return conditions that, among all combinations of `values`, only these hold for; each readable."""
     return list(_conditions(rows, list(values.items()), ""))
 
 
 def _conditions(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]], unless: str) -> Iterator[str]:
-    """Those on the last parameters; where `unless` holds for the ones before, anything goes.
+    """Return those on the last parameters; where `unless` holds for the ones before, anything goes.
 
     What is too long for one condition is said of one value after the other.
     """
@@ -151,7 +151,7 @@ def _batches(values: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:
 
 
 def _text(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]]) -> str:
-    """One condition; empty if it holds for all."""
+    """Write one condition; empty if it holds for all."""
     if not values:
         return ""
     (name, known), *later = values
@@ -165,7 +165,7 @@ def _text(rows: Rows, values: Sequence[tuple[str, Sequence[Any]]]) -> str:
 
 
 def _groups(rows: Rows) -> dict[Rows, list[Any]]:
-    """The first parameter's values by what may follow them."""
+    """Group the first parameter's values by what may follow them."""
     follow: dict[Any, set[tuple[Any, ...]]] = defaultdict(set)
     for first, *rest in rows:
         follow[first].add(tuple(rest))
@@ -176,14 +176,14 @@ def _groups(rows: Rows) -> dict[Rows, list[Any]]:
 
 
 def _among(name: str, some: Sequence[Any], known: Sequence[Any]) -> str:
-    """Empty if that is all of the known ones."""
+    """Write that a value is among these; empty if that is all of the known ones."""
     if len(some) == len(known):
         return ""
     return f"{name} == {some[0]!r}" if len(some) == 1 else f"{name} in ({', '.join(map(repr, some))})"
 
 
 def _rows(parameters: Columns) -> list[tuple[Any, ...]]:
-    """Configurations as plain Python values, each once, in order."""
+    """Return configurations as plain Python values, each once, in order."""
     columns = [
         values.tolist() if isinstance(values, np.ndarray) else list(values) for values in parameters.values()
     ]
@@ -196,14 +196,14 @@ def _rows(parameters: Columns) -> list[tuple[Any, ...]]:
 def _problem(path: str | Path, parameters: Columns) -> dict[str, Any]:
     try:
         content = json.loads(Path(path).read_text(encoding="utf-8"))
-        found = [each["Name"] for each in content["ConfigurationSpace"]["TuningParameters"]]
+        names = [parameter["Name"] for parameter in content["ConfigurationSpace"]["TuningParameters"]]
     except OSError as error:
         raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
     except (ValueError, KeyError, TypeError) as error:
         raise DseError(f"{path}: cannot read: {error!r}, expected a T1 file") from None
-    if sorted(found) != sorted(parameters):
+    if sorted(names) != sorted(parameters):
         raise DseError(
-            f"{path}: TuningParameters: found {', '.join(found)}, expected {', '.join(parameters)}"
+            f"{path}: TuningParameters: found {', '.join(names)}, expected {', '.join(parameters)}"
         )
     return content
 

@@ -38,7 +38,7 @@ def strategy(
     source: bool = False,
     seed: int = 0,
 ) -> "Strategy":
-    """A strategy that measures what the model and the measurements so far promise most of.
+    """Make a strategy that measures what the model and the measurements so far promise most of.
 
     `kernel` and `gpu` are names or paths as `dse rank` takes them; without a kernel (None) measurements alone
     say what to try. Names in `tune_params` are the kernel's, or those of one of its `[spaces.…]`, else
@@ -50,7 +50,7 @@ def strategy(
 
 @dataclass(eq=False)  # Kernel Tuner looks it up among the names of its own, so that it must have a hash
 class Strategy:
-    """What Kernel Tuner calls.
+    """The object that Kernel Tuner calls as its strategy.
 
     `strategy_options` are Kernel Tuner's `max_fevals` and `time_limit`; without either, 100 configurations
     are measured. The objective is any one that is above 0: a time, or a throughput that is to be high.
@@ -61,15 +61,15 @@ class Strategy:
     seed: int = 0
 
     def tune(self, searchspace: Any, runner: Any, tuning_options: Any) -> list[dict[str, Any]]:
-        """The results of all configurations that were measured, in that order."""
+        """Tune; return the results of all configurations that were measured, in that order."""
         from kernel_tuner.strategies.common import CostFunc, get_options
         from kernel_tuner.util import StopCriterionReached
 
         options = tuning_options.strategy_options
         get_options(options, {}, unsupported=["x0"])
         if len(tuning_options.objective) > 1:
-            found = ", ".join(tuning_options.objective)
-            raise DseError(f"objective: found {found}, expected one")
+            names = ", ".join(tuning_options.objective)
+            raise DseError(f"objective: found {names}, expected one")
         limited = {"max_fevals", "time_limit"} & set(options)
         left = len(searchspace.list) if limited else WITHOUT_BUDGET
         columns = zip(*searchspace.list, strict=True)
@@ -79,16 +79,16 @@ class Strategy:
         tuner = Tuner(candidates, self.seed)
         cost = CostFunc(searchspace, tuning_options, runner, scaling=False, snap=False)
         with suppress(StopCriterionReached):
-            while left and (places := tuner.ask()):
-                [place] = places
-                value = cost(searchspace.list[place], check_restrictions=False)
-                tuner.tell(place, _time(value, tuning_options))
+            while left and (indices := tuner.ask()):
+                [index] = indices
+                value = cost(searchspace.list[index], check_restrictions=False)
+                tuner.tell(index, _time(value, tuning_options))
                 left -= 1
         return cost.results
 
 
 def _time(cost: float, tuning_options: Any) -> float | None:
-    """What is to be small, above 0; None of a configuration that failed. A throughput comes with a minus."""
+    """Return the value to minimise, above 0; None of what failed. A throughput comes with a minus."""
     if cost == sys.float_info.max:
         return None
     higher_is_better = tuning_options.objective_higher_is_better[0]
@@ -111,7 +111,7 @@ def restrictions(
     rename: Mapping[str, str | None] | None = None,
     source: bool = False,
 ) -> list[Restriction]:
-    """What to give to `tune_kernel` as `restrictions`, in place of your own, which it implies.
+    """Return `restrictions` for `tune_kernel`, in place of your own, which they imply.
 
     Names are matched as `dse.bridges.kernel_tuner.strategy` does.
     **Raises:** DseError if names do not match, or if none of the configurations is possible.
@@ -119,11 +119,11 @@ def restrictions(
     from constraint import FunctionConstraint  # Kernel Tuner's own solver
 
     predictor = Predictor(kernel, gpu, model, fixed or {}, rename or {}, source)
-    found = configurations(predictor, tune_params, restrictions, risk, within)
-    kept = frozenset(zip(*found.values(), strict=True))
+    columns = configurations(predictor, tune_params, restrictions, risk, within)
+    kept = frozenset(zip(*columns.values(), strict=True))
     own = [restrictions] if isinstance(restrictions, str) else restrictions
     # texts are checked as soon as their parameters have values, which saves the solver most of the work
-    texts = [each for each in own if isinstance(each, str)] if isinstance(own, Sequence) else []
+    texts = [text for text in own if isinstance(text, str)] if isinstance(own, Sequence) else []
     return [*texts, FunctionConstraint(lambda *values: values in kept)]
 
 
@@ -134,7 +134,7 @@ def configurations(
     risk: float = 0.05,
     within: float = 0.05,
 ) -> dict[str, list[Any]]:
-    """The configurations kept, fastest predicted first: a list of values of each parameter."""
+    """Return the configurations kept, fastest predicted first: a list of values of each parameter."""
     from kernel_tuner.searchspace import Searchspace
 
     own = list(restrictions) if isinstance(restrictions, tuple) else restrictions
@@ -142,4 +142,4 @@ def configurations(
     columns = dict(zip(space.param_names, zip(*space.list, strict=True), strict=True))
     candidates = predictor.candidates(columns, "tune_params")
     kept = keep(candidates, risk, within).places
-    return {name: [values[place] for place in kept] for name, values in columns.items()}
+    return {name: [values[index] for index in kept] for name, values in columns.items()}

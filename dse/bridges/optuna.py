@@ -34,7 +34,7 @@ MOST = 1_000_000  # configurations to choose from
 
 
 class ModelGuidedSampler(BaseSampler):
-    """Suggests what the model and the trials so far promise most of.
+    """A sampler that suggests what the model and the trials so far promise most of.
 
     The objective is a time, to be minimised, or a throughput, to be maximised. A trial that failed or was
     pruned is a configuration that does not run.
@@ -69,55 +69,61 @@ class ModelGuidedSampler(BaseSampler):
         self._known: tuple[Any, dict[Configuration, int], Candidates] | None = None
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        """What the study tunes, as far as the kernel knows it."""
+        """Return the parameters that the study tunes, as far as the kernel knows them."""
         space = self.space or intersection_search_space(study.get_trials(deepcopy=False), include_pruned=True)
-        return {name: each for name, each in space.items() if self._values(name, each)}
+        return {
+            name: distribution for name, distribution in space.items() if self._values(name, distribution)
+        }
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """The next configuration; nothing once all were tried.
+        """Suggest the next configuration; nothing once all were tried.
 
         **Raises:** DseError if the study lacks a parameter of the kernel, or if its objective is no time.
         """
         if not search_space:
             return {}
-        places, candidates = self._candidates(search_space)
+        indices, candidates = self._candidates(search_space)
         told: dict[int, float] = {}
         pending: set[int] = set()
-        for each in study.get_trials(deepcopy=False):
-            place = places.get(tuple(each.params.get(name) for name in search_space))
-            if place is None:
+        for earlier in study.get_trials(deepcopy=False):
+            index = indices.get(tuple(earlier.params.get(name) for name in search_space))
+            if index is None:
                 continue
-            if each.state.is_finished():
-                told[place] = _time(study, each)
+            if earlier.state.is_finished():
+                told[index] = _time(study, earlier)
             else:
-                pending.add(place)
+                pending.add(index)
         asked = Tuner(candidates, self.seed, told).ask(1 + len(pending))
-        configurations = list(places)
-        for place in asked:
-            if place not in pending:
-                return dict(zip(search_space, configurations[place], strict=True))
+        configurations = list(indices)
+        for index in asked:
+            if index not in pending:
+                return dict(zip(search_space, configurations[index], strict=True))
         return {}
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
+        """Sample a parameter that the kernel does not know by the independent sampler."""
         return self.independent.sample_independent(study, trial, param_name, param_distribution)
 
     def reseed_rng(self) -> None:
+        """Reseed the independent sampler."""
         self.independent.reseed_rng()
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """Tell the independent sampler that a trial begins."""
         self.independent.before_trial(study, trial)
 
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
+        """Tell the independent sampler that a trial has ended."""
         self.independent.after_trial(study, trial, state, values)
 
     def _values(self, name: str, distribution: BaseDistribution) -> Sequence[Any]:
-        """The values of a parameter that are tried; none if it is not for us."""
+        """Return the values of a parameter that are tried; none if it is not for us."""
         known = self.predictor.values(name)
         match distribution:
             case CategoricalDistribution(choices=choices):
@@ -131,10 +137,10 @@ class ModelGuidedSampler(BaseSampler):
     def _candidates(
         self, space: Mapping[str, BaseDistribution]
     ) -> tuple[dict[Configuration, int], Candidates]:
-        """All that can be suggested and keeps the kernel's constraints: places and predictions."""
+        """Return all that can be suggested and keeps the kernel's constraints: indices and predictions."""
         key = tuple(space.items())
         if self._known is None or self._known[0] != key:
-            values = [self._values(name, each) for name, each in space.items()]
+            values = [self._values(name, distribution) for name, distribution in space.items()]
             size = math.prod(map(len, values))
             if size > MOST:
                 raise DseError(f"study: found {size:,} configurations, expected {MOST:,} at most")
@@ -148,12 +154,12 @@ class ModelGuidedSampler(BaseSampler):
             candidates = self.predictor.candidates(
                 dict(zip(space, zip(*rows, strict=True), strict=True)), "study"
             )
-            self._known = key, {row: place for place, row in enumerate(rows)}, candidates
+            self._known = key, {row: index for index, row in enumerate(rows)}, candidates
         return self._known[1:]
 
 
 def _time(study: Study, trial: FrozenTrial) -> float:
-    """What is to be small, above 0; infinite of a trial that did not run."""
+    """Return the value to minimise, above 0; infinite of a trial that did not run."""
     if len(study.directions) > 1:
         raise DseError(f"study: found {len(study.directions)} objectives, expected one")
     if trial.state != TrialState.COMPLETE or trial.value is None:

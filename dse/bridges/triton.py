@@ -37,7 +37,7 @@ def pruner(
     parameters: Callable[[Any], Mapping[str, Any]] | None = None,
     source: bool = False,
 ) -> "Pruner":
-    """A function for `early_config_prune`; its `perf_model` is one for `perf_model`.
+    """Make a function for `early_config_prune`; its `perf_model` is one for `perf_model`.
 
     `kernel` is a description of the Triton kernel. Its parameters are found in `config.kwargs`, `num_warps`,
     `num_stages`, `num_ctas` and `maxnreg` under their names, or as `rename` says; or `parameters` maps a
@@ -49,13 +49,13 @@ def pruner(
 
 
 def settings(config: Any) -> dict[str, Any]:
-    """All that a `triton.Config` sets."""
+    """Return all that a `triton.Config` sets."""
     options = {name: getattr(config, name, None) for name in OPTIONS}
     return dict(config.kwargs) | {name: value for name, value in options.items() if value is not None}
 
 
 class Pruner:
-    """What Triton calls, once for each new combination of the autotuner's keys.
+    """The function that Triton calls, once for each new combination of the autotuner's keys.
 
     **Raises:** DseError if names do not match.
     """
@@ -68,19 +68,19 @@ class Pruner:
         self._last: tuple[dict[str, Any], list[str], dict[Any, float]] = {}, [], {}  # see `_predict`
 
     def __call__(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
-        """The configurations worth timing, fastest predicted first; never none.
+        """Keep the configurations worth timing, fastest predicted first; never none.
 
         Where the model holds all of them for impossible it is of no use here, and all are kept.
         """
         if not configs:
             return []
-        candidates = self._predict([self.parameters(each) for each in configs], {**named_args, **kwargs})
+        candidates = self._predict([self.parameters(config) for config in configs], {**named_args, **kwargs})
         if not candidates.possible.any():
             return list(configs)
-        return [configs[place] for place in keep(candidates, self.risk, self.within).places]
+        return [configs[index] for index in keep(candidates, self.risk, self.within).places]
 
     def perf_model(self, **arguments: Any) -> float:
-        """Predicted seconds of one configuration, infinite where it is impossible.
+        """Predict seconds of one configuration, infinite where it is impossible.
 
         Triton asks for each configuration by itself. Those that were pruned just before are looked up;
         without `early_config_prune` each is a call of the model.
@@ -97,12 +97,12 @@ class Pruner:
         return seconds[key]
 
     def _predict(self, chosen: Sequence[Mapping[str, Any]], arguments: Mapping[str, Any]) -> Candidates:
-        """One call of the model. Keeps what it was for: sizes, names, and the seconds by their values."""
-        names = list(dict.fromkeys(name for each in chosen for name in each))
-        columns = {name: [each.get(name) for each in chosen] for name in names}
+        """Call the model once. Keeps what it was for: sizes, names, and the seconds by their values."""
+        names = list(dict.fromkeys(name for values in chosen for name in values))
+        columns = {name: [values.get(name) for values in chosen] for name in names}
         sizes = {name: value for name, value in arguments.items() if isinstance(value, Real)}
         candidates = self.predictor.candidates(columns, "configs", sizes, OPTIONS)
         seconds = np.where(candidates.possible, np.exp(candidates.log_s), np.inf).tolist()
-        keys = [tuple(str(each.get(name)) for name in names) for each in chosen]
+        keys = [tuple(str(values.get(name)) for name in names) for values in chosen]
         self._last = sizes, names, dict(zip(keys, seconds, strict=True))
         return candidates

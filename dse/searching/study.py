@@ -84,7 +84,7 @@ class Search:
         ]
 
     def best(self) -> list[dict[str, Any]]:
-        """The fastest trial of each variant, fastest variant first; a variant without one comes last."""
+        """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
         fastest: dict[str, optuna.trial.FrozenTrial] = {}
         done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         for trial in done:
@@ -96,7 +96,7 @@ class Search:
         return rows + [{VARIANT: name, "time": None} for name in self.variants if name not in fastest]
 
     def front(self) -> list[dict[str, Any]]:
-        """Trials that no other beats in all objectives, each configuration once, fastest first."""
+        """Return trials that no other beats in all objectives, each configuration once, fastest first."""
         rows = [self._row(self._variant_of(trial), trial) for trial in self.study.best_trials]
         unique = {tuple(row.items()): row for row in rows}
         return sorted(unique.values(), key=lambda row: row["time"])
@@ -113,18 +113,18 @@ class Search:
 
 
 def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
-    """The kernels to choose among. DseError where they do not do the same work."""
-    found = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
-    works = sorted({variant.kernel.variant_of for variant in found.values()})
+    """Name the kernels to choose among. DseError where they do not do the same work."""
+    named = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
+    works = sorted({variant.kernel.variant_of for variant in named.values()})
     if len(works) > 1:
         raise DseError(
             f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
         )
-    return found
+    return named
 
 
 def objectives(text: str) -> tuple[str, ...]:
-    """`time` or `time,registers,shared`. DseError for anything else; time comes first."""
+    """Read `time` or `time,registers,shared`. DseError for anything else; time comes first."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
     for name in names:
         if name not in OBJECTIVES:
@@ -135,7 +135,7 @@ def objectives(text: str) -> tuple[str, ...]:
 
 
 def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
-    """The Optuna sampler of that name. DseError for another name."""
+    """Make the Optuna sampler of that name. DseError for another name."""
     if name not in SAMPLERS:
         raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
     with warnings.catch_warnings():
@@ -166,7 +166,7 @@ def start(
     storage: str | None = None,
     seed: int | None = None,
 ) -> Search:
-    """A new study, or the one that `storage` has of the same kernels, sizes, GPU, model and objectives.
+    """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
 
     **Raises:** DseError where the storage cannot be opened.
     """
@@ -232,7 +232,7 @@ def run(
 
 
 def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
-    """One suggestion: none where it breaks a constraint."""
+    """Ask for one suggestion: none where it breaks a constraint."""
     begun = time.perf_counter()
     names = list(search.variants)
     free = search.study.sampler
@@ -260,7 +260,7 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
 def _evaluate(
     search: Search, gpu: Gpu, model: str | Model, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
 ) -> list[list[float]]:
-    """The objectives of each configuration asked for; time is infinite where it cannot run."""
+    """Return the objectives of each configuration asked for; time is infinite where it cannot run."""
     begun = time.perf_counter()
     values: list[list[float]] = [[] for _ in asked]
     for name, variant in search.variants.items():
@@ -269,13 +269,13 @@ def _evaluate(
             continue
         configurations = [asked[i][2] for i in places]
         parameters = {key: np.array([c[key] for c in configurations]) for key in configurations[0]}
-        found = evaluate(
+        evaluation = evaluate(
             variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
         )
         columns = {
-            "time": found.forecasts[get(model).name].seconds[0],
-            "registers": found.resources["registers"][0],
-            "shared": found.resources["shared_bytes"][0],
+            "time": evaluation.forecasts[get(model).name].seconds[0],
+            "registers": evaluation.resources["registers"][0],
+            "shared": evaluation.resources["shared_bytes"][0],
         }
         for row, i in enumerate(places):
             values[i] = [float(columns[goal][row]) for goal in search.objectives]
@@ -284,14 +284,14 @@ def _evaluate(
 
 
 def optimum(variant: Variant, gpu: Gpu, model: str | Model) -> float | None:
-    """The best time of a variant by looking at every configuration; None where there are too many."""
+    """Find a variant's best time by looking at every configuration; None where there are too many."""
     if variant.kernel.space.size > 50 * EXHAUSTIVE:
         return None
     parameters = variant.kernel.space.configurations(variant.problem)
     count = len(next(iter(parameters.values())))
     if not 0 < count <= (EXHAUSTIVE if get(model).differentiable else EXHAUSTIVE_SIMULATED):
         return None
-    found = evaluate(
+    evaluation = evaluate(
         variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
     )
-    return float(found.forecasts[get(model).name].seconds.min())
+    return float(evaluation.forecasts[get(model).name].seconds.min())
