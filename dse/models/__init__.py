@@ -47,7 +47,7 @@ def check_name(name: str) -> None:
 
 
 def get(model: str | Model) -> Model:
-    """The model of that name; a model is given back. **Raises:** DseError for an unknown name."""
+    """Get the model of that name; a model is given back. **Raises:** DseError for an unknown name."""
     if not isinstance(model, str):
         return model
     check_name(model)
@@ -55,18 +55,18 @@ def get(model: str | Model) -> Model:
 
 
 def get_all(models: Iterable[str | Model]) -> tuple[Model, ...]:
-    """Several models, see `get`."""
+    """Get several models, see `get`."""
     return tuple(map(get, models))
 
 
 def module(name: str) -> ModuleType:
-    """The module that documents a model of the registry. **Raises:** DseError for an unknown name."""
+    """Import the module that documents a model of the registry. **Raises:** DseError for an unknown name."""
     model = get(name)
     return model.module if isinstance(model, ClosedForm) else import_module(type(model).__module__)
 
 
 def predictor(model: str | Model) -> Callable[..., Any]:
-    """The `predict` of a closed form. **Raises:** DseError for another model."""
+    """Get the `predict` of a closed form. **Raises:** DseError for another model."""
     chosen = get(model)
     if not chosen.differentiable:
         expected = f"a closed form: one of {', '.join(CLOSED_FORMS)}"

@@ -68,7 +68,7 @@ class Pipeline:
         launch: Launch,
         advance: Callable[[int], None] = lambda launches: None,
     ) -> Prediction:
-        """Cycles that launches take, simulated on the host.
+        """Predict the cycles of launches, simulated on the host.
 
         **Shapes:** GPU fields are scalars, the others broadcast to [N]; all launches can run.
         **Precision:** the simulator counts in float64, results have the GPU's.
@@ -78,7 +78,7 @@ class Pipeline:
         return on_host.predict(gpu, kernel, launch, self.settings, advance)
 
     def seconds(self, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
-        """As `dse.models.protocol.seconds`: derivatives are those of the critical path."""
+        """Predict as `dse.models.protocol.seconds`: derivatives are those of the critical path."""
         from dse.simulator import on_host
 
         return on_host.seconds(gpu, kernel, launch, self.settings)

@@ -1,4 +1,4 @@
-"""What a model is: it turns (gpu, kernel, launch) into a prediction, and tells of itself.
+"""The interface of a model: it turns (gpu, kernel, launch) into a prediction, and tells of itself.
 
 Closed forms and what is simulated are the two kinds, told apart by `differentiable` alone. Any object that
 has these attributes is a model; functions that take models take names of the registry as well.
@@ -32,7 +32,7 @@ class Model(Protocol):
 
     @property
     def about(self) -> About:
-        """What it takes into account, from where, and when to use it."""
+        """The description: the aspects it takes into account, its source, and when to use it."""
         ...
 
     @property
@@ -56,7 +56,7 @@ class Model(Protocol):
 
 
 def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
-    """Predicted seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers.
+    """Predict seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers.
 
     **Raises:** AttributeError for a model that is not differentiable and has no `seconds` of its own.
     """
@@ -82,7 +82,7 @@ class ClosedForm:
 
     @property
     def about(self) -> About:
-        """What the module declares."""
+        """The description that the module declares."""
         return self.module.ABOUT
 
     @property

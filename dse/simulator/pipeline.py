@@ -29,7 +29,7 @@ TERMS = (*SUBSYSTEMS, "issue", "latency")
 
 @dataclass(frozen=True)
 class Settings:
-    """How to simulate."""
+    """The settings of a simulation."""
 
     scheduler: str = "rr"  # the others come no closer to measured times
     order: str = "program"
@@ -42,7 +42,7 @@ def predict(
     settings: Settings | None = None,
     advance: Callable[[int], None] = lambda launches: None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Cycles of N launches, and the bottleneck of each, an index into TERMS.
+    """Predict cycles of N launches, and the bottleneck of each, an index into TERMS.
 
     **Shapes:** all fields are NumPy arrays [N] of float64. **Units:** cycles.
     Exact for its programs where a launch has few phases and rounds (PHASES, ROUNDS). Else a few makespans are
@@ -66,7 +66,7 @@ def predict(
 
 
 def one(warp: Warp, launch: Launch, settings: Settings) -> tuple[Case, tuple[str, ...]]:
-    """A launch as a case, with the parts of the kernel that its instructions stand for.
+    """Make a case of a launch, with the parts of the kernel that its instructions stand for.
 
     All phases, in cycles, of `settings.groups` blocks; else of all that the busiest SM runs, or of as many as
     ENTRIES allows, a round at least. **Shapes:** all fields are scalars.
@@ -93,14 +93,14 @@ def one(warp: Warp, launch: Launch, settings: Settings) -> tuple[Case, tuple[str
 
 
 def _distinct(warp: Warp, launch: Launch) -> tuple[np.ndarray, np.ndarray]:
-    """Launches that differ, and for each of all launches which of these it equals."""
+    """Find launches that differ, and for each of all launches which of these it equals."""
     columns = [*jax.tree.leaves(warp), launch.warps_per_block, launch.resident_blocks, launch.waves]
     _, distinct, which = np.unique(np.stack(columns, -1), axis=0, return_index=True, return_inverse=True)
     return distinct, which.ravel()
 
 
 def _bounds(warp: Warp, launch: Launch) -> np.ndarray:
-    """Cycles of a launch in which each of TERMS is all that takes time, [N, TERMS]."""
+    """Return cycles of a launch in which each of TERMS is all that takes time, [N, TERMS]."""
     busy = {name: np.zeros(len(warp.waits)) for name in SUBSYSTEMS}
     for part, subsystem in SUBSYSTEM_OF.items():
         busy[subsystem] += warp.busy[part]
@@ -110,22 +110,26 @@ def _bounds(warp: Warp, launch: Launch) -> np.ndarray:
 
 
 def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) -> tuple[np.ndarray, Warp]:
-    """Cycles of N launches as `predict` has them, and their derivative by each number of the warp.
+    """Predict cycles of N launches as `predict` does, and their derivative by each number of the warp.
 
     A makespan is the sum of terms on its critical path, so how often each is there are its derivatives.
     **Shapes:** as `predict`; the derivatives by counts of waits and barriers are 0: they give the structure.
     """
     settings = settings or Settings()
     sampled = _sample(warp, launch, settings)
-    found = simulate(sampled.cases, critical=True)
-    assert found.critical is not None
+    simulated = simulate(sampled.cases, critical=True)
+    assert simulated.critical is not None
     none = np.zeros(len(warp.waits))
     busy: dict[str, Any] = {name: none.copy() for name in PARTS}
     alone: dict[str, Any] = {name: none.copy() for name in PARTS}
     issue, cycles = none.copy(), none.copy()
     made = sampled.made
     for (n, k), case, critical, makespan in zip(
-        np.argwhere(sampled.weights).tolist(), sampled.cases, found.critical, found.makespan, strict=True
+        np.argwhere(sampled.weights).tolist(),
+        sampled.cases,
+        simulated.critical,
+        simulated.makespan,
+        strict=True,
     ):
         graph, weight = made.graphs[n], sampled.weights[n, k]
         cycles[n] += weight * makespan * sampled.tick[n]
@@ -153,7 +157,7 @@ def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) ->
 
 @dataclass(frozen=True)
 class _Sample:
-    """What is simulated of N launches: cases in the order of the weights [N, 4] that are not 0."""
+    """The simulations that stand for N launches: cases in the order of the weights [N, 4] that are not 0."""
 
     made: PhasePlan
     cases: list[Case]
@@ -162,7 +166,7 @@ class _Sample:
 
 
 def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
-    """Cycles of N launches, each a weighted sum of a few makespans."""
+    """Return cycles of N launches, each a weighted sum of a few makespans."""
     sampled = _sample(warp, launch, settings)
     makespan = np.zeros(sampled.weights.shape)
     makespan[sampled.weights != 0] = simulate(sampled.cases).makespan
@@ -206,7 +210,7 @@ def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
 def _samples(
     phases: np.ndarray, blocks: np.ndarray, slots: np.ndarray, most: int | None
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """What to simulate of N launches: phases of a warp and blocks, and the weight of each makespan, [N, 4].
+    """Choose simulations for N launches: phases of a warp and blocks, and each makespan's weight, [N, 4].
 
     A straight line through two numbers of phases, and one through two numbers of blocks a round apart, with
     the blocks of the last, incomplete round in both. Where there are not so many, or where `most` blocks are
@@ -227,14 +231,14 @@ def _samples(
 
 
 def _line(at: np.ndarray, to: np.ndarray) -> np.ndarray:
-    """Weights of the values at two points, [N, 2], for that at a third; the first alone if they are one."""
+    """Weigh the values at two points, [N, 2], for that at a third; the first alone if they are one."""
     step = at[:, 1] - at[:, 0]
     second = np.where(step > 0, (to - at[:, 0]) / np.maximum(step, 1), 0.0)
     return np.stack([1.0 - second, second], 1)
 
 
 def _two_reciprocals(x: np.ndarray) -> np.ndarray:
-    """Whole numbers near x, 0 or more, that are the reciprocal of their reciprocal, as few are not."""
+    """Find whole numbers near x, 0 or more, that are the reciprocal of their reciprocal, as few are not."""
     whole = np.rint(x)
     with np.errstate(divide="ignore"):
         while (other := 1.0 / (1.0 / whole) != whole).any():

@@ -222,17 +222,17 @@ def program(trace: Trace, machine: TegMachine = GT200, effects: Effects | None =
     """Make a program of a trace, with the terms of a machine. **Raises:** DseError where it is too long."""
     effects = effects or Effects()
     if len(trace.instructions) > MOST_INSTRUCTIONS:
-        found = f"{len(trace.instructions):,} instructions"
-        raise DseError(f"{trace.name}: found {found}, expected at most {MOST_INSTRUCTIONS:,}: roll loops")
-    found = [terms(each, machine, effects) for each in trace.instructions]
-    names, throughput_cycles, latency_cycles, held = zip(*found, strict=True)
+        length = f"{len(trace.instructions):,} instructions"
+        raise DseError(f"{trace.name}: found {length}, expected at most {MOST_INSTRUCTIONS:,}: roll loops")
+    rows = [terms(instruction, machine, effects) for instruction in trace.instructions]
+    names, throughput_cycles, latency_cycles, held = zip(*rows, strict=True)
     kinds = {"load": "m", "store": "m"} | ({"barrier": "b"} if effects.barriers else {})
     return Program(
         subsystem=np.array([SUBSYSTEMS.index(name) for name in names]),
         throughput_cycles=np.array(throughput_cycles),
         latency_cycles=np.array(latency_cycles),
-        preds=tuple(each.needs if effects.dependence else () for each in trace.instructions),
-        kind="".join(kinds.get(each.kind, "c") for each in trace.instructions),
+        preds=tuple(instruction.needs if effects.dependence else () for instruction in trace.instructions),
+        kind="".join(kinds.get(instruction.kind, "c") for instruction in trace.instructions),
         same_warp=np.array(held),
         loops=trace.loops,
     )
