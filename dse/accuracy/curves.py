@@ -90,7 +90,7 @@ def by_gpu(scores: Iterable[CurveScores]) -> dict[str, list[CurveScores]]:
 
 
 def rows(scores: Sequence[CurveScores]) -> list[dict[str, Any]]:
-    """Kernels by models, as the paper has them, and the means: `MAPE / MAPE_shape` in percent, as text."""
+    """Tabulate kernels by models, and the means, as the paper does: `MAPE / MAPE_shape` in percent."""
 
     def shown(*errors: float | None) -> str:
         return " / ".join("" if error is None else f"{error:.1f}" for error in errors)

@@ -1,4 +1,4 @@
-"""What is lost if few configurations are compiled and the others estimated from them.
+"""The accuracy lost where few configurations are compiled and the others estimated from them.
 
 On a sample of a measured space: the rank correlation of the default model with measured times if all are
 compiled, if a chosen few are, and if as many at random are; then how far single numbers are off.
@@ -105,7 +105,7 @@ def check(
 
 
 def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The numbers that are off at all, one a row: by how much, relative, on those that were not compiled.
+    """Return the numbers that are off at all, one a row: by how much, relative, on those not compiled.
 
     `left_out` is what the estimates say of themselves: those compiled, each estimated from the others.
     """
@@ -119,7 +119,7 @@ def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _seconds(gpu: Gpu, kernel: Kernel, resources: Resources) -> np.ndarray:
-    """What the default model predicts, [L]."""
+    """Predict seconds with the default model, [L]."""
     count, one = len(resources.threads), jax.tree.map(lambda x: x[None], gpu)
     batch = Counted.known(kernel, resources, count).batch
     return evaluate_counted(batch, count, "", [get(DEFAULT)], one).forecasts[DEFAULT].seconds[0]
@@ -130,7 +130,7 @@ def _estimated_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
 
 
 def _left_out_seconds(gpu: Gpu, guess: Estimate) -> np.ndarray:
-    """[n] of those that were compiled, each by what the others say of it."""
+    """Predict [n] of those that were compiled, each by what the others say of it."""
     resources = {name: values[guess.compiled] for name, values in guess.resources.items()}
     resources["registers"] = guess.left_out_registers
     return _seconds(gpu, to_kernel(guess.left_out), _resources(resources))
@@ -144,7 +144,7 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
-    """By number: how far estimates of those that were not compiled are off."""
+    """Work out by number how far estimates of those that were not compiled are off."""
     left = [one for index in others if isinstance(one := read[index], KernelProfile)]
     warps = stacked([one.warp for one in left])
     counted = dict(zip(column_names(warps.phases.passes.shape[1]), warps.to_matrix().T, strict=True))

@@ -32,7 +32,7 @@ COLUMNS = {
 
 
 @dataclass(frozen=True)
-class SpaceScores:
+class FittedScores:
     """How models do on one measured space, as they come and fitted to a few of its measurements."""
 
     kernel: str
@@ -51,7 +51,7 @@ def space(
     models: Sequence[str | Model] = tuple(MODELS),
     seed: int = 0,
     progress: Progress = silent,
-) -> SpaceScores:
+) -> FittedScores:
     """Score each model on a measured space, as it comes; and on all but a few, fitted to these.
 
     **Raises:** DseError if the table cannot be read or nothing in it ran.
@@ -77,10 +77,10 @@ def space(
             counts = {"configurations": scores.configurations, "failed": scores.failed}
             rows.append({"model": model.name} | counts | row)
             advance(1)
-    return SpaceScores(one.description.name, one.gpu.name, rows)
+    return FittedScores(one.description.name, one.gpu.name, rows)
 
 
-def markdown(space: SpaceScores) -> str:
+def markdown(space: FittedScores) -> str:
     """Write the section of one space."""
     rows = [[row["model"], *(number(row[name]) for name in COLUMNS)] for row in space.rows]
     head = f"### {space.kernel} on {space.gpu}\n\n{space.summary}.\n\n"

@@ -43,7 +43,7 @@ class SpaceScores:
     compiler: str = ""  # where counts come from source
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, `compiler` where there is one."""
+        """Return the fields by name, `compiler` where there is one."""
         return {name: value for name, value in asdict(self).items() if value != ""}
 
     @property
@@ -142,7 +142,7 @@ def _scored(
 
 
 def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Counts, dict[str, Number]]:
-    """A kernel by its source, parameters fixed and sizes changed where it has such."""
+    """Take a kernel by its source, parameters fixed and sizes changed where it has such."""
     sizes = {name: value for name, value in changed.items() if name in dict(description.problem)}
     values = {name: (value,) for name, value in changed.items() if name in description.space.names}
     if values:

@@ -6,7 +6,7 @@ from typing import Any
 
 from dse.accuracy import curves, fitted
 from dse.accuracy.curves import CurveScores
-from dse.accuracy.fitted import SpaceScores
+from dse.accuracy.fitted import FittedScores
 from dse.accuracy.spaces import Note, ignore
 from dse.accuracy.stored import scored, stored
 from dse.errors import DseError
@@ -19,11 +19,11 @@ from dse.progress import Progress, silent
 class OwnScores:
     """How models do on our own measurements."""
 
-    spaces: list[SpaceScores]
+    spaces: list[FittedScores]
     curves: dict[str, list[CurveScores]]  # by GPU
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name."""
+        """Return the fields by name."""
         return asdict(self)
 
 

@@ -13,7 +13,7 @@ Note = Callable[[str], None]  # is told, in one line, what was left out and why
 
 
 def ignore(message: str) -> None:
-    """Tell nobody."""
+    """Ignore a note."""
 
 
 def files(folder: Path, only: str = "") -> list[Path]:

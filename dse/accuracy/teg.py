@@ -22,7 +22,7 @@ from dse.simulator.case import trace_text
 
 
 @dataclass(frozen=True)
-class Table:
+class PaperTable:
     """One table of the paper, and how its kernel is meant."""
 
     number: int
@@ -32,16 +32,16 @@ class Table:
     without: str = ""  # what TEG leaves out
 
     def printed(self) -> dict[str, np.ndarray]:
-        """Its columns as the paper has them: `warps`, `measured_cycles` and `predicted_cycles`."""
+        """Return its columns as the paper has them: `warps`, `measured_cycles` and `predicted_cycles`."""
         rows = papers.table(f"teg_table_{self.number}")
         return {name: np.array([float(row[name]) for row in rows]) for name in rows[0]}
 
     def trace(self) -> str:
-        """The trace of its kernel, as text."""
+        """Return the trace of its kernel, as text."""
         return kernels.find(self.kernel).with_name(trace_text.FILE).read_text(encoding="utf-8")
 
     def cycles(self, progress: Progress = silent) -> dict[str, np.ndarray]:
-        """Cycles of each of its warps by every model."""
+        """Predict cycles of each of its warps by every model."""
         warps = self.printed()["warps"].astype(int)
         description = kernels.load(self.kernel)
         gpu = gpus.stack([gpus.load("gtx-280", np.float64).gpu])
@@ -56,10 +56,10 @@ class Table:
 
 
 TABLES = (
-    Table(2, "matmul, bank conflicts", "matmul_abt", {"padding": 0}),
-    Table(3, "matmul, none", "matmul_abt", {"padding": 1}, "conflicts"),
-    Table(4, "lattice QCD, uncoalesced", "hopping_aos", {}),
-    Table(5, "lattice QCD, coalesced", "hopping_soa", {}),
+    PaperTable(2, "matmul, bank conflicts", "matmul_abt", {"padding": 0}),
+    PaperTable(3, "matmul, none", "matmul_abt", {"padding": 1}, "conflicts"),
+    PaperTable(4, "lattice QCD, uncoalesced", "hopping_aos", {}),
+    PaperTable(5, "lattice QCD, coalesced", "hopping_soa", {}),
 )
 
 
@@ -87,7 +87,7 @@ def cells(progress: Progress = silent) -> list[dict[str, Any]]:
 
 
 def means(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Mean absolute errors in percent: a row a model, a column a table, and `all`."""
+    """Return mean absolute errors in percent: a row a model, a column a table, and `all`."""
     lines = []
     for model in dict.fromkeys(row["model"] for row in rows):
         of_model = [row for row in rows if row["model"] == model]

@@ -47,7 +47,7 @@ def only_the_loop(trace: str) -> str:
 
 
 def timed(**changed: float) -> teg.TegMachine:
-    """GT200 with other execution latencies, by kind."""
+    """Return a GT200 with other execution latencies, by kind."""
     timings = dict(teg.GT200.timings)
     for kind, cycles in changed.items():
         timings[kind] = replace(timings[kind], execution=cycles)
@@ -56,7 +56,7 @@ def timed(**changed: float) -> teg.TegMachine:
 
 @dataclass(frozen=True)
 class Choice:
-    """What was chosen, chosen otherwise."""
+    """A choice that was made, made otherwise."""
 
     label: str
     kernel: str = ""  # whose trace is edited: the beginning of its name

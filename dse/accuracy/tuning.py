@@ -36,7 +36,7 @@ T1 = "T1.json"
 
 
 class Known(NamedTuple):
-    """A measured table, and what a model says of its configurations."""
+    """A measured table, and a model's predictions of its configurations."""
 
     kernel: str  # "" where none is known
     table: Measured
@@ -168,7 +168,7 @@ def from_parameters(path: Path) -> Known:
 
 
 def with_mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows, and the mean of each figure over them."""
+    """Return the rows, and the mean of each figure over them."""
     mean: dict[str, Any] = dict.fromkeys(rows[0], "") | {"space": "mean"}
     for name, value in rows[0].items():
         values = [row[name] for row in rows if isinstance(row[name], float)]
@@ -186,7 +186,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 def _known(
     path: Path, model: str | Model, compiled: int, note: Note, progress: Progress
 ) -> tuple[str, Known]:
-    """A table by the best that is known of its kernel, and which that is."""
+    """Pair a table with the best that is known of its kernel, and say which that is."""
     known = from_source(path, model, compiled, note, progress)
     if known is not None:
         return "source", known
@@ -197,7 +197,7 @@ def _known(
 
 
 def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:
-    """The GPU; one that NVIDIA's compiler does not know with a stand-in for what to compile for."""
+    """Return the GPU; one that NVIDIA's compiler does not know with a stand-in for what to compile for."""
     try:
         architecture(gpu.gpu)
     except DseError as error:
@@ -215,14 +215,14 @@ def _by_seed(work: Callable[[int], Any], seeds: int, advance: Callable[[int], No
 
 
 def _refitted(choices: Candidates, table: Measured, count: int, seed: int) -> float:
-    """Spearman over the configurations that were not measured."""
+    """Return Spearman over the configurations that were not measured."""
     ran = np.random.default_rng(seed).permutation(np.flatnonzero(table.ok))
     tuner = Tuner(choices, seed, {int(index): float(table.time_s[index]) for index in ran[:count]})
     return spearman(tuner.predict()[0][ran[count:]], table.time_s[ran[count:]]) or 0.0
 
 
 def _tuned(choices: Candidates, table: Measured, budget: int, seed: int) -> list[float]:
-    """The fraction of the optimum after each evaluation."""
+    """Return the fraction of the optimum after each evaluation."""
     measure = replayed(choices, table.time_s)
     fastest = float(np.nanmin(table.time_s))
     done = run(Tuner(choices, seed), measure, budget, lambda n: 1 if n < 20 else 3 if n < 50 else 5).measured

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Declaration(Protocol):
-    """What a model declares beside its docstring."""
+    """The description that a model declares beside its docstring."""
 
     @property
     def source(self) -> str:
@@ -20,12 +20,12 @@ class Declaration(Protocol):
 
     @property
     def inputs(self) -> Sequence[str]:
-        """What it reads."""
+        """The inputs that it reads."""
         ...
 
     @property
     def ignores(self) -> Sequence[str]:
-        """What it leaves out."""
+        """The aspects that it leaves out."""
         ...
 
     @property

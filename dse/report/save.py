@@ -41,8 +41,8 @@ def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
     suffix = Path(path).suffix
     if suffix.lower() not in allowed:
         *others, last = allowed
-        found = repr(suffix) if suffix else "none"
-        raise DseError(f"{path}: suffix: found {found}, expected {', '.join(others)} or {last}")
+        chosen = repr(suffix) if suffix else "none"
+        raise DseError(f"{path}: suffix: found {chosen}, expected {', '.join(others)} or {last}")
     return suffix.lower()
 
 
