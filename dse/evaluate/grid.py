@@ -327,15 +327,15 @@ def _all_rows(
             reduced, possible = _reduce_rows(models, walk, steps, fields, np.int32(start))
         numbers = np.arange(start, min(start + steps, walk.steps))
         new = walk.new()[numbers % walk.groups]
-        reduced = {}
+        smallest = {}
         for name, (minima, sums) in jax.tree.map(lambda x: np.asarray(x)[: len(numbers)], reduced).items():
             minima = np.where(new, minima, np.inf).ravel()
             some = _smallest(minima, k)
             rows = walk.row_number(start * new[0].size + some)
             best = np.lexsort((rows, minima[some]))[:k]
-            reduced[name] = minima[some][best], rows[best], float(np.sum(sums, where=new, dtype=np.float64))
+            smallest[name] = minima[some][best], rows[best], float(np.sum(sums, where=new, dtype=np.float64))
         first = np.asarray(possible)[: len(numbers)][numbers % walk.groups == 0]
-        return reduced, int(np.sum(first, dtype=np.int64)) * walk.inner_rows
+        return smallest, int(np.sum(first, dtype=np.int64)) * walk.inner_rows
 
     starts = range(0, walk.steps, steps)
     if workers == 1:

@@ -87,11 +87,11 @@ def run(
         if pays and tuner.best is not None and tuner.expected_gain() < pays:
             ended = f"no other is expected to be faster by {pays:.1%}"
             break
-        places = tuner.ask(min(batch(len(done)) if callable(batch) else batch, budget - len(done)))
-        if not places:
+        chosen = tuner.ask(min(batch(len(done)) if callable(batch) else batch, budget - len(done)))
+        if not chosen:
             ended = "all were measured"
             break
-        for index in places:
+        for index in chosen:
             configuration = {name: values[index].item() for name, values in candidates.parameters.items()}
             seconds = measure(configuration)
             _keep(journal, configuration, seconds)
