@@ -51,7 +51,14 @@ jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
-gc.set_threshold(50_000, 20, 20)  # what is traced is many objects, and looking them all through takes time
+# What is traced is many objects, and looking them all through takes time; what is imported stays anyway.
+gc.set_threshold(300_000, 20, 50)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()
+
 
 settings.register_profile("here", deadline=None)
 settings.register_profile("ci", deadline=None, derandomize=True)

@@ -21,27 +21,35 @@ from dse.simulator.case import idg
 NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 
 
-def plain(description, model, gpu, configuration):
-    """One configuration on one GPU, without jit, chunks or a batch axis."""
+def plain(description, models, gpu, configuration):
+    """One configuration on one GPU by each model, without jit, chunks or a batch axis; and if it can run."""
     parameters = {name: np.asarray(value) for name, value in configuration.items()}
     kernel, resources = describe(description, parameters, description.sizes(), gpu, gpu.clock.dtype)
     launch, limiter = occupancy.launch(gpu, resources)
-    prediction = predictor(model)(gpu, kernel, launch)
-    return prediction, bool(occupancy.possible(limiter))
+    predictions = {model: predictor(model)(gpu, kernel, launch) for model in models}
+    return predictions, bool(occupancy.possible(limiter))
 
 
-def test_equals_one_at_a_time(toy_kernel):
+@pytest.mark.parametrize(
+    "models",
+    [
+        pytest.param(("roofline", "volkov", "transit", "mwp-cwp", "wfg-corrected"), id="some"),
+        pytest.param(CLOSED_FORMS, id="all", marks=pytest.mark.slow),
+    ],
+)
+def test_equals_one_at_a_time(toy_kernel, models):
     description = kernels.load(toy_kernel)
     files = [gpus.load(name, np.float64) for name in NAMES]
     parameters = description.space.configurations(description.sizes())
-    found = evaluate(description, CLOSED_FORMS, gpus.stack([file.gpu for file in files]), parameters)
+    found = evaluate(description, models, gpus.stack([file.gpu for file in files]), parameters)
+    assert tuple(found.forecasts) == models
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float64)}
     impossible = 0
     for g, file in enumerate(files):
         for i in (0, 9, len(parameters["block"]) - 1):
             one = {name: values[i] for name, values in parameters.items()}
-            for model in CLOSED_FORMS:
-                prediction, possible = plain(description, model, file.gpu, one)
+            predictions, possible = plain(description, models, file.gpu, one)
+            for model, prediction in predictions.items():
                 forecast = found.forecasts[model]
                 if possible:
                     np.testing.assert_allclose(forecast.seconds[g, i], prediction.seconds, rtol=1e-12)

@@ -109,7 +109,11 @@ def check(summary, model, fields, rtol=1e-12):
 
 @pytest.mark.parametrize(
     ("models", "dtype", "rtol"),
-    [(CLOSED_FORMS, np.float64, 1e-12), (("volkov", "mwp-cwp", "wfg-corrected"), np.float32, 2e-5)],
+    [
+        pytest.param(CLOSED_FORMS, np.float64, 1e-12, id="all", marks=pytest.mark.slow),
+        pytest.param(("roofline", "volkov", "mwp-cwp", "wfg-corrected"), np.float64, 1e-12, id="float64"),
+        pytest.param(("volkov", "mwp-cwp", "wfg-corrected"), np.float32, 2e-5, id="float32"),
+    ],
 )
 def test_equals_evaluating_everything(models, dtype, rtol):
     fields = made(dtype)

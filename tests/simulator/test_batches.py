@@ -33,7 +33,11 @@ def assert_equal(result: Simulation, oracle: Oracle) -> None:
 @pytest.mark.parametrize("order", ["program", "dataflow"])
 @pytest.mark.parametrize(
     "features",
-    ["", "valve cap barriers", "valve cap same_warp barriers sequence several"],
+    [
+        "",
+        pytest.param("valve cap barriers", marks=pytest.mark.slow),
+        "valve cap same_warp barriers sequence several",
+    ],
 )
 def test_equals_plain_python(oracle: Oracle, random_case: MakeCase, features: str, order: Any):
     rng = np.random.default_rng(len(features) + len(order))
