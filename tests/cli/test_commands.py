@@ -7,9 +7,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from dse.models import MODELS
+
 
 def test_rank_prints_the_best_of_all_configurations(run_dse):
-    ran = run_dse("rank", "convolution", "--gpu", "a100-pcie-40gb")
+    ran = run_dse("rank", "convolution", "--gpu", "a100-pcie-40gb", "--model", "volkov")
     assert ran.code == 0
     assert "10 best of 4,362 configurations" in ran.out
     assert "bottleneck" in ran.out
@@ -135,15 +137,18 @@ def test_sweep(run_dse, toy_kernel, tmp_path):
     assert {row["kernel"] for row in pq.read_table(out).to_pylist()} == {"toy", "example"}
 
 
-def test_compare(run_dse, toy_kernel, tmp_path):
+@pytest.mark.parametrize(
+    "models", [("phase", "volkov", "pipeline"), pytest.param((), id="all", marks=pytest.mark.slow)]
+)
+def test_compare(run_dse, toy_kernel, tmp_path, models):
     predicted = json.loads(run_dse("rank", str(toy_kernel), "-g", "a100", "--top", "0", "--json").out)
     path = tmp_path / "m.csv"
     lines = [f"{row['block']},{row['items']},{1e3 * row['time']!r}" for row in predicted]
     path.write_text("\n".join(["block,items,time_ms", *lines]))
-    rows = json.loads(
-        run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), "--json").out
-    )
-    scores = {row["model"]: row for row in rows}
+    chosen = [x for model in models for x in ("--model", model)]
+    ran = run_dse("compare", str(toy_kernel), "-g", "a100", "--measured", str(path), *chosen, "--json")
+    scores = {row["model"]: row for row in json.loads(ran.out)}
+    assert set(scores) == {*(models or MODELS), "random choice"}
     default = scores["phase"]
     assert default["spearman"] == pytest.approx(1)
     assert default["mape_percent"] == pytest.approx(0, abs=1e-4)
