@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def looping(make: MakeProgram, rng: np.random.Generator, tick: float, several: b
 def cases(make: MakeProgram, seed: int, count: int, tick: float = 0.25) -> list[Case]:
     rng = np.random.default_rng(seed)
     made = (looping(make, rng, tick, several=n % 4 == 3) for n in range(10 * count))
-    return [case for case in made if case.entries < 20_000][:count]
+    return list(islice((case for case in made if case.entries < 20_000), count))
 
 
 @pytest.mark.parametrize("tick", [0.25, TICK])
