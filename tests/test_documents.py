@@ -45,6 +45,7 @@ def test_the_kernel_of_the_page(run_dse, tmp_path):
     assert "saxpy on AMD" in ran.out
 
 
+@pytest.mark.slow
 def test_the_graph_and_the_example_of_the_simulator(run_dse, run_python, tmp_path):
     [graph] = blocks("docs/simulator.md", "toml")
     path = tmp_path / "graph.toml"

@@ -50,6 +50,7 @@ def estimates(run_dse, tmp_path, monkeypatch):
     return lambda *more: run_dse("accuracy", "estimates", *given, *more)
 
 
+@pytest.mark.slow
 def test_few_compiled(estimates):
     few = ("--compile", "5", "--draws", "2")
     ran = estimates(*few, "--json")
@@ -67,6 +68,7 @@ def test_few_compiled(estimates):
     assert "bank conflicts exact: none" in ran.out
 
 
+@pytest.mark.slow
 def test_a_source_that_does_not_compile(estimates, tmp_path):
     (tmp_path / "scale.cu").write_text(CODE.replace("3.0f", "three"))
     ran = estimates("--sample", "3", "--compile", "2")

@@ -25,6 +25,7 @@ def test_scores_every_space(run_dse, folder):
     assert "random choice" in table
 
 
+@pytest.mark.slow
 def test_fills_a_page(run_dse, folder, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- measured spaces: begin -->\nold\n<!-- measured spaces: end -->\n")
@@ -51,6 +52,7 @@ def test_a_space_without_a_kernel_is_left_out_and_said(run_dse, folder):
     assert len(notes) == 1
 
 
+@pytest.mark.slow
 def test_counts_from_source(run_dse, folder, monkeypatch):
     """Fed by what a source does: here that of a stand-in, so that nothing is compiled."""
     from dse.cuda.source_kernel import SourceKernel

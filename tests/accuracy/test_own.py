@@ -50,6 +50,7 @@ def measured(tables):
     return len(rows)
 
 
+@pytest.mark.slow
 def test_scores(run_dse, measured):
     ran = run_dse("accuracy", "own", "--model", "volkov", "--json")
     assert (ran.code, ran.err) == (0, "")
@@ -79,6 +80,7 @@ def test_page(run_dse, measured, tables, tmp_path):
     assert "Over occupancy on NVIDIA H100" in run_dse("accuracy", "own", "--model", "volkov").out
 
 
+@pytest.mark.slow
 def test_what_cannot_be_scored_is_left_out(run_dse, measured, tables):
     (tables / "h100_sxm.parquet").unlink()
     about, rows = journal.read(tables / "h100_sxm_occupancy.parquet")

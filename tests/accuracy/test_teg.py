@@ -23,6 +23,7 @@ def row(page: str, name: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")][1:]
 
 
+@pytest.mark.slow
 def test_errors_are_those_of_the_page(run_dse):
     ran = run_dse("accuracy", "teg", "--json")
     assert (ran.code, ran.err) == (0, "")
@@ -37,6 +38,7 @@ def test_errors_are_those_of_the_page(run_dse):
     assert "cell by cell" in run_dse("accuracy", "teg", "--page", "-").out
 
 
+@pytest.mark.slow
 def test_choices(run_dse, monkeypatch):
     chosen = {choice.label: choice for choice in teg_choices.CHOICES}
     labels = ("as chosen", "8 tiles", "118.6 GB/s (84 %), not 141.7")

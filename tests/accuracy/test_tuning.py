@@ -12,6 +12,7 @@ FEW = ("--seeds", "1", "--budget", "10")
 T1 = {"ConfigurationSpace": {"TuningParameters": [{"Name": "BLOCK"}, {"Name": "items"}]}}
 
 
+@pytest.mark.slow
 def test_a_described_kernel(run_dse, folder):
     ran = run_dse("accuracy", "tuning", str(folder), *FEW, "--json")
     assert (ran.code, ran.err) == (0, "")

@@ -46,6 +46,7 @@ def test_as_json_and_csv(curve):
     assert [float(row["throughput"]) for row in table] == [row["throughput"] for row in rows]
 
 
+@pytest.mark.slow
 def test_of_the_fastest_configuration_by_all_models(run_dse, toy_kernel):
     from dse.models import MODELS
 

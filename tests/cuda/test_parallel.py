@@ -50,6 +50,7 @@ def test_an_interrupt_ends_it_soon():
     assert not multiprocessing.active_children()
 
 
+@pytest.mark.slow
 def test_workers_end_with_a_parent_that_is_killed(run_python):
     ran = run_python(
         "import os, subprocess, sys, time\n"

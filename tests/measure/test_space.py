@@ -99,6 +99,7 @@ def test_a_plan():
         plan(kernels.load("svm"), {}, GPU, None, 0)
 
 
+@pytest.mark.slow
 def test_what_breaks_the_gpu_does_not_end_the_run(worker: Any, ready: None, tmp_path: Path):
     wanted = small(block=(64,), shuffle=(0,))
     path = tmp_path / "reduction.parquet"

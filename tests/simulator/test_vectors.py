@@ -12,6 +12,7 @@ from dse.reproduce.simulator_vectors import FORMAT, compare
 VECTORS = json.loads(Path(__file__).with_name("vectors.json").read_text())
 
 
+@pytest.mark.slow
 def test_equals_the_other_implementations():
     totals = compare(VECTORS, "vectors.json")
     assert totals["missed"] == []
