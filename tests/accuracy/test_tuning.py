@@ -45,6 +45,7 @@ def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     assert run_dse("accuracy", "tuning", str(folder), *FEW, "--only", "A2").code == 2
 
 
+@pytest.mark.slow
 def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
     def run(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(folder), *FEW, *arguments])

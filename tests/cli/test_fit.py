@@ -83,6 +83,7 @@ def test_finds_what_was_planted_and_writes_it(run_dse, toy_kernel, measured, tmp
     assert "since the data cannot tell: cpi.fp64" in out.read_text()
 
 
+@pytest.mark.slow
 def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tmp_path):
     """And a size is set that one of them has and the other has not."""
     text = toy_kernel.read_text().replace('name = "toy"', 'name = "other"')

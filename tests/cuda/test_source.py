@@ -188,6 +188,7 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
             run(read(old, new), cache, block=32, mode=1)
 
 
+@pytest.mark.slow
 def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
     parameters: dict[str, Any] = {"block": [32, 64, 128], "mode": [0, 0, 1]}
     told: list[int] = []

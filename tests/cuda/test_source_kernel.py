@@ -60,6 +60,7 @@ def test_those_not_compiled_are_estimated(transpose, every):
     assert alone.kernel.load_insts.shape == alone.resources.threads.shape == (1, len(index)) == (1, 12)
 
 
+@pytest.mark.slow
 def test_several_gpus_are_counted_one_after_the_other(transpose, every):
     others = gpus.stack([A100.gpu, gpus.load("h200").gpu])
     both = known(SourceKernel(transpose, None, every[0], 1).count(configurations(transpose), others))

@@ -62,6 +62,7 @@ def cubins(tmp_path_factory: pytest.TempPathFactory) -> dict[int, bytes]:
     return made
 
 
+@pytest.mark.slow
 def test_batches_read_as_whole_files_do(cubins: dict[int, bytes]):
     files = [elf.read(cubins[arch], "k.cubin") for arch in (90, 75)]
     chosen = [(0, "second"), (1, "first"), (1, "second"), (0, "third"), (0, "first"), (1, "third")]

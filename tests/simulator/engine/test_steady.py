@@ -48,7 +48,7 @@ def cases(make: MakeProgram, seed: int, count: int, tick: float = 0.25) -> list[
     return list(islice((case for case in made if case.entries < 20_000), count))
 
 
-@pytest.mark.parametrize("tick", [0.25, TICK])
+@pytest.mark.parametrize("tick", [pytest.param(0.25, marks=pytest.mark.slow), TICK])
 def test_skipping_changes_no_makespan(rolled_program: MakeProgram, tick: float):
     made = cases(rolled_program, 3, 40, tick)
     skipping, plain = simulate(made), simulate(made, steady=False)
