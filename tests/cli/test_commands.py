@@ -157,6 +157,7 @@ def test_compare(run_dse, toy_kernel, tmp_path, models):
     assert scores["pipeline"]["spearman"] > 0.5
 
 
+@pytest.mark.slow
 def test_search_ranks_variants(run_dse, tmp_path):
     storage = f"sqlite:///{tmp_path / 'study.db'}"
     command = ("search", "matmul_naive", "matmul_tiled", "-g", "a100", "-m", "volkov", "--trials", "60")

@@ -45,6 +45,7 @@ def test_every_effect_can_be_left_out(trace, run_dse):
     assert gain["barrier.Lambda=0"] == pytest.approx(24 + 4 - 8)  # a warp issues after 8 cycles
 
 
+@pytest.mark.slow
 def test_a_kernel_has_a_trace_or_gets_one(run_dse):
     for name, trace in (("matmul_abt", True), ("mat_tiled", False)):
         ran = run_dse("simulate", name, "--teg", "--warps", "1000")

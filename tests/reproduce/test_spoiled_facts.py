@@ -17,6 +17,8 @@ from dse.reproduce.compare import compare
 from dse.simulator.teg import GT200
 from dse.types import CLASSES, Gpu, Limits
 
+pytestmark = pytest.mark.slow  # each fact by itself
+
 WORKED_OUT = ("model", "equation", "look-up")
 
 
