@@ -70,12 +70,13 @@ def rank(
     from dse.report.show import progress
 
     ranking = rank_launches(counts, gpu_file.gpu, models, problem, sample, measured, progress)
-    shown = ranking.rows(top or None)
     if refit:
         from dse.tuning.refit import refitted
 
         ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
+    else:
+        shown = ranking.rows(top or None)
     title = f"{counts.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {models[0].name}"
     if ranking.impossible:

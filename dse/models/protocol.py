@@ -12,6 +12,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from dse.errors import DseError
+
 if TYPE_CHECKING:
     from jaxtyping import Array
 
@@ -58,11 +60,14 @@ class Model(Protocol):
 def seconds(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Array:
     """Predict seconds of [N] launches inside `jit`, with derivatives by the GPU's numbers.
 
-    **Raises:** AttributeError for a model that is not differentiable and has no `seconds` of its own.
+    **Raises:** DseError for a model that is not differentiable and has no `seconds` of its own.
     """
     if model.differentiable:
         return model.predict(gpu, kernel, launch).seconds
-    return model.seconds(gpu, kernel, launch)  # pyright: ignore[reportAttributeAccessIssue]
+    own = getattr(model, "seconds", None)
+    if own is None:
+        raise DseError(f"model: found {model.name}, expected one that JAX differentiates, or with `seconds`")
+    return own(gpu, kernel, launch)
 
 
 @dataclass(frozen=True)

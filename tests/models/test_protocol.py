@@ -53,6 +53,14 @@ def test_of_ones_own_has_slopes(toy_kernel):
     np.testing.assert_allclose(slopes, [[-1.0, 1.0, 0.0]], atol=1e-6)
 
 
+def test_on_the_host_without_slopes(toy_kernel):
+    launches = of_kernel(
+        kernels.load(toy_kernel), A100.gpu, {"block": np.array([64]), "items": np.array([1])}
+    )
+    with pytest.raises(DseError, match="model: found on host, expected one that JAX differentiates"):
+        linearised(launches, OnHost(), ("clock",), np.zeros(1))
+
+
 def test_all_of_the_registry_are_models():
     for name, model in models.MODELS.items():
         assert isinstance(model, Model)
