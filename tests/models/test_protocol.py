@@ -58,7 +58,7 @@ def test_on_the_host_without_slopes(toy_kernel):
         kernels.load(toy_kernel), A100.gpu, {"block": np.array([64]), "items": np.array([1])}
     )
     with pytest.raises(DseError, match="model: found on host, expected one that JAX differentiates"):
-        linearised(launches, OnHost(), ("clock",), np.zeros(1))
+        linearised(launches, OnHost(), ("clock",), jnp.zeros(1))
 
 
 def test_all_of_the_registry_are_models():
