@@ -73,6 +73,11 @@ class PerClass(_Quantities):
     compares; imul32 multiplies; sfu transcendentals and conversions); shared: one pass of a
     warp access through the banks (shuffles too); l1: one 128-byte pass through the L1;
     l2 and dram: one 32-byte sector.
+
+    mma_*: one multiply-add of a product of matrices, by its operands: fp16 (or bf16) with sums in
+    fp32, fp16 with sums in fp16, tf32, fp8, int8, fp64. All of them share the tensor pipe.
+    mma_warp: one warp instruction that multiplies 16 x 16 by 16 x 8 halves out of registers, or as
+    many bytes of another kind. It takes the tensor pipe too, where registers are what limits it.
     """
 
     fp32: Quantity = quantity("1")
@@ -85,12 +90,22 @@ class PerClass(_Quantities):
     l2: Quantity = quantity("1")
     dram: Quantity = quantity("1")
     barrier: Quantity = quantity("1")
+    mma_fp16: Quantity = quantity("1", default=0.0)
+    mma_fp16_fp16: Quantity = quantity("1", default=0.0)
+    mma_tf32: Quantity = quantity("1", default=0.0)
+    mma_fp8: Quantity = quantity("1", default=0.0)
+    mma_int8: Quantity = quantity("1", default=0.0)
+    mma_fp64: Quantity = quantity("1", default=0.0)
+    mma_warp: Quantity = quantity("1", default=0.0)
 
 
 CLASSES = tuple(PerClass.__dataclass_fields__)
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
 COMPUTE = (*ARITHMETIC, "shared")  # what the two-subsystem models call computation
 MEMORY = ("l1", "l2", "dram")  # what they call memory
+MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp8", "mma_int8", "mma_fp64")
+TENSOR = (*MMA, "mma_warp")
+ABSENT = 1e30  # λ of a pipe that a GPU has not: work for it never ends
 
 
 class Limits(_Quantities):
@@ -144,6 +159,7 @@ class Phase(_Quantities):
 
     work: PerClass  # units of work for each pipe
     waits: PerClass  # results waited for, by the pipe or memory that they come from
+    async_waits: PerClass  # those of asynchronous copies: what else the block does meanwhile hides them
     passes: Quantity = quantity("1")  # how often a warp goes through it
     insts: Quantity = quantity("1")  # warp instructions issued, of any kind
     memory_insts: Quantity = quantity("1")  # those that take the load/store units

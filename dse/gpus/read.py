@@ -7,7 +7,7 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
@@ -145,7 +145,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     import jax.numpy as jnp
 
     from dse.precision import in_64_bits
-    from dse.types import Gpu, Limits, PerClass
+    from dse.types import ABSENT, Gpu, Limits, PerClass
 
     path = find(name)
     try:
@@ -166,14 +166,18 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             known = [] if group else [*Header.model_fields, *_GROUPS]
             known += [other for other in units if other.rpartition(".")[0] == group]
             raise DseError(f"{path}: {field}: unknown field{_hint(field, known)}")
+    absent = _absent(tables)
     for field in units:
-        if field not in tables:
+        if field not in tables and field not in absent:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = _checked(Header, head, path)
-    entries = {field: _checked(_Entry, tables[field], path, field) for field in units}
+    entries = {field: _checked(_Entry, tables[field], path, field) for field in units if field in tables}
 
     arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
+        for field in absent:
+            group, _, last = field.rpartition(".")
+            arrays[group][last] = jnp.asarray(ABSENT, dtype)
         for field, entry in entries.items():
             group, _, last = field.rpartition(".")
             number = _si(entry, units[field], path, field)
@@ -243,6 +247,14 @@ def _toml(text: bytes, path: Path) -> dict[str, Any]:
         return tomllib.loads(text.decode("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise DseError(f"{path}: is not TOML: {error}") from None
+
+
+def _absent(given: Container[str]) -> list[str]:
+    """List λ and Λ of the matrix products that a GPU cannot do: its file has neither."""
+    from dse.types import TENSOR
+
+    pairs = ([f"cpi.{name}", f"latency.{name}"] for name in TENSOR)
+    return [field for pair in pairs if not any(field in given for field in pair) for field in pair]
 
 
 def _units() -> dict[str, str]:

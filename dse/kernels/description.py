@@ -24,7 +24,7 @@ from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.space.expression import Expression
 from dse.space.space import Space
-from dse.types import ARITHMETIC, Gpu, Kernel, PerClass, Resources
+from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
 
@@ -32,7 +32,7 @@ GPU_NAMES = ("warp_size", "l1_bytes", "l2_bytes", "sm_count")  # what an express
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
-WARP_FIELDS = (*ARITHMETIC, "barrier", "ilp", "mlp")
+WARP_FIELDS = (*ARITHMETIC, *TENSOR, "barrier", "ilp", "mlp")
 WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
 
 _PIPES = ("shared", "l1", "l2", "dram")

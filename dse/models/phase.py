@@ -17,10 +17,11 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
+from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
-from dse.types import ARITHMETIC, CLASSES, Gpu, Kernel, Launch, Phase, Prediction
+from dse.types import ARITHMETIC, CLASSES, TENSOR, Gpu, Kernel, Launch, Phase, Prediction
 
 MONOTONE = True
 ABOUT = About(
@@ -48,7 +49,7 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean
 
-IN_PARTITIONS = (*ARITHMETIC, "fma", "issue")  # each sub-partition of the SM has its own
+IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
 
@@ -67,9 +68,11 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
     Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
     (Nsight Compute's pipe `fma`).
     """
-    cycles = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
+    names = [name for name in CLASSES if name not in TENSOR]
+    cycles = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names}
     cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
     return cycles | {
+        "tensor": tensor_cycles(gpu, phase.work),
         "fma": (phase.work.fp32 + phase.work.imul32) * gpu.cpi.fp32,
         "issue": phase.insts / gpu.issue_limit,
         "lsu": phase.memory_insts * gpu.lsu_cycles,

@@ -5,8 +5,9 @@ A launch takes as long as its busiest pipe, of all pipes of an SM.
 
 from jaxtyping import Array
 
+from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
-from dse.types import CLASSES, Gpu, Kernel, Launch, Prediction
+from dse.types import CLASSES, TENSOR, Gpu, Kernel, Launch, Prediction
 
 MONOTONE = True  # a faster pipe never makes it slower
 ABOUT = About(
@@ -26,9 +27,13 @@ def busy_cycles(gpu: Gpu, kernel: Kernel) -> dict[str, Array]:
 
     `lsu` are the load/store units, which all accesses pass before they come to a memory.
     """
-    busy = {name: getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in CLASSES}
+    names = [name for name in CLASSES if name not in TENSOR]
+    busy = {name: getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in names}
     busy["l1"] = busy["l1"] + gpu.l1_with_shared * busy["shared"]
-    return busy | {"lsu": (kernel.shared_insts + kernel.mem_insts) * gpu.lsu_cycles}
+    return busy | {
+        "lsu": (kernel.shared_insts + kernel.mem_insts) * gpu.lsu_cycles,
+        "tensor": tensor_cycles(gpu, kernel.work),
+    }
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:

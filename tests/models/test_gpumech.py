@@ -119,8 +119,8 @@ def test_of_phases(point, build):
     def phase(passes, insts, **waits):
         none = dict.fromkeys(CLASSES, 0.0)
         return Phase(
-            work=PerClass(**none), waits=PerClass(**none | waits), passes=passes, insts=insts,
-            memory_insts=0.0, slots=0.0,
+            work=PerClass(**none), waits=PerClass(**none | waits), async_waits=PerClass(**none),
+            passes=passes, insts=insts, memory_insts=0.0, slots=0.0,
         )  # fmt: skip
 
     phases = (phase(1.0, 30.0), phase(10.0, 12.0, dram=2.0, l2=1.0), phase(0.0, 5.0, dram=1.0))

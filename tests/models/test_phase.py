@@ -107,6 +107,7 @@ def assembled(cases):
                 },
                 work=per_class([each[n]["work"] for each in phases]),
                 waits=per_class([each[n]["waits"] for each in phases]),
+                async_waits=PerClass(**nothing),
             )
             for n in range(2)
         ),
@@ -140,10 +141,13 @@ def test_barriers_part_what_could_overlap(cases):
     def both_of(a: PerClass, b: PerClass) -> PerClass:
         return PerClass(**{name: both(getattr(a, name), getattr(b, name)) for name in CLASSES})
 
-    names = [name for name in Phase.__dataclass_fields__ if name not in ("passes", "work", "waits")]
+    classes = ("passes", "work", "waits", "async_waits")
+    names = [name for name in Phase.__dataclass_fields__ if name not in classes]
     counts: dict[str, Any] = {name: both(getattr(first, name), getattr(second, name)) for name in names}
     work, waits = both_of(first.work, second.work), both_of(first.waits, second.waits)
-    merged = Phase(passes=np.ones(len(cases)), work=work, waits=waits, **counts)
+    merged = Phase(
+        passes=np.ones(len(cases)), work=work, waits=waits, async_waits=first.async_waits, **counts
+    )
     one = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
     apart, together = predict(gpu, kernel, launch).cycles, predict(gpu, one, launch).cycles
     assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()

@@ -47,6 +47,7 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
         slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
         work=_per_class([_work(phase, warps) for phase in counts.phases]),
         waits=_per_class([_waits(phase) for phase in counts.phases]),
+        async_waits=_per_class([dict.fromkeys(CLASSES, 0.0) for _ in counts.phases]),
     )
 
     def whole(of_phases: list[float]) -> float:
@@ -102,12 +103,16 @@ def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
 def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
     """Return the units of work of the average warp by class."""
     traffic = phase.traffic or _without_caches(phase)
-    return {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()} | {
-        "shared": _total(phase, "passes", *_SHARED) / warps + _shuffles(phase, warps),
-        "l1": _total(phase, "passes", *_GLOBAL, *_LOCAL) / warps,
-        "l2": traffic.l2_sectors / warps,
-        "dram": traffic.dram_sectors / warps,
-    }
+    return (
+        dict.fromkeys(CLASSES, 0.0)
+        | {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()}
+        | {
+            "shared": _total(phase, "passes", *_SHARED) / warps + _shuffles(phase, warps),
+            "l1": _total(phase, "passes", *_GLOBAL, *_LOCAL) / warps,
+            "l2": traffic.l2_sectors / warps,
+            "dram": traffic.dram_sectors / warps,
+        }
+    )
 
 
 def _waits(phase: PhaseCounts) -> dict[str, float]:
@@ -139,6 +144,7 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
 
 
 _PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PER_CLASS = ("work", "waits", "async_waits")
 
 
 def to_kernel(warps: WarpCounts) -> Kernel:
@@ -147,8 +153,8 @@ def to_kernel(warps: WarpCounts) -> Kernel:
 
     def phase(number: int) -> KernelPhase:
         plain: Any = {name: getattr(phases, name)[..., number] for name in _PLAIN_OF_PHASE}
-        work, waits = phases.work[..., number, :], phases.waits[..., number, :]
-        return KernelPhase(work=_classes(work), waits=_classes(waits), **plain)
+        classes: Any = {name: _classes(getattr(phases, name)[..., number, :]) for name in _PER_CLASS}
+        return KernelPhase(**classes, **plain)
 
     plain: Any = {
         name: getattr(warps, name) for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")

@@ -13,7 +13,11 @@ from dse.types import CLASSES
 
 Number = np.ndarray | float  # one launch has plain numbers
 
-_PER_CLASS = ("work", "waits")  # fields with a number for each of CLASSES; all others are one number
+_PER_CLASS = (
+    "work",
+    "waits",
+    "async_waits",
+)  # fields with a number for each of CLASSES; all others are one number
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,6 +33,7 @@ class WarpPhases:
     slots: np.ndarray  # cycles in which a warp alone issues or finds a pipe of its own busy
     work: np.ndarray  # units of work for each class
     waits: np.ndarray  # results waited for one after the other, by the class that they come from
+    async_waits: np.ndarray  # those of asynchronous copies
 
 
 @dataclass(frozen=True, eq=False)
