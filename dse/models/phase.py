@@ -57,6 +57,7 @@ IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
 CAUSES = ("latency", "copies", *PIPES)
 
+
 class _Phase(NamedTuple):
     passes: Array
     alone: Array  # Λ

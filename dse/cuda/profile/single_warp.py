@@ -38,7 +38,8 @@ class Timing:
 
     latency: Mapping[str, float]  # until the result can be used, by SOURCES
     interval: Mapping[str, float]  # until the warp's next instruction can enter the same pipe
-    products: Mapping[str, float]  # until a sub-partition is done with one unit of work of TENSOR
+    # Until a sub-partition is done with one unit of work, by TENSOR.
+    products: Mapping[str, float] = field(default_factory=dict)
 
 
 def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
