@@ -133,7 +133,7 @@ def test_work_hides_copies():
     work = [f"FADD R{30 + n}, R50, R51" for n in range(30)] * 7  # 420 cycles of the pipe
     one, two, three = (pipelined(depth, work) for depth in (1, 2, 3))
     copies = [dict(zip(SOURCES, found.latencies, strict=True))["copy"] for found in (one, two, three)]
-    assert one.cycles / 1000 == pytest.approx(400 + 420, rel=0.05)
+    assert one.cycles / 1000 == pytest.approx(400 + 420, rel=0.1)
     assert two.cycles == pytest.approx(three.cycles)
     assert copies[0] == pytest.approx(1000, rel=0.01)
     assert copies[1] < 3
