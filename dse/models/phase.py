@@ -63,6 +63,7 @@ class _Phase(NamedTuple):
     alone: Array  # Λ
     copies: Array  # Λ of the asynchronous copies that are waited for besides
     pipes: dict[str, Array]  # busy cycles of a warp
+    holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
@@ -102,14 +103,11 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
     """
     if kernel.phases:
-        phases = [
-            _Phase(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), busy(gpu, phase))
-            for phase in kernel.phases
-        ]
+        phases = [_phase(gpu, phase) for phase in kernel.phases]
     else:
         pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
         none = jnp.zeros_like(kernel.insts)
-        phases = [_Phase(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes)]
+        phases = [_Phase(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
     terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * launch.waves)
@@ -127,20 +125,26 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     return Prediction.of(gpu.clock, details, **terms)
 
 
+def _phase(gpu: Gpu, phase: Phase) -> _Phase:
+    pipes = busy(gpu, phase)
+    holding = pipes | {"l2": pipes["l2"] * (1.0 - phase.async_share)}
+    return _Phase(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
+
+
 def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array) -> dict[str, Array]:
     """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
     terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * blocks)
     own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
     copied = 0.0 * blocks  # of one of its warps that waits for its copies
     together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
-    for passes, alone, copies, pipes in phases:
+    for passes, alone, copies, pipes, holding in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
         loads = _loads(gpu, pipes, blocks * warps_per_block)
         for name, cycles in _by_cause(alone, copies, loads).items():
             terms[name] = terms[name] + once * cycles
         again = passes - once
         own = own + again * _power_mean(
-            alone, reduce(jnp.maximum, _loads(gpu, pipes, warps_per_block).values())
+            alone, reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
         )
         copied = copied + again * (alone + copies)
         for name, cycles in loads.items():

@@ -42,7 +42,8 @@ def wave(gpu, phases, blocks, warps_per_block):
         if phase["passes"] <= 1:  # in step
             once += phase["passes"] * power_mean(alone + copies, max(busy.values()))
             continue
-        by_itself = max(loads(gpu, phase, warps_per_block).values())
+        own_loads = loads(gpu, phase, warps_per_block)
+        by_itself = max((own_loads | {"l2": own_loads["l2"] * (1 - phase["async_share"])}).values())
         own += phase["passes"] * power_mean(alone, by_itself)
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
@@ -71,7 +72,7 @@ def cases():
         return {name: value * float(rng.uniform() < 0.3) for name, value in table(-1, 2).items()}
 
     def phase():
-        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0}
+        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0, "async_share": 1.0}
         found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
         return found | {"work": table(0, 2), "waits": table(-1, 1), "async_waits": copies()}
 

@@ -49,6 +49,7 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
             [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
         ),
         slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
+        async_share=np.array([_async_share(phase) for phase in counts.phases]),
         work=_per_class([_work(phase, warps) for phase in counts.phases]),
         waits=_per_class([_waits(phase) for phase in counts.phases]),
         async_waits=_per_class([_async_waits(phase, served) for phase in counts.phases]),
@@ -139,6 +140,11 @@ def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict
     return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
 
 
+def _async_share(phase: PhaseCounts) -> float:
+    """Return the share of the sectors asked for that asynchronous copies ask for."""
+    return _quotient(phase.copied_sectors, _total(phase, "sectors", *_GLOBAL), 0.0)
+
+
 def _waited(walk: Walk) -> dict[str, float]:
     """Return the results waited for, by where they come from."""
     return dict(zip(SOURCES, walk.latencies.tolist(), strict=True))
@@ -159,7 +165,7 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
     return Traffic(asked("global load"), loads, loads, stores, stores)
 
 
-_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots", "async_share")
 _PER_CLASS = ("work", "waits", "async_waits")
 
 
