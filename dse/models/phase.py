@@ -4,10 +4,10 @@ Between two barriers a wave takes as long as one warp alone, or as its warps kee
 busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. In
 phases that are gone through again and again the blocks of an SM drift apart: one loads while another
 computes. Such a loop takes as long as one block alone, or as all blocks keep the pipe that is busiest over
-its phases together. What a block computes while its asynchronous copies are under way hides them; but a block
-alone takes no less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all phases: a launch takes no less than what it moves
-there. Where two such times come close, both are felt: their power mean is taken, which also makes the model
-smooth.
+its phases together. What a block computes while its asynchronous copies are under way hides them; but no
+block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
+phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
+power mean is taken, which also makes the model smooth.
 
 Where a kernel's phases are not known, it is taken to be one.
 """

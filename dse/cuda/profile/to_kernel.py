@@ -134,7 +134,7 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
 
 
 def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict[str, float]:
-    """Count the asynchronous copies waited for, by the memory that they come from: the launch's mean shares."""
+    """Count the asynchronous copies waited for, by where they come from, in shares of the whole launch."""
     copies = 0.0 if phase.walk is None else _waited(phase.walk)["copy"]
     shares = zip(("l1", "l2", "dram"), served, strict=True)
     return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
