@@ -144,12 +144,8 @@ def test_equals_plain_python(cases):
     prediction = predict(*assembled(cases))
     np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
-    assert {names[place] for place in np.asarray(prediction.bottleneck)} >= {
-        "latency",
-        "copies",
-        "tensor",
-        "l2",
-    }
+    causes = {names[place] for place in np.asarray(prediction.bottleneck)}
+    assert causes >= {"latency", "copies", "tensor"}
 
 
 def test_barriers_part_what_could_overlap(cases):
