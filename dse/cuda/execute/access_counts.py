@@ -14,7 +14,6 @@ from dse.hardware.banks import passes as bank_passes
 from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import LINE, SECTOR, sectors_and_lines
 
-
 _MATRICES = ("LDSM", "STSM")
 
 

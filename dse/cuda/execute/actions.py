@@ -188,7 +188,9 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     address = step.memory[-1]
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
-    copied = [operand for operand in step.sources if operand.kind == "predicate"] if step.kind == "copy" else []
+    copied = (
+        [operand for operand in step.sources if operand.kind == "predicate"] if step.kind == "copy" else []
+    )
 
     def access(machine: Machine, lanes: Lanes) -> None:
         taint = 0

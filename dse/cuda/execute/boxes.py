@@ -65,7 +65,9 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
                 if (apart == apart[:1]).all():
                     before = seen[3]
                     machine.streams.append(
-                        Stream(step.index, machine.phase, before.lanes, before.base, int(apart[:1].sum()), size)
+                        Stream(
+                            step.index, machine.phase, before.lanes, before.base, int(apart[:1].sum()), size
+                        )
                     )
                     continue
             stream = Stream(step.index, machine.phase, Lanes(mask, mask.shape), base, 0, size)
@@ -91,7 +93,9 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
     for warp in np.flatnonzero(there.any(0)).tolist():
         blocks, threads = there[:, warp], first[:, warp]
         rows = np.arange(len(threads)) if address.shape[0] > 1 else 0
-        of_warp = np.broadcast_to(address[rows, threads if address.shape[1] > 1 else 0], threads.shape)[blocks]
+        of_warp = np.broadcast_to(address[rows, threads if address.shape[1] > 1 else 0], threads.shape)[
+            blocks
+        ]
         owners = {machine.argument_at(place) for place in np.unique(of_warp).tolist()}
         argument = owners.pop() if len(owners) == 1 else -1
         tensor = machine.launch.arguments[argument] if argument >= 0 else None
@@ -175,9 +179,7 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
     strides: set[int] = set()
     for _, issue in _issues(machine, step, lanes):
         tensor, total = issue.tensor, None
-        dimensions = zip(
-            reversed(step.coordinates), tensor.strides, tensor.shape, tensor.box, strict=True
-        )
+        dimensions = zip(reversed(step.coordinates), tensor.strides, tensor.shape, tensor.box, strict=True)
         for operand, stride, extent, box in dimensions:
             change = registers.by_slot.get(operand.slot)
             if change is None:

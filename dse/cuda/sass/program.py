@@ -172,7 +172,9 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     addresses = tuple([read for read in sources if read.kind == "address"])
     bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
     if row.of_box:
-        bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[1:]
+        bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[
+            1:
+        ]
     writes = _target_slots(targets, target_words)
     reads = [*_source_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
