@@ -80,10 +80,9 @@ def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Str
     chosen: list[Stream] = []
     members: list[Family] = []
     for stream in streams:
-        step = machine.program.steps[stream.step]
-        key = (id(stream.base), id(stream.lanes), step.bytes)
+        key = (id(stream.base), id(stream.lanes), stream.size)
         if key not in families:
-            families[key] = _family(machine, sample, block, stream, step.bytes)
+            families[key] = _family(machine, sample, block, stream)
         if families[key].size:
             chosen.append(stream)
             members.append(families[key])
@@ -111,9 +110,10 @@ def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Str
     return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases))
 
 
-def _family(machine: Machine, sample: Sample, block: int, stream: Stream, size: int) -> Family:
-    mask = np.broadcast_to(stream.lanes.mask, machine.shape)
-    base = np.broadcast_to(stream.base, machine.shape)
+def _family(machine: Machine, sample: Sample, block: int, stream: Stream) -> Family:
+    size, shape = stream.size, stream.lanes.shape
+    mask = np.broadcast_to(stream.lanes.mask, shape)
+    base = np.broadcast_to(stream.base, shape)
     address, touched = np.unique(base[block][mask[block]]), base[mask]
     start, end = merged(address, address + size)
     return Family(
@@ -164,7 +164,7 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
     """
     if len(stream.base) == 1:
         return 0, 0, 0
-    masks = np.broadcast_to(stream.lanes.mask, machine.shape)
+    masks = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
     moved = np.subtract(sample.blocks, sample.blocks[block])
     axes = []
     for axis, size in enumerate(machine.launch.grid):
@@ -183,4 +183,4 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
 
 def bypasses_l1(step: Step) -> bool:
     """Tell whether an access to global memory goes past the L1."""
-    return step.atomic or step.has(*_BYPASS_L1)
+    return step.atomic or step.of_box or step.has(*_BYPASS_L1)

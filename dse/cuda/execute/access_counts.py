@@ -14,6 +14,8 @@ from dse.hardware.banks import passes as bank_passes
 from dse.hardware.banks import passes_of_atomics
 from dse.hardware.coalescing import LINE, SECTOR, sectors_and_lines
 
+_MATRICES = ("LDSM", "STSM")
+
 
 def _by_warp(base: np.ndarray, lanes: Lanes) -> tuple[np.ndarray, np.ndarray]:
     """Addresses and mask as [1 or blocks, warps, 32]."""
@@ -74,25 +76,28 @@ def _count_global(
             counts[2] = passes.sum(-1)
         _remember(machine, "global", step, base, lanes, phase, counts)
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
-    machine.streams.append(Stream(step.index, machine.phase, lanes, base, offset))
+    machine.streams.append(Stream(step.index, machine.phase, lanes, base, offset, step.bytes))
 
 
 def _count_shared(
     machine: Machine, step: Step, row: int, base: np.ndarray, offset: int, lanes: Lanes
 ) -> None:
     """Count the passes through the banks of shared memory."""
-    counts = _same_pattern(machine, "shared", step, base, lanes, 0, 4)
+    matrices = step.opcode in _MATRICES
+    space = "matrices" if matrices else "shared"
+    counts = _same_pattern(machine, space, step, base, lanes, 0, 4)
     if counts is None or offset % 4:
         addresses, mask = _by_warp(base, lanes)
-        if step.opcode == "LDSM":
-            passes = np.where(mask.any(-1), step.bytes // 4, 0)
+        if matrices:  # each of the first 8, 16 or 32 lanes tells where a row of 8 halves is
+            rows = mask & (np.arange(WARP) < 2 * step.bytes)
+            passes = bank_passes(addresses + offset % 4, rows, 16, np)
         elif step.atomic:
             passes = passes_of_atomics(addresses + offset, mask)
         else:
             passes = bank_passes(addresses + offset % 4, mask, step.bytes, np)
         counts = np.empty((len(MEMORY_COUNTS), lanes.shape[0]))
         counts[0], counts[1], counts[2], counts[3] = lanes.warps, 0, passes.sum(-1), lanes.threads
-        _remember(machine, "shared", step, base, lanes, 0, counts)
+        _remember(machine, space, step, base, lanes, 0, counts)
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
 
 

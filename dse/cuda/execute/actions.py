@@ -3,14 +3,16 @@
 import numpy as np
 
 from dse.cuda.execute.access_counts import COUNT
+from dse.cuda.execute.boxes import box_action
 from dse.cuda.execute.load_store import PERFORM
 from dse.cuda.execute.semantics import Unsupported, bind
 from dse.cuda.machine.launch import REGION_BITS
-from dse.cuda.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine
+from dse.cuda.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, union
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
-from dse.cuda.sass.program import BasicBlock, Step
+from dse.cuda.sass.products import UnknownProductError, described, needs_descriptor
+from dse.cuda.sass.program import BasicBlock, Step, descriptor_slot
 
 _U32 = np.uint32
 
@@ -25,11 +27,17 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
         if step.memory:
             bound.memory_rows[step.index] = bound.rows
             bound.rows += len(MEMORY_COUNTS) * len(step.memory)
-            made.append((step, _memory_action(bound, step)))
+            made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
         elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
             bound.guard_rows[step.index] = bound.rows
             bound.rows += 1
             made.append((step, _guard_action(step, bound.rows - 1)))
+            if step.pipe == "tensor":
+                bound.product_rows[step.index] = bound.rows
+                bound.rows += 1
+                made.append((step, _warp_guard_action(step, bound.rows - 1)))
+        if needs_descriptor(step.opcode):
+            made.append((step, _describe_action(step)))
         if step.opcode in _BARRIER_MOVES:
             made.append((step, _BARRIER_MOVES[step.opcode](step)))
         elif step.needed and not step.memory:
@@ -48,6 +56,40 @@ def _guard_action(step: Step, row: int) -> Action:
     return count
 
 
+def _warp_guard_action(step: Step, row: int) -> Action:
+    """Count the warps with a thread whose guard holds."""
+
+    def count(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.counts[row] += chosen.warps
+
+    return count
+
+
+def _describe_action(step: Step) -> Action:
+    """Find out what a product of matrices multiplies whose shape is in a register."""
+    operands = step.sources
+    slot = descriptor_slot(step)
+
+    def describe(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        value = machine.r[slot]
+        values = np.unique(np.broadcast_to(value, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)])
+        if len(values) != 1 or union(machine.taint[slot], chosen):
+            raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
+        try:
+            step.product = described(step.opcode, step.modifiers, operands, int(values[0]))
+        except UnknownProductError as problem:
+            raise machine.program.error(
+                step, f"found {problem}, expected a product of classes of work (dse/cuda/sass/products.py)"
+            ) from None
+
+    return describe
+
+
 def _compute_action(bound: BoundProgram, step: Step) -> Action:
     """Write what the instruction's rule gives, and what unknown data it depends on."""
     try:
@@ -57,6 +99,7 @@ def _compute_action(bound: BoundProgram, step: Step) -> Action:
             step, f"found {reason}, expected what an address or a branch may depend on"
         ) from None
     slots = _written(step)
+    of_warps = step.opcode == "R2UR"
 
     def compute(machine: Machine, lanes: Lanes) -> None:
         chosen = lanes if step.guard < 0 else machine.under_guard(step, lanes)
@@ -67,9 +110,10 @@ def _compute_action(bound: BoundProgram, step: Step) -> Action:
             taint = taint | taints[slot]
         if step.guard >= 0:
             taint = taint | taints[step.guard]
+        written = machine.sets.whole_warps(chosen) if of_warps and chosen.total < machine.live else chosen
         for slot, value in zip(slots, evaluate(machine.r, chosen), strict=True):
             if slot >= 0:
-                machine.write(slot, value, taint, chosen)
+                machine.write(slot, value, taint, written)
 
     return compute
 
@@ -144,6 +188,9 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
     address = step.memory[-1]
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
+    copied = (
+        [operand for operand in step.sources if operand.kind == "predicate"] if step.kind == "copy" else []
+    )
 
     def access(machine: Machine, lanes: Lanes) -> None:
         taint = 0
@@ -158,7 +205,11 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
             address_taint = address_taint | machine.taint[slot]
         machine.note_unknown(step, "address", address_taint, chosen)
         base = machine.base(step, address, step.pipe == "global")
-        count(machine, step, row, base, address.offset, chosen)
+        read: Lanes | None = chosen
+        for operand in copied:  # where it does not hold, zeros are stored
+            read = machine.where(operand.slot, operand.negate, read) if read is not None else None
+        if read is not None:
+            count(machine, step, row, base, address.offset, read)
         if step.kind == "copy":  # stores what it loads to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)

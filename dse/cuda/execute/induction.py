@@ -11,14 +11,15 @@ from math import gcd, lcm
 
 import numpy as np
 
+from dse.cuda.execute.boxes import box_stride
 from dse.cuda.execute.change_rules import RULES
 from dse.cuda.execute.register_changes import Change, Irregular, RegisterChanges, plus, times
 from dse.cuda.machine.launch import REGION_BITS
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
-from dse.cuda.sass.program import Step
-from dse.hardware.coalescing import LINE
+from dse.cuda.sass.program import Step, descriptor_slot
+from dse.hardware.coalescing import LINE, SECTOR
 
 _BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
 
@@ -65,9 +66,13 @@ class Examination:
             return
         if step.memory:
             self._address(step, chosen)
+        if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), chosen)):
+            raise Irregular(why)
+        if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
+            raise Irregular("an instruction descriptor changes")
         if step.opcode in _BARRIER_MOVES:
             self.end(step, chosen)
-        if not step.needed:
+        if not step.needed or step.of_box:
             return
         why = registers.why_erratic(step.reads, chosen)
         changing = any(slot in registers.by_slot for slot in step.reads)
@@ -135,6 +140,9 @@ class Examination:
 
     def _address(self, step: Step, lanes: Lanes) -> None:
         """The addresses of a memory instruction must all move on by the same."""
+        if step.of_box:
+            self._box(step, lanes)
+            return
         grain = LINE if step.pipe == "global" else 4
         stride: int | None = 0
         why = ""
@@ -150,6 +158,13 @@ class Examination:
                 raise Irregular(why)
             self.why_estimated = self.why_estimated or why
         self.strides[step.index] = stride
+
+    def _box(self, step: Step, lanes: Lanes) -> None:
+        """A box of a tensor must move on by the same, inside the tensor."""
+        stride = box_stride(self.registers, self.machine, step, lanes)
+        if self.strides.setdefault(step.index, stride) != stride:
+            raise Irregular(_moves_differently(step))
+        self.period = lcm(self.period, SECTOR // gcd(SECTOR, stride))
 
     def _stride(self, step: Step, address: Operand, lanes: Lanes) -> tuple[int | None, str]:
         """(bytes that an address moves on by, why it is not known)"""
@@ -216,6 +231,11 @@ class Examination:
         zero = not any(self.machine.r[slot].any() for slot in values)
         if not (step.opcode == "STS" and same and zero and not self.machine.shared.words.any()):
             raise Irregular(f"0x{step.address:x} stores what is loaded again")
+
+
+def _conditions(step: Step) -> list[int]:
+    """The slots of the predicates among the sources."""
+    return [operand.slot for operand in step.sources if operand.kind == "predicate"]
 
 
 def _moves_differently(step: Step) -> str:

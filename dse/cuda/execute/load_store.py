@@ -90,10 +90,21 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         memory.store(flat, 4, [new])
     if step.kind == "copy":
         to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
-        machine.shared.store(block, np.broadcast_to(to, machine.shape)[mask], step.bytes, words)
-        machine.shared.taint |= union(taint, lanes)
+        zeroed = ~_copied(machine, step, lanes)[mask]
+        words = [np.where(zeroed, _U32(0), word) for word in words] if zeroed.any() else words
+        to = np.broadcast_to(to, machine.shape)[mask]
+        machine.shared.store(block, to, step.bytes, words, union(taint, lanes))
     elif step.targets:
         _put(machine, step, lanes, mask, words, taint)
+
+
+def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
+    """Whether each thread reads what it copies; the others store zeros: [blocks, threads]."""
+    read: Lanes | None = lanes
+    for operand in step.sources:
+        if operand.kind == "predicate" and read is not None:
+            read = machine.where(operand.slot, operand.negate, read)
+    return np.broadcast_to(np.zeros((1, 1), bool) if read is None else read.mask, machine.shape)
 
 
 def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
@@ -103,17 +114,16 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     data, data_taint = _data(machine, step)
     values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
     if step.opcode == "STS":
-        memory.store(block, flat, step.bytes, values)
-        memory.taint |= union(taint | data_taint, lanes)
+        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
         return
     words = memory.load(block, flat, step.bytes)
+    stored = memory.taint(block, flat, step.bytes)
     if step.atomic:
         words, new = _atomic(step, flat + (block << 32), words[0], values)
-        memory.store(block, flat, 4, [new])
-        memory.taint |= union(data_taint, lanes)
+        memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
         taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
     if step.targets:
-        _put(machine, step, lanes, mask, words, taint | memory.taint)
+        _put(machine, step, lanes, mask, words, taint | stored)
 
 
 def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:

@@ -7,8 +7,8 @@ word that is addressed from the stack pointer alone, so that a spilled accumulat
 
 from collections.abc import Iterable
 
-from dse.cuda.sass.operands import SLOTS, P
-from dse.cuda.sass.program import SassProgram, Step
+from dse.cuda.sass.operands import PT, SLOTS, UPT, P
+from dse.cuda.sass.program import SassProgram, Step, descriptor_slot
 
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
@@ -16,6 +16,7 @@ _GLOBAL = 1 << (SLOTS + 1)
 _ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses worked out at run time
 _WORDS = SLOTS + 3  # first word of local memory
 _STEERING = ("control", "barrier")  # pipes of what decides where threads go
+_VARYING = ~(1 << PT | 1 << UPT)
 _SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
 
@@ -126,6 +127,10 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         always |= reads
     if step.memory:
         always |= _bits(step.bases)
+    if step.kind == "copy":  # a predicate tells whether global memory is read
+        always |= _bits([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
+    if (slot := descriptor_slot(step)) >= 0:
+        always |= 1 << slot
     if step.guard >= 0:
         reads |= 1 << step.guard
         if step.memory or step.pipe in _STEERING:
@@ -149,7 +154,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
             wanted_by |= space
         if step.kind in ("load", "copy", "atomic"):
             reads |= space
-        if step.kind == "copy":
+        if step.kind in ("copy", "box load"):
             wanted_by = _SHARED
     return always, wanted_by, kills, reads, step
 

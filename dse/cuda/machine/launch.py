@@ -31,6 +31,21 @@ class Pointer:
     contents: np.ndarray | None = None
 
 
+@dataclass(frozen=True)
+class TensorMap:
+    """A tensor in global memory and the boxes that are copied of it: a descriptor of 128 bytes, by value.
+
+    Elements, outermost dimension first. Its global memory is a region of its own, as that of a pointer.
+    """
+
+    element_bytes: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...]
+
+    bytes = 128
+
+
 # Python's int is a 32-bit integer, its float a single; NumPy scalars have their own size. An array is a
 # pointer to it, None a pointer to what is not stated, bytes a structure passed by value.
 Argument = Any
@@ -70,11 +85,12 @@ class _Layout:
     grid: int
     stack: int
     parameters: int
+    parameters_address: int = -1  # where the address of the parameters lies, for descriptors among them
 
 
 _LAYOUTS = (  # from this compute capability on
-    (100, _Layout(block=0x360, grid=0x370, stack=0x37C, parameters=0x380)),
-    (90, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x210)),
+    (100, _Layout(block=0x360, grid=0x370, stack=0x37C, parameters=0x380, parameters_address=0x348)),
+    (90, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x210, parameters_address=0x198)),
     (70, _Layout(block=0x0, grid=0xC, stack=0x28, parameters=0x160)),
 )
 
@@ -106,6 +122,9 @@ def address_of(index: int) -> int:
     return ((index + 1) << REGION_BITS) + MIDDLE
 
 
+PARAMETERS = address_of(-1)  # where addresses of the parameters themselves point to
+
+
 def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBank:
     """Lay out constant bank 0 as a kernel of compute capability `arch` / 10 expects it.
 
@@ -115,6 +134,9 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
     if layout is None:
         raise DseError(f"{kernel}: architecture: found sm_{arch}, expected sm_70 or newer")
     words = {layout.stack: STACK_TOP}
+    if layout.parameters_address >= 0:
+        words[layout.parameters_address] = PARAMETERS & 0xFFFFFFFF
+        words[layout.parameters_address + 4] = PARAMETERS >> 32
     for axis in range(3):
         words[layout.block + 4 * axis] = launch.block[axis]
         words[layout.grid + 4 * axis] = launch.grid[axis]
@@ -124,6 +146,7 @@ def constant_bank(kernel: str, arch: int, launch: LaunchArguments) -> ConstantBa
         raw = _raw(kernel, index, argument)
         size = len(raw)
         alignment = size if size in (1, 2, 4, 8) else 8 if size % 8 == 0 else 4
+        alignment = 64 if isinstance(argument, TensorMap) else alignment
         at = launch.offsets[index] if launch.offsets is not None else -(-at // alignment) * alignment
         for offset, byte in enumerate(raw, start=at):
             word, shift = offset & ~3, 8 * (offset & 3)
@@ -140,6 +163,8 @@ def _raw(kernel: str, index: int, argument: Argument) -> bytes:
             return address_of(index).to_bytes(8, "little")
         case UnknownArgument():
             return bytes(argument.bytes)
+        case TensorMap():
+            return bytes(TensorMap.bytes)
         case bytes():
             return argument
         case np.generic():
@@ -152,5 +177,5 @@ def _raw(kernel: str, index: int, argument: Argument) -> bytes:
             return np.float32(argument).tobytes()
     raise DseError(
         f"{kernel}: argument {index}: found {argument!r}, expected a 32-bit integer, a float, a NumPy"
-        " scalar or array, None for a pointer, or bytes"
+        " scalar or array, None for a pointer, a TensorMap, or bytes"
     )

@@ -15,7 +15,17 @@ class SharedMemory:
 
     def __init__(self, rows: int) -> None:
         self.words = np.zeros((rows, 1024), _U32)
-        self.taint = 0  # unknown sources that something stored depends on
+        self.taints: np.ndarray | None = None  # unknown sources that each word depends on, if any does
+
+    def taint(self, row: np.ndarray, address: np.ndarray, size: int) -> int:
+        """The unknown sources that the words of some accesses depend on."""
+        if self.taints is None or not len(address):
+            return 0
+        self._reach(int(address.max()) // 4 + size // 4)
+        taint = 0
+        for word in range(max(size // 4, 1)):
+            taint |= int(np.bitwise_or.reduce(self.taints[row, (address >> 2) + word]))
+        return taint
 
     def _reach(self, highest: int) -> None:
         """Have at least so many words."""
@@ -24,6 +34,8 @@ class SharedMemory:
             grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
             grown[:, :size] = self.words
             self.words = grown
+            if self.taints is not None:
+                self.taints = np.pad(self.taints, ((0, 0), (0, grown.shape[1] - size)))
 
     def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load the words of each access; those of fewer than 4 bytes are not extended by their sign."""
@@ -32,9 +44,17 @@ class SharedMemory:
             return [_narrow(self.words[row, address >> 2], address, size)]
         return [self.words[row, (address >> 2) + word] for word in range(size // 4)]
 
-    def store(self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
-        """Store the words of each access, which takes place in a row."""
+    def store(
+        self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
+    ) -> None:
+        """Store the words of each access, which takes place in a row; they depend on unknown sources."""
         self._reach(int(address.max(initial=0)) // 4 + size // 4)
+        if taint and self.taints is None:
+            self.taints = np.zeros(self.words.shape, np.int64)
+        if self.taints is not None:
+            for word in range(max(size // 4, 1)):
+                place = (address >> 2) + word
+                self.taints[row, place] = taint | (self.taints[row, place] if size < 4 else 0)
         if size < 4:
             as_bytes = self.words.view(np.uint8)
             for byte in range(size):

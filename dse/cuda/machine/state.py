@@ -6,7 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument, constant_bank
+from dse.cuda.machine.launch import (
+    PARAMETERS,
+    ConstantBank,
+    Dimensions,
+    LaunchArguments,
+    UnknownArgument,
+    constant_bank,
+)
 from dse.cuda.machine.memory import GlobalMemory, LocalMemory, SharedMemory
 from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
 from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
@@ -33,9 +40,10 @@ class Stream:
 
     step: int
     phase: np.ndarray  # [blocks], see Machine.phases
-    lanes: Lanes
+    lanes: Lanes  # of a box of a tensor: of the places in it, in place of threads
     base: np.ndarray  # [1 or blocks, 1 or threads] bytes
     offset: int
+    size: int = 4  # bytes at each address
     trips: range = range(1)
     stride: float = 0
 
@@ -99,6 +107,7 @@ class BoundProgram:
         # rows of the counters: two for each basic block, then what steps need
         self.rows = 2 * len(program.blocks)
         self.guard_rows: dict[int, int] = {}
+        self.product_rows: dict[int, int] = {}  # of products of matrices under a guard: warps
         self.memory_rows: dict[int, int] = {}
         self.loads_global = any(
             step.needed and step.pipe == "global" and step.targets for step in program.steps
@@ -156,6 +165,7 @@ class Machine:
         """Fill the slots of numbers, constants and special registers."""
         launch, threads = self.launch, self.shape[1]
         bank = constant_bank(self.program.kernel, self.program.arch, launch)
+        self.owners, self.parameters = bank.owners, bank.parameters
         thread = np.arange(threads, dtype=_U32)[None, :]
         x, y, _ = launch.block
         special = {
@@ -180,6 +190,8 @@ class Machine:
                     self.r[slot + word] = np.full((1, 1), bits >> 32 * word & 0xFFFFFFFF, _U32)
             elif kind == "special" and key in special:
                 self.r[slot] = special[key]
+            elif kind == "bank":
+                self.r[slot], self.taint[slot] = self._bank(bank, key)
             elif kind == "special":
                 self.taint[slot] = self.source(f"special register {key}")
             else:
@@ -187,7 +199,7 @@ class Machine:
                     number, offset = key[0], key[1] + 4 * word
                     self.r[slot + word], self.taint[slot + word] = self._constant(bank, number, offset)
 
-    def _constant(self, bank: Any, number: int, offset: int) -> tuple[np.ndarray, int]:
+    def _constant(self, bank: ConstantBank, number: int, offset: int) -> tuple[np.ndarray, int]:
         """(word, taint) of one place in constant memory."""
         if number == 0:
             owner = bank.owners.get(offset, -1)
@@ -201,6 +213,23 @@ class Machine:
         if data is None or offset + 4 > len(data):
             return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
         return np.full((1, 1), int.from_bytes(data[offset : offset + 4], "little"), _U32), 0
+
+    def _bank(self, bank: ConstantBank, number: int) -> tuple[np.ndarray, int]:
+        """(words [1, n], taint) of a whole bank of constant memory."""
+        if number == 0:
+            words = np.zeros((1, max(bank.words) // 4 + 1), _U32)
+            for offset, word in bank.words.items():
+                words[0, offset // 4] = word
+            unknown = any(isinstance(argument, UnknownArgument) for argument in self.launch.arguments)
+            return words, self.source("arguments") if unknown else 0
+        data = self.launch.banks.get(number)
+        if not data:
+            return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
+        return np.frombuffer(data + bytes(-len(data) % 4), _U32)[None, :], 0
+
+    def argument_at(self, address: int) -> int:
+        """Find the argument that an address among the parameters means; -1 if it means none."""
+        return self.owners.get(address - PARAMETERS + self.parameters, -1)
 
     def source(self, name: str) -> int:
         """Find the taint of a source of unknown data."""

@@ -49,6 +49,7 @@ class LaneSets:
         self.shape = shape
         self._known: dict[tuple[int, bytes], Lanes] = {}
         self._inside: dict[tuple[int, int], tuple[Lanes, Lanes, bool]] = {}
+        self._whole: dict[int, tuple[Lanes, Lanes]] = {}
 
     def of(self, mask: np.ndarray) -> Lanes:
         """Give the set of the threads where `mask` is true; it broadcasts to [blocks, threads]."""
@@ -61,6 +62,14 @@ class LaneSets:
                 self._known.clear()
             lanes = self._known[key] = Lanes(np.ascontiguousarray(mask), self.shape)
         return lanes
+
+    def whole_warps(self, lanes: Lanes) -> Lanes:
+        """Give all lanes of the warps that have a thread in a set."""
+        known = self._whole.get(id(lanes))
+        if known is None or known[0] is not lanes:
+            mask = np.repeat(lanes.by_warp.any(-1), WARP, axis=1)
+            known = self._whole[id(lanes)] = (lanes, self.of(mask))
+        return known[1]
 
     def within(self, inner: Lanes, outer: Lanes) -> bool:
         """Tell whether all threads of one set are in another, too."""

@@ -16,9 +16,13 @@ from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machi
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import Step, program
 from dse.hardware.coalescing import SECTOR
 
+_PASS = 128  # bytes of shared memory
+# Of what moves data between global and shared memory, what it does to shared memory.
+_OTHER_END = {"copy": "shared store", "box load": "shared store", "box store": "shared load"}
 # What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
 ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
 
@@ -46,6 +50,8 @@ class PhaseCounts:
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, AccessCounts]  # by ACCESSES
     copies: AccessCounts  # asynchronous, among the loads of global memory; passes are those of shared memory
+    # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
+    tensor: Mapping[str, float]
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
@@ -209,6 +215,7 @@ def _phase(
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
     lanes = sure = unsure = 0.0
+    tensor: dict[str, float] = {}
     accesses, copies = {kind: np.zeros(4) for kind in ACCESSES}, np.zeros(4)
     for block in program_.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
@@ -223,19 +230,23 @@ def _phase(
                 sure += operations * (threads if row is None else float(counts[row]))
             elif operations:
                 unsure += operations * threads
+            if step.product is not None:
+                row = ready.product_rows.get(step.index)
+                _add_product(tensor, step.product, warps if row is None else float(counts[row]))
             if step.memory:
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
                 if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
                     through = 0.0
                 accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
-                if step.kind == "copy":
+                if step.kind in _OTHER_END:
                     loaded = sectors
                     requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
                         : len(MEMORY_COUNTS)
                     ]
-                    accesses["shared store"] += (requests, sectors, through, active * step.bytes)
-                    copies += (requests, loaded, through, active * step.bytes)
+                    accesses[_OTHER_END[step.kind]] += (requests, sectors, through, active * step.bytes)
+                    if step.kind in ("copy", "box load"):
+                        copies += (requests, loaded, through, active * step.bytes)
     total = sum(insts.values())
     once = None if path is None else path * (1 / path.passes)
     return PhaseCounts(
@@ -252,10 +263,22 @@ def _phase(
             if numbers[0]
         },
         copies=AccessCounts(*(copies / passes).tolist()),
+        tensor={name: work / passes for name, work in tensor.items()},
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
         traffic=None if traffic is None else traffic * (1 / passes),
     )
+
+
+def _add_product(tensor: dict[str, float], product: Product, warps: float) -> None:
+    """Add the work of so many warps' products of matrices."""
+    for name, amount in (
+        (product.kind, product.multiply_adds),
+        ("mma_warp", product.from_registers),
+        ("shared", product.shared_bytes / _PASS),
+    ):
+        if warps * amount:
+            tensor[name] = tensor.get(name, 0.0) + warps * amount
 
 
 def _kind(step: Step) -> str:
@@ -305,7 +328,7 @@ def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray
     """Yield the sectors that each stream touches, each once, with the block's number in the highest bits."""
     known: dict[tuple[int, int, int, int], tuple[Stream, np.ndarray]] = {}
     for stream in streams:
-        size = machine.program.steps[stream.step].bytes
+        size = stream.size
         offsets, touched = stream.offsets(), []
         within = offsets % SECTOR
         for offset in dict.fromkeys(within.tolist()):
@@ -320,8 +343,9 @@ def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray
 
 def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:
     blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
-    sector = np.broadcast_to((stream.base + offset) >> 5, machine.shape) + blocks
-    sector = sector[np.broadcast_to(stream.lanes.mask, machine.shape)]
+    shape = stream.lanes.shape
+    sector = np.broadcast_to((stream.base + offset) >> 5, shape) + blocks
+    sector = sector[np.broadcast_to(stream.lanes.mask, shape)]
     if len(sector) > 1:  # neighbours mostly share one
         sector = sector[np.append(True, sector[1:] != sector[:-1])]
     return np.unique(sector)

@@ -119,7 +119,7 @@ def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
         return
     row = machine.bound.memory_rows[step.index]
     yield step.pipe, row
-    if step.kind == "copy":  # from global to shared memory
+    if len(step.memory) > 1:  # between global and shared memory
         yield "shared", row + len(MEMORY_COUNTS)
 
 
@@ -134,5 +134,5 @@ def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -
 def _operation(step: Step, space: str) -> str:
     if step.atomic:
         return "atomic"
-    stores = step.stores or (step.kind == "copy" and space == "shared")
+    stores = step.stores if len(step.memory) == 1 else step.stores != (space == "shared")
     return "store" if stores else "load"

@@ -11,12 +11,12 @@ from dse.cuda.profile.warp_counts import WarpCounts, WarpPhases
 from dse.cuda.sass.opcodes import PIPES
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.types import CLASSES, MMA, Kernel, PerClass
+from dse.types import CLASSES, MMA, TENSOR, Kernel, PerClass
 from dse.types import Phase as KernelPhase
 
 # Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
 _WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
-_OTHER = ("control", "other", "constant", "uniform")
+_OTHER = ("control", "other", "constant", "uniform", "tensor")
 _MEMORY = ("shared", "global", "local")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
@@ -32,13 +32,12 @@ _LATENCY_OF = {
 def warp_counts(counts: Characterisation) -> WarpCounts:
     """Average one launch over its warps.
 
-    **Raises:** DseError if the kernel uses tensor cores or textures, which no model knows.
+    **Raises:** DseError if the kernel uses textures, which no model knows.
     """
-    for pipe in ("tensor", "texture"):
-        if counts.insts(pipe):
-            raise DseError(
-                f"{counts.kernel}: found {pipe} instructions, expected those of pipes that models know"
-            )
+    if counts.insts("texture"):
+        raise DseError(
+            f"{counts.kernel}: found texture instructions, expected those of pipes that models know"
+        )
     warps = counts.warps
     traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
     served = sum(traffic, Traffic()).served
@@ -111,8 +110,11 @@ def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
     return (
         dict.fromkeys(CLASSES, 0.0)
         | {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()}
+        | {name: phase.tensor.get(name, 0.0) / warps for name in TENSOR}
         | {
-            "shared": _total(phase, "passes", *_SHARED) / warps + _shuffles(phase, warps),
+            "shared": _total(phase, "passes", *_SHARED) / warps
+            + _shuffles(phase, warps)
+            + phase.tensor.get("shared", 0.0) / warps,
             "l1": _total(phase, "passes", *_GLOBAL, *_LOCAL) / warps,
             "l2": traffic.l2_sectors / warps,
             "dram": traffic.dram_sectors / warps,

@@ -13,6 +13,7 @@ from typing import Literal, get_args
 from dse.cuda.sass.operand_layout import (
     Modifiers,
     Words,
+    before_others,
     data_bytes,
     exchanged,
     first_and_tests,
@@ -23,6 +24,7 @@ from dse.cuda.sass.operand_layout import (
     loaded,
     loaded_matrices,
     matrix_bytes,
+    nothing,
     pair_unless_32,
     pairs,
     pairs_compared,
@@ -30,6 +32,8 @@ from dse.cuda.sass.operand_layout import (
     pairs_if_64,
     single,
     stored,
+    stored_matrices,
+    tensor_memory,
     vote,
     wide_product,
 )
@@ -62,6 +66,8 @@ Kind = Literal[
     "atomic",  # gives back the old value
     "reduction",  # an atomic operation that gives nothing back
     "copy",  # from global to shared memory
+    "box load",  # the same of a box of a tensor, by one thread
+    "box store",  # of a box of a tensor, from shared to global memory
     "branch",  # to an address that it names
     "indirect branch",
     "end",  # of the thread or the function
@@ -97,12 +103,17 @@ class Opcode:
     @property
     def accesses_memory(self) -> bool:
         """Whether operands are addresses of memory that is read or written; constants are no memory."""
-        return self.kind in ("load", "store", "atomic", "reduction", "copy")
+        return self.kind in ("load", "store", "atomic", "reduction", "copy", "box load", "box store")
+
+    @property
+    def of_box(self) -> bool:
+        """Whether a box of a tensor is moved."""
+        return self.kind in ("box load", "box store")
 
     @property
     def stores(self) -> bool:
         """Whether memory is written and nothing is given back."""
-        return self.kind in ("store", "reduction")
+        return self.kind in ("store", "reduction", "box store")
 
     @property
     def atomic(self) -> bool:
@@ -233,7 +244,7 @@ _ROWS = (
     Opcode("UTCOMMA",   "tensor", writes=0),
     Opcode("UTCQMMA",   "tensor", writes=0),
     # Once for a warp.
-    Opcode("R2UR",       "uniform",                                          rule="move"),
+    Opcode("R2UR",       "uniform",                                          rule="to_uniform"),
     Opcode("S2UR",       "uniform",                                          rule="special"),
     Opcode("UBMSK",      "uniform",                                          rule="bit_mask"),
     Opcode("UBREV",      "uniform",                                          rule="reverse_bits"),
@@ -286,7 +297,7 @@ _ROWS = (
     Opcode("LDS",   "shared", kind="load",             words=loaded),
     Opcode("LDSM",  "shared", kind="load",             words=loaded_matrices, data=matrix_bytes),
     Opcode("STS",   "shared", kind="store",  writes=0, words=stored),
-    Opcode("STSM",  "shared", kind="store",  writes=0, words=stored,          data=matrix_bytes),
+    Opcode("STSM",  "shared", kind="store",  writes=0, words=stored_matrices, data=matrix_bytes),
     # Global memory.
     Opcode("ATOM",   "global", kind="atomic",              words=exchanged),
     Opcode("ATOMG",  "global", kind="atomic",              words=exchanged),
@@ -297,6 +308,10 @@ _ROWS = (
     Opcode("REDG",   "global", kind="reduction", writes=0, words=stored),
     Opcode("ST",     "global", kind="store",     writes=0, words=stored),
     Opcode("STG",    "global", kind="store",     writes=0, words=stored),
+    # Boxes of tensors between global and shared memory.
+    Opcode("UTMALDG",  "global", kind="box load",  writes=0, data=nothing),
+    Opcode("UTMAREDG", "global", kind="box store", writes=0, data=nothing),
+    Opcode("UTMASTG",  "global", kind="box store", writes=0, data=nothing),
     # Local memory.
     Opcode("LDL", "local", kind="load",            words=loaded),
     Opcode("STL", "local", kind="store", writes=0, words=stored),
@@ -338,7 +353,7 @@ _ROWS = (
     Opcode("RET",           "control", kind="end",             writes=0),
     Opcode("WARPSYNC",      "control", kind="meeting",         writes=0),
     Opcode("YIELD",         "control",                         writes=0),
-    Opcode("ELECT",         "control",                         writes=2),
+    Opcode("ELECT",         "control",                         writes=2, rule="elect"),
     Opcode("PREEXIT",       "control",                         writes=0),
     # Issue only: special registers, fences, asynchronous copies.
     Opcode("ACQBULK",      "other", writes=0),
@@ -363,19 +378,29 @@ _ROWS = (
     Opcode("S2R",          "other",           rule="special"),
     Opcode("SETCTAID",     "other", writes=0),
     Opcode("SETLMEMBASE",  "other"),
-    Opcode("SETMAXREG",    "other"),
-    Opcode("SYNCS",        "other"),
+    Opcode("SETMAXREG",    "other", writes=0),
+    Opcode("SYNCS",        "other", writes=before_others, rule="succeeds"),
     Opcode("UBLKCP",       "other", writes=0),
-    Opcode("UBLKPF",       "other"),
-    Opcode("UCGABAR_ARV",  "other"),
-    Opcode("UCGABAR_WAIT", "other"),
-    Opcode("USETMAXREG",   "other", writes=0),
+    Opcode("UBLKPF",       "other", writes=0),
+    Opcode("UBLKRED",      "other", writes=0),
+    Opcode("UCGABAR_ARV",  "other", writes=0),
+    Opcode("UCGABAR_GET",  "other"),
+    Opcode("UCGABAR_SET",  "other", writes=0),
+    Opcode("UCGABAR_WAIT", "other", writes=0),
+    Opcode("USETMAXREG",   "other", writes=before_others, rule="succeeds"),
+    Opcode("UVIRTCOUNT",   "other", writes=0),
     Opcode("UTMACCTL",     "other", writes=0),
     Opcode("UTMACMDFLUSH", "other", writes=0),
-    Opcode("UTMALDG",      "other", writes=0),
-    Opcode("UTMAPF",       "other"),
-    Opcode("UTMAREDG",     "other"),
-    Opcode("UTMASTG",      "other", writes=0),
+    Opcode("UTMAPF",       "other", writes=0),
+    # Tensor memory.
+    Opcode("LDTM",       "other",           words=tensor_memory),
+    Opcode("LDT",        "other",           words=tensor_memory),
+    Opcode("STTM",       "other", writes=0, words=tensor_memory),
+    Opcode("STT",        "other", writes=0, words=tensor_memory),
+    Opcode("UTCATOMSWS", "other",                                rule="reserve_tensor_memory"),
+    Opcode("UTCBAR",     "other", writes=0),
+    Opcode("UTCCP",      "other", writes=0),
+    Opcode("UTCSHIFT",   "other", writes=0),
     Opcode("WARPGROUP",    "other", writes=0),
     Opcode("WARPGROUPSET", "other", writes=0),
 )

@@ -5,6 +5,8 @@ registers of the first destination, then those of each source; the last number s
 follow.
 """
 
+import re
+
 from dse.cuda.sass.operands import Operand
 
 Modifiers = tuple[str, ...]
@@ -27,6 +29,12 @@ def first_and_tests(operands: tuple[Operand, ...]) -> int:
     while count < len(kinds) and kinds[count] == "predicate" and not operands[count].negate:
         count += 1
     return count
+
+
+def before_others(operands: tuple[Operand, ...]) -> int:
+    """The registers and predicates are written that stand before anything else."""
+    kinds = [operand.kind in ("register", "predicate") for operand in operands]
+    return kinds.index(False) if False in kinds else len(kinds)
 
 
 def vote(operands: tuple[Operand, ...]) -> int:
@@ -111,6 +119,19 @@ def stored(modifiers: Modifiers) -> Words:
     return 1, data_words(modifiers)
 
 
+def stored_matrices(modifiers: Modifiers) -> Words:
+    """One register for each matrix of 8 x 8 halves that is stored."""
+    return 1, _matrices(modifiers)
+
+
+def tensor_memory(modifiers: Modifiers) -> Words:
+    """What moves between registers and tensor memory: .x4 takes 4 registers of each lane's 32 bits."""
+    count = next((int(name[1:]) for name in modifiers if re.fullmatch(r"x\d+", name)), 1)
+    wide = next((match[1] for name in modifiers if (match := re.match(r"16dp(128|256)bit", name))), "")
+    words = count * {"": 1, "128": 2, "256": 4}[wide]
+    return words, 1, words
+
+
 def exchanged(modifiers: Modifiers) -> Words:
     """An atomic operation takes and gives back values of the width that is named."""
     return data_words(modifiers), data_words(modifiers)
@@ -128,6 +149,11 @@ def data_bytes(modifiers: Modifiers) -> int:
     """Bytes that one thread loads or stores, of a type or a width that is named; else 4."""
     narrow = {"U8": 1, "S8": 1, "U16": 2, "S16": 2}
     return next((narrow[modifier] for modifier in modifiers if modifier in narrow), 4 * data_words(modifiers))
+
+
+def nothing(modifiers: Modifiers) -> int:
+    """The instruction does not tell the bytes: they are counted one by one."""
+    return 1
 
 
 def matrix_bytes(modifiers: Modifiers) -> int:

@@ -10,7 +10,7 @@ from functools import cache
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.cuda.sass.opcodes import OPCODES, Kind, Opcode, Pipe
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
-from dse.cuda.sass.products import Product, UnknownProductError, product, product_words
+from dse.cuda.sass.products import Product, UnknownProductError, needs_descriptor, product, product_words
 from dse.errors import DseError
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
@@ -40,7 +40,7 @@ class Step:
     bases: tuple[int, ...]  # slots that addresses are made of
     bytes: int  # that one thread loads or stores
     partial: bool  # may leave some of `writes` as they were
-    product: Product | None  # of matrices; None too where a register says which, see Machine.products
+    product: Product | None  # of matrices; where a register tells which, only after it was run
     jump: int = -1  # index of the basic block that it goes to, if it names one
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
@@ -58,6 +58,16 @@ class Step:
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
         return OPCODES[self.opcode].stores
+
+    @property
+    def of_box(self) -> bool:
+        """Whether it moves a box of a tensor between global and shared memory."""
+        return OPCODES[self.opcode].of_box
+
+    @property
+    def coordinates(self) -> tuple[Operand, ...]:
+        """Of a box, the registers that hold its place in the tensor, innermost dimension first."""
+        return box_coordinates(self.opcode, self.modifiers, self.memory)
 
     @property
     def atomic(self) -> bool:
@@ -161,6 +171,10 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         target_words, *source_words = product_words(row.name, modifiers, operands)
     addresses = tuple([read for read in sources if read.kind == "address"])
     bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
+    if row.of_box:
+        bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[
+            1:
+        ]
     writes = _target_slots(targets, target_words)
     reads = [*_source_slots(sources, source_words), *bases]
     _add_implied(row.name, modifiers, sources, writes, reads)
@@ -220,6 +234,27 @@ def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list
     return slots
 
 
+def descriptor_slot(step: Step) -> int:
+    """The slot of the register that tells what a product of matrices multiplies; -1 if none does."""
+    if not needs_descriptor(step.opcode):
+        return -1
+    return next(operand.slot for operand in step.sources if operand.text.startswith("idesc"))
+
+
+def box_coordinates(
+    opcode: str, modifiers: tuple[str, ...], addresses: tuple[Operand, ...]
+) -> tuple[Operand, ...]:
+    """The registers of a box's coordinates: they follow that of its address in shared memory.
+
+    A load has the address of its mbarrier in between. Empty if the box is not one of tiles.
+    """
+    dimensions = next((int(name[0]) for name in modifiers if name in ("1D", "2D", "3D", "4D", "5D")), 0)
+    if not addresses or not addresses[0].bases:
+        return ()
+    first = addresses[0].bases[0][0] + (2 if opcode == "UTMALDG" else 1)
+    return tuple(Operand("register", "", first + number) for number in range(dimensions))
+
+
 def _bases(addresses: tuple[Operand, ...], in_global: bool) -> list[int]:
     """The slots that addresses are made of. Of a copy, the last address is the one in global memory."""
     slots: list[int] = []
@@ -238,6 +273,11 @@ def _add_implied(
         mask = int(sources[-1].text, 0)
         predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
         (reads if opcode == "P2R" else writes).extend(predicates)
+    elif OPCODES[opcode].of_box:
+        addresses = tuple(read for read in sources if read.kind == "address")
+        first = addresses[0].bases[0][0]
+        count = len(box_coordinates(opcode, modifiers, addresses)) + (2 if opcode == "UTMALDG" else 1)
+        reads += range(first, first + count)
     elif opcode == "BMOV" and "CLEAR" in modifiers:
         writes += [slot for slot in reads if slot >= B]
     elif opcode in ("BSSY", "BREAK"):

@@ -7,7 +7,7 @@ several opcodes may have the same.
 from collections.abc import Callable
 from typing import Any
 
-from dse.cuda.execute.semantics import floats, integers, logic, moves, warp  # noqa: F401 they hold the rules
+from dse.cuda.execute.semantics import floats, integers, logic, moves, waits, warp  # noqa: F401 they hold the rules
 from dse.cuda.execute.semantics.binding import RULES, Binder, Evaluate, Unsupported
 from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.program import Step

@@ -13,7 +13,7 @@ from dse.cuda.execute.semantics.binding import (
     rule,
 )
 from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.operands import RZ, P
+from dse.cuda.sass.operands import RZ, Operand, P
 
 
 @rule
@@ -71,8 +71,10 @@ def _special_slot(binder: Binder) -> int:
 
 @rule
 def load_constant(binder: Binder) -> Evaluate:
-    """LDC: words of a constant bank, at an address that is written in the instruction."""
+    """LDC: words of a constant bank, at an address that is written in the instruction or in a register."""
     operand = binder.values[0]
+    if operand.kind == "constant" and operand.slot >= 0 and operand.slot != RZ and binder.step.bytes % 4 == 0:
+        return _indexed_constant(binder, operand)
     if operand.kind != "constant" or binder.step.bytes % 4 or operand.offset % 4:
         raise Unsupported("a constant that is no whole word")
     slots = [
@@ -81,6 +83,19 @@ def load_constant(binder: Binder) -> Evaluate:
     ]
     binder.reads.update(slots)
     return lambda r, lanes: tuple(r[slot] for slot in slots)
+
+
+def _indexed_constant(binder: Binder, operand: Operand) -> Evaluate:
+    table = binder.slot_of("bank", operand.bank)
+    binder.reads.add(table)
+    words = range(binder.step.bytes // 4)
+
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        bank = r[table][0]
+        place = (r[operand.slot].astype(np.int64) + operand.offset) >> 2
+        return tuple(bank[np.minimum(place + word, len(bank) - 1)] for word in words)
+
+    return evaluate
 
 
 @rule

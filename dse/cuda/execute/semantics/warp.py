@@ -56,6 +56,35 @@ def vote(binder: Binder) -> Evaluate:
 
 
 @rule
+def elect(binder: Binder) -> Evaluate:
+    """ELECT: whether a lane is the lowest of the active ones; and which that is."""
+    lane = np.arange(32, dtype=U32)
+
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        lowest = _warps(lanes.mask, lanes).argmax(-1)[..., None].astype(U32)
+        return _threads(lane == lowest, lanes), _threads(lowest, lanes)
+
+    return evaluate
+
+
+@rule
+def to_uniform(binder: Binder) -> Evaluate:
+    """R2UR: the value of the lowest active lane, for the whole warp."""
+    value = binder.word(0)
+    if len(binder.step.targets) > 1:
+        raise Unsupported("a test of R2UR")
+
+    def evaluate(r: Registers, lanes: Lanes) -> Values:
+        values = value(r)
+        if values.shape[1] == 1:
+            return (values,)
+        lowest = _warps(lanes.mask, lanes).argmax(-1)[..., None]
+        return (_threads(np.take_along_axis(_warps(values, lanes), lowest, axis=-1), lanes),)
+
+    return evaluate
+
+
+@rule
 def shuffle(binder: Binder) -> Evaluate:
     """SHFL: the value of another lane; false and one's own value where that lies outside the segment."""
     value, distance, clamp = binder.words(3)
