@@ -4,7 +4,9 @@ The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and
 once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
 which it writes, as in `dse.cuda.profile.single_warp`. Where the first trip of a loop takes a value from
 before the loop and later ones from the trip before, it needs both: the later of the two waits for the
-earlier, so that this asks for nothing more.
+earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
+matrices needs those; where they began several trips before, the body is there as many times, for as many
+fewer trips (`asynchronous`).
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
 """
@@ -15,6 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.cuda.graphs.asynchronous import adds_up, with_waits
 from dse.cuda.graphs.instructions import MemoryDemand, kind_of
 from dse.cuda.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.cuda.machine.state import Machine
@@ -90,8 +93,11 @@ def dependence_graph(
     if not 1 <= rolled.size <= most:
         found = f"{rolled.size:,} instructions with loops rolled"
         raise DseError(f"{machine.program.kernel}: graph: found {found}, expected 1 to {most:,}")
-    steps, loops = rolled.written_out()
+    steps, loops, waits = with_waits(*rolled.written_out(), most)
     needs = _needs(steps, loops)
+    for waiting, begun in waits:
+        needs[waiting].add(begun)
+    awaited = {begun for _, begun in waits}
     demand = MemoryDemand(machine, np.eye(machine.shape[0])[block])
     instructions = tuple(
         GraphInstruction(
@@ -101,10 +107,10 @@ def dependence_graph(
             pipe=step.pipe,
             kind=kind_of(step),
             needs=tuple(sorted(needed)),
-            writes=bool(step.writes),
+            writes=bool(step.writes) or number in awaited,
             **demand.of(step),
         )
-        for step, needed in zip(steps, needs, strict=True)
+        for number, (step, needed) in enumerate(zip(steps, needs, strict=True))
     )
     return DependenceGraph(machine.program.kernel, machine.program.arch, instructions, tuple(loops))
 
@@ -118,7 +124,7 @@ def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]
     for i in unrolled(0, len(steps), loops, 2):
         step = steps[i]
         for slot in (*step.reads, step.guard, *step.writes):
-            if slot in written:
+            if slot in written and not adds_up(step, steps[written[slot]]):
                 needs[i].add(written[slot])
         for slot in step.writes:
             written[slot] = i
