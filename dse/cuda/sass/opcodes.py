@@ -30,7 +30,6 @@ from dse.cuda.sass.operand_layout import (
     pairs_if_64,
     single,
     stored,
-    tile,
     vote,
     wide_product,
 )
@@ -218,18 +217,21 @@ _ROWS = (
     Opcode("MUFU",   "sfu",                         rule="transcendental"),
     Opcode("POPC",   "sfu",                         rule="count_bits"),
     Opcode("REDUX",  "sfu",                         rule="reduce"),
-    # Products of matrices.
-    Opcode("BMMA",      "tensor", words=tile),
-    Opcode("DMMA",      "tensor", words=pairs),
-    Opcode("HMMA",      "tensor", words=tile),
-    Opcode("IMMA",      "tensor", words=tile),
-    Opcode("OMMA",      "tensor", words=tile),
-    Opcode("QMMA",      "tensor", words=tile),
-    Opcode("BGMMA",     "tensor", words=tile),
-    Opcode("HGMMA",     "tensor", words=tile),
-    Opcode("IGMMA",     "tensor", words=tile),
-    Opcode("QGMMA",     "tensor", words=tile),
-    Opcode("WARPGROUP", "tensor"),
+    # Products of matrices; `products` tells their registers.
+    Opcode("BMMA",      "tensor"),
+    Opcode("DMMA",      "tensor"),
+    Opcode("HMMA",      "tensor"),
+    Opcode("IMMA",      "tensor"),
+    Opcode("OMMA",      "tensor"),
+    Opcode("QMMA",      "tensor"),
+    Opcode("BGMMA",     "tensor"),
+    Opcode("HGMMA",     "tensor"),
+    Opcode("IGMMA",     "tensor"),
+    Opcode("QGMMA",     "tensor"),
+    Opcode("UTCHMMA",   "tensor", writes=0),
+    Opcode("UTCIMMA",   "tensor", writes=0),
+    Opcode("UTCOMMA",   "tensor", writes=0),
+    Opcode("UTCQMMA",   "tensor", writes=0),
     # Once for a warp.
     Opcode("R2UR",       "uniform",                                          rule="move"),
     Opcode("S2UR",       "uniform",                                          rule="special"),
@@ -374,7 +376,8 @@ _ROWS = (
     Opcode("UTMAPF",       "other"),
     Opcode("UTMAREDG",     "other"),
     Opcode("UTMASTG",      "other", writes=0),
-    Opcode("WARPGROUPSET", "other"),
+    Opcode("WARPGROUP",    "other", writes=0),
+    Opcode("WARPGROUPSET", "other", writes=0),
 )
 # fmt: on
 

@@ -96,11 +96,6 @@ def pair_unless_32(modifiers: Modifiers) -> Words:
     return (1 if "32" in modifiers else 2), 1
 
 
-def tile(modifiers: Modifiers) -> Words:
-    """A thread's share of each matrix is taken for four registers, whatever the shape."""
-    return 4, 4
-
-
 def loaded(modifiers: Modifiers) -> Words:
     """What is loaded has the width that is named; addresses are counted apart."""
     return data_words(modifiers), 1

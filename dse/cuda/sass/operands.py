@@ -23,9 +23,9 @@ SLOTS = B + 32  # of registers; constants and numbers get slots from here on
 class Operand:
     """One operand. `kind` says which of the other fields mean something."""
 
-    kind: str  # "register", "predicate", "barrier", "constant", "address", "number", "name"
+    kind: str  # "register", "predicate", "barrier", "constant", "address", "descriptor", "number", "name"
     text: str  # without reuse hints
-    slot: int = -1  # register, predicate, barrier; index register of a constant; -1 for none
+    slot: int = -1  # register, predicate, barrier; register of a descriptor, index of a constant; -1: none
     negate: bool = False  # "-R1", and "!P0"
     invert: bool = False  # "~R1"
     absolute: bool = False  # "|R1|"
@@ -54,6 +54,9 @@ def operand(text: str) -> Operand:
     text = text.replace(".reuse", "").strip()
     if match := _ADDRESS.fullmatch(text):
         return _address(text, match[1])
+    if match := _DESCRIPTOR.fullmatch(text):
+        slot = register_slot(match[1])
+        return Operand("descriptor", text, -1 if slot is None else slot)
     core = text
     negate = core[:1] == "!" or (core[:1] == "-" and not _NUMBER.fullmatch(core))
     invert = core[:1] == "~"
@@ -97,5 +100,7 @@ def _address(text: str, inside: str) -> Operand:
 
 _REGISTER = re.compile(r"(UR|R|UP|P|B)(\d+|Z|T)")
 _ADDRESS = re.compile(r"(?:g?desc\[\w+\])?\[([^\]]*)\]")
+# What tensor cores take: matrices in shared memory, tensor memory, shape and types of a product.
+_DESCRIPTOR = re.compile(r"(?:gdesc|tmem|idesc)\[(\w+)(?:\+[^\]]*)?\][.\w]*")
 _CONSTANT = re.compile(r"c\[0x(\w+)\]\[([^\]]*)\](?:\.(\w+))?")
 _NUMBER = re.compile(r"[-+]?(?:0x[0-9a-f]+|\d[\d.]*(?:e[-+]?\d+)?|INF|QNAN|SNAN)", re.IGNORECASE)

@@ -10,6 +10,7 @@ from functools import cache
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.cuda.sass.opcodes import OPCODES, Kind, Opcode, Pipe
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
+from dse.cuda.sass.products import Product, UnknownProductError, product, product_words
 from dse.errors import DseError
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
@@ -39,6 +40,7 @@ class Step:
     bases: tuple[int, ...]  # slots that addresses are made of
     bytes: int  # that one thread loads or stores
     partial: bool  # may leave some of `writes` as they were
+    product: Product | None  # of matrices; None too where a register says which, see Machine.products
     jump: int = -1  # index of the basic block that it goes to, if it names one
     needed: bool = False  # whether addresses or branches depend on it
     guard_known: bool = True  # whether the guard is evaluated
@@ -146,7 +148,17 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     operands = tuple(map(operand, instruction.operands))
     count = row.destinations(operands)
     targets, sources = operands[:count], operands[count:]
-    target_words, source_words = row.widths(modifiers, len(sources))
+    try:
+        of_matrices = product(row.name, modifiers, operands)
+    except UnknownProductError as problem:
+        raise DseError(
+            f"{listing.kernel}: instruction 0x{instruction.address:x} ({instruction.opcode}): product of"
+            f" matrices: found {problem}, expected those of classes of work (dse/cuda/sass/products.py)"
+        ) from None
+    if of_matrices is None:
+        target_words, source_words = row.widths(modifiers, len(sources))
+    else:
+        target_words, *source_words = product_words(row.name, modifiers, operands)
     addresses = tuple([read for read in sources if read.kind == "address"])
     bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
     writes = _target_slots(targets, target_words)
@@ -173,6 +185,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         bases=_variable(bases),
         bytes=row.data(modifiers),
         partial=guard >= 0 or row.pipe in ("tensor", "texture"),
+        product=of_matrices,
     )
 
 
@@ -185,6 +198,8 @@ def _row_and_modifiers(text: str) -> tuple[Opcode | None, tuple[str, ...]]:
 def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
     slots: list[int] = []
     for target in targets:
+        if target.slot in (RZ, URZ):
+            continue
         if target.kind == "register":
             slots += range(target.slot, target.slot + words)
         elif target.slot >= 0:
@@ -196,7 +211,9 @@ def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list
     """The slots of all sources but addresses."""
     slots: list[int] = []
     for read, words in zip(sources, source_words, strict=True):
-        if read.kind == "register":
+        if read.slot in (RZ, URZ):
+            continue
+        if read.kind in ("register", "descriptor"):
             slots += range(read.slot, read.slot + words)
         elif read.slot >= 0:
             slots.append(read.slot)
