@@ -17,10 +17,11 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.cuda.graphs.asynchronous import adds_up, with_waits
+from dse.cuda.graphs.asynchronous import adds_up, begins, with_waits
 from dse.cuda.graphs.instructions import MemoryDemand, kind_of
 from dse.cuda.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.cuda.machine.state import Machine
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import Step
 from dse.errors import DseError
 
@@ -43,6 +44,7 @@ class GraphInstruction:
     sectors: float = 0.0  # of 32 bytes; global and local memory
     passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
     shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
+    product: Product | None = None  # of matrices, where that is known
 
 
 @dataclass(frozen=True)
@@ -105,9 +107,10 @@ def dependence_graph(
             text=step.text,
             line=step.line,
             pipe=step.pipe,
-            kind=kind_of(step),
+            kind="memory" if begins(step).startswith("bulk") else kind_of(step),
             needs=tuple(sorted(needed)),
             writes=bool(step.writes) or number in awaited,
+            product=step.product,
             **demand.of(step),
         )
         for number, (step, needed) in enumerate(zip(steps, needs, strict=True))
