@@ -203,7 +203,7 @@ def test_more_buffers_gain_where_latency_binds(buffered, a100):
     assert times[2] == pytest.approx(times[1] / 2, rel=0.05)
     assert times[1] / 3 < times[3] < 0.8 * times[2]
     assert 0 < work < times[3]  # which no buffers hide
-    assert times[4] == pytest.approx(times[3], rel=0.02)
+    assert times[4] == pytest.approx(times[3], rel=0.05)
 
 
 def test_more_buffers_gain_nothing_where_a_pipe_binds(buffered, a100):
