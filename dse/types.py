@@ -164,6 +164,7 @@ class Phase(_Quantities):
     insts: Quantity = quantity("1")  # warp instructions issued, of any kind
     memory_insts: Quantity = quantity("1")  # those that take the load/store units
     slots: Quantity = quantity("cycles")
+    async_share: Quantity = quantity("1", default=0.0)  # of its sectors, what asynchronous copies ask for
 
 
 class Kernel(_Quantities):

@@ -4,14 +4,16 @@ Between two barriers a wave takes as long as one warp alone, or as its warps kee
 busy, whichever is longer; phases follow one another, and waves do, the last of them with fewer blocks. In
 phases that are gone through again and again the blocks of an SM drift apart: one loads while another
 computes. Such a loop takes as long as one block alone, or as all blocks keep the pipe that is busiest over
-its phases together. DRAM is shared by all SMs and all phases: a launch takes no less than what it moves
-there. Where two such times come close, both are felt: their power mean is taken, which also makes the model
-smooth.
+its phases together. What a block computes while its asynchronous copies are under way hides them; but no
+block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
+phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
+power mean is taken, which also makes the model smooth.
 
 Where a kernel's phases are not known, it is taken to be one.
 """
 
 from functools import reduce
+from typing import NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -21,7 +23,7 @@ from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
-from dse.types import ARITHMETIC, CLASSES, TENSOR, Gpu, Kernel, Launch, Phase, Prediction
+from dse.types import ARITHMETIC, CLASSES, MEMORY, TENSOR, Gpu, Kernel, Launch, Phase, Prediction
 
 MONOTONE = True
 ABOUT = About(
@@ -29,6 +31,7 @@ ABOUT = About(
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
         "L3": "a wave's phase takes the power mean of Λ and the busiest pipe's Σ α λ",
+        "L4": "Λ with copies = Λ + Σ async waits Λ; in loops it bounds a block, not each of its phases",
     },
     inputs=(
         "λ and Λ of each pipe, issue limit, sub-partitions",
@@ -52,14 +55,27 @@ SHARPNESS = 4.0  # exponent of the power mean
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+CAUSES = ("latency", "copies", *PIPES)
 
-_Phase = tuple[Array, Array, dict[str, Array]]  # passes, Λ, busy cycles of a warp by pipe
+
+class _Phase(NamedTuple):
+    passes: Array
+    alone: Array  # Λ
+    copies: Array  # Λ of the asynchronous copies that are waited for besides
+    pipes: dict[str, Array]  # busy cycles of a warp
+    holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
-    """Return Λ of a phase: the cycles that a warp alone takes for it."""
+    """Return Λ of a phase: the cycles that a warp alone takes for it, if its copies are there in time."""
     waits = (getattr(phase.waits, name) * getattr(gpu.latency, name) for name in CLASSES)
     return reduce(jnp.add, waits, phase.slots)
+
+
+def copy_latency(gpu: Gpu, phase: Phase) -> Array:
+    """Return the cycles that a warp alone waits besides, for asynchronous copies."""
+    waits = (getattr(phase.async_waits, name) * getattr(gpu.latency, name) for name in MEMORY)
+    return reduce(jnp.add, waits)
 
 
 def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
@@ -87,13 +103,14 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
     """
     if kernel.phases:
-        phases = [(phase.passes, latency(gpu, phase), busy(gpu, phase)) for phase in kernel.phases]
+        phases = [_phase(gpu, phase) for phase in kernel.phases]
     else:
         pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
-        phases = [(jnp.ones_like(kernel.insts), latency_of_one_warp(gpu, kernel), pipes)]
+        none = jnp.zeros_like(kernel.insts)
+        phases = [_Phase(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * launch.waves)
+    terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * launch.waves)
     for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
         for name, cycles in _wave(gpu, launch.warps_per_block, phases, blocks).items():
             terms[name] = terms[name] + times * cycles
@@ -103,28 +120,37 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
     terms = {name: scale * value for name, value in terms.items()}
     terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
-    details = {"latency_of_one_warp": reduce(jnp.add, (passes * alone for passes, alone, _ in phases))}
+    alone = (phase.passes * (phase.alone + phase.copies) for phase in phases)
+    details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction.of(gpu.clock, details, **terms)
+
+
+def _phase(gpu: Gpu, phase: Phase) -> _Phase:
+    pipes = busy(gpu, phase)
+    holding = pipes | {"l2": pipes["l2"] * (1.0 - phase.async_share)}
+    return _Phase(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
 
 
 def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array) -> dict[str, Array]:
     """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
-    terms: dict[str, Array] = dict.fromkeys(("latency", *PIPES), 0.0 * blocks)
+    terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * blocks)
     own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
+    copied = 0.0 * blocks  # of one of its warps that waits for its copies
     together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
-    for passes, alone, pipes in phases:
+    for passes, alone, copies, pipes, holding in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
         loads = _loads(gpu, pipes, blocks * warps_per_block)
-        for name, cycles in _by_cause(alone, loads).items():
+        for name, cycles in _by_cause(alone, copies, loads).items():
             terms[name] = terms[name] + once * cycles
         again = passes - once
         own = own + again * _power_mean(
-            alone, reduce(jnp.maximum, _loads(gpu, pipes, warps_per_block).values())
+            alone, reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
         )
+        copied = copied + again * (alone + copies)
         for name, cycles in loads.items():
             together[name] = together[name] + again * cycles
-    busiest = reduce(jnp.maximum, together.values())
-    for name, cycles in _split(jnp.maximum(own, busiest), {"latency": own, **together}).items():
+    causes = {"latency": own, "copies": copied, **together}
+    for name, cycles in _split(reduce(jnp.maximum, causes.values()), causes).items():
         terms[name] = terms[name] + cycles
     return terms
 
@@ -137,9 +163,12 @@ def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
     return loads | {name: pipes[name] * warps for name in IN_SM}
 
 
-def _by_cause(alone: Array, loads: dict[str, Array]) -> dict[str, Array]:
+def _by_cause(alone: Array, copies: Array, loads: dict[str, Array]) -> dict[str, Array]:
     """Return the cycles of a phase, all of them under the name of what takes longest."""
-    return _split(_power_mean(alone, reduce(jnp.maximum, loads.values())), {"latency": alone, **loads})
+    waited = {"latency": alone + jnp.where(copies > alone, 0.0, copies)}
+    waited["copies"] = jnp.where(copies > alone, alone + copies, 0.0)
+    cycles = _power_mean(alone + copies, reduce(jnp.maximum, loads.values()))
+    return _split(cycles, waited | loads)
 
 
 def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:

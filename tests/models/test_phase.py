@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dse.models.phase import SHARPNESS, predict
-from dse.types import CLASSES, Gpu, Kernel, Launch, Limits, PerClass, Phase
+from dse.types import CLASSES, MEMORY, MMA, Gpu, Kernel, Launch, Limits, PerClass, Phase
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
 
@@ -23,6 +23,8 @@ def loads(gpu, phase, warps):
     work, cpi, in_partitions = phase["work"], gpu["cpi"], 4 * math.ceil(warps / 4)
     found = {name: work[name] * cpi[name] * in_partitions for name in ARITHMETIC}
     found["issue"] = phase["insts"] / gpu["issue_limit"] * in_partitions
+    products = sum(work[name] * cpi[name] for name in MMA)
+    found["tensor"] = max(products, work["mma_warp"] * cpi["mma_warp"]) * in_partitions
     found["fma"] = (work["fp32"] + work["imul32"]) * cpi["fp32"] * in_partitions
     found |= {name: work[name] * cpi[name] * warps for name in ("shared", "l2", "barrier")}
     banks = gpu["l1_with_shared"] * work["shared"] * cpi["shared"]
@@ -32,18 +34,21 @@ def loads(gpu, phase, warps):
 
 def wave(gpu, phases, blocks, warps_per_block):
     """Cycles of a wave; each phase a dictionary."""
-    once, own, together = 0.0, 0.0, {}
+    once, own, copied, together = 0.0, 0.0, 0.0, {}
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
+        copies = sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
         if phase["passes"] <= 1:  # in step
-            once += phase["passes"] * power_mean(alone, max(busy.values()))
+            once += phase["passes"] * power_mean(alone + copies, max(busy.values()))
             continue
-        by_itself = max(loads(gpu, phase, warps_per_block).values())
+        own_loads = loads(gpu, phase, warps_per_block)
+        by_itself = max((own_loads | {"l2": own_loads["l2"] * (1 - phase["async_share"])}).values())
         own += phase["passes"] * power_mean(alone, by_itself)
+        copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
-    return once + max(own, *together.values(), 0.0)
+    return once + max(own, copied, *together.values(), 0.0)
 
 
 def launch_cycles(gpu, phases, dram, blocks, resident, warps_per_block):
@@ -63,10 +68,13 @@ def cases():
     def table(low, high):
         return {name: float(10 ** rng.uniform(low, high)) for name in CLASSES}
 
+    def copies():
+        return {name: value * float(rng.uniform() < 0.3) for name, value in table(-1, 2).items()}
+
     def phase():
-        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0}
+        keys = {"passes": 3.0, "insts": 100.0, "memory_insts": 30.0, "slots": 500.0, "async_share": 1.0}
         found = {name: float(rng.uniform(0, most)) for name, most in keys.items()}
-        return found | {"work": table(0, 2), "waits": table(-1, 1)}
+        return found | {"work": table(0, 2), "waits": table(-1, 1), "async_waits": copies()}
 
     def gpu():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
@@ -103,11 +111,11 @@ def assembled(cases):
                 **{
                     name: column(each[n][name] for each in phases)
                     for name in phases[0][0]
-                    if name[0] not in "w"
+                    if name not in ("work", "waits", "async_waits")
                 },
                 work=per_class([each[n]["work"] for each in phases]),
                 waits=per_class([each[n]["waits"] for each in phases]),
-                async_waits=PerClass(**nothing),
+                async_waits=per_class([each[n]["async_waits"] for each in phases]),
             )
             for n in range(2)
         ),
@@ -123,7 +131,12 @@ def test_equals_plain_python(cases):
     prediction = predict(*assembled(cases))
     np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
-    assert {names[place] for place in np.asarray(prediction.bottleneck)} >= {"latency", "l1", "l2", "shared"}
+    assert {names[place] for place in np.asarray(prediction.bottleneck)} >= {
+        "latency",
+        "copies",
+        "tensor",
+        "l2",
+    }
 
 
 def test_barriers_part_what_could_overlap(cases):
@@ -145,9 +158,8 @@ def test_barriers_part_what_could_overlap(cases):
     names = [name for name in Phase.__dataclass_fields__ if name not in classes]
     counts: dict[str, Any] = {name: both(getattr(first, name), getattr(second, name)) for name in names}
     work, waits = both_of(first.work, second.work), both_of(first.waits, second.waits)
-    merged = Phase(
-        passes=np.ones(len(cases)), work=work, waits=waits, async_waits=first.async_waits, **counts
-    )
+    copies = both_of(first.async_waits, second.async_waits)
+    merged = Phase(passes=np.ones(len(cases)), work=work, waits=waits, async_waits=copies, **counts)
     one = eqx.tree_at(lambda kernel: kernel.phases, kernel, (merged,))
     apart, together = predict(gpu, kernel, launch).cycles, predict(gpu, one, launch).cycles
     assert (np.asarray(together) <= np.asarray(apart) * (1 + 1e-12)).all()

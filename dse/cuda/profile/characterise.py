@@ -45,6 +45,7 @@ class PhaseCounts:
     fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, AccessCounts]  # by ACCESSES
+    copied_sectors: float  # of its loads from global memory, those of asynchronous copies
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
@@ -207,7 +208,7 @@ def _phase(
     program_, ready = machine.program, machine.bound
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
-    lanes = sure = unsure = 0.0
+    lanes = sure = unsure = copied = 0.0
     accesses = {kind: np.zeros(4) for kind in ACCESSES}
     for block in program_.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
@@ -225,8 +226,11 @@ def _phase(
             if step.memory:
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
+                if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
+                    through = 0.0
                 accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
                 if step.kind == "copy":
+                    copied += sectors
                     requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
                         : len(MEMORY_COUNTS)
                     ]
@@ -246,6 +250,7 @@ def _phase(
             for kind, numbers in accesses.items()
             if numbers[0]
         },
+        copied_sectors=copied / passes,
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
         traffic=None if traffic is None else traffic * (1 / passes),

@@ -1,5 +1,8 @@
 """Times one warp alone: it issues its instructions in order, each waiting for the registers that it needs.
 
+Asynchronous copies and products fill no register that is watched: the warp waits for groups of them, see
+`dse.cuda.profile.async_groups`.
+
 Instructions come in lines from a small cache of the sub-partition. What is not there comes from the SM's
 cache, about as late as a word from shared memory. What has to make room is taken to be chosen at random.
 Source: Jia et al., arXiv:1903.07486 (16 KiB, of Turing). Lines of 128 B, what is waited for one, and that
@@ -17,10 +20,14 @@ import numpy as np
 from dse.cuda.caches.cache_model import kept_at_random
 from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.profile.async_groups import Groups, Result, Role, role
 from dse.cuda.sass.opcodes import PIPES
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import BasicBlock, SassProgram, Step
-from dse.types import Gpu
+from dse.types import MMA, TENSOR, Gpu
 
+# Where a result comes from that is waited for: a pipe, of products their kind, of asynchronous copies "copy".
+SOURCES = (*PIPES, *MMA, "copy")
 _CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
 _STEADY = 4  # times that a block is walked in a row before its time is taken as settled
 
@@ -29,8 +36,10 @@ _STEADY = 4  # times that a block is walked in a row before its time is taken as
 class Timing:
     """The cycles that instructions take, by pipe."""
 
-    latency: Mapping[str, float]  # until the result can be used
+    latency: Mapping[str, float]  # until the result can be used, by SOURCES
     interval: Mapping[str, float]  # until the warp's next instruction can enter the same pipe
+    # Until a sub-partition is done with one unit of work, by TENSOR.
+    products: Mapping[str, float] = field(default_factory=dict)
 
 
 def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
@@ -45,22 +54,25 @@ def timing(gpu: Gpu, global_latency: float | None = None) -> Timing:
     }
     latency |= {
         "fp16": latency["fp32"],
-        "tensor": latency["fp64"],
+        "tensor": 0.0,  # each kind has its own
         "uniform": latency["int32"],
         "constant": latency["shared"],
         "local": float(gpu.latency.l1),
-        "global": float(gpu.latency.dram) if global_latency is None else global_latency,
-        "texture": float(gpu.latency.dram) if global_latency is None else global_latency,
+        **dict.fromkeys(
+            ("global", "texture", "copy"),
+            float(gpu.latency.dram) if global_latency is None else global_latency,
+        ),
         "other": latency["shared"],  # reading a special register takes about as long
         "barrier": 0.0,
         "control": 0.0,
     }
+    latency |= {name: float(getattr(gpu.latency, name)) for name in MMA}
     interval |= {
         "shared": float(gpu.cpi.shared),
         "global": float(gpu.lsu_cycles),
         "local": float(gpu.lsu_cycles),
     }
-    return Timing(latency, interval)
+    return Timing(latency, interval, {name: parts * float(getattr(gpu.cpi, name)) for name in TENSOR})
 
 
 @dataclass
@@ -73,9 +85,9 @@ class Walk:
     loads: float = 0.0  # from global memory
     waits: float = 0.0  # times that it waits for loads; those in flight then arrive together
     chain: float = 0.0  # instructions that each need the one before
-    # What `cycles` consists of: results waited for one after the other, by the pipe that they come from (each
-    # takes its `Timing.latency`), and the rest, in which instructions are fetched, issued or wait for a pipe.
-    latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(PIPES)), compare=False)
+    # What `cycles` consists of: results waited for one after the other, by SOURCES (each takes its
+    # `Timing.latency`), and the rest, in which instructions are fetched, issued or wait for a pipe.
+    latencies: np.ndarray = field(default_factory=lambda: np.zeros(len(SOURCES)), compare=False)
     slots: float = 0.0
 
     def __add__(self, other: "Walk") -> "Walk":
@@ -102,7 +114,8 @@ class _Timed:
     latency: float
     interval: float
     loads: int  # 1: from global memory
-    unit: np.ndarray  # 1 in the place of its pipe
+    unit: np.ndarray  # 1 in the place of its source
+    role: Role | None  # among asynchronous groups
 
 
 @dataclass
@@ -115,6 +128,7 @@ class _State:
     depth: dict[int, float] = field(default_factory=dict)  # slot → length of the chain that ends in it
     free: dict[str, tuple[float, np.ndarray]] = field(default_factory=dict)  # pipe → when it can be entered
     flying: set[int] = field(default_factory=set)  # slots that wait for global memory
+    groups: Groups = field(default_factory=Groups)
 
 
 def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
@@ -123,13 +137,9 @@ def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[i
     parts = list(segments(machine, block, warp))
     walker = _Walker(program, times, [index for blocks, _ in parts for index in blocks])
     for blocks, more in parts:
-        for index in blocks:
-            walker.block(index)
+        walker.trip(blocks)
         if more:
-            before = walker.snapshot()
-            for index in blocks:
-                walker.block(index)
-            walker.again(before, more - 1)
+            walker.more_trips(blocks, more)
     walker.close(-1)
     return walker.phases
 
@@ -181,7 +191,7 @@ class _Walker:
         self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], path)
         # Cycles that an instruction waits if its line has to be fetched: its part of that.
         self.fetch = times.latency["constant"] * program.spacing / _CODE_LINE
-        self.latency = np.array([times.latency[pipe] for pipe in PIPES])
+        self.latency = np.array([times.latency[source] for source in SOURCES])
         self.state = _State()
         self.opened, self.since = -1, Walk()
         self.phases: dict[tuple[int, int], Walk] = {}
@@ -191,7 +201,7 @@ class _Walker:
         steps, barrier = self.blocks[index]
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
-        if self.in_a_row > _STEADY:  # goes on as it did
+        if self.in_a_row > _STEADY and not self.state.groups.most_in_flight:  # goes on as it did
             self._advance(self.settled)
         else:
             before = self.state.done
@@ -215,13 +225,25 @@ class _Walker:
             if flying and not flying.isdisjoint(step.needs):
                 waits += 1
                 flying.clear()
-            if step.writes:
+            if step.role is not None and step.role.waits:
+                awaited, in_flight = state.groups.wait(step.role)
+                if awaited is not None:
+                    waits += 1 / in_flight if step.role.queue == "copies" else 0
+                    if awaited.time > start:
+                        start, waited = awaited.time, awaited.path
+            if step.role is not None and step.role.starts:
+                held = step.interval if step.pipe == "tensor" else 0.0
+                there = Result(start + held + step.latency, waited + step.unit)
+                state.groups.start(step.role, there)
+            elif step.writes:
                 arrived = waited + step.unit
                 deepest = max(deepest, deep + 1)
                 for slot in step.writes:
                     ready[slot], path[slot], depth[slot] = start + step.latency, arrived, deep + 1
             if step.loads:
                 flying.update(step.writes)
+            if step.role is not None and step.role.closes:
+                state.groups.close(step.role)
             free[step.pipe] = start + step.interval, waited
             time = start + 1 + fetch
             loads += step.loads
@@ -239,13 +261,31 @@ class _Walker:
         state.free = {
             pipe: (time + more.cycles, path + more.latencies) for pipe, (time, path) in state.free.items()
         }
+        state.groups.postpone(more.cycles, more.latencies)
 
-    def snapshot(self) -> Walk:
-        return self.state.done
+    def trip(self, blocks: Iterable[int]) -> None:
+        for index in blocks:
+            self.block(index)
 
-    def again(self, before: Walk, times: int) -> None:
-        """Repeat so many times more what was done since `before`."""
-        self._advance((self.state.done - before) * times)
+    def more_trips(self, blocks: Sequence[int], trips: int) -> None:
+        """Walk some trips more of a loop, and let the others be as they were, on average.
+
+        Where groups are in flight, a trip is as the one so many trips before.
+        """
+        in_flight = self.state.groups.most_in_flight
+        warm, period = (2 * in_flight, in_flight + 1) if in_flight else (0, 1)
+        if trips <= warm + period:
+            self.trip(list(blocks) * trips)
+            return
+        self.trip(list(blocks) * warm)
+        done, since, phases = self.state.done, self.since, dict(self.phases)
+        self.trip(list(blocks) * period)
+        again = (trips - warm) / period - 1
+        if self.since is not since:  # barriers inside: phases that ended are gone through again
+            for key, walked in self.phases.items():
+                self.phases[key] = walked + (walked - phases.get(key, Walk())) * again
+            self.since = self.since + (self.state.done - done) * again
+        self._advance((self.state.done - done) * again)
 
     def close(self, barrier: int) -> None:
         """End the phase at a barrier."""
@@ -286,15 +326,32 @@ def _timed(block: BasicBlock, times: Timing) -> tuple[list[_Timed], int]:
 
 def _timed_step(step: Step, times: Timing) -> _Timed:
     guard = (step.guard,) if step.guard >= 0 else ()
+    asynchronous = role(step)
+    needs = (*step.reads, *guard, *step.writes)  # a write must not overtake the one before it
+    source, interval = str(step.pipe), times.interval.get(step.pipe, 1.0)
+    if step.product is not None:
+        source, interval = step.product.kind, _interval(step.product, times)
+    if asynchronous is not None and asynchronous.starts:
+        if asynchronous.queue == "products":  # sums stay in the pipe from one product to the next
+            needs = tuple(slot for slot in needs if slot not in step.writes)
+        else:
+            source = "copy" if step.product is None else source
     return _Timed(
-        needs=(*step.reads, *guard, *step.writes),  # a write must not overtake the one before it
+        needs=needs,
         writes=step.writes,
         pipe=step.pipe,
-        latency=times.latency[step.pipe],
-        interval=times.interval.get(step.pipe, 1.0),
-        loads=int(step.pipe == "global" and bool(step.targets)),
-        unit=_UNITS[step.pipe],
+        latency=times.latency[source],
+        interval=interval,
+        loads=int(step.pipe == "global" and (bool(step.targets) or step.kind == "copy")),
+        unit=_UNITS[source],
+        role=asynchronous,
     )
 
 
-_UNITS: dict[str, np.ndarray] = dict(zip(PIPES, np.eye(len(PIPES)), strict=True))
+def _interval(product: Product, times: Timing) -> float:
+    """Return the cycles for which a matrix instruction keeps the tensor pipe of a sub-partition busy."""
+    products = product.multiply_adds * times.products[product.kind]
+    return max(products, product.from_registers * times.products["mma_warp"])
+
+
+_UNITS: dict[str, np.ndarray] = dict(zip(SOURCES, np.eye(len(SOURCES)), strict=True))

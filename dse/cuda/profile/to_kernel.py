@@ -6,11 +6,12 @@ import numpy as np
 
 from dse.cuda.caches.cache_model import Traffic
 from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.cuda.profile.single_warp import SOURCES, Walk
 from dse.cuda.profile.warp_counts import WarpCounts, WarpPhases
 from dse.cuda.sass.opcodes import PIPES
 from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
-from dse.types import CLASSES, Kernel, PerClass
+from dse.types import CLASSES, MMA, Kernel, PerClass
 from dse.types import Phase as KernelPhase
 
 # Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
@@ -20,10 +21,11 @@ _MEMORY = ("shared", "global", "local")
 _LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
 _GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
 _SHARED = ("shared load", "shared store")
-# Where a result that a warp waits for comes from, as in `single_warp.timing`; global loads are told apart.
+# The class of what a warp waits for, as in `single_warp.timing`; loads and copies are told apart by memory.
 _LATENCY_OF = {
     "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
     "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared", "local": "l1",
+    **dict(zip(MMA, MMA, strict=True)),
 }  # fmt: skip
 
 
@@ -38,6 +40,8 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
                 f"{counts.kernel}: found {pipe} instructions, expected those of pipes that models know"
             )
     warps = counts.warps
+    traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
+    served = sum(traffic, Traffic()).served
     phases = WarpPhases(
         passes=np.array([phase.passes for phase in counts.phases]),
         insts=np.array([_insts(phase, *PIPES) / warps for phase in counts.phases]),
@@ -45,9 +49,10 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
             [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
         ),
         slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
+        async_share=np.array([_async_share(phase) for phase in counts.phases]),
         work=_per_class([_work(phase, warps) for phase in counts.phases]),
         waits=_per_class([_waits(phase) for phase in counts.phases]),
-        async_waits=_per_class([dict.fromkeys(CLASSES, 0.0) for _ in counts.phases]),
+        async_waits=_per_class([_async_waits(phase, served) for phase in counts.phases]),
     )
 
     def whole(of_phases: list[float]) -> float:
@@ -119,13 +124,30 @@ def _waits(phase: PhaseCounts) -> dict[str, float]:
     """Count the results that a warp waits for, by class."""
     waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
     if phase.walk is not None:
-        waited: dict[str, float] = dict(zip(PIPES, phase.walk.latencies.tolist(), strict=True))
-        for pipe, name in _LATENCY_OF.items():
-            waits[name] += waited[pipe]
+        waited = _waited(phase.walk)
+        for source, name in _LATENCY_OF.items():
+            waits[name] += waited[source]
         served = (phase.traffic or _without_caches(phase)).served
         for level, share in zip(("l1", "l2", "dram"), served, strict=True):
             waits[level] += waited["global"] * share
     return waits
+
+
+def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict[str, float]:
+    """Count the asynchronous copies waited for, by where they come from, in shares of the whole launch."""
+    copies = 0.0 if phase.walk is None else _waited(phase.walk)["copy"]
+    shares = zip(("l1", "l2", "dram"), served, strict=True)
+    return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
+
+
+def _async_share(phase: PhaseCounts) -> float:
+    """Return the share of the sectors asked for that asynchronous copies ask for."""
+    return _quotient(phase.copied_sectors, _total(phase, "sectors", *_GLOBAL), 0.0)
+
+
+def _waited(walk: Walk) -> dict[str, float]:
+    """Return the results waited for, by where they come from."""
+    return dict(zip(SOURCES, walk.latencies.tolist(), strict=True))
 
 
 def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
@@ -143,7 +165,7 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
     return Traffic(asked("global load"), loads, loads, stores, stores)
 
 
-_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots", "async_share")
 _PER_CLASS = ("work", "waits", "async_waits")
 
 

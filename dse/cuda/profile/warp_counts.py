@@ -31,6 +31,7 @@ class WarpPhases:
     insts: np.ndarray  # warp instructions issued, of any kind
     memory_insts: np.ndarray  # those that take the load/store units
     slots: np.ndarray  # cycles in which a warp alone issues or finds a pipe of its own busy
+    async_share: np.ndarray  # of the sectors that it asks for, those of asynchronous copies
     work: np.ndarray  # units of work for each class
     waits: np.ndarray  # results waited for one after the other, by the class that they come from
     async_waits: np.ndarray  # those of asynchronous copies

@@ -9,12 +9,11 @@ import pytest
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import BoundProgram
 from dse.cuda.profile.characterise import Characterisation, characterise, prepare
-from dse.cuda.profile.single_warp import Timing
+from dse.cuda.profile.single_warp import SOURCES, Timing
 from dse.cuda.sass.listing import parse
-from dse.cuda.sass.opcodes import PIPES
 
 LISTINGS = Path(__file__).parents[1] / "listings"
-TIMES = Timing(dict.fromkeys(PIPES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
+TIMES = Timing(dict.fromkeys(SOURCES, 4.0) | {"global": 400.0}, {"fp32": 2.0})
 
 
 @cache

@@ -5,13 +5,12 @@ import pytest
 from dse.cuda.caches.cache_model import kept_at_random
 from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.machine.launch import LaunchArguments
-from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
+from dse.cuda.profile.single_warp import SOURCES, Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import parse
-from dse.cuda.sass.opcodes import PIPES
 from dse.cuda.sass.program import program
 
-LATENCY = dict.fromkeys(PIPES, 5.0) | {"global": 400.0, "barrier": 0.0, "control": 0.0}
-TIMES = Timing(LATENCY, {"fp32": 2.0})
+LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
+TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0})
 
 
 def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple[int, int], Walk]:
@@ -104,3 +103,57 @@ def test_the_warp_with_most_to_do():
     assert found.insts == 5
     (found,) = walked(*code, threads=64, warp=0).values()
     assert found.insts == 3
+
+
+def pipelined(depth: int, work: list[str], trips: int = 1000) -> Walk:
+    """A loop that copies ahead: so many groups are in flight when the oldest is waited for."""
+    copy = ["LDGSTS.E.128 [R20], [R22.64]", "LDGDEPBAR"]
+    begin = 1 + len(copy) * depth
+    code = [
+        *("MOV R4, RZ", *copy * depth),
+        *(f"DEPBAR.LE SB0, {depth - 1:#x}", "BAR.SYNC 0x0", *work, *copy, "IADD3 R4, R4, 0x1, RZ"),
+        *(f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT", f"@P0 BRA {16 * begin:#x}", "EXIT"),
+    ]
+    total = Walk()
+    for phase in walked(*code, threads=64).values():
+        total = total + phase
+    return total
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+def test_a_copy_costs_its_latency_over_the_groups_in_flight(depth):
+    found = pipelined(depth, [])
+    copies = dict(zip(SOURCES, found.latencies, strict=True))["copy"]
+    assert copies / 1000 == pytest.approx(1 / depth, rel=0.01)
+    assert found.cycles / 1000 == pytest.approx(400 / depth, rel=0.1)
+    assert found.loads / found.waits == pytest.approx(depth, rel=0.01)
+
+
+def test_work_hides_copies():
+    work = [f"FADD R{30 + n}, R50, R51" for n in range(30)] * 7  # 420 cycles of the pipe
+    one, two, three = (pipelined(depth, work) for depth in (1, 2, 3))
+    copies = [dict(zip(SOURCES, found.latencies, strict=True))["copy"] for found in (one, two, three)]
+    assert one.cycles / 1000 == pytest.approx(400 + 420, rel=0.1)
+    assert two.cycles == pytest.approx(three.cycles)
+    assert copies[0] == pytest.approx(1000, rel=0.01)
+    assert copies[1] < 3
+
+
+def test_products_of_a_warp_group_are_waited_for_by_group():
+    product = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
+    code = ["WARPGROUP.ARRIVE", product, product, f"{product}, gsb0", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "EXIT"]
+    (found,) = walked(*code, threads=128).values()
+    one = 64 * 128 * 16 / 4 / 256  # of a warp, on its sub-partition
+    assert found.cycles == pytest.approx(1 + 3 * one + LATENCY["mma_fp16"] + 2, abs=1)
+    in_flight = [*code[:4], "WARPGROUP.DEPBAR.LE gsb0, 0x1", "EXIT"]
+    (found,) = walked(*in_flight, threads=128).values()
+    assert found.cycles < 1 + 3 * one
+
+
+def test_products_out_of_registers_wait_for_their_sums():
+    chain = ["HMMA.16816.F32 R4, R20, R24, R4"] * 3
+    (found,) = walked(*chain, "EXIT").values()
+    assert found.cycles == 2 * 8 + 1 + 1  # the pipe takes 8 cycles for each, longer than the sum to come
+    apart = [f"HMMA.16816.F32 R{4 * n}, R40, R44, R{4 * n}" for n in range(1, 5)]
+    (found,) = walked(*apart, "EXIT").values()
+    assert found.cycles == 3 * 8 + 1 + 1
