@@ -1,55 +1,33 @@
 """What a warp has under way beside its instructions, and which instructions wait for that.
 
-Asynchronous copies, and products of matrices of a warp group or a block, are collected in groups:
-
-    what            begins with             its group ends with       is waited for with
-    copy            LDGSTS                  LDGDEPBAR                 DEPBAR.LE SB0, N
-                                            ARRIVES.LDGSTSBAR         SYNCS.PHASECHK
-    bulk store      UTMASTG, UBLKCP.G.S     UTMACMDFLUSH              DEPBAR.LE SB0, N
-    bulk load       UTMALDG, UBLKCP.S.G     the next SYNCS.ARRIVE     SYNCS.PHASECHK
-    warp group      HGMMA                   HGMMA with gsb0           WARPGROUP.DEPBAR.LE gsb0, N
-    block           UTCHMMA                 UTCBAR                    SYNCS.PHASECHK
-
-With N, all groups are waited for but the latest N. SYNCS.PHASECHK waits for an mbarrier. Which one is in a
-register that is not known: it is taken to be for the oldest group that was not waited for, as where the
-mbarriers of a ring of buffers take turns.
-
-Source: PTX ISA 8.8, sections on cp.async, cp.async.bulk, wgmma, tcgen05.commit and mbarrier, against what
-ptxas makes of them.
+Asynchronous copies, and products of a warp group or a block, are closed into groups that are waited for
+(`dse.cuda.profile.async_groups` has the instructions that do so). A group may be empty, but on an mbarrier.
+Source: PTX ISA, cp.async.commit_group and wgmma.commit_group.
 """
 
 from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping, Sequence
 
 from dse.cuda.graphs.rolled_trace import RolledLoop, bodies_repeated, unrolled
+from dse.cuda.profile.async_groups import Role, role
 from dse.cuda.sass.program import Step
 
-_BEGINS = {
-    "LDGSTS": "copy",
-    "UTMASTG": "bulk store",
-    "UTMAREDG": "bulk store",
-    "UBLKRED": "bulk store",
-    "UTMALDG": "bulk load",
-    **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), "warp group"),
-    **dict.fromkeys(("UTCHMMA", "UTCIMMA", "UTCQMMA", "UTCOMMA"), "block"),
-}
-_MBARRIER = "mbarrier"
-
-# (waiting instruction, instruction that it waits for) → which of the runs of that one: 1, the latest, and so on
+# (waiting instruction, instruction that it waits for) → which of its runs, from 1, the latest
 Waits = Mapping[tuple[int, int], int]
 
 
-def begins(step: Step) -> str:
-    """Name what goes on beside the warp's instructions from this one on; "" if nothing does."""
-    if step.opcode == "UBLKCP":
-        return "bulk store" if step.modifiers[:1] == ("G",) else "bulk load"
-    return _BEGINS.get(step.opcode, "")
-
-
 def adds_up(step: Step, before: Step) -> bool:
-    """Tell whether a product of a warp group goes on with the sums of one before: it then waits for nothing."""
-    return begins(step) == begins(before) == "warp group" and step.writes == before.writes
+    """Tell whether a product of a warp group goes on with another's sums, which it does not wait for."""
+    roles = role(step), role(before)
+    products = all(one is not None and one.starts and one.queue == "products" for one in roles)
+    return products and step.writes == before.writes
+
+
+def in_bulk(step: Step) -> bool:
+    """Tell whether one instruction moves a box or an array between global and shared memory."""
+    one = role(step)
+    return one is not None and one.starts and one.queue in ("mbarrier", "stores") and step.pipe != "tensor"
 
 
 def with_waits(
@@ -81,15 +59,16 @@ def _times(least: int, trips: int) -> int:
 
 def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
     """Find all that is waited for, once each loop has run until it goes on the same way."""
-    events = [i for i, step in enumerate(steps) if begins(step) or _ends(step) or _awaits(step)]
-    inside = [_among(events, loop) for loop in loops]
-    closing = sum(bool(_ends(steps[i])) for i in events)
-    kept = max((most or 0 for _, most in filter(None, (_awaits(steps[i]) for i in events))), default=0)
+    roles = {i: one for i, step in enumerate(steps) if (one := role(step)) is not None}
+    events = list(roles)
+    left = max((one.left or 0 for one in roles.values()), default=0)
+    settled = 2 + sum(one.closes for one in roles.values()) + left
+    inside = [loop for loop in (_among(events, loop) for loop in loops) if loop is not None]
     under_way, runs, found = _UnderWay(), Counter[int](), dict[tuple[int, int], int]()
-    for event in unrolled(0, len(events), [loop for loop in inside if loop], 2 + closing + kept):
+    for event in unrolled(0, len(events), inside, most_trips=settled):
         i = events[event]
         runs[i] += 1
-        for begun, run in under_way.execute(steps[i], i, runs[i]):
+        for begun, run in under_way.execute(roles[i], i, runs[i]):
             found[i, begun] = max(found.get((i, begun), 1), runs[begun] - run + 1)
     return found
 
@@ -100,55 +79,26 @@ def _among(events: Sequence[int], loop: RolledLoop) -> RolledLoop | None:
     return RolledLoop(first, stop - 1, loop.trips) if first < stop else None
 
 
-def _ends(step: Step) -> tuple[str, str] | None:
-    """Tell (of what a group ends here, by what it is waited for)."""
-    if step.opcode == "LDGDEPBAR":
-        return "copy", "SB0"
-    if step.opcode == "ARRIVES" and step.has("LDGSTSBAR"):
-        return "copy", _MBARRIER
-    if step.opcode == "UTMACMDFLUSH":
-        return "bulk store", "SB0"
-    if step.opcode == "SYNCS" and step.has("ARRIVE"):
-        return "bulk load", _MBARRIER
-    if step.opcode == "UTCBAR":
-        return "block", _MBARRIER
-    if begins(step) == "warp group" and step.instruction.operands[-1] == "gsb0":
-        return "warp group", "gsb0"
-    return None
-
-
-def _awaits(step: Step) -> tuple[str, int | None] | None:
-    """Tell (by what this waits, for all groups but how many); None instead of a number: for the oldest."""
-    if step.opcode == "SYNCS" and step.has("PHASECHK"):
-        return _MBARRIER, None
-    operands = step.instruction.operands
-    if (step.opcode == "DEPBAR" or step.has("DEPBAR")) and step.has("LE") and len(operands) > 1:
-        return operands[0], int(operands[1], 0)
-    return None
-
-
 class _UnderWay:
     """The groups that were not waited for, oldest first; of each what began, as (instruction, run)."""
 
     def __init__(self) -> None:
         self.open: dict[str, list[tuple[int, int]]] = {}
-        self.groups: dict[str, deque[list[tuple[int, int]]]] = {}
+        self.groups: defaultdict[str, deque[list[tuple[int, int]]]] = defaultdict(deque)
 
-    def execute(self, step: Step, number: int, run: int) -> list[tuple[int, int]]:
-        """Execute a step, and return what it waits for."""
-        if what := begins(step):
-            self.open.setdefault(what, []).append((number, run))
-        if ends := _ends(step):
-            what, by = ends
-            group = self.open.pop(what, [])
-            if group or by != _MBARRIER:  # else an empty group counts, too
-                self.groups.setdefault(by, deque()).append(group)
+    def execute(self, role: Role, number: int, run: int) -> list[tuple[int, int]]:
+        """Execute an instruction, and return what it waits for."""
+        if role.starts:
+            self.open.setdefault(role.queue, []).append((number, run))
+        if role.closes:
+            group, queue = self.open.pop(role.queue, []), role.into or role.queue
+            if group or queue != "mbarrier":
+                self.groups[queue].append(group)
         awaited: list[tuple[int, int]] = []
-        if waiting := _awaits(step):
-            by, kept = waiting
-            groups = self.groups.setdefault(by, deque())
-            if kept is None:
-                return groups.popleft() if groups else self.open.pop("bulk load", [])
-            while len(groups) > kept:
+        if role.waits:
+            groups = self.groups[role.queue]
+            if role.left is None:
+                return groups.popleft() if groups else self.open.pop(role.queue, [])
+            while len(groups) > role.left:
                 awaited += groups.popleft()
         return awaited

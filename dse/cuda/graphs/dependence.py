@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.cuda.graphs.asynchronous import adds_up, begins, with_waits
+from dse.cuda.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.cuda.graphs.instructions import MemoryDemand, kind_of
 from dse.cuda.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.cuda.machine.state import Machine
@@ -107,7 +107,7 @@ def dependence_graph(
             text=step.text,
             line=step.line,
             pipe=step.pipe,
-            kind="memory" if begins(step).startswith("bulk") else kind_of(step),
+            kind="memory" if in_bulk(step) else kind_of(step),
             needs=tuple(sorted(needed)),
             writes=bool(step.writes) or number in awaited,
             product=step.product,

@@ -15,6 +15,7 @@ import numpy as np
 
 from dse.cuda.graphs.dependence import DependenceGraph, GraphInstruction
 from dse.cuda.profile.single_warp import timing
+from dse.cuda.sass.products import needs_descriptor
 from dse.errors import DseError
 from dse.files import replacing
 from dse.hardware.memory import served
@@ -77,7 +78,8 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
     banks, the L1, or its share of the L2 or of the DRAM; an asynchronous copy as a load does. A product of
     matrices takes the tensor pipe as in `dse.hardware.tensor`, or as long as its operands take through the
-    banks. Where nothing can wait for a result, Λ is λ. No Λ is below the cycle of issue.
+    banks; no Λ is below the time for which its sub-partition's pipe works on it. Where nothing can wait for a
+    result, Λ is λ. No Λ is below the cycle of issue.
 
     **Raises:** DseError for textures, and for products that the GPU has no pipe for or that are not known.
     """
@@ -128,8 +130,11 @@ def _product_terms(instruction: GraphInstruction, gpu: Gpu, kernel: str) -> tupl
             raise DseError(f"{kernel}: {name}: found {kind}, expected products that the GPU has cycles of")
     tensor = max(units * float(getattr(gpu.cpi, kind)) for kind, units in work.items())
     throughput_cycles = max(tensor, product.shared_bytes / _BANKS_BYTES * float(gpu.cpi.shared))
-    latency_cycles = float(getattr(gpu.latency, product.kind))
-    return throughput_cycles, max(latency_cycles, ISSUE)
+    parts = (
+        1.0 if needs_descriptor(name) else float(gpu.limits.sub_partitions)
+    )  # those work on a block's alike
+    own = parts * tensor
+    return throughput_cycles, max(float(getattr(gpu.latency, product.kind)), own, ISSUE)
 
 
 def assembled(
