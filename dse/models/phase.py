@@ -23,7 +23,7 @@ from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.models.roofline import busy_cycles
 from dse.models.volkov import latency_of_one_warp
-from dse.types import ARITHMETIC, CLASSES, MEMORY, TENSOR, Gpu, Kernel, Launch, Phase, Prediction
+from dse.types import ARITHMETIC, CLASSES, MEMORY, TENSOR, Gpu, Kernel, Launch, PerClass, Phase, Prediction
 
 MONOTONE = True
 ABOUT = About(
@@ -84,14 +84,20 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
     Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
     (Nsight Compute's pipe `fma`).
     """
-    names = [name for name in CLASSES if name not in TENSOR]
-    cycles = {name: getattr(phase.work, name) * getattr(gpu.cpi, name) for name in names}
-    cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
-    return cycles | {
-        "tensor": tensor_cycles(gpu, phase.work),
-        "fma": (phase.work.fp32 + phase.work.imul32) * gpu.cpi.fp32,
+    return work_cycles(gpu, phase.work) | {
         "issue": phase.insts / gpu.issue_limit,
         "lsu": phase.memory_insts * gpu.lsu_cycles,
+    }
+
+
+def work_cycles(gpu: Gpu, work: PerClass) -> dict[str, Array]:
+    """Return α λ by pipe, of those that work of some class takes."""
+    names = [name for name in CLASSES if name not in TENSOR]
+    cycles = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in names}
+    cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
+    return cycles | {
+        "tensor": tensor_cycles(gpu, work),
+        "fma": (work.fp32 + work.imul32) * gpu.cpi.fp32,
     }
 
 
@@ -126,8 +132,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
 
 
 def _phase(gpu: Gpu, phase: Phase) -> _Phase:
-    pipes = busy(gpu, phase)
-    holding = pipes | {"l2": pipes["l2"] * (1.0 - phase.async_share)}
+    pipes, asynchronous = busy(gpu, phase), work_cycles(gpu, phase.async_work)
+    holding = pipes | {name: pipes[name] - cycles for name, cycles in asynchronous.items() if name in IN_SM}
     return _Phase(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
 
 

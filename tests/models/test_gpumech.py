@@ -119,7 +119,8 @@ def test_of_phases(point, build):
     def phase(passes, insts, **waits):
         none = dict.fromkeys(CLASSES, 0.0)
         return Phase(
-            work=PerClass(**none), waits=PerClass(**none | waits), async_waits=PerClass(**none),
+            work=PerClass(**none), async_work=PerClass(**none),
+            waits=PerClass(**none | waits), async_waits=PerClass(**none),
             passes=passes, insts=insts, memory_insts=0.0, slots=0.0,
         )  # fmt: skip
 

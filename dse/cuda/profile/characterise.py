@@ -45,7 +45,7 @@ class PhaseCounts:
     fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, AccessCounts]  # by ACCESSES
-    copied_sectors: float  # of its loads from global memory, those of asynchronous copies
+    copies: AccessCounts  # asynchronous, among the loads of global memory; passes are those of shared memory
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
@@ -208,8 +208,8 @@ def _phase(
     program_, ready = machine.program, machine.bound
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
-    lanes = sure = unsure = copied = 0.0
-    accesses = {kind: np.zeros(4) for kind in ACCESSES}
+    lanes = sure = unsure = 0.0
+    accesses, copies = {kind: np.zeros(4) for kind in ACCESSES}, np.zeros(4)
     for block in program_.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
         if not warps:
@@ -230,11 +230,12 @@ def _phase(
                     through = 0.0
                 accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
                 if step.kind == "copy":
-                    copied += sectors
+                    loaded = sectors
                     requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
                         : len(MEMORY_COUNTS)
                     ]
                     accesses["shared store"] += (requests, sectors, through, active * step.bytes)
+                    copies += (requests, loaded, through, active * step.bytes)
     total = sum(insts.values())
     once = None if path is None else path * (1 / path.passes)
     return PhaseCounts(
@@ -250,7 +251,7 @@ def _phase(
             for kind, numbers in accesses.items()
             if numbers[0]
         },
-        copied_sectors=copied / passes,
+        copies=AccessCounts(*(copies / passes).tolist()),
         new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
         walk=once,
         traffic=None if traffic is None else traffic * (1 / passes),

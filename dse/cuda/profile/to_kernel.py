@@ -49,8 +49,8 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
             [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
         ),
         slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
-        async_share=np.array([_async_share(phase) for phase in counts.phases]),
         work=_per_class([_work(phase, warps) for phase in counts.phases]),
+        async_work=_per_class([_async_work(phase, warps) for phase in counts.phases]),
         waits=_per_class([_waits(phase) for phase in counts.phases]),
         async_waits=_per_class([_async_waits(phase, served) for phase in counts.phases]),
     )
@@ -120,6 +120,17 @@ def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
     )
 
 
+def _async_work(phase: PhaseCounts, warps: int) -> dict[str, float]:
+    """Return the units of work of asynchronous copies, of the average warp."""
+    traffic, copies = phase.traffic or _without_caches(phase), phase.copies
+    share = _quotient(copies.sectors, _total(phase, "sectors", *_LOADS), 0.0)
+    return dict.fromkeys(CLASSES, 0.0) | {
+        "shared": copies.passes / warps,
+        "l2": share * traffic.loads_past_l1 / warps,
+        "dram": share * traffic.loads_past_l2 / warps,
+    }
+
+
 def _waits(phase: PhaseCounts) -> dict[str, float]:
     """Count the results that a warp waits for, by class."""
     waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
@@ -138,11 +149,6 @@ def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict
     copies = 0.0 if phase.walk is None else _waited(phase.walk)["copy"]
     shares = zip(("l1", "l2", "dram"), served, strict=True)
     return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
-
-
-def _async_share(phase: PhaseCounts) -> float:
-    """Return the share of the sectors asked for that asynchronous copies ask for."""
-    return _quotient(phase.copied_sectors, _total(phase, "sectors", *_GLOBAL), 0.0)
 
 
 def _waited(walk: Walk) -> dict[str, float]:
@@ -165,8 +171,8 @@ def _without_caches(phase: PhaseCounts) -> Traffic:
     return Traffic(asked("global load"), loads, loads, stores, stores)
 
 
-_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots", "async_share")
-_PER_CLASS = ("work", "waits", "async_waits")
+_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PER_CLASS = ("work", "async_work", "waits", "async_waits")
 
 
 def to_kernel(warps: WarpCounts) -> Kernel:

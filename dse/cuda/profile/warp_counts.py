@@ -13,11 +13,8 @@ from dse.types import CLASSES
 
 Number = np.ndarray | float  # one launch has plain numbers
 
-_PER_CLASS = (
-    "work",
-    "waits",
-    "async_waits",
-)  # fields with a number for each of CLASSES; all others are one number
+# Fields with a number for each of CLASSES; all others are one number.
+_PER_CLASS = ("work", "async_work", "waits", "async_waits")
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +28,8 @@ class WarpPhases:
     insts: np.ndarray  # warp instructions issued, of any kind
     memory_insts: np.ndarray  # those that take the load/store units
     slots: np.ndarray  # cycles in which a warp alone issues or finds a pipe of its own busy
-    async_share: np.ndarray  # of the sectors that it asks for, those of asynchronous copies
     work: np.ndarray  # units of work for each class
+    async_work: np.ndarray  # of these, those of asynchronous copies
     waits: np.ndarray  # results waited for one after the other, by the class that they come from
     async_waits: np.ndarray  # those of asynchronous copies
 
