@@ -4,7 +4,9 @@ The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and
 once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
 which it writes, as in `dse.cuda.profile.single_warp`. Where the first trip of a loop takes a value from
 before the loop and later ones from the trip before, it needs both: the later of the two waits for the
-earlier, so that this asks for nothing more.
+earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
+matrices needs those; where they began several trips before, the body is there as many times, for as many
+fewer trips (`asynchronous`).
 
 Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
 """
@@ -15,9 +17,11 @@ from functools import cached_property
 
 import numpy as np
 
+from dse.cuda.graphs.asynchronous import adds_up, in_bulk, with_waits
 from dse.cuda.graphs.instructions import MemoryDemand, kind_of
 from dse.cuda.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
 from dse.cuda.machine.state import Machine
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import Step
 from dse.errors import DseError
 
@@ -40,6 +44,7 @@ class GraphInstruction:
     sectors: float = 0.0  # of 32 bytes; global and local memory
     passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
     shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
+    product: Product | None = None  # of matrices, where that is known
 
 
 @dataclass(frozen=True)
@@ -90,8 +95,11 @@ def dependence_graph(
     if not 1 <= rolled.size <= most:
         found = f"{rolled.size:,} instructions with loops rolled"
         raise DseError(f"{machine.program.kernel}: graph: found {found}, expected 1 to {most:,}")
-    steps, loops = rolled.written_out()
+    steps, loops, waits = with_waits(*rolled.written_out(), most)
     needs = _needs(steps, loops)
+    for waiting, begun in waits:
+        needs[waiting].add(begun)
+    awaited = {begun for _, begun in waits}
     demand = MemoryDemand(machine, np.eye(machine.shape[0])[block])
     instructions = tuple(
         GraphInstruction(
@@ -99,12 +107,13 @@ def dependence_graph(
             text=step.text,
             line=step.line,
             pipe=step.pipe,
-            kind=kind_of(step),
+            kind="memory" if in_bulk(step) else kind_of(step),
             needs=tuple(sorted(needed)),
-            writes=bool(step.writes),
+            writes=bool(step.writes) or number in awaited,
+            product=step.product,
             **demand.of(step),
         )
-        for step, needed in zip(steps, needs, strict=True)
+        for number, (step, needed) in enumerate(zip(steps, needs, strict=True))
     )
     return DependenceGraph(machine.program.kernel, machine.program.arch, instructions, tuple(loops))
 
@@ -118,7 +127,7 @@ def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]
     for i in unrolled(0, len(steps), loops, 2):
         step = steps[i]
         for slot in (*step.reads, step.guard, *step.writes):
-            if slot in written:
+            if slot in written and not adds_up(step, steps[written[slot]]):
                 needs[i].add(written[slot])
         for slot in step.writes:
             written[slot] = i

@@ -15,18 +15,21 @@ import numpy as np
 
 from dse.cuda.graphs.dependence import DependenceGraph, GraphInstruction
 from dse.cuda.profile.single_warp import timing
+from dse.cuda.sass.products import needs_descriptor
 from dse.errors import DseError
 from dse.files import replacing
 from dse.hardware.memory import served
 from dse.simulator.case.graph_file import Graph
 from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Loop, Program
-from dse.types import ARITHMETIC, Gpu, Kernel
+from dse.types import ABSENT, ARITHMETIC, Gpu, Kernel
 
 ISSUE = 1.0  # cycles in which a warp issues one instruction
+_BANKS_BYTES = 128  # of one pass through the banks of shared memory
 _PIPES = {name: name for name in (*ARITHMETIC, "shared", "barrier")} | {  # the subsystem of each pipe
     "fp16": "fp32",
     "global": "memory",
     "local": "memory",
+    "tensor": "tensor",
 }  # what only takes an issue slot: "issue"
 
 
@@ -63,7 +66,7 @@ def of_source(
     A warp issues an instruction a cycle at most. `warps` of a block, `slots` blocks at a time, `groups`
     blocks in all (as many as slots, if not given), all alike.
 
-    **Raises:** DseError if it uses tensor cores or textures, or has more than a simulator's case may have.
+    **Raises:** DseError as `terms`, or if it has more than a simulator's case may have.
     """
     cycles = [terms(instruction, gpu, hits or Hits(), graph.kernel) for instruction in graph.instructions]
     return assembled(graph, cycles, float(gpu.issue_limit), warps, slots, groups)
@@ -73,18 +76,23 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     """Work out λ and Λ of one instruction, cycles.
 
     The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
-    banks, the L1, or its share of the L2 or of the DRAM. Where nothing can wait for a result, Λ is λ. No Λ is
-    below the cycle of issue.
+    banks, the L1, or its share of the L2 or of the DRAM; an asynchronous copy as a load does. A product of
+    matrices takes the tensor pipe as in `dse.hardware.tensor`, or as long as its operands take through the
+    banks; no Λ is below the time for which its sub-partition's pipe works on it. Where nothing can wait for a
+    result, Λ is λ. No Λ is below the cycle of issue.
 
-    **Raises:** DseError for an instruction of tensor cores or textures.
+    **Raises:** DseError for textures, and for products that the GPU has no pipe for or that are not known.
     """
     pipe, passes = instruction.pipe, instruction.passes
-    if pipe in ("tensor", "texture"):
+    if pipe == "tensor":
+        return _product_terms(instruction, gpu, kernel)
+    if pipe == "texture":
         raise DseError(f"{kernel}: found {pipe} instructions, expected those of pipes that models know")
     cpi, latency, lsu = gpu.cpi, gpu.latency, instruction.requests * float(gpu.lsu_cycles)
     from_dram = 1.0 - hits.l1 - hits.l2
     average = hits.l1 * latency.l1 + hits.l2 * latency.l2 + from_dram * latency.dram
-    latency_cycles = timing(gpu, float(average)).latency[pipe]
+    in_bulk = instruction.kind == "memory" and pipe == "other"  # past the load/store units
+    latency_cycles = timing(gpu, float(average)).latency["global" if in_bulk else pipe]
     if pipe in ARITHMETIC or pipe == "fp16":
         throughput_cycles = float(getattr(cpi, _PIPES[pipe]))
     elif pipe == "barrier":
@@ -92,7 +100,7 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     elif pipe == "shared":
         throughput_cycles = max(lsu, passes * float(cpi.shared))
         latency_cycles += max(passes - 1.0, 0.0) * float(cpi.shared)
-    elif pipe == "global":
+    elif pipe == "global" or in_bulk:
         throughput_cycles = max(
             lsu,
             passes * float(cpi.l1),
@@ -109,6 +117,26 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
     return throughput_cycles, max(latency_cycles, ISSUE)
 
 
+def _product_terms(instruction: GraphInstruction, gpu: Gpu, kernel: str) -> tuple[float, float]:
+    """Work out λ and Λ of a product of matrices, cycles."""
+    product, name = instruction.product, instruction.text.split()[0]
+    if product is None:
+        raise DseError(f"{kernel}: {name}: found a product of matrices, expected one whose shape is known")
+    work = {product.kind: product.multiply_adds}  # by the class of dse.types.PerClass
+    if product.from_registers:
+        work["mma_warp"] = product.from_registers
+    for kind in work:
+        if float(getattr(gpu.cpi, kind)) >= ABSENT:
+            raise DseError(f"{kernel}: {name}: found {kind}, expected products that the GPU has cycles of")
+    tensor = max(units * float(getattr(gpu.cpi, kind)) for kind, units in work.items())
+    throughput_cycles = max(tensor, product.shared_bytes / _BANKS_BYTES * float(gpu.cpi.shared))
+    parts = (
+        1.0 if needs_descriptor(name) else float(gpu.limits.sub_partitions)
+    )  # those work on a block's alike
+    own = parts * tensor
+    return throughput_cycles, max(float(getattr(gpu.latency, product.kind)), own, ISSUE)
+
+
 def assembled(
     graph: DependenceGraph,
     cycles: Sequence[tuple[float, float]],
@@ -121,9 +149,13 @@ def assembled(
 
     **Raises:** DseError if it has more than a simulator's case may have.
     """
-    pipes = [_PIPES.get(instruction.pipe, "issue") for instruction in graph.instructions]
-    if len(set(pipes)) > MOST_SUBSYSTEMS:  # these two are seldom waited for
-        pipes = ["issue" if name == "barrier" else name for name in pipes]
+    pipes = [
+        "memory" if instruction.kind == "memory" else _PIPES.get(instruction.pipe, "issue")
+        for instruction in graph.instructions
+    ]
+    for seldom in ("barrier", "fp64"):  # waited for
+        if len(set(pipes)) > MOST_SUBSYSTEMS:
+            pipes = ["issue" if name == seldom else name for name in pipes]
     order = (*dict.fromkeys(_PIPES.values()), "issue")
     subsystems = tuple(name for name in order if name in pipes)
     try:

@@ -3,7 +3,7 @@
 They are a word; a stretch of it that follows itself becomes a loop, again and again, so that loops nest.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from dse.cuda.machine.state import Machine
@@ -157,3 +157,37 @@ def unrolled(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int
             numbers.append(i)
             i += 1
     return numbers
+
+
+def bodies_repeated(
+    steps: Sequence[Step], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
+) -> tuple[list[Step], list[RolledLoop]]:
+    """Write the bodies of some loops several times, for as many fewer trips; behind each loop, the trips that
+    are left over.
+    """
+    written: list[Step] = []
+    written_loops: list[RolledLoop] = []
+
+    def write(first: int, stop: int, within: Sequence[RolledLoop]) -> None:
+        i, rest = first, list(within)
+        while i < stop:
+            if not rest or rest[0].first > i:
+                written.append(steps[i])
+                i += 1
+                continue
+            loop = rest.pop(0)
+            inner = [other for other in rest if other.last <= loop.last]
+            rest = rest[len(inner) :]
+            copies = times.get(loop, 1)
+            trips, left = divmod(loop.trips, copies)
+            begin = len(written)
+            for _ in range(copies if trips else 0):
+                write(i, loop.last + 1, inner)
+            if trips > 1:
+                written_loops.append(RolledLoop(begin, len(written) - 1, trips))
+            for _ in range(left):
+                write(i, loop.last + 1, inner)
+            i = loop.last + 1
+
+    write(0, len(steps), loops)
+    return written, sorted(written_loops, key=lambda loop: (loop.first, -loop.last))

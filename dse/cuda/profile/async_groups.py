@@ -13,23 +13,28 @@ import numpy as np
 
 from dse.cuda.sass.program import Step
 
+Queue = Literal["copies", "stores", "products", "mbarrier"]
+
 
 @dataclass(frozen=True)
 class Role:
     """What an instruction does to the groups of a queue."""
 
-    queue: Literal["copies", "products", "mbarrier"]
+    queue: Queue
     starts: bool = False  # adds a result to the open group
     closes: bool = False  # ends the open group
     waits: bool = False
     left: int | None = None  # groups that may stay in flight after the wait; None: all but the oldest
+    into: Queue | None = None  # queue in which the closed group is waited for, if another
 
 
 _ROLES = {
     "LDGSTS": Role("copies", starts=True),
     "LDGDEPBAR": Role("copies", closes=True),
     **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), Role("products", starts=True)),
-    **dict.fromkeys(("UTMALDG", "UBLKCP"), Role("mbarrier", starts=True)),
+    **dict.fromkeys(("UTMASTG", "UTMAREDG", "UBLKRED"), Role("stores", starts=True)),
+    "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
+    "UTMALDG": Role("mbarrier", starts=True),
     **dict.fromkeys(("UTCHMMA", "UTCQMMA", "UTCIMMA", "UTCOMMA"), Role("mbarrier", starts=True)),
     "UTCBAR": Role("mbarrier", closes=True),
 }
@@ -42,6 +47,10 @@ def role(step: Step) -> Role | None:
     if known is not None:
         return replace(known, closes=True) if known.queue == "products" and "gsb0" in texts else known
     match step.opcode:
+        case "UBLKCP":  # to global or to shared memory
+            return Role("stores" if step.modifiers[:1] == ("G",) else "mbarrier", starts=True)
+        case "ARRIVES" if step.has("LDGSTSBAR"):
+            return Role("copies", closes=True, into="mbarrier")
         case "DEPBAR" if step.has("LE"):
             return Role("copies", waits=True, left=int(texts[-1], 0))
         case "WARPGROUP" if step.has("DEPBAR"):
@@ -87,7 +96,11 @@ class Groups:
 
     def close(self, role: Role) -> None:
         """End the open group; an empty one is none."""
-        self.queues.setdefault(role.queue, _Queue()).close()
+        queue = self.queues.setdefault(role.queue, _Queue())
+        queue.close()
+        if role.into is not None:
+            self.queues.setdefault(role.into, _Queue()).closed += queue.closed
+            queue.closed = []
 
     def wait(self, role: Role) -> tuple[Result | None, int]:
         """Return what a wait waits for, and how many groups were in flight. None: for nothing."""

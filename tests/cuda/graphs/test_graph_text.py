@@ -13,9 +13,9 @@ from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
 from dse.cuda.graphs.graph_text import Hits, assembled, of_source, terms, text, write_graph
 from dse.cuda.machine.launch import LaunchArguments
-from dse.cuda.profile.single_warp import Timing, longest_warp, walk
+from dse.cuda.profile.single_warp import SOURCES, Timing, longest_warp, walk
 from dse.cuda.sass.listing import parse
-from dse.cuda.sass.opcodes import PIPES
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import program
 from dse.errors import DseError
 from dse.simulator import Case, Loop, Program, simulate
@@ -31,7 +31,7 @@ LAUNCHES = {
     "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 500]),
     "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
 }
-LATENCY = dict.fromkeys(PIPES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}
+LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "shared": 23.0, "barrier": 1.0, "control": 1.0}
 TIMES = Timing(LATENCY, {"fp32": 2.0, "global": 4.0, "shared": 2.0})
 
 
@@ -131,6 +131,41 @@ def test_terms_of_a_gpu(gpu):
     assert cycles("global", Hits(1), requests=0)[0] == 0  # nobody takes part
 
 
+def matrices(kind: str, multiply_adds: float, from_registers: float, shared_bytes: float = 0.0):
+    product = Product(kind, multiply_adds, from_registers, shared_bytes)
+    return replace(instruction("tensor"), text="HMMA.16816.F32", product=product)
+
+
+def test_terms_of_products_of_matrices(gpu):
+    """An A100 multiplies 1,024 pairs of halves a cycle; a tensor core takes 8 cycles for 16 x 8 x 16."""
+    latency = float(gpu.latency.mma_fp16)
+    assert terms(matrices("mma_fp16", 16 * 8 * 16, 1.0), gpu, Hits()) == pytest.approx((2, latency), rel=1e-5)
+    from_registers = terms(matrices("mma_fp16", 16 * 8 * 16, 3.0), gpu, Hits())
+    assert from_registers == pytest.approx((3 * float(gpu.cpi.mma_warp), latency))
+    large = terms(matrices("mma_fp16", 16 * 256 * 16, 0.0, 2560.0), gpu, Hits())
+    assert large == pytest.approx((64, 4 * 64), rel=1e-5)  # longer than what a small one takes
+    narrow = terms(matrices("mma_fp16", 16 * 8 * 16, 0.0, 1024.0), gpu, Hits())
+    assert narrow == pytest.approx((8 * float(gpu.cpi.shared), latency))
+
+
+def test_products_that_a_gpu_has_no_cycles_of(gpu):
+    for product in (matrices("mma_fp8", 4096.0, 0.0), matrices("mma_fp8", 4096.0, 1.0)):
+        with pytest.raises(
+            DseError, match=r"^k: HMMA\.16816\.F32: found mma_fp8, expected products that the GPU"
+        ):
+            terms(product, gpu, Hits(), "k")
+    with pytest.raises(DseError, match=r"^k: TENSOR: found a product of matrices, expected one whose shape"):
+        terms(instruction("tensor"), gpu, Hits(), "k")
+
+
+def test_terms_of_bulk_copies(gpu):
+    """They pass by the load/store units; nobody waits for what is prefetched."""
+    cpi, latency = jax.tree.map(float, (gpu.cpi, gpu.latency))
+    copy = replace(instruction("other", sectors=64, shared_passes=16), kind="memory")
+    assert terms(copy, gpu, Hits()) == pytest.approx((64 * cpi.dram, latency.dram))
+    assert terms(replace(copy, writes=False), gpu, Hits(1)) == pytest.approx((16 * cpi.shared,) * 2)
+
+
 def test_hits_of_a_kernel():
     def kernel(**work: float) -> Kernel:
         others: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 16.0)
@@ -162,9 +197,12 @@ def test_pipes_beyond_the_simulators(gpu):
         "FP32 0", "FP64 0 #2", "INT32 0 #3", "IMUL32 0 #4", "SFU 0 #5", "SHARED 0 #6", "GLOBAL 0 #7",
         "BARRIER 0 #8", "CONTROL 0 #9",
     )  # fmt: skip
+    with_tensor = (*map(instruction, every), matrices("mma_fp16", 2048.0, 1.0))
+    found = of_source(replace(graph, instructions=with_tensor), gpu)
+    assert found.subsystems == ("fp32", "int32", "imul32", "sfu", "shared", "memory", "tensor", "issue")
     with pytest.raises(
-        DseError, match=r"^all: found tensor instructions, expected those of pipes that models"
+        DseError, match=r"^all: found texture instructions, expected those of pipes that models"
     ):
-        of_source(replace(graph, instructions=(instruction("tensor"),)), gpu)
+        of_source(replace(graph, instructions=(instruction("texture"),)), gpu)
     with pytest.raises(DseError, match=r"^all: case: found 1 groups of 2000 warps"):
         of_source(graph, gpu, warps=2000)
