@@ -23,6 +23,7 @@ from statistics import median
 from typing import NamedTuple
 
 NVIDIA = ["Tesla", "Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper"]
+NVIDIA += ["Blackwell"]
 AMD = ["GCN3", "GCN5.1", "CDNA2", "CDNA3", "RDNA2", "RDNA3"]  # RDNA is a line of its own
 SECOND_CHOICE = re.compile(
     r"^SUSPECT:|includes (index|address) arithmetic|rounded in the paper|^rounded$|launch figure|around"

@@ -14,15 +14,22 @@ from pathlib import Path
 from statistics import median
 
 from gpu_facts import MEASURED, Card, Facts, Listed, Value, cite, tidy
+from gpu_tensor import tensor
 
 from dse.gpus.read import Fact, Header
 from dse.gpus.write import text, write
-from dse.types import Limits, PerClass
+from dse.types import CLASSES as ALL_CLASSES
+from dse.types import TENSOR, Limits
 
 GPUS = Path(__file__).resolve().parents[1] / "gpus"
-LIKE_MEMORY = {"GDDR3": "GDDR5", "GDDR6X": "GDDR6", "HBM3E": "HBM3"}  # where none of the type was measured
+LIKE_MEMORY = {
+    "GDDR3": "GDDR5",
+    "GDDR6X": "GDDR6",
+    "GDDR7": "GDDR6",
+    "HBM3E": "HBM3",
+}  # where none of the type was measured
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
-CLASSES = [field.name for field in fields(PerClass)]
+CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
 COMMENT = "Written by scripts/make_gpus.py: change the facts or the rules there."
 
 
@@ -146,7 +153,7 @@ def cache_sizes(card: Card) -> dict[str, Value]:
 
 def l1_cpi(card: Card) -> Value:
     """Cycles of one 128-byte pass."""
-    if card.capability in ("8.6", "8.9"):  # measured rates are those of the load/store lanes
+    if card.capability in ("8.6", "8.9", "12.0"):  # measured rates are those of the load/store lanes
         return Value(1, "cycles", "NVIDIA, L1 width per SM", rule="128 B / 128 B/cycle and SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
@@ -156,7 +163,7 @@ def l1_cpi(card: Card) -> Value:
                 return rate.derived(128 / rate.value, f"128 B / {tidy(rate.value)} B/cycle{where}")
     if card.amd:
         return Value(2, "cycles", "AMD, vector cache width per CU", rule="128 B / 64 B/cycle and CU")
-    width = 128 if card.capability in ("7.0", "8.0", "9.0") else 64
+    width = 128 if card.capability in ("7.0", "8.0", "9.0", "10.0") else 64
     return Value(128 / width, "cycles", "NVIDIA, L1 width per SM", rule=f"128 B / {width} B/cycle and SM")
 
 
@@ -302,7 +309,7 @@ def throughputs(card: Card) -> dict[str, Value]:
 def load_store(card: Card) -> dict[str, Value]:
     """λ of a memory instruction in the load/store units, and whether L1 and shared memory are one."""
     lanes, source = card.own("lanes_ldst"), "NVIDIA, load/store units per SM"
-    width = {"7.5": 16, "8.0": 32, "8.6": 16, "8.9": 16, "9.0": 32}
+    width = {"7.5": 16, "8.0": 32, "8.6": 16, "8.9": 16, "9.0": 32, "10.0": 32, "12.0": 16}
     if card.amd:
         source, rule = "AMD", "no figure found: one a cycle, so that the memories behind bind"
         cycles = Value(1, "cycles", source, rule=rule)
@@ -314,7 +321,7 @@ def load_store(card: Card) -> dict[str, Value]:
         )
     else:
         rule = f"32 threads / {width[card.capability]} load/store lanes"
-        if card.capability in ("8.6", "8.9"):
+        if card.capability in ("8.6", "8.9", "12.0"):
             source, rule = card.cite("YKT"), f"{rule} (63.6 B/cycle of 4-byte loads on RTX 3060 Laptop)"
         cycles = Value(32 / width[card.capability], "cycles", source, rule=rule)
     one = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
@@ -486,6 +493,7 @@ def describe(card: Card) -> dict[str, Value]:
         **{f"limits.{name}": limits[name] for name in LIMITS},
         **{f"cpi.{name}": cpi[name] for name in CLASSES},
         **{f"latency.{name}": latency[name] for name in CLASSES},
+        **tensor(card),
     }
 
 

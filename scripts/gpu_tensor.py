@@ -1,0 +1,133 @@
+"""What GPU files say of the tensor cores: λ and Λ of each kind of product, from the rows of gpus/facts.
+
+A kind that a card has no row for is one that it cannot do, and its file has no table of it.
+"""
+
+import sys
+from math import log2
+
+from gpu_facts import Card, Value, tidy
+
+from dse.types import MMA
+
+TOLERANCE = 0.025  # of data sheets, which round rates and clocks
+PRODUCT = {  # multiply-adds of one warp instruction, all of which take 768 bytes of operands but DMMA
+    "mma_fp16": 16 * 8 * 16,
+    "mma_fp16_fp16": 16 * 8 * 16,
+    "mma_tf32": 16 * 8 * 8,
+    "mma_fp8": 16 * 8 * 32,
+    "mma_int8": 16 * 8 * 32,
+    "mma_fp64": 8 * 8 * 4,
+}
+FIRST_PRODUCT = 16 * 8 * 8  # of HMMA and IMMA on Volta (a set of four steps) and on Turing
+WARP_PRODUCT = 16 * 8 * 16  # the unit of work of mma_warp
+SUB_PARTITIONS = 4
+_LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # Λ of another kind is theirs
+
+
+def tensor(card: Card) -> dict[str, Value]:
+    """Work out λ and Λ of each kind of product that the card does; none without tensor cores."""
+    rates = {kind: rate for kind in MMA if (rate := multiply_adds(card, kind))}
+    if not rates:
+        return {}
+    cpi = {kind: _cpi(rate) for kind, rate in rates.items()}
+    latency = {kind: _latency(card, kind) for kind in rates}
+    cpi["mma_warp"] = _warp_cpi(card, rates)
+    latency["mma_warp"] = latency["mma_fp16"].derived(latency["mma_fp16"].value, "as mma_fp16")
+    return {f"cpi.{kind}": value for kind, value in cpi.items()} | {
+        f"latency.{kind}": value for kind, value in latency.items()
+    }
+
+
+def multiply_adds(card: Card, kind: str) -> Value | None:
+    """The multiply-adds that an SM does in a cycle, a power of two."""
+    stated = card.own(kind)
+    if stated is None and kind == "mma_fp16_fp16":
+        stated = card.own("mma_fp16")
+    if stated is None:
+        return None
+    unit = card.best(kind, "mma_fp16")[0].unit
+    if unit == "multiply-adds/cycle/SM":
+        return stated
+    mhz = card.own("clock_tensor") or card.need("clock_boost")
+    found = stated.value * 1e6 / (2 * card.sm_count * mhz.value)
+    whole = 2 ** round(log2(found))
+    if abs(found / whole - 1) > TOLERANCE:
+        sys.exit(
+            f"{card.key}: {kind}: found {tidy(found)} multiply-adds a cycle and SM, expected a power of 2"
+        )
+    rule = f"{tidy(stated.value)} TFLOPS / (2 x {tidy(card.sm_count)} SMs x {tidy(mhz.value)} MHz)"
+    return stated.derived(whole, f"{rule} is {tidy(found)}", "multiply-adds/cycle/SM")
+
+
+def _cpi(rate: Value) -> Value:
+    rule = f"1 / {tidy(rate.value)} multiply-adds a cycle and SM" + f": {rate.rule}" * bool(rate.rule)
+    return rate.derived(1 / rate.value, rule)
+
+
+def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
+    """λ of a warp-level instruction: measured, by the share that they reach, or at the full rate.
+
+    GeForce cards halve the rate of sums in fp32, not that at which registers feed the tensor cores.
+    """
+    for what, cards in card.near():
+        for other in cards:
+            where = f" on {other.key} ({what})" if what else ""
+            cycles, share = other.own("cpi_mma_warp"), other.own("mma_share")
+            if cycles:
+                return cycles.derived(cycles.value, f"as{where}") if where else cycles
+            full = multiply_adds(other, "mma_fp16")
+            if share and full:
+                rule = f"{WARP_PRODUCT} multiply-adds / ({tidy(share.value)} % of {tidy(full.value)} a cycle){where}"
+                return share.derived(WARP_PRODUCT / (share.value / 100 * full.value), rule)
+    full = max((rates[kind] for kind in ("mma_fp16", "mma_fp16_fp16")), key=lambda rate: rate.value)
+    return full.derived(
+        WARP_PRODUCT / full.value, f"{WARP_PRODUCT} multiply-adds / {tidy(full.value)} a cycle"
+    )
+
+
+def _product(card: Card, kind: str) -> int:
+    """Multiply-adds of one instruction."""
+    return FIRST_PRODUCT if card.capability.startswith("7.") else PRODUCT[kind]
+
+
+def _busy(card: Card, kind: str) -> float | None:
+    """Cycles for which an instruction takes the tensor cores of its sub-partition."""
+    rate = multiply_adds(card, kind)
+    return _product(card, kind) * SUB_PARTITIONS / rate.value if rate else None
+
+
+def _latency(card: Card, kind: str) -> Value:
+    """Λ of a warp-level instruction; products out of shared memory take no more beyond their time in the pipe.
+
+    A near card's, where it takes the tensor cores as long as here: of the same kind, then of fp16. Else that
+    of fp16, and no less than a cycle more than the instruction takes the tensor cores.
+    """
+    busy = _busy(card, kind)
+    assert busy is not None
+    near, far = [*card.near(), *card.far()[:1]], card.far()[1:]
+    for what, cards in near:
+        for other in cards:
+            for alike in (kind, *_LIKE_ALL):
+                value = other.own(f"lat_{alike}")
+                if value and _busy(other, alike) == busy:
+                    return _as_on(value, other, alike, kind, what)
+    for what, cards in [*near, *far]:
+        for other in cards:
+            for alike in _LIKE_ALL:
+                value = other.own(f"lat_{alike}")
+                if value and value.value > busy:
+                    return _as_on(value, other, alike, kind, what)
+                if value:
+                    where = f" on {other.key}" if what else ""
+                    rule = f"{tidy(busy)} cycles in the pipe and one; {tidy(value.value)} of {alike}{where}"
+                    return value.derived(busy + 1, rule)
+    sys.exit(f"{card.key}: no card lends a latency of {kind}")
+
+
+def _as_on(value: Value, other: Card, alike: str, kind: str, what: str) -> Value:
+    """The value of another card or kind, and the rule that says so."""
+    words = [f"as {alike}"] * (alike != kind) + [f"on {other.key} ({what})"] * bool(what)
+    return (
+        value.derived(value.value, " ".join(words if alike != kind else ["as", *words])) if words else value
+    )
