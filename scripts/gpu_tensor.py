@@ -78,7 +78,8 @@ def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
                 return cycles.derived(cycles.value, f"as{where}") if where else cycles
             full = multiply_adds(other, "mma_fp16")
             if share and full:
-                rule = f"{WARP_PRODUCT} multiply-adds / ({tidy(share.value)} % of {tidy(full.value)} a cycle){where}"
+                reached = f"({tidy(share.value)} % of {tidy(full.value)} a cycle)"
+                rule = f"{WARP_PRODUCT} multiply-adds / {reached}{where}"
                 return share.derived(WARP_PRODUCT / (share.value / 100 * full.value), rule)
     full = max((rates[kind] for kind in ("mma_fp16", "mma_fp16_fp16")), key=lambda rate: rate.value)
     return full.derived(
@@ -98,7 +99,7 @@ def _busy(card: Card, kind: str) -> float | None:
 
 
 def _latency(card: Card, kind: str) -> Value:
-    """Λ of a warp-level instruction; products out of shared memory take no more beyond their time in the pipe.
+    """Λ of a warp-level instruction; wgmma's beyond its time in the pipe is taken to be the same.
 
     A near card's, where it takes the tensor cores as long as here: of the same kind, then of fp16. Else that
     of fp16, and no less than a cycle more than the instruction takes the tensor cores.

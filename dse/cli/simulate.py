@@ -324,7 +324,7 @@ def _of_kernel(
     case, labels = made(setup)
     # All simulate the same blocks, so that their makespans compare.
     setup = replace(setup, settings=replace(settings, groups=case.groups))
-    graph = Graph(description.name, case, idg.SUBSYSTEMS, (labels,))
+    graph = Graph(description.name, case, idg.pipes(idg.warp(setup.gpu, setup.kernel)), (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
     title = f"{description.name} on {file.name}: {inputs.in_words(name, parameters)}\n"
     title += (

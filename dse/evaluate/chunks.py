@@ -118,7 +118,7 @@ def _evaluate(
 ) -> dict[str, Any]:
     """Run all closed forms on one chunk; with `launches` also return what models on the host are given."""
     kernel, resources = batch.on(gpus)
-    launch, limiter = occupancy.launch(gpus, resources)
+    launch, limiter = occupancy.launch(gpus, resources, kernel.work)
     possible = occupancy.possible(limiter)
 
     def full(x: Array) -> Array:

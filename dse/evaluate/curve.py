@@ -42,7 +42,7 @@ def laid_out(
             lambda x: jnp.broadcast_to(x, (1, 1))[0, 0],
             batch.on(jax.tree.map(lambda x: x[None, None], gpu)),
         )
-        launch, limiter = occupancy.launch(gpu, resources)
+        launch, limiter = occupancy.launch(gpu, resources, counts.work)
     if not occupancy.possible(limiter):
         values = ", ".join(f"{name}={value}" for name, value in parameters.items())
         why = occupancy.LIMITERS[int(limiter)]

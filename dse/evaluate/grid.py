@@ -22,6 +22,7 @@ from jax import lax
 from jaxtyping import Array
 
 from dse.hardware import occupancy
+from dse.hardware.tensor import lacking
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
@@ -291,7 +292,7 @@ def reduce_grid(
     for path, leaf in jax.tree.leaves_with_path(fields):
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
-    fields, leading, row = _cut(fields, shape)
+    fields, leading, row = _cut(_without_lacking(fields), shape)
     walk = _walk(fields, leading, row)
     workers = threads or len(os.sched_getaffinity(0))
     reduced, count = _all_rows(chosen, walk, fields, k, workers)
@@ -311,6 +312,15 @@ def reduce_grid(
         seconds = np.pad(seconds[best], lacking, constant_values=np.inf)
         summaries[name] = Summary(shape, seconds, np.pad(index, lacking, constant_values=-1), total, count)
     return summaries
+
+
+def _without_lacking(fields: Fields) -> Fields:
+    """Make launches impossible whose kernel needs tensor cores that the GPU has not: they get no threads."""
+    gpus, kernels, resources = fields
+    lacks = np.asarray(sum(lacking(gpus, kernels.work).values()))
+    if not lacks.any():
+        return fields
+    return gpus, kernels, eqx.tree_at(lambda r: r.threads, resources, np.where(lacks, 0, resources.threads))
 
 
 def _all_rows(

@@ -12,6 +12,7 @@ from dse import measured as measured_data
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError
 from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.hardware.tensor import LACKS
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
@@ -147,6 +148,8 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
         ),
     }
     reason = evaluation.limited_by()[0, 0]
+    if reason in LACKS.values():
+        return f"found {reason}, expected a GPU that has them"
     if reason not in words:
         return f"found {reason}, expected a launch that can run"
     what, limit = words[reason]

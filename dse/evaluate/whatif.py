@@ -3,6 +3,7 @@
 A change is `NAME=VALUE`. Of a kernel on a GPU:
 
 - `CLASS.lambda`, `CLASS.Lambda` (fp32, sfu, dram, ...): cycles, or with a trailing x that many times as many;
+  `tensor` stands for all kinds of products of matrices, and takes an x only;
 - `issue_limit`: instructions a cycle;
 - `conflicts=off`: each access to shared memory takes one pass; `barriers=off`: there are none;
   `uncoalesced=off`: global accesses touch what they ask for; `dram=off`: the L2 has everything;
@@ -24,7 +25,7 @@ from dse.errors import DseError
 from dse.simulator import Case
 from dse.simulator.case.program import ORDERS, SCHEDULERS
 from dse.simulator.pipeline import Settings
-from dse.types import CLASSES, Gpu, Kernel, Launch
+from dse.types import CLASSES, TENSOR, Gpu, Kernel, Launch
 
 SWITCHES = ("conflicts", "barriers", "uncoalesced", "dram")
 TERMS = {"lambda": "cpi", "Lambda": "latency"}
@@ -55,11 +56,14 @@ def of_kernel(setup: Setup, text: str) -> Setup:
     name, field = (part.strip() for part in name.partition(".")[::2])
     gpu, kernel, launch = setup.gpu, setup.kernel, setup.launch
     if field:
-        _one_of(name, CLASSES, text)
+        _one_of(name, (*CLASSES, "tensor"), text)
         _one_of(field, TERMS, text)
+        if name == "tensor" and not value.endswith("x"):
+            raise DseError(f"what_if: {text}: found {value}, expected so many times as many cycles, as in 2x")
         per_class = getattr(gpu, TERMS[field])
-        new = _number(value, text, getattr(per_class, name))
-        return replace(setup, gpu=replace(gpu, **{TERMS[field]: replace(per_class, **{name: new})}))
+        classes = TENSOR if name == "tensor" else (name,)
+        new = {each: _number(value, text, getattr(per_class, each)) for each in classes}
+        return replace(setup, gpu=replace(gpu, **{TERMS[field]: replace(per_class, **new)}))
     _one_of(name, (*SWITCHES, "issue_limit", "blocks", *CHOICES), text)
     if name in CHOICES:
         _one_of(value, CHOICES[name], text)

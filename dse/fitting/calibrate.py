@@ -14,7 +14,7 @@ from dse.errors import DseError
 from dse.fitting import launches
 from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit
 from dse.fitting.launches import log_seconds
-from dse.fitting.parameters import NAMES, check, widths
+from dse.fitting.parameters import check, names_for, widths
 from dse.gpus import write as gpu_text
 from dse.gpus.read import GpuFile
 from dse.measured.scores import mape, spearman
@@ -53,6 +53,8 @@ class Calibration:
             untold = self.fit.untold(number)
             logs, spreads = self.fit.logs(number), self.fit.spreads(number)
             for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
+                if name not in records:  # of products that this GPU cannot do
+                    continue
                 old = records[name]
                 rows.append(
                     {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
@@ -86,19 +88,20 @@ def calibrate(
     **Raises:** DseError for an unknown field or method, a file that cannot be read, or where nothing ran.
     """
     predictor = get(model)
-    names = tuple(free or NAMES)
-    check(names)
+    check(tuple(free or ()))
     check(tuple(shared), "shared")
     for name in shared:
-        if name not in names:
+        if free and name not in free:
             raise DseError(
-                f"shared: found {name}, expected one of the fields that are free: {', '.join(names)}"
+                f"shared: found {name}, expected one of the fields that are free: {', '.join(free)}"
             )
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
-    parameters = Parameters(names, np.stack([widths(file, names) for file in files]), frozenset(shared))
     random = np.random.default_rng(seed)
     data = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    names = tuple(free or names_for(part.launches.kernel for part in data))
+    of_each = np.stack([widths(file, names) for file in files])
+    parameters = Parameters(names, of_each, frozenset(shared) & frozenset(names))
     gpus = [space.gpu for space in spaces]
 
     walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for

@@ -63,7 +63,7 @@ def of_kernel(
 def _laid_out(batch: Batch, gpus: Gpu, count: int) -> tuple[Launch, Array, Kernel]:
     """Lay out each configuration on the one GPU, [L]."""
     kernel, resources = batch.on(gpus)
-    launch, limiter = occupancy.launch(gpus, resources)
+    launch, limiter = occupancy.launch(gpus, resources, kernel.work)
     whole = (launch, occupancy.possible(limiter), kernel)
     return jax.tree.map(lambda x: jnp.broadcast_to(x, (1, count))[0], whole)
 

@@ -4,7 +4,7 @@ A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any mea
 0, with a standard deviation that says how well the catalogue knows the field.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -14,32 +14,46 @@ from jaxtyping import Array, Float
 
 from dse.errors import DseError
 from dse.gpus.read import GpuFile
-from dse.types import CLASSES, Gpu
+from dse.types import CLASSES, TENSOR, Gpu, Kernel
 
+_PLAIN = tuple(name for name in CLASSES if name not in TENSOR)
 NAMES = (
     "clock",
     "issue_limit",
     "lsu_cycles",
-    *(f"cpi.{name}" for name in CLASSES),
-    *(f"latency.{name}" for name in CLASSES),
+    *(f"cpi.{name}" for name in _PLAIN),
+    *(f"latency.{name}" for name in _PLAIN),
 )
+TENSOR_NAMES = tuple(f"{group}.{name}" for group in ("cpi", "latency") for name in TENSOR)
+ALL_NAMES = NAMES + TENSOR_NAMES
 # By provenance.
 WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, "fitted": 0.3}
 CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
 
 
 def check(names: Sequence[str], field: str = "free") -> None:
-    """Refuse a name that is not in `NAMES`, or is there twice. **Raises:** DseError."""
+    """Refuse a name that is not in `ALL_NAMES`, or is there twice. **Raises:** DseError."""
     for name in names:
-        if name not in NAMES:
-            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(NAMES)}")
+        if name not in ALL_NAMES:
+            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(ALL_NAMES)}")
         if names.count(name) > 1:
             raise DseError(f"{field}: found {name!r} twice, expected each name once")
 
 
+def names_for(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Return what a fit to these kernels moves: `NAMES`, and the fields of the products that they do."""
+    works = [kernel.work for kernel in kernels]
+    used = [name for name in TENSOR if any(np.any(np.asarray(getattr(work, name)) > 0) for work in works)]
+    return NAMES + tuple(f"{group}.{name}" for group in ("cpi", "latency") for name in used)
+
+
 def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
-    """Return the standard deviation of each parameter before any measurement, by its field's provenance."""
-    provenance = {record.field: record.provenance for record in file.fields}
+    """Return the standard deviation of each parameter before any measurement, by its field's provenance.
+
+    A field that the file lacks is one of products that the GPU cannot do, and has no effect.
+    """
+    provenance = dict.fromkeys(TENSOR_NAMES, "derived")
+    provenance |= {record.field: record.provenance for record in file.fields}
     return np.array([CLOCK_WIDTH if name == "clock" else WIDTHS[provenance[name]] for name in names])
 
 

@@ -14,7 +14,8 @@ uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitione
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from dse.types import Gpu, Launch, Limits, Resources
+from dse.hardware.tensor import LACKS, lacking
+from dse.types import Gpu, Launch, Limits, PerClass, Resources
 
 Whole = Int[Array, "*#batch"]
 
@@ -28,7 +29,7 @@ IMPOSSIBLE = (
     "too many registers in a block",
     "too much shared memory",
 )
-LIMITERS = BINDING + IMPOSSIBLE  # a limiter code is an index into this
+LIMITERS = (*BINDING, *IMPOSSIBLE, *LACKS.values())  # a limiter code is an index into this
 
 
 def resident_blocks(
@@ -87,8 +88,12 @@ def resident_blocks(
     return jnp.where(possible(code), blocks, 0), code
 
 
-def launch(gpu: Gpu, resources: Resources) -> tuple[Launch, Int[Array, "*#batch"]]:
+def launch(
+    gpu: Gpu, resources: Resources, work: PerClass | None = None
+) -> tuple[Launch, Int[Array, "*#batch"]]:
     """Lay the launch out on the GPU: the launch, and the code of its limiter.
+
+    With the kernel's `work`, products of matrices that the GPU cannot do are such a limiter too.
 
     Blocks are spread evenly, so the busiest SM gets ⌈blocks / SMs⌉ of them; it fills its resident
     blocks `waves` times, the last time perhaps in part: waves are a fraction. "grid" limits a launch
@@ -103,6 +108,8 @@ def launch(gpu: Gpu, resources: Resources) -> tuple[Launch, Int[Array, "*#batch"
     blocks = jnp.maximum(resources.blocks, 1)
     busiest = _large_quotient(blocks - 1, gpu.sm_count.astype(jnp.int32)) + 1
     code = jnp.where(possible(code) & (busiest < fit), LIMITERS.index("grid"), code)
+    for name, lacks in (lacking(gpu, work) if work else {}).items():
+        code = jnp.where(lacks & possible(code), LIMITERS.index(LACKS[name]), code)
     resident = jnp.maximum(jnp.minimum(fit, busiest), 1)
 
     def real(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The tensor pipe: what products of matrices take of it."""
+"""The tensor pipe: what products of matrices take of it, and whether a GPU does them at all."""
 
 from functools import reduce
 
@@ -6,14 +6,25 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
-from dse.types import MMA, Gpu, PerClass
+from dse.types import ABSENT, MMA, TENSOR, Gpu, PerClass
+
+NEVER = 1e-6 * ABSENT  # cycles: more than any number of a GPU, and ABSENT still when that is moved
+LACKS = {  # what it says of a GPU that cannot do them
+    "mma_fp16": "no tensor cores for fp16",
+    "mma_fp16_fp16": "no tensor cores for fp16 with sums in fp16",
+    "mma_tf32": "no tensor cores for tf32",
+    "mma_fp8": "no tensor cores for fp8",
+    "mma_int8": "no tensor cores for int8",
+    "mma_fp64": "no tensor cores for fp64",
+    "mma_warp": "no tensor cores",
+}
 
 
 def tensor_cycles(gpu: Gpu, work: PerClass) -> Array:
     """Return the cycles that work keeps the tensor pipe of an SM busy. **Shapes:** broadcast.
 
     Multiply-adds of every kind share it. Products out of registers take it as long as it is fed from there,
-    where that is longer: on Hopper they reach 62 % of what products out of shared memory do.
+    where that is longer: on Hopper they reach 63 % of what products out of shared memory do.
     """
     products = reduce(jnp.add, (getattr(work, name) * getattr(gpu.cpi, name) for name in MMA))
     return jnp.maximum(products, work.mma_warp * gpu.cpi.mma_warp)
@@ -24,3 +35,12 @@ def tensor_latency(gpu: Gpu, work: PerClass) -> Array:
     kinds = [(getattr(work, name), getattr(gpu.latency, name)) for name in MMA]
     total = reduce(jnp.add, (products for products, _ in kinds))
     return safe_divide(reduce(jnp.add, (products * latency for products, latency in kinds)), total)
+
+
+def lacking(gpu: Gpu, work: PerClass) -> dict[str, Array]:
+    """Tell for each of TENSOR where a kernel needs such products that the GPU lacks. **Shapes:** broadcast."""
+
+    def absent(name: str) -> Array:
+        return (getattr(gpu.cpi, name) >= NEVER) | (getattr(gpu.latency, name) >= NEVER)
+
+    return {name: (getattr(work, name) > 0) & absent(name) for name in TENSOR}

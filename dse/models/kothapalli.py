@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import access_latency
+from dse.hardware.tensor import tensor_cycles
 from dse.types import ARITHMETIC, Gpu, Kernel, Launch, Prediction
 
 # Cycles of one thread
@@ -31,7 +32,7 @@ EQUATIONS = {
     "K4": "T(K) = C(K) / R",
 }
 INPUTS = (
-    "λ of each arithmetic pipe and of a pass through shared memory, as cycles of a thread",
+    "λ of each arithmetic pipe, of tensor cores and of a pass through shared memory, as cycles of a thread",
     "latency of memory, by the share that each level serves",
     "counts of instructions; global accesses, and how many of them do not coalesce",
     "blocks of an SM and warps of a block",
@@ -88,7 +89,7 @@ def of_thread(gpu: Gpu, kernel: Kernel) -> tuple[Array, Array]:
     """
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
     busy = [getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in ARITHMETIC]
-    comp = reduce(jnp.add, busy, kernel.other_insts / gpu.issue_limit)
+    comp = reduce(jnp.add, busy, kernel.other_insts / gpu.issue_limit) + tensor_cycles(gpu, kernel.work)
     latency = access_latency(gpu, kernel)
     turn = gpu.lsu_cycles * partitions / DEPTH
     coal = (kernel.mem_insts - kernel.uncoal_insts) * (latency / SERVED + turn)

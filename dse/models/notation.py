@@ -12,7 +12,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
-from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
+from dse.hardware.tensor import tensor_cycles, tensor_latency
+from dse.types import ARITHMETIC, COMPUTE, MMA, Gpu, Kernel, Quantity, _Quantities, quantity
 
 
 class TwoPipes(_Quantities):
@@ -50,20 +51,28 @@ def waits(kernel: Kernel) -> Array:
     return kernel.load_insts / kernel.mlp
 
 
+def counted_insts(kernel: Kernel) -> Array:
+    """Return α_comp; one of a kernel of which nothing is known but its products of matrices."""
+    products = sum(getattr(kernel.work, name) for name in MMA)
+    insts = kernel.comp_insts
+    return jnp.where((insts == 0.0) & (products > 0.0), 1.0, insts)
+
+
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
     """Return Σ Λ over the computational instructions of a warp, as if each waited for the one before.
 
-    Those that take no pipe, such as branches, are taken to be as long as an addition.
+    Those that take no pipe, such as branches, are taken to be as long as an addition. Products of matrices
+    out of shared memory are asynchronous, so that no instruction waits for them.
     """
     total = kernel.shared_insts * shared_latency(gpu, kernel) + kernel.other_insts * gpu.latency.int32
     for name in ARITHMETIC:
         total = total + getattr(kernel.work, name) * getattr(gpu.latency, name)
-    return total
+    return total + kernel.work.mma_warp * tensor_latency(gpu, kernel.work)
 
 
 def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
     """Return Λ_comp, the mean over a warp's computational instructions."""
-    return safe_divide(comp_latencies(gpu, kernel), kernel.comp_insts)
+    return safe_divide(comp_latencies(gpu, kernel), counted_insts(kernel))
 
 
 def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
@@ -74,14 +83,14 @@ def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
     busy = jnp.maximum(kernel.comp_insts / gpu.issue_limit, kernel.shared_insts * gpu.lsu_cycles)
     for name in COMPUTE:
         busy = jnp.maximum(busy, getattr(kernel.work, name) * getattr(gpu.cpi, name))
-    return busy
+    return jnp.maximum(busy, tensor_cycles(gpu, kernel.work))
 
 
 def two_pipes(gpu: Gpu, kernel: Kernel) -> TwoPipes:
     """Return the notation's symbols for this kernel on this GPU. **Shapes:** all broadcast."""
     fields: dict[str, Any] = {
-        "comp_insts": kernel.comp_insts,
-        "comp_cpi": safe_divide(comp_busy(gpu, kernel), kernel.comp_insts),
+        "comp_insts": counted_insts(kernel),
+        "comp_cpi": safe_divide(comp_busy(gpu, kernel), counted_insts(kernel)),
         "mem_insts": kernel.mem_insts,
         "mem_cpi": access_cpi(gpu, kernel),
         "mem_latency": access_latency(gpu, kernel),

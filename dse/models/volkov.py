@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency
+from dse.hardware.tensor import tensor_cycles
 from dse.models.about import About
 from dse.models.notation import comp_latencies, waits
 from dse.models.roofline import busy_cycles
@@ -47,9 +48,8 @@ def latency_of_one_warp(gpu: Gpu, kernel: Kernel) -> Array:
     Of α instructions with parallelism ILP, α/ILP are waited for (Λ) and the rest overlap (λ).
     """
     comp_waits = comp_latencies(gpu, kernel) / kernel.ilp
-    comp_overlaps = sum(getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in COMPUTE) * (
-        1.0 - 1.0 / kernel.ilp
-    )
+    pipes = sum(getattr(kernel.work, name) * getattr(gpu.cpi, name) for name in COMPUTE)
+    comp_overlaps = (pipes + tensor_cycles(gpu, kernel.work)) * (1.0 - 1.0 / kernel.ilp)
     mem_waits = waits(kernel)
     return (
         comp_waits

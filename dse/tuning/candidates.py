@@ -11,7 +11,7 @@ import numpy as np
 from dse.counts import Counts, Number
 from dse.fitting import launches as fixed
 from dse.fitting.launches import Launches, linearised
-from dse.fitting.parameters import NAMES, widths
+from dse.fitting.parameters import names_for, widths
 from dse.fitting.surrogate import positions
 from dse.gpus.read import GpuFile
 from dse.models import get
@@ -80,10 +80,11 @@ def of_launches(
 ) -> Candidates:
     """Make candidates of launches that a closed form can predict."""
     with in_64_bits():
-        log_s, slopes = linearised(launches, model, NAMES, jnp.zeros(len(NAMES)))
+        names = names_for([launches.kernel])
+        log_s, slopes = linearised(launches, model, names, jnp.zeros(len(names)))
     log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
     known = possible & np.isfinite(log_s)
-    slopes = np.where(known[:, None], slopes, 0.0) * widths(file)
+    slopes = np.where(known[:, None], slopes, 0.0) * widths(file, names)
     log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
     slopes = np.column_stack([slopes, CONTRAST * log_s])
     slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean

@@ -10,6 +10,7 @@ as well (`wfg-corrected` mends both).
 import jax.numpy as jnp
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
+from dse.hardware.tensor import tensor_cycles, tensor_latency
 from dse.models.about import About
 from dse.models.notation import waits
 from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
@@ -57,7 +58,10 @@ def graph(gpu: Gpu, kernel: Kernel, launch: Launch) -> WorkFlow:
         work = getattr(kernel.work, name)
         insts, alone = insts + work, alone + work * getattr(gpu.latency, name)
         busy = jnp.maximum(busy, work * getattr(gpu.cpi, name))
-    busy = jnp.maximum(busy, insts / gpu.issue_limit)
+    products = kernel.work.mma_warp
+    insts, alone = insts + products, alone + products * tensor_latency(gpu, kernel.work)
+    busy = jnp.maximum(jnp.maximum(busy, tensor_cycles(gpu, kernel.work)), insts / gpu.issue_limit)
+    insts = jnp.where((insts == 0.0) & (busy > 0.0), 1.0, insts)  # products of matrices and nothing else
     compute = Compute(
         insts=insts / trips,
         ilp=kernel.ilp,

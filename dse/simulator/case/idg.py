@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
+from dse.hardware.tensor import tensor_cycles, tensor_latency
 from dse.simulator.case.program import Loop, Program
 from dse.types import ARITHMETIC, Gpu, Kernel, Quantity, _Quantities, quantity, several
 
@@ -34,7 +35,7 @@ RUNS = 12  # into which the computation of a phase is cut, about
 MOST_BARRIERS = 8  # of a phase; more are merged
 UNROLLED = 4  # phases up to which a program has no loop: loops take the simulator longer
 
-COMPUTATION = (*ARITHMETIC, "shared")
+COMPUTATION = (*ARITHMETIC, "shared", "tensor")
 GLOBAL = ("load passes", "load", "store passes", "store")
 SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each part of a warp's work
     "shared": "lsu",  # all accesses but those that fill a tile
@@ -44,9 +45,14 @@ SUBSYSTEM_OF = dict(zip(ARITHMETIC, ARITHMETIC, strict=True)) | {  # of each par
     "store passes": "lsu",
     "store": "memory",
     "barrier": "barrier",
+    "tensor": "tensor",
 }
 PARTS = tuple(SUBSYSTEM_OF)
 SUBSYSTEMS = tuple(dict.fromkeys(SUBSYSTEM_OF.values()))
+# The simulator has no more pipes than there are without tensor cores. Theirs is that of double precision,
+# which hardly a kernel with products of matrices uses as well.
+PIPES = tuple(name for name in SUBSYSTEMS if name != "tensor")
+_PIPE_OF = SUBSYSTEM_OF | {"tensor": "fp64"}
 
 
 class Warp(_Quantities):
@@ -57,6 +63,13 @@ class Warp(_Quantities):
     waits: Quantity = quantity("1")  # for global memory
     barriers: Quantity = quantity("1")
     issue: Quantity = quantity("cycles")  # of all its instructions, 1/IL each
+
+
+def pipes(warp: Warp) -> tuple[str, ...]:
+    """Name the simulator's pipes for a warp. **Shapes:** fields are scalars or [1]."""
+    tensor, double = (bool(np.any(np.asarray(warp.busy[name]) > 0)) for name in ("tensor", "fp64"))
+    name = "fp64 and tensor" if tensor and double else "tensor" if tensor else "fp64"
+    return tuple(name if pipe == "fp64" else pipe for pipe in PIPES)
 
 
 def warp(gpu: Gpu, kernel: Kernel) -> Warp:
@@ -95,6 +108,7 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
         "store passes": passes * (1.0 - loads),
         "store": memory * (1.0 - loads),
         "barrier": work.barrier * cpi.barrier,
+        "tensor": tensor_cycles(gpu, work),
     }
 
     shared = kernel.shared_insts * shared_latency(gpu, kernel) * waited + banks * (1.0 - waited)
@@ -108,6 +122,7 @@ def warp(gpu: Gpu, kernel: Kernel) -> Warp:
         "store passes": none,
         "store": kernel.store_insts * access,
         "barrier": work.barrier * latency.barrier,
+        "tensor": work.mma_warp * tensor_latency(gpu, work) * waited + busy["tensor"] * (1.0 - waited),
     }
     return Warp(busy, alone, waits, work.barrier, kernel.insts / gpu.issue_limit)
 
@@ -118,7 +133,7 @@ class PhaseGraph:
 
     part: np.ndarray  # [n], of PARTS
     share: np.ndarray  # [n], of what a phase has of that part
-    subsystem: np.ndarray  # [n], of SUBSYSTEMS
+    subsystem: np.ndarray  # [n], of PIPES
     kind: str
     preds: tuple[tuple[int, ...], ...]  # counted from the phase's beginning: below 0 in the phase before
 
@@ -186,7 +201,7 @@ def graph(numbers: tuple[int, ...], barriers: int, dataflow: bool) -> PhaseGraph
     return PhaseGraph(
         part=np.array([PARTS.index(name) for name in names]),
         share=np.array([share for _, share in rows]),
-        subsystem=np.array([SUBSYSTEMS.index(SUBSYSTEM_OF[name]) for name in names], np.int32),
+        subsystem=np.array([PIPES.index(_PIPE_OF[name]) for name in names], np.int32),
         kind="".join("b" if name == "barrier" else "m" if name in GLOBAL else "c" for name in names),
         preds=tuple(preds),
     )

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
+from dse.errors import DseError
 from dse.simulator.case.idg import PARTS, plan, warp
-from dse.types import Gpu, Kernel
+from dse.types import TENSOR, Gpu, Kernel
 
 MOST_CHAINS = 32
 LOADED = 2 * MOST_CHAINS  # the first register that is loaded into
@@ -28,7 +29,13 @@ _CHAINED = {  # instructions on a chain's register; a shared one reads the chain
 
 
 def listing(name: str, gpu: Gpu, kernel: Kernel, block: int) -> str:
-    """Write the trace of a warp as text. Fields are scalars; `block` is the number of warps of a block."""
+    """Write the trace of a warp as text. Fields are scalars; `block` is the number of warps of a block.
+
+    **Raises:** DseError for a kernel with products of matrices: TEG's GPU had no tensor cores.
+    """
+    for product in TENSOR:
+        if float(getattr(kernel.work, product)) > 0:
+            raise DseError(f"{name}: {product}: found products of matrices, expected none in a TEG trace")
     parts = jax.tree.map(lambda x: np.asarray(x, np.float64).reshape(1), warp(gpu, kernel))
     made = plan(parts)
     graph, phases = made.graphs[0], int(made.phases[0])
