@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler, read_source
-from dse.cuda.execute.interpret import run
+from dse.cuda.execute.interpret import addresses_of, run
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument
 from dse.cuda.machine.state import Machine
@@ -39,7 +39,7 @@ from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "9"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "10"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
@@ -296,7 +296,7 @@ def counted(
     caches = caches_of(
         gpu, int(asked.shared_bytes), int(_resident_blocks(gpu, asked)), made.binary.stack_bytes
     )
-    traffic = misses(machine, sample, caches)
+    traffic = misses(machine, sample, caches, partial(addresses_of, machine))
     times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
     return summary(machine, sample, times, traffic)
 

@@ -20,6 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.cuda.caches.footprint import ROUNDS, Footprint, blocks_back
+from dse.cuda.caches.places import Probe
+from dse.cuda.caches.reuse import Reuse, follow
 from dse.cuda.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
@@ -106,11 +108,14 @@ def latency(traffic: Traffic, gpu: Gpu) -> float:
     return sum(share * float(level) for share, level in zip(traffic.served, levels, strict=True))
 
 
-def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, int], Traffic]:
+def misses(
+    machine: Machine, sample: Sample, caches: Caches, probe: Probe | None = None
+) -> dict[tuple[int, int], Traffic]:
     """Count what an average block moves, by the addresses of the barriers around each of its phases.
 
     **Edges:** addresses that depend on data that is not stated are what the machine took them for. Streams
-    whose addresses do not move evenly from block to block count as not shared between blocks.
+    whose addresses do not move evenly from block to block are looked at in many blocks, which `probe` runs;
+    without it they count as not shared between blocks.
     """
     weights = np.array(sample.weights) / machine.launch.blocks
     block = int(np.argmax(weights))  # the one that is looked into
@@ -121,11 +126,15 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
         for chosen in (_loads, _stores)
     )
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
-    loaded, stored = Footprint(loads, machine.launch.grid), Footprint(stores, machine.launch.grid)
+    both = loads, stores
+    reuses = [None, None] if probe is None else follow(machine, sample, block, both, wave, probe)
+    loaded, stored = (
+        Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
+    )
     room = caches.l2_bytes / SECTOR
     back = blocks_back((loaded, stored), room, machine.launch.blocks)
     crowded = 1.0 - min(1.0, room / max(loaded.grown(wave) + stored.grown(wave), 1.0))
-    again = _again(loads, caches, _loading(machine, loads, block))
+    again, again_evenly = _again(loads, caches, _loading(machine, loads, block), reuses[0])
     l1_chance, nowhere = loaded.chance(caches.l1_bytes, caches.sm_count), np.zeros(len(stored.distance))
     of_l1, of_l2 = loaded.first(sample, weights * _relative(asked, "loads", block), l1_chance, back, wave)
     _, written = stored.first(sample, weights * _relative(asked, "stores", block), nowhere, back, wave)
@@ -134,10 +143,10 @@ def misses(machine: Machine, sample: Sample, caches: Caches) -> dict[tuple[int, 
         mean = {kind: float(counts @ weights) for kind, counts in per.items()}
         numbers = [n for n, phase in enumerate(machine.phases) if (phase.opened, phase.closed) == key]
         scale = mean["loads"] / float(per["loads"][block]) if per["loads"][block] else 0.0
-        repeated = scale * float(again[numbers].sum())
+        repeated, followed = scale * float(again[numbers].sum()), scale * float(again_evenly[numbers].sum())
         cached = mean["loads"] - mean["bypassing"]
         past_l1 = min(repeated + float(of_l1[numbers].sum()), cached) + mean["bypassing"]
-        past_l2 = min(repeated * crowded + float(of_l2[numbers].sum()), past_l1)
+        past_l2 = min(followed * crowded + float(of_l2[numbers].sum()), past_l1)
         if not scale:  # only blocks that were not looked into load here
             past_l1 = past_l2 = mean["loads"]
         past_stores = min(float(written[numbers].sum()), mean["stores"] + mean["bypassing"])
@@ -199,8 +208,11 @@ def _loading(machine: Machine, loads: SectorAccesses, block: int) -> float:
     return float(insts[np.unique(loads.phase)].sum() / max(insts.sum(), 1.0))
 
 
-def _again(loads: SectorAccesses, caches: Caches, loading: float) -> np.ndarray:
-    """Count the sectors that the block loads past the L1 although it had them before, by phase.
+def _again(
+    loads: SectorAccesses, caches: Caches, loading: float, reuse: Reuse | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the sectors that the block loads past the L1 although it had them before: all, and those that
+    `reuse` does not follow, [phases] both.
 
     Of the other resident blocks a share `loading` loads meanwhile, and takes room.
     """
@@ -208,12 +220,17 @@ def _again(loads: SectorAccesses, caches: Caches, loading: float) -> np.ndarray:
     sector, tick, times = loads.sector[through], loads.tick[through], loads.times[through]
     line = sector // IN_LINE
     if caches.resident_blocks * len(np.unique(line)) * LINE <= caches.l1_bytes:  # all have room
-        return np.zeros(loads.phases)
+        return np.zeros(loads.phases), np.zeros(loads.phases)
     room = caches.l1_bytes / LINE / (1.0 + (caches.resident_blocks - 1) * loading)
     rate = fill_rate(line, tick, times, loads.ticks, room)
     order, waits = _waits(sector, tick)
     lost = times[order] * -np.expm1(-rate * waits)
-    return np.bincount(loads.phase[through][order], lost, minlength=loads.phases)
+    phase = loads.phase[through][order]
+    evenly = 1.0 if reuse is None else ~loads.of(reuse.steps)[through][order]
+    return (
+        np.bincount(phase, lost, minlength=loads.phases),
+        np.bincount(phase, lost * evenly, minlength=loads.phases),
+    )
 
 
 def _waits(place: np.ndarray, tick: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

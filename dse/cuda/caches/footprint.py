@@ -4,7 +4,8 @@ Addresses move on evenly with the block's place in the grid, so the footprints o
 this one, moved. For each of its sectors it is then known how many blocks ago it was touched last. Blocks go
 to any SM with equal chance, which says how many of those before ran on the same SM. The L2 sees all of them,
 as far back as their footprints together fit; blocks that run at the same time find what others loaded.
-Addresses that do not move evenly are taken to lie anywhere in their array.
+Addresses that do not move evenly are followed through many blocks (`dse.cuda.caches.reuse`), or, where that
+does not help, taken to lie anywhere in their array.
 
 Source: how footprints grow with the window that is looked at, after Xiang, Ding, Luo & Bao, HOTL, ASPLOS
 2013.
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dse.cuda.caches.reuse import Reuse
 from dse.cuda.caches.sectors import APART, IN_LINE, MOST_ACCESSES, Family, SectorAccesses, merged, ranges
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.launch import REGION_BITS, Dimensions
@@ -59,7 +61,7 @@ class Footprint:
     first, and one the last. Each by itself would depend on where in its sectors this block happens to lie.
     """
 
-    def __init__(self, accesses: SectorAccesses, grid: Dimensions) -> None:
+    def __init__(self, accesses: SectorAccesses, grid: Dimensions, reuse: Reuse | None = None) -> None:
         order = np.lexsort((accesses.tick, accesses.sector))
         first = order[np.append(True, np.diff(accesses.sector[order]) != 0)[: len(order)]]
         self.grid, self.phases = grid, accesses.phases
@@ -85,6 +87,9 @@ class Footprint:
         self.later = (np.arange(len(moves)) >= len(before))[reached]
         self.scattered = _scattered(accesses.families, accesses.family[first], self.times)
         self.nearest = self._nearest(np.ones(len(self.moves), bool))
+        self.reuse, self.evenly = reuse, np.ones(len(first))  # 1 for the sectors that are looked at here
+        if reuse is not None:
+            self.evenly[accesses.of(reuse.steps)[first]] = 0.0
 
     def _nearest(self, there: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Count blocks since each sector was touched, and until it is again, of those `there`: [sectors]."""
@@ -116,7 +121,7 @@ class Footprint:
         return chance
 
     def first(
-        self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: int, wave: int
+        self, sample: Sample, weights: np.ndarray, l1_chance: np.ndarray, back: float, wave: int
     ) -> tuple[np.ndarray, np.ndarray]:
         """Count the sectors that blocks touch first, in the L1 of their SM and in the L2: both [phases].
 
@@ -132,11 +137,14 @@ class Footprint:
             before, after = (self._new(nearest, back, wave) for nearest in self._nearest(there))
             of_l1 += weight * np.bincount(self.phase, self.times * alone, minlength=self.phases)
             of_l2 += weight * np.bincount(
-                self.phase, self.times * (before + after) / 2, minlength=self.phases
+                self.phase, self.evenly * self.times * (before + after) / 2, minlength=self.phases
             )
+        if self.reuse is not None:
+            followed = self.reuse.new(back)
+            of_l2[: len(followed)] += float(np.sum(weights)) * followed
         return of_l1, of_l2
 
-    def _new(self, nearest: np.ndarray, back: int, wave: int) -> np.ndarray:
+    def _new(self, nearest: np.ndarray, back: float, wave: int) -> np.ndarray:
         """Return the chance that no block has put a sector in the L2, or that it is gone since: [sectors].
 
         Blocks of one wave run together and find what the others loaded. If the L2 does not hold what a wave
@@ -152,11 +160,13 @@ class Footprint:
         anywhere = early * _mean_new(self.scattered, seen) + (1.0 - early) * np.exp(-self.scattered * seen)
         return np.where(self.scattered > 0, anywhere, nearest > back)
 
-    def grown(self, blocks: int) -> float:
+    def grown(self, blocks: float) -> float:
         """Return the sectors that so many blocks in a row touch together."""
         before, after = (np.minimum(nearest, blocks) for nearest in self.nearest)
         anywhere = blocks * _mean_new(self.scattered, blocks)
-        return float((self.times * np.where(self.scattered > 0, anywhere, (before + after) / 2)).sum())
+        apiece = np.where(self.scattered > 0, anywhere, (before + after) / 2)
+        even = float((self.evenly * self.times * apiece).sum())
+        return even if self.reuse is None else even + self.reuse.grown(blocks)
 
 
 def _cover(sector: np.ndarray, shift: np.ndarray, start: np.ndarray, end: np.ndarray) -> _Cover:
@@ -240,11 +250,21 @@ def _before(grid: Dimensions) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(moves), np.concatenate(distances)
 
 
-def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> int:
-    """Return how many blocks in a row, of all `blocks`, fit in a `room` of so many sectors together."""
+def blocks_back(footprints: Sequence[Footprint], room: float, blocks: int) -> float:
+    """Return how many blocks in a row, of all `blocks`, fit in a `room` of so many sectors together.
+
+    Parts of a block count where touches are followed in time.
+    """
+
+    def fits(some: float) -> bool:
+        return sum(footprint.grown(some) for footprint in footprints) <= room
+
     low, high = 0, min(blocks, _MOST_BLOCKS)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = sum(footprint.grown(middle) for footprint in footprints) <= room
-        low, high = (middle, high) if fits else (low, middle - 1)
-    return low
+        low, high = (middle, high) if fits(middle) else (low, middle - 1)
+    part = 0.0
+    if low < blocks and any(footprint.reuse is not None for footprint in footprints):
+        for power in range(1, 11):
+            part += 2.0**-power if fits(low + part + 2.0**-power) else 0.0
+    return low + part

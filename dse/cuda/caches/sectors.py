@@ -1,6 +1,6 @@
 """Follows the sectors of global memory that one block touches, and how far they move from block to block."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -29,6 +29,8 @@ class Family:
     step: tuple[int, int, int]  # bytes for each dimension of the grid
     span: tuple[int, int]  # lowest and highest address of all blocks that were run
     size: int  # sectors of one execution, or some more
+    stream: Stream  # the first of them
+    steps: set[int] = field(default_factory=set)  # their instructions
     offset: list[np.ndarray] = field(default_factory=list)  # of each execution
     tick: list[np.ndarray] = field(default_factory=list)
     phase: list[np.ndarray] = field(default_factory=list)
@@ -49,55 +51,83 @@ class SectorAccesses:
     family: np.ndarray
     ticks: int
     phases: int  # of the machine
+    every: int = 1  # only sectors whose number is a multiple of it
+
+    def of(self, steps: Set[int]) -> np.ndarray:
+        """Tell which are of families that are all of these instructions: [n]"""
+        return np.isin(self.family, [n for n, one in enumerate(self.families) if one.steps <= steps])
 
 
 def _executions(
-    streams: Sequence[Stream], sizes: Sequence[int]
+    streams: Sequence[Stream], sizes: Sequence[int | None], most: int
 ) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, float]]:
     """(stream, its offsets, its ticks, executions that each stands for). Streams of one skipped loop take
-    turns.
+    turns. Those without a size only take time.
     """
-    tick, left = 0, MOST_ACCESSES
+    tick, left = 0, most
     for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
         members = list(loop)
         if trips == _ONCE:
-            for stream, _ in members:
-                yield stream, np.array([stream.offset]), np.array([tick]), 1.0
+            for stream, size in members:
+                if size is not None:
+                    yield stream, np.array([stream.offset]), np.array([tick]), 1.0
                 tick += 1
             continue
-        size = sum(size for _, size in members)
-        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, size)))
-        left = max(0, left - taken * size)
-        for position, (stream, _) in enumerate(members):
+        whole = sum(size or 0 for _, size in members)
+        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, whole)))
+        left = max(0, left - taken * whole)
+        for position, (stream, size) in enumerate(members):
             ticks = tick + np.arange(taken) * len(members) + position
-            yield stream, stream.offsets(taken), ticks, len(trips) / taken
+            if size is not None:
+                yield stream, stream.offsets(taken), ticks, len(trips) / taken
         tick += len(trips) * len(members)
 
 
-def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Stream]) -> SectorAccesses:
-    """List what the block with that index in the sample touches by some of the machine's streams."""
+def accesses(
+    machine: Machine,
+    sample: Sample,
+    block: int,
+    streams: Sequence[Stream],
+    every: int = 1,
+    most: int = MOST_ACCESSES,
+    steps: Set[int] | None = None,
+) -> SectorAccesses:
+    """List what the block with that index in the sample touches by some of the machine's streams.
+
+    Of the sectors only those are listed whose number is a multiple of `every`. If there are more than `most`,
+    the first trips of each loop stand for all. With `steps`, only accesses of these instructions
+    are listed; the other streams take time.
+    """
     families: dict[tuple[int, int, int], Family] = {}
     chosen: list[Stream] = []
     members: list[Family] = []
+    sizes: list[int | None] = []
     for stream in streams:
+        if steps is not None and stream.step not in steps:
+            if np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[block].any():
+                chosen.append(stream)
+                sizes.append(None)
+            continue
         key = (id(stream.base), id(stream.lanes), stream.size)
         if key not in families:
             families[key] = _family(machine, sample, block, stream)
         if families[key].size:
             chosen.append(stream)
             members.append(families[key])
-    executions = _executions(chosen, [family.size for family in members])
-    ticks = 0
+            sizes.append(-(-families[key].size // every))
+    executions = _executions(chosen, sizes, most)
+    ticks = 0 if steps is None else sum(stream.repeats for stream in chosen)
     for family, (stream, offsets, at, times) in zip(members, executions, strict=True):
         count = len(offsets)
         family.offset.append(offsets)
         family.tick.append(at)
+        family.steps.add(stream.step)
         family.phase.append(np.full(count, stream.phase[block]))
         family.cached.append(np.full(count, not bypasses_l1(machine.program.steps[stream.step])))
         family.times.append(np.full(count, times))
         ticks = max(ticks, int(at[-1]) + 1)
     used = [family for family in families.values() if family.size]
-    parts = [_expanded(family, number) for number, family in enumerate(used)]
+    parts = [_expanded(family, number, every) for number, family in enumerate(used)]
     empty = (
         np.zeros(0, int),
         np.zeros(0, int),
@@ -107,7 +137,7 @@ def accesses(machine: Machine, sample: Sample, block: int, streams: Sequence[Str
         np.zeros(0, int),
     )
     sector, tick, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
-    return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases))
+    return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases), every)
 
 
 def _family(machine: Machine, sample: Sample, block: int, stream: Stream) -> Family:
@@ -122,6 +152,7 @@ def _family(machine: Machine, sample: Sample, block: int, stream: Stream) -> Fam
         step=_block_step(machine, sample, block, stream),
         span=(int(touched.min()), int(touched.max()) + size),
         size=int((end - start).sum()) // SECTOR + len(start),
+        stream=stream,
     )
 
 
@@ -134,13 +165,15 @@ def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return start[first], reach[np.append(first[1:], True)]
 
 
-def _expanded(family: Family, number: int) -> tuple[np.ndarray, ...]:
+def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]:
     """List the sectors of all executions: sector, tick, phase, cached, times, family."""
     offset = np.concatenate(family.offset)[:, None]
     low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
     low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
+    if every > 1:
+        low, high = -(-low // every), high // every
     counts = high - low + 1
-    sector = ranges(low.ravel(), counts.ravel())
+    sector = ranges(low.ravel(), counts.ravel()) * every
     columns = (family.tick, family.phase, family.cached, family.times)
     of_each = counts.sum(axis=1)
     return (

@@ -7,7 +7,7 @@ from dse.cuda.execute.boxes import box_action
 from dse.cuda.execute.load_store import PERFORM
 from dse.cuda.execute.semantics import Unsupported, bind
 from dse.cuda.machine.launch import REGION_BITS
-from dse.cuda.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, union
+from dse.cuda.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, Stream, union
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
@@ -24,10 +24,13 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
     """
     made: list[tuple[Step, Action]] = []
     for step in block.steps:
-        if step.memory:
+        if step.memory and bound.counting:
             bound.memory_rows[step.index] = bound.rows
             bound.rows += len(MEMORY_COUNTS) * len(step.memory)
+        if step.memory and (bound.counting or step.needed or step.pipe == "global"):
             made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
+        elif step.memory or not (bound.counting or step.needed):
+            pass
         elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
             bound.guard_rows[step.index] = bound.rows
             bound.rows += 1
@@ -184,7 +187,7 @@ _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_ac
 
 def _memory_action(bound: BoundProgram, step: Step) -> Action:
     """Count what an access asks for, and do it if something depends on it."""
-    row = bound.memory_rows[step.index]
+    row = bound.memory_rows.get(step.index, -1)
     address = step.memory[-1]
     count = COUNT[step.pipe]
     perform = PERFORM[step.pipe] if step.needed else None
@@ -208,9 +211,11 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         read: Lanes | None = chosen
         for operand in copied:  # where it does not hold, zeros are stored
             read = machine.where(operand.slot, operand.negate, read) if read is not None else None
-        if read is not None:
+        if read is not None and bound.counting:
             count(machine, step, row, base, address.offset, read)
-        if step.kind == "copy":  # stores what it loads to shared memory
+        elif read is not None and step.pipe == "global":
+            machine.streams.append(Stream(step.index, machine.phase, read, base, address.offset, step.bytes))
+        if step.kind == "copy" and bound.counting:  # stores what it loads to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
             COUNT["shared"](machine, step, shared_row, shared_base, to.offset, chosen)

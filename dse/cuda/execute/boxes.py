@@ -42,7 +42,7 @@ class _Issue:
 
 def box_action(bound: BoundProgram, step: Step) -> Action:
     """Count what a copy of a box asks for, and keep its addresses."""
-    row = bound.memory_rows[step.index]
+    row = bound.memory_rows.get(step.index, -1)
     known: dict[tuple[int, int], tuple[Machine, np.ndarray, np.ndarray, Stream]] = {}
 
     def copy(machine: Machine, lanes: Lanes) -> None:
@@ -55,9 +55,13 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
             machine.note_unknown(step, "address", machine.taint[slot], chosen)
         for warp, issue in _issues(machine, step, chosen):
             base, mask, size = _places(machine, step, issue)
-            counts = machine.counts
-            counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
-            counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)
+            issuer = int(machine.threads[WARP * warp]) // WARP
+            if bound.counting:
+                counts = machine.counts
+                counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
+                counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)
+            elif not machine.all_warps:  # the box moves as a whole: its first places tell where it is
+                base, mask = base[:, :WARP], mask[:, :WARP]
             # Boxes of one shape in other places have the same addresses, moved on.
             seen = known.get((warp, size))
             if seen is not None and seen[0] is machine and np.array_equal(seen[2], mask):
@@ -66,11 +70,17 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
                     before = seen[3]
                     machine.streams.append(
                         Stream(
-                            step.index, machine.phase, before.lanes, before.base, int(apart[:1].sum()), size
+                            step.index,
+                            machine.phase,
+                            before.lanes,
+                            before.base,
+                            int(apart[:1].sum()),
+                            size,
+                            issuer=issuer,
                         )
                     )
                     continue
-            stream = Stream(step.index, machine.phase, Lanes(mask, mask.shape), base, 0, size)
+            stream = Stream(step.index, machine.phase, Lanes(mask, mask.shape), base, 0, size, issuer=issuer)
             known[warp, size] = (machine, base, mask, stream)
             machine.streams.append(stream)
             if step.needed and step.kind == "box load":

@@ -7,6 +7,7 @@ the warps and threads that enter it, every memory instruction by what it asks fo
 """
 
 from collections.abc import Sequence
+from copy import copy
 
 import numpy as np
 
@@ -20,20 +21,35 @@ from dse.cuda.execute.slice import mark_needed
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.program import SassProgram, Step
+from dse.cuda.sass.program import BasicBlock, SassProgram, Step
 from dse.errors import DseError
 
 
-def bind_program(program: SassProgram, global_stores: bool = False) -> BoundProgram:
+def bind_program(program: SassProgram, global_stores: bool = False, counting: bool = True) -> BoundProgram:
     """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
-    memory.
+    memory. Without `counting`, only the addresses in global memory are followed, and what they depend on.
 
     **Raises:** DseError if there is no rule for a form of an instruction that addresses or branches depend
     on.
     """
-    bound = BoundProgram(program, mark_needed(program, global_stores), global_stores)
+    if counting:
+        live = mark_needed(program, global_stores)
+    else:
+        program = _copied(program)  # which steps are needed is kept in them
+        live = mark_needed(program, global_stores, spaces=("global",))
+    bound = BoundProgram(program, live, global_stores, counting)
     bound.actions = [actions(bound, block) for block in program.blocks]
     return bound
+
+
+def _copied(program: SassProgram) -> SassProgram:
+    """Copy a program, with steps of its own."""
+    steps = [copy(step) for step in program.steps]
+    blocks = [
+        BasicBlock(block.index, [steps[step.index] for step in block.steps], block.successors)
+        for block in program.blocks
+    ]
+    return SassProgram(program.kernel, program.arch, steps, blocks, program.block_at)
 
 
 def run(
@@ -42,6 +58,7 @@ def run(
     blocks: Sequence[Dimensions],
     step_limit: int = 200_000,
     loops: LoopPolicy = LoopPolicy.ESTIMATE,
+    warps: Sequence[int] | None = None,
 ) -> Machine:
     """Run these blocks of a launch to their end; trips of steady loops are counted without running them.
 
@@ -53,11 +70,32 @@ def run(
     stated.
     """
     with np.errstate(all="ignore"):
-        machine = Machine(bound, launch, blocks)
+        machine = Machine(bound, launch, blocks, warps)
         _Scheduler(machine, step_limit, loops).run()
     if machine.missed_stores and not bound.global_stores:
-        return run(bind_program(bound.program, global_stores=True), launch, blocks, step_limit, loops)
+        return run(
+            bind_program(bound.program, global_stores=True, counting=bound.counting),
+            launch,
+            blocks,
+            step_limit,
+            loops,
+            warps,
+        )
     return machine
+
+
+def addresses_of(
+    machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
+) -> Machine:
+    """Run some warps of other blocks of a launch that was run, for their addresses in global memory alone.
+
+    No trips of loops are estimated.
+
+    **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
+    """
+    bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
+    only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
+    return run(only_addresses, machine.launch, blocks, limit, LoopPolicy.SKIP, warps)
 
 
 class _Scheduler:

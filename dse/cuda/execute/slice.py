@@ -5,7 +5,7 @@ integer. Memory is a slot too, one for shared, one for global; a thread's own (l
 word that is addressed from the stack pointer alone, so that a spilled accumulator pulls nothing in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from dse.cuda.sass.operands import PT, SLOTS, UPT, P
 from dse.cuda.sass.program import SassProgram, Step, descriptor_slot
@@ -20,12 +20,15 @@ _VARYING = ~(1 << PT | 1 << UPT)
 _SPACES = {"shared": _SHARED, "global": _GLOBAL}
 
 
-def mark_needed(program: SassProgram, global_stores: bool = False) -> list[int]:
+def mark_needed(
+    program: SassProgram, global_stores: bool = False, spaces: Collection[str] = ("global", "shared", "local")
+) -> list[int]:
     """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
 
-    With `global_stores`, loads from global memory see what the kernel itself stored there.
+    With `global_stores`, loads from global memory see what the kernel itself stored there. `spaces` are those
+    of which addresses are wanted even where nothing depends on what lies there.
     """
-    memory = _Memory(program, global_stores)
+    memory = _Memory(program, global_stores, spaces)
     facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
     live = [0] * (len(program.blocks) + 1)
     waiting = list(range(len(program.blocks)))
@@ -101,8 +104,8 @@ def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> N
 class _Memory:
     """The bits that stand for what an access may read or write."""
 
-    def __init__(self, program: SassProgram, global_stores: bool) -> None:
-        self.global_stores = global_stores
+    def __init__(self, program: SassProgram, global_stores: bool, spaces: Collection[str]) -> None:
+        self.global_stores, self.spaces = global_stores, spaces
         moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
         self.steady_stack = not moved
         self.local = _ANYWHERE
@@ -125,7 +128,8 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     always = 0
     if step.pipe in _STEERING:
         always |= reads
-    if step.memory:
+    addressed = bool(step.memory) and step.pipe in memory.spaces
+    if addressed:
         always |= _bits(step.bases)
     if step.kind == "copy":  # a predicate tells whether global memory is read
         always |= _bits([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
@@ -133,7 +137,7 @@ def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
         always |= 1 << slot
     if step.guard >= 0:
         reads |= 1 << step.guard
-        if step.memory or step.pipe in _STEERING:
+        if addressed or step.pipe in _STEERING:
             always |= 1 << step.guard
     if step.partial:
         kills = 0

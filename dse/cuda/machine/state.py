@@ -46,6 +46,7 @@ class Stream:
     size: int = 4  # bytes at each address
     trips: range = range(1)
     stride: float = 0
+    issuer: int = -1  # of a box, the warp that asked for it
 
     @property
     def repeats(self) -> int:
@@ -98,8 +99,11 @@ class BoundProgram:
     `dse.cuda.execute.interpret.bind_program` makes it.
     """
 
-    def __init__(self, program: SassProgram, live: list[int], global_stores: bool) -> None:
+    def __init__(
+        self, program: SassProgram, live: list[int], global_stores: bool, counting: bool = True
+    ) -> None:
         self.program = program
+        self.counting = counting  # else only the addresses in global memory are followed
         self.live = live  # slots that are live where each basic block begins, as bits
         self.global_stores = global_stores
         self.slots: dict[tuple[str, Any], int] = {}
@@ -124,12 +128,20 @@ class BoundProgram:
 
 
 class Machine:
-    """The state of the blocks that are run."""
+    """The state of the blocks that are run; of some `warps` of each only, if they are given."""
 
-    def __init__(self, bound: BoundProgram, launch: LaunchArguments, blocks: Sequence[Dimensions]) -> None:
+    def __init__(
+        self,
+        bound: BoundProgram,
+        launch: LaunchArguments,
+        blocks: Sequence[Dimensions],
+        warps: Sequence[int] | None = None,
+    ) -> None:
         self.bound, self.launch, self.program = bound, launch, bound.program
-        threads = -(-launch.threads // WARP) * WARP
-        self.shape = (len(blocks), threads)
+        self.all_warps = warps is None
+        chosen = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
+        self.threads = (chosen[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
+        self.shape = (len(blocks), len(self.threads))
         self.sets = LaneSets(self.shape)
         self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
         self.source_bits: dict[str, int] = {}
@@ -142,9 +154,8 @@ class Machine:
         self._set_constants(blocks)
         for slot in range(UPT + 1, SLOTS):
             self.r[slot] = np.zeros((1, 1), _U32)
-        self.live_mask = np.zeros((1, threads), bool)
-        self.live_mask[:, : launch.threads] = True
-        self.live = launch.threads * len(blocks)
+        self.live_mask = self.threads[None, :] < launch.threads
+        self.live = int(self.live_mask.sum()) * len(blocks)
         self.counts = np.zeros((bound.rows, len(blocks)))
         self.phases = [PhaseSpan(-1)]
         self.phase = np.zeros(len(blocks), int)
@@ -163,10 +174,10 @@ class Machine:
 
     def _set_constants(self, blocks: Sequence[Dimensions]) -> None:
         """Fill the slots of numbers, constants and special registers."""
-        launch, threads = self.launch, self.shape[1]
+        launch = self.launch
         bank = constant_bank(self.program.kernel, self.program.arch, launch)
         self.owners, self.parameters = bank.owners, bank.parameters
-        thread = np.arange(threads, dtype=_U32)[None, :]
+        thread = self.threads.astype(_U32)[None, :]
         x, y, _ = launch.block
         special = {
             "SR_TID.X": thread % _U32(x),

@@ -1,0 +1,169 @@
+"""Finds where many blocks of a grid touch what one of them touches: how far each lies from it, whatever order
+their tiles come in.
+
+Some warps of consecutive blocks are run, and only as far as addresses need it. A family of streams moves as a
+whole from block to block; where the lanes of a warp move apart, blocks at the very same addresses still share
+them, and others are taken to share nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+
+import numpy as np
+
+from dse.cuda.caches.sectors import Family
+from dse.cuda.machine.launch import Dimensions
+from dse.cuda.machine.state import Machine, Stream
+from dse.cuda.machine.thread_set import WARP
+from dse.hardware.coalescing import SECTOR
+
+MOST_BLOCKS = 2**11  # that are run; bounds the work
+_MOST_WARPS = 4  # of a block
+_BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
+_FAR = 2**45  # sectors: further than any two arrays lie apart
+
+# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → the machine, for its streams.
+Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Machine]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Families that move together from block to block."""
+
+    families: tuple[int, ...]  # their numbers among those of the accesses
+    shift: np.ndarray  # [blocks] sectors from the block that was looked into
+    there: np.ndarray  # [blocks] whether the block touches them at all
+
+
+@dataclass(frozen=True)
+class Window:
+    """Consecutive blocks of the grid that are run."""
+
+    start: int
+    blocks: int
+    wave: int  # blocks that run at the same time, at most all of these
+    whole: bool  # whether these are all blocks of the grid
+
+    def places(self, grid: Dimensions) -> list[Dimensions]:
+        """List where these blocks are in the grid."""
+        x, y, _ = grid
+        return [(i % x, i // x % y, i // (x * y)) for i in range(self.start, self.start + self.blocks)]
+
+    @property
+    def waves(self) -> np.ndarray:
+        """The wave of each block, from 0 on: [blocks]"""
+        return np.arange(self.blocks) // self.wave
+
+
+def window(blocks: int, wave: int) -> Window:
+    """Choose the blocks to run: all, or as many whole waves from the middle of the grid as may be run."""
+    if blocks <= MOST_BLOCKS:
+        return Window(0, blocks, min(wave, blocks), whole=True)
+    wave = min(wave, MOST_BLOCKS)
+    chosen = MOST_BLOCKS // wave * wave
+    return Window((blocks - chosen) // 2 // wave * wave, chosen, wave, whole=False)
+
+
+def groups(
+    machine: Machine, block: int, families: Sequence[Sequence[Family]], at: Sequence[Dimensions], probe: Probe
+) -> list[list[Group]]:
+    """Place the families of a block, of several lists of them, in the blocks `at`; the first is that block.
+
+    **Edges:** no group has those of an instruction that cannot be placed: which the probe does not reach, or
+    whose lanes move apart, and are at the same addresses in few blocks only.
+    **Raises:** DseError if the blocks cannot be run.
+    """
+    warps = [[_first_warp(family.stream, block) for family in members] for members in families]
+    asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
+    found = probe(at, asked)
+    of_found = cache(partial(_Executions, found))
+    of_machine = cache(partial(_Executions, machine))
+    result: list[list[Group]] = []
+    for members, of_warps in zip(families, warps, strict=True):
+        placed: dict[bytes, Group] = {}
+        lost: set[int] = set()  # instructions
+        for number, (family, warp) in enumerate(zip(members, of_warps, strict=True)):
+            place, step = None, family.stream.step
+            if warp in asked:
+                before = of_machine(step, warp).before(family.stream, block)
+                place = _shifts(*of_found(step, asked.index(warp)).addresses(before))
+            if place is None:
+                lost |= family.steps
+                continue
+            key = place[0].tobytes() + place[1].tobytes()
+            others = placed[key].families if key in placed else ()
+            placed[key] = Group((*others, number), *place)
+        kept = [
+            replace(group, families=tuple(n for n in group.families if not members[n].steps & lost))
+            for group in placed.values()
+        ]
+        result.append([group for group in kept if group.families])
+    return result
+
+
+def _first_warp(stream: Stream, block: int) -> int:
+    mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+    return stream.issuer if stream.issuer >= 0 else int(np.argmax(mask[block])) // WARP
+
+
+class _Executions:
+    """How often a warp of each block executed an instruction, and at which addresses."""
+
+    def __init__(self, machine: Machine, step: int, warp: int) -> None:
+        chosen = int(machine.threads[WARP * warp]) // WARP
+        self.blocks = machine.shape[0]
+        self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, chosen)]
+        # of boxes their first places, else the lanes of the warp
+        self.lanes = [
+            slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
+        ]
+        self.masks = [
+            np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes]
+            for stream, lanes in zip(self.streams, self.lanes, strict=True)
+        ]
+        there = [
+            np.broadcast_to(stream.lanes.mask, stream.lanes.shape).any(axis=1)
+            if stream.issuer >= 0
+            else mask.any(axis=1)
+            for stream, mask in zip(self.streams, self.masks, strict=True)
+        ]
+        times = [stream.repeats * one for stream, one in zip(self.streams, there, strict=True)]
+        self.ends = np.cumsum(np.reshape(times, (len(times), self.blocks)), axis=0)  # [streams, blocks]
+        self.starts = self.ends - np.reshape(times, (len(times), self.blocks))
+
+    def before(self, stream: Stream, block: int) -> int:
+        """Count the executions before a stream in a block."""
+        return int(self.starts[self.streams.index(stream), block])
+
+    def addresses(self, before: int) -> tuple[np.ndarray, np.ndarray]:
+        """Find the addresses of the execution with so many before it, and its threads: [blocks, 32]."""
+        base, mask = np.zeros((self.blocks, WARP), np.int64), np.zeros((self.blocks, WARP), bool)
+        here = (self.starts <= before) & (before < self.ends)
+        for number in np.flatnonzero(here.any(axis=1)).tolist():
+            stream, now = self.streams[number], here[number]
+            whole = np.broadcast_to(stream.base, stream.lanes.shape)
+            base[now] = whole[:, self.lanes[number]][now] + stream.offset
+            mask[now] = self.masks[number][now]
+        return base, mask
+
+
+def _shifts(base: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Tell how many sectors each block lies from the first one, and which touch anything: [blocks - 1] both.
+
+    None where that cannot be told.
+    """
+    common = mask[1:] & mask[0]
+    there = common.any(axis=1)
+    if not there.any():
+        return None
+    apart = base[1:] - base[0]
+    first = np.take_along_axis(apart, np.argmax(common, axis=1)[:, None], axis=1)
+    uneven = there & ((apart != first) & common).any(axis=1)
+    shift = np.where(there, first[:, 0] // SECTOR, 0)
+    if uneven.any():
+        kinds, which = np.unique(np.where(common, base[1:], -1)[uneven], axis=0, return_inverse=True)
+        if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
+            return None
+        shift[uneven] = _FAR * (1 + which.ravel())
+    return shift, there

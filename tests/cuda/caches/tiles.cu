@@ -1,0 +1,88 @@
+// Products of matrices of 16-bit numbers, tile by tile, in several orders of the tiles. What is computed of
+// the numbers does not matter here: addresses do.
+
+#define TILE 32
+
+#define KERNEL extern "C" __global__ void
+
+__device__ void product(
+    const unsigned short* a, const unsigned short* b, unsigned* c, int n, int k, int from, int to, int m_tile, int n_tile)
+{
+    __shared__ uint4 x[TILE][TILE / 8], y[TILE][TILE / 8];
+    int row = threadIdx.x / 4, part = threadIdx.x % 4;
+    unsigned sum = 0;
+    for (int first = from; first < to; first += TILE) {
+        x[row][part] = *(const uint4*)(a + (m_tile * TILE + row) * k + first + 8 * part);
+        y[row][part] = *(const uint4*)(b + (first + row) * n + n_tile * TILE + 8 * part);
+        __syncthreads();
+        for (int i = 0; i < TILE; i++) sum += x[row][i / 8].x * y[i][part].y;
+        __syncthreads();
+    }
+    unsigned* to_c = c + (m_tile * TILE + row) * n + n_tile * TILE + part;
+    for (int i = 0; i < TILE; i += 4)
+#ifdef ADD
+        atomicAdd(to_c + i, sum);
+#else
+        to_c[i] = sum;
+#endif
+}
+
+__device__ int2 grouped_tile(int id, int m, int n, int group)
+{
+    int m_tiles = m / TILE, n_tiles = n / TILE, whole = group * n_tiles;
+    int first = id / whole * group, rows = min(m_tiles - first, group);
+    return make_int2(first + id % whole % rows, id % whole / rows);
+}
+
+// Rows of tiles in groups, down the columns of each.
+KERNEL grouped(const unsigned short* a, const unsigned short* b, unsigned* c, int m, int n, int k, int group)
+{
+    int2 tile = grouped_tile(blockIdx.x, m, n, group);
+    product(a, b, c, n, k, 0, k, tile.x, tile.y);
+}
+
+// The same tiles, row by row, by the grid's own dimensions.
+KERNEL plain(const unsigned short* a, const unsigned short* b, unsigned* c, int n, int k)
+{
+    product(a, b, c, n, k, 0, k, blockIdx.y, blockIdx.x);
+}
+
+// A few blocks that each do every so-manieth tile.
+KERNEL persistent(const unsigned short* a, const unsigned short* b, unsigned* c, int m, int n, int k, int group)
+{
+    for (int id = blockIdx.x; id < (m / TILE) * (n / TILE); id += gridDim.x) {
+        int2 tile = grouped_tile(id, m, n, group);
+        product(a, b, c, n, k, 0, k, tile.x, tile.y);
+    }
+}
+
+// Parts of the sum go to different blocks, neighbours in the grid.
+KERNEL split(const unsigned short* a, const unsigned short* b, unsigned* c, int m, int n, int k, int group, int parts)
+{
+    int part = blockIdx.x % parts, length = k / parts;
+    int2 tile = grouped_tile(blockIdx.x / parts, m, n, group);
+    product(a, b, c, n, k, part * length, (part + 1) * length, tile.x, tile.y);
+}
+
+// Each row of tiles has a matrix of its own, by a number that lies in memory.
+KERNEL experts(
+    const unsigned short* a, const unsigned short* b, unsigned* c, const int* expert, int m, int n, int k, int group)
+{
+    int2 tile = grouped_tile(blockIdx.x, m, n, group);
+    product(a, b + expert[tile.x] * n * k, c, n, k, 0, k, tile.x, tile.y);
+}
+
+// Half of the warps load, the others wait for them.
+KERNEL specialised(const unsigned short* a, unsigned* c, int m, int n, int k, int group)
+{
+    __shared__ unsigned short x[128];
+    int2 tile = grouped_tile(blockIdx.x, m, n, group);
+    unsigned sum = 0;
+    for (int first = 0; first < k; first += TILE) {
+        if (threadIdx.x >= 64) x[threadIdx.x] = a[(tile.x * TILE + threadIdx.x / 4 - 16) * k + first + threadIdx.x % 4];
+        __syncthreads();
+        sum += x[64 + threadIdx.x % 64];
+        __syncthreads();
+    }
+    c[blockIdx.x * 128 + threadIdx.x] = sum;
+}
