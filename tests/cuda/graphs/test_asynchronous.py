@@ -5,6 +5,7 @@ import pytest
 from dse import gpus
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.execute.interpret import run
+from dse.cuda.graphs.asynchronous import with_waits
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
 from dse.cuda.graphs.graph_text import Hits, of_source
 from dse.cuda.graphs.rolled_trace import RolledLoop
@@ -12,6 +13,7 @@ from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import prepare
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.listing import parse
+from dse.cuda.sass.program import program
 from dse.simulator import simulate
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
@@ -77,6 +79,18 @@ def test_where_bodies_do_not_fit_later_trips_are_waited_for():
     graph = graph_of([COPY, END] * 3, body, [], 40, most=31)
     found = awaited(graph, "DEPBAR", "LDGSTS")
     assert [max(needs) - trip for trip, needs in enumerate(found)][4:] == [2] * 36
+
+
+def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
+    code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
+    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
+    steps = program(parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")[0]).steps
+    found, loops, awaited = with_waits(steps, [RolledLoop(0, 5, 4), RolledLoop(1, 4, 9)], 100)
+    assert loops == [RolledLoop(0, 13, 4), RolledLoop(1, 12, 3)]
+    assert [step.opcode for step in found].count("LDGSTS") == 3
+    assert set(awaited.values()) == {1}
+    assert sorted(pair for pair in awaited if pair[0] < 13) == [(3, 5), (7, 9), (11, 1)]
+    assert sorted(begun for waiting, begun in awaited if waiting == 13) == [5, 9]
 
 
 def test_groups_of_several_copies_and_of_none():
