@@ -17,7 +17,7 @@ from dse.cuda.sass.program import program
 from dse.simulator import simulate
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
-LOAD, ARRIVE = "UTMALDG.2D [UR8], [UR6]", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
+LOAD, ARRIVE = "UBLKCP.S.G [UR6], [UR8], UR5", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
 CHECK = "SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [UR12+0x18000], R8"
 PRODUCT = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
 
@@ -113,7 +113,7 @@ def test_kernels_that_wait_for_nothing_are_as_they_were():
 @pytest.mark.parametrize("order", [[ARRIVE, LOAD, LOAD], [LOAD, LOAD, ARRIVE]])
 def test_mbarriers_take_turns(order):
     graph = graph_of(order * 2, [CHECK, *order], [CHECK, CHECK], 8)
-    found = awaited(graph, "SYNCS.PHASECHK", "UTMALDG")
+    found = awaited(graph, "SYNCS.PHASECHK", "UBLKCP")
     assert [max(needs) for needs in found] == [2 * n + 1 for n in range(10)]
     loads = [each for each in graph.instructions if each.text == LOAD]
     assert {each.kind for each in loads} == {"memory"}
