@@ -5,6 +5,7 @@ import pytest
 from dse import gpus
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
 from dse.cuda.execute.interpret import run
+from dse.cuda.graphs.asynchronous import with_waits
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
 from dse.cuda.graphs.graph_text import Hits, of_source
 from dse.cuda.graphs.rolled_trace import RolledLoop
@@ -12,10 +13,11 @@ from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import prepare
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.listing import parse
+from dse.cuda.sass.program import program
 from dse.simulator import simulate
 
 COPY, END, WAIT = "LDGSTS.E [R3], [R20.64]", "LDGDEPBAR", "DEPBAR.LE SB0, 0x{:x}"
-LOAD, ARRIVE = "UTMALDG.2D [UR8], [UR6]", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
+LOAD, ARRIVE = "UBLKCP.S.G [UR6], [UR8], UR5", "SYNCS.ARRIVE.TRANS64 RZ, [UR8+0x18000], R0"
 CHECK = "SYNCS.PHASECHK.TRANS64.TRYWAIT P1, [UR12+0x18000], R8"
 PRODUCT = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
 
@@ -79,6 +81,18 @@ def test_where_bodies_do_not_fit_later_trips_are_waited_for():
     assert [max(needs) - trip for trip, needs in enumerate(found)][4:] == [2] * 36
 
 
+def test_of_loops_in_one_another_the_one_with_the_copies_is_repeated():
+    code = ["MOV R4, RZ", COPY, END, WAIT.format(2), "IADD3 R4, R4, 0x1, RZ", WAIT.format(0), "EXIT"]
+    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
+    steps = program(parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")[0]).steps
+    found, loops, awaited = with_waits(steps, [RolledLoop(0, 5, 4), RolledLoop(1, 4, 9)], 100)
+    assert loops == [RolledLoop(0, 13, 4), RolledLoop(1, 12, 3)]
+    assert [step.opcode for step in found].count("LDGSTS") == 3
+    assert set(awaited.values()) == {1}
+    assert sorted(pair for pair in awaited if pair[0] < 13) == [(3, 5), (7, 9), (11, 1)]
+    assert sorted(begun for waiting, begun in awaited if waiting == 13) == [5, 9]
+
+
 def test_groups_of_several_copies_and_of_none():
     before = [COPY, COPY, END, END]  # the second is empty, and counts
     graph = graph_of([], [*before, WAIT.format(1), COPY, END, WAIT.format(1), WAIT.format(1)], [], 9)
@@ -99,7 +113,7 @@ def test_kernels_that_wait_for_nothing_are_as_they_were():
 @pytest.mark.parametrize("order", [[ARRIVE, LOAD, LOAD], [LOAD, LOAD, ARRIVE]])
 def test_mbarriers_take_turns(order):
     graph = graph_of(order * 2, [CHECK, *order], [CHECK, CHECK], 8)
-    found = awaited(graph, "SYNCS.PHASECHK", "UTMALDG")
+    found = awaited(graph, "SYNCS.PHASECHK", "UBLKCP")
     assert [max(needs) for needs in found] == [2 * n + 1 for n in range(10)]
     loads = [each for each in graph.instructions if each.text == LOAD]
     assert {each.kind for each in loads} == {"memory"}

@@ -103,7 +103,7 @@ def test_any_graph_comes_back(tmp_path):
     assert 'summary = "both"' in text(graph, "both")
 
 
-def instruction(pipe: str, writes: bool = True, **asked: float) -> GraphInstruction:
+def instruction(pipe: str, writes: bool = True, **asked: Any) -> GraphInstruction:
     kind = {"barrier": "barrier", "global": "memory", "local": "memory"}.get(pipe, "compute")
     return GraphInstruction(0, pipe.upper(), None, pipe, kind, (), writes, **asked)
 
@@ -161,7 +161,7 @@ def test_products_that_a_gpu_has_no_cycles_of(gpu):
 def test_terms_of_bulk_copies(gpu):
     """They pass by the load/store units; nobody waits for what is prefetched."""
     cpi, latency = jax.tree.map(float, (gpu.cpi, gpu.latency))
-    copy = replace(instruction("other", sectors=64, shared_passes=16), kind="memory")
+    copy = replace(instruction("other"), kind="memory", sectors=64.0, shared_passes=16.0)
     assert terms(copy, gpu, Hits()) == pytest.approx((64 * cpi.dram, latency.dram))
     assert terms(replace(copy, writes=False), gpu, Hits(1)) == pytest.approx((16 * cpi.shared,) * 2)
 

@@ -14,8 +14,10 @@ from dse.cuda.sass.disassemble import with_lines
 from dse.simulator import simulate
 from dse.types import Gpu
 
-triton = pytest.importorskip("triton")
-tl = pytest.importorskip("triton.language")
+pytest.importorskip("triton")
+
+import triton
+import triton.language as tl
 
 SIZE = 1024
 STAGES = (1, 2, 3, 4, 5)
