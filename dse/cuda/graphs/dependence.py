@@ -44,7 +44,7 @@ class GraphInstruction:
     sectors: float = 0.0  # of 32 bytes; global and local memory
     passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
     shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
-    product: Product | None = None  # of matrices, where that is known
+    product: Product | None = None  # of matrices, of one issue; None: unknown, or no product
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def dependence_graph(
             kind="memory" if in_bulk(step) else kind_of(step),
             needs=tuple(sorted(needed)),
             writes=bool(step.writes) or number in awaited,
-            product=step.product,
+            product=demand.product(step),
             **demand.of(step),
         )
         for number, (step, needed) in enumerate(zip(steps, needs, strict=True))

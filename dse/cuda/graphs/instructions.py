@@ -1,8 +1,11 @@
 """The kinds of the instructions of a graph, and what each asks memory for."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from dse.cuda.machine.state import MEMORY_COUNTS, Machine
+from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import Step
 
 WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps wait for
@@ -27,7 +30,7 @@ class MemoryDemand:
         """`weights` is how much each block that was run counts: [blocks]"""
         phase_counts = [counts for counts in machine.phase_counts if counts is not None]
         self.counts = np.sum(phase_counts, axis=0) @ weights  # rows as Machine.counts
-        self._rows = machine.bound.memory_rows
+        self._rows, self._product_rows = machine.bound.memory_rows, machine.bound.product_rows
         self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def entering(self, block: int) -> tuple[float, float]:
@@ -43,7 +46,18 @@ class MemoryDemand:
             return {"requests": 1.0, "passes": 1.0} if shuffles else {}
         issues = max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
         requests, sectors, passes, _ = (self.counts[row : row + len(MEMORY_COUNTS)] / issues).tolist()
+        if step.has("BYPASS"):  # past the L1
+            passes = 0.0
         demand = {"requests": requests, "sectors": sectors, "passes": passes}
         if len(step.memory) > 1:
             demand["shared_passes"] = float(self.counts[row + len(MEMORY_COUNTS) + 2]) / issues
         return demand
+
+    def product(self, step: Step) -> Product | None:
+        """Say what one issue multiplies: under a guard, warps may multiply nothing."""
+        row = self._product_rows.get(step.index)
+        if step.product is None or row is None:
+            return step.product
+        share = float(self.counts[row]) / max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
+        numbers = ("multiply_adds", "from_registers", "shared_bytes")
+        return replace(step.product, **{name: share * getattr(step.product, name) for name in numbers})

@@ -353,3 +353,22 @@ def test_blocks_differ_in_what_they_ask_for():
         assert (load.requests, load.sectors, load.passes) == (block,) * 3
         assert (copy.requests, copy.sectors, copy.passes, copy.shared_passes) == (1, 1, 1, 1)
         assert [each.kind for each in (load, copy, signal)] == ["memory", "memory", "compute"]
+
+
+def test_products_of_some_warps():
+    """One warp of four multiplies; as the load has the same guard, it is known which."""
+    machine = toy(
+        "S2R R0, SR_TID.X",
+        "ISETP.LT.AND P0, PT, R0, 0x20, PT",
+        "@P0 LDG.E R24, [R20.64]",
+        "@P0 HMMA.16816.F32 R4, R8, R12, R4",
+        "HMMA.16816.F32 R4, R8, R12, R4",
+        "EXIT",
+        threads=128,
+    )
+    graph = dependence_graph(machine, 0, 0)
+    some, all_of_them = (each.product for each in graph.instructions if each.pipe == "tensor")
+    assert some is not None
+    assert all_of_them is not None
+    assert (all_of_them.multiply_adds, all_of_them.from_registers) == (16 * 8 * 16, 1)
+    assert (some.multiply_adds, some.from_registers) == (16 * 8 * 16 / 4, 1 / 4)
