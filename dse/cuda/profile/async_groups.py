@@ -7,6 +7,7 @@ were armed. Source: PTX ISA, asynchronous copies, `wgmma` and `mbarrier`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import Literal
 
 import numpy as np
@@ -28,9 +29,10 @@ class Role:
     into: Queue | None = None  # queue in which the closed group is waited for, if another
 
 
+_COMMIT = Role("copies", closes=True)
 _ROLES = {
     "LDGSTS": Role("copies", starts=True),
-    "LDGDEPBAR": Role("copies", closes=True),
+    "LDGDEPBAR": _COMMIT,
     **dict.fromkeys(("HGMMA", "IGMMA", "QGMMA", "BGMMA"), Role("products", starts=True)),
     **dict.fromkeys(("UTMASTG", "UTMAREDG", "UBLKRED"), Role("stores", starts=True)),
     "UTMACMDFLUSH": Role("stores", closes=True, into="copies"),
@@ -70,6 +72,9 @@ class Result:
     path: np.ndarray
 
 
+_DONE = Result(-inf, np.zeros(()))
+
+
 @dataclass
 class _Queue:
     closed: list[Result] = field(default_factory=list)  # each the last of its group
@@ -95,8 +100,10 @@ class Groups:
             queue.open = result
 
     def close(self, role: Role) -> None:
-        """End the open group; an empty one is none."""
+        """End the open group. One of no copies is a group too, and done at once (PTX ISA); else it is none."""
         queue = self.queues.setdefault(role.queue, _Queue())
+        if role == _COMMIT and queue.open is None:
+            queue.open = _DONE
         queue.close()
         if role.into is not None:
             self.queues.setdefault(role.into, _Queue()).closed += queue.closed
