@@ -41,12 +41,14 @@ def test_a_wait_is_for_all_groups_but_the_latest():
         groups.start(copy, result)
         groups.close(commit)
     awaited, in_flight = groups.wait(Role("copies", waits=True, left=1))
-    assert awaited is not None and (awaited.time, in_flight) == (410.0, 3)
+    assert awaited is not None
+    assert (awaited.time, in_flight) == (410.0, 3)
     assert groups.wait(Role("copies", waits=True, left=1)) == (None, 1)
     assert groups.most_in_flight == 1
     groups.postpone(1000.0, np.array([3.0, 1.0]))
     awaited, _ = groups.wait(Role("copies", waits=True, left=0))
-    assert awaited is not None and awaited.time == 1420.0
+    assert awaited is not None
+    assert awaited.time == 1420.0
     np.testing.assert_array_equal(awaited.path, [423.0, 1.0])
 
 
@@ -57,10 +59,12 @@ def test_a_group_of_no_copies_is_a_group():
     groups.close(commit)
     groups.close(commit)
     awaited, in_flight = groups.wait(Role("copies", waits=True, left=1))
-    assert awaited is not None and (awaited.time, in_flight) == (400.0, 2)
+    assert awaited is not None
+    assert (awaited.time, in_flight) == (400.0, 2)
     groups.postpone(10.0, np.ones(2))
     awaited, _ = groups.wait(Role("copies", waits=True, left=0))
-    assert awaited is not None and awaited.time < 0
+    assert awaited is not None
+    assert awaited.time < 0
 
 
 def test_mbarriers_are_waited_for_one_after_the_other():
@@ -75,5 +79,6 @@ def test_mbarriers_are_waited_for_one_after_the_other():
         groups.start(load, result)
     for time in (500.0, 600.0):
         awaited, _ = groups.wait(wait)
-        assert awaited is not None and awaited.time == time
+        assert awaited is not None
+        assert awaited.time == time
     assert groups.wait(wait) == (None, 0)
