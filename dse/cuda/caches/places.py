@@ -18,7 +18,9 @@ from dse.cuda.machine.state import Machine, Stream
 from dse.cuda.machine.thread_set import WARP
 from dse.hardware.coalescing import SECTOR
 
-MOST_BLOCKS = 2**11  # that are run; bounds the work
+# What bounds the work: blocks that are run, and those times the executions of memory instructions.
+MOST_BLOCKS = 2**11
+MOST_EXECUTIONS = 2**20
 _MOST_WARPS = 4  # of a block
 _BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
 _FAR = 2**45  # sectors: further than any two arrays lie apart
@@ -56,12 +58,16 @@ class Window:
         return np.arange(self.blocks) // self.wave
 
 
-def window(blocks: int, wave: int) -> Window:
-    """Choose the blocks to run: all, or as many whole waves from the middle of the grid as may be run."""
-    if blocks <= MOST_BLOCKS:
+def window(blocks: int, wave: int, executions: int = 1) -> Window:
+    """Choose the blocks to run: all, or as many whole waves from the middle of the grid as may be run.
+
+    `executions` are those of memory instructions that are not skipped, of one block.
+    """
+    most = min(MOST_BLOCKS, max(MOST_EXECUTIONS // executions, 3 * wave))
+    if blocks <= most:
         return Window(0, blocks, min(wave, blocks), whole=True)
-    wave = min(wave, MOST_BLOCKS)
-    chosen = MOST_BLOCKS // wave * wave
+    wave = min(wave, most)
+    chosen = most // wave * wave
     return Window((blocks - chosen) // 2 // wave * wave, chosen, wave, whole=False)
 
 
@@ -87,7 +93,7 @@ def groups(
             place, step = None, family.stream.step
             if warp in asked:
                 before = of_machine(step, warp).before(family.stream, block)
-                place = _shifts(*of_found(step, asked.index(warp)).addresses(before))
+                place = of_found(step, asked.index(warp)).shifts(before)
             if place is None:
                 lost |= family.steps
                 continue
@@ -131,16 +137,27 @@ class _Executions:
         times = [stream.repeats * one for stream, one in zip(self.streams, there, strict=True)]
         self.ends = np.cumsum(np.reshape(times, (len(times), self.blocks)), axis=0)  # [streams, blocks]
         self.starts = self.ends - np.reshape(times, (len(times), self.blocks))
+        self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
 
     def before(self, stream: Stream, block: int) -> int:
         """Count the executions before a stream in a block."""
         return int(self.starts[self.streams.index(stream), block])
 
-    def addresses(self, before: int) -> tuple[np.ndarray, np.ndarray]:
-        """Find the addresses of the execution with so many before it, and its threads: [blocks, 32]."""
-        base, mask = np.zeros((self.blocks, WARP), np.int64), np.zeros((self.blocks, WARP), bool)
+    def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
+        """Tell how far blocks lie apart in the execution with so many before it, as `_shifts`."""
         here = (self.starts <= before) & (before < self.ends)
-        for number in np.flatnonzero(here.any(axis=1)).tolist():
+        numbers = np.flatnonzero(here.any(axis=1)).tolist()
+        streams = [self.streams[number] for number in numbers]
+        same = [(id(one.base), id(one.lanes), one.offset - streams[0].offset) for one in streams]
+        key = (*same, here[numbers].tobytes())
+        if key not in self.known:
+            self.known[key] = _shifts(*self._addresses(here, numbers))
+        return self.known[key]
+
+    def _addresses(self, here: np.ndarray, numbers: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the addresses of the streams in which blocks are `here`, and their threads: [blocks, 32]."""
+        base, mask = np.zeros((self.blocks, WARP), np.int64), np.zeros((self.blocks, WARP), bool)
+        for number in numbers:
             stream, now = self.streams[number], here[number]
             whole = np.broadcast_to(stream.base, stream.lanes.shape)
             base[now] = whole[:, self.lanes[number]][now] + stream.offset

@@ -130,7 +130,7 @@ def follow(
     blocks = machine.launch.blocks
     if not any(uneven) or blocks < 2:
         return nothing
-    seen, here = window(blocks, wave), sample.blocks[block]
+    seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
     try:
         if machine.estimated:  # not all trips of some loops were run
             exact, block = probe([here], None), 0

@@ -185,6 +185,17 @@ def _break_action(step: Step) -> Action:
 _BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
 
 
+def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
+    """Write addresses down as those of the execution before, moved on, if they all move by the same."""
+    before = machine.followed.get(step.index)
+    if before is not None and before[0] is lanes and before[1].shape == base.shape:
+        apart = int(base.flat[0]) - int(before[1].flat[0])
+        if before[1] is base or not (base - before[1] != apart).any():
+            base, offset = before[1], offset + apart
+    machine.followed[step.index] = lanes, base
+    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
+
+
 def _memory_action(bound: BoundProgram, step: Step) -> Action:
     """Count what an access asks for, and do it if something depends on it."""
     row = bound.memory_rows.get(step.index, -1)
@@ -214,7 +225,7 @@ def _memory_action(bound: BoundProgram, step: Step) -> Action:
         if read is not None and bound.counting:
             count(machine, step, row, base, address.offset, read)
         elif read is not None and step.pipe == "global":
-            machine.streams.append(Stream(step.index, machine.phase, read, base, address.offset, step.bytes))
+            machine.streams.append(_moved_on(machine, step, read, base, address.offset))
         if step.kind == "copy" and bound.counting:  # stores what it loads to shared memory
             to = step.memory[0]
             shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)

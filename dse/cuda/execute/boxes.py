@@ -5,7 +5,7 @@ the tensor is not read or written; shared memory takes the whole box.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
@@ -54,14 +54,15 @@ def box_action(bound: BoundProgram, step: Step) -> Action:
         for slot in step.bases:
             machine.note_unknown(step, "address", machine.taint[slot], chosen)
         for warp, issue in _issues(machine, step, chosen):
+            if not machine.all_warps:  # the box moves as a whole: its first row tells where it is
+                row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
+                issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
             base, mask, size = _places(machine, step, issue)
             issuer = int(machine.threads[WARP * warp]) // WARP
             if bound.counting:
                 counts = machine.counts
                 counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
                 counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)
-            elif not machine.all_warps:  # the box moves as a whole: its first places tell where it is
-                base, mask = base[:, :WARP], mask[:, :WARP]
             # Boxes of one shape in other places have the same addresses, moved on.
             seen = known.get((warp, size))
             if seen is not None and seen[0] is machine and np.array_equal(seen[2], mask):

@@ -170,6 +170,7 @@ class Machine:
         self.missed_stores = False
         self.patterns: dict[tuple, tuple] = {}
         self.bases: dict[tuple, tuple] = {}
+        self.followed: dict[int, tuple[Lanes, np.ndarray]] = {}  # last addresses of each step
         self.guards: dict[tuple, tuple] = {}
 
     def _set_constants(self, blocks: Sequence[Dimensions]) -> None:
