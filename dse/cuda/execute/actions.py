@@ -99,6 +99,7 @@ def _compute_action(bound: BoundProgram, step: Step) -> Action:
         evaluate, reads = bind(step, bound.slot_of)
     except Unsupported as reason:
         return _unsupported_action(step, str(reason))
+    reads = () if step.given else reads
     slots = _written(step)
     of_warps = step.opcode == "R2UR"
 

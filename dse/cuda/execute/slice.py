@@ -129,7 +129,7 @@ class _Memory:
 def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     """(bits it always needs, bits that make it needed, bits it kills, bits it then needs, the step)."""
     wanted_by = kills = _bits(step.writes)
-    reads = _bits(step.reads)
+    reads = 0 if step.given else _bits(step.reads)
     always = 0
     if step.pipe in _STEERING:
         always |= reads
