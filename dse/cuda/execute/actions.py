@@ -18,10 +18,7 @@ _U32 = np.uint32
 
 
 def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
-    """What to do for the steps of a block, in order; most need nothing.
-
-    **Raises:** DseError if there is no rule for a form of an instruction that matters.
-    """
+    """What to do for the steps of a block, in order; most need nothing."""
     made: list[tuple[Step, Action]] = []
     for step in block.steps:
         if step.memory and bound.counting:
@@ -94,13 +91,15 @@ def _describe_action(step: Step) -> Action:
 
 
 def _compute_action(bound: BoundProgram, step: Step) -> Action:
-    """Write what the instruction's rule gives, and what unknown data it depends on."""
+    """Write what the instruction's rule gives, and what unknown data it depends on.
+
+    Where there is no rule, it is an error only if an address or a branch does use the result.
+    """
     try:
         evaluate, reads = bind(step, bound.slot_of)
     except Unsupported as reason:
-        raise bound.program.error(
-            step, f"found {reason}, expected what an address or a branch may depend on"
-        ) from None
+        return _unsupported_action(step, str(reason))
+    reads = () if step.given else reads
     slots = _written(step)
     of_warps = step.opcode == "R2UR"
 
@@ -113,12 +112,29 @@ def _compute_action(bound: BoundProgram, step: Step) -> Action:
             taint = taint | taints[slot]
         if step.guard >= 0:
             taint = taint | taints[step.guard]
-        written = machine.sets.whole_warps(chosen) if of_warps and chosen.total < machine.live else chosen
+        written = chosen
+        if of_warps:  # the value of one lane is that of its warp
+            taint, written = union(taint, chosen), machine.sets.whole_warps(chosen)
         for slot, value in zip(slots, evaluate(machine.r, chosen), strict=True):
             if slot >= 0:
                 machine.write(slot, value, taint, written)
 
     return compute
+
+
+def _unsupported_action(step: Step, reason: str) -> Action:
+    """Write zeros that nothing which counts may depend on."""
+
+    def lose(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        taint = machine.unsupported(step, reason)
+        for slot in step.writes:
+            zero = np.zeros((1, 1), bool if slot >= P else _U32)
+            machine.write(slot, zero, taint, chosen)
+
+    return lose
 
 
 def _written(step: Step) -> list[int]:

@@ -1,7 +1,7 @@
 """Copies of boxes of a tensor between global and shared memory (TMA), of which one thread issues one.
 
-A descriptor among the kernel's parameters tells the tensor; registers tell where the box lies. What is outside
-the tensor is not read or written; shared memory takes the whole box.
+A descriptor among the kernel's parameters tells the tensor; registers tell where the box lies. What is
+outside the tensor is not read or written; shared memory takes the whole box.
 """
 
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _
     if not step.coordinates or not set(step.modifiers) <= _PLAIN:
         raise machine.program.error(step, "found a box that is no tile, expected 1D to 5D")
     mask = np.broadcast_to(lanes.by_warp, (machine.shape[0], machine.shape[1] // WARP, WARP))
-    there = mask.any(-1)
+    there = np.asarray(mask.any(-1))
     first = mask.argmax(-1) + WARP * np.arange(mask.shape[1])
     address = machine.base(step, step.memory[-1], True) + step.memory[-1].offset
     for warp in np.flatnonzero(there.any(0)).tolist():
@@ -185,11 +185,14 @@ def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: 
     """
     if why := registers.why_erratic(step.bases, lanes):
         raise Irregular(why)
-    if any(slot in registers.by_slot for address in step.memory[-1:] for slot, _, _ in address.bases):
-        raise Irregular("the tensor changes")
     strides: set[int] = set()
     for _, issue in _issues(machine, step, lanes):
         tensor, total = issue.tensor, None
+        for slot, _, _ in step.memory[-1].bases:
+            for part in (slot, slot + 1):
+                change = registers.by_slot.get(part)
+                if change is not None and issue.of_thread(change)[issue.blocks].any():
+                    raise Irregular("the tensor changes")
         dimensions = zip(reversed(step.coordinates), tensor.strides, tensor.shape, tensor.box, strict=True)
         for operand, stride, extent, box in dimensions:
             change = registers.by_slot.get(operand.slot)

@@ -21,10 +21,11 @@ from dse.cuda.execute.register_changes import (
     signed,
     times,
 )
-from dse.cuda.machine.thread_set import Lanes
-from dse.cuda.sass.operands import Operand
+from dse.cuda.machine.thread_set import WARP, Lanes
+from dse.cuda.sass.operands import RZ, URZ, Operand
 from dse.cuda.sass.program import Step
 
+_PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are worked out
 _INSIDE_TOO = "it changes in a loop inside too"
 
 
@@ -52,6 +53,17 @@ def _move(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     if step.has("64"):
         raise Irregular("a pair moves")
     registers.set(step.targets[0], registers.change(_values(step)[0]), lanes)
+
+
+def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    """The lowest active lane's change is that of its warp."""
+    change = registers.change(_values(step)[0])
+    if change is not None and change.shape[1] > 1:
+        blocks, threads = lanes.shape
+        lowest = np.broadcast_to(lanes.by_warp, (blocks, threads // WARP, WARP)).argmax(-1)[..., None]
+        by_warp = np.broadcast_to(change, lanes.shape).reshape(blocks, threads // WARP, WARP)
+        change = np.repeat(np.take_along_axis(by_warp, lowest, axis=-1)[..., 0], WARP, axis=1)
+    registers.set(step.targets[0], change, registers.machine.sets.whole_warps(lanes))
 
 
 def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
@@ -212,16 +224,33 @@ def _minimum(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     a, b = _values(step)[:2]
-    if step.has("U64", "S64"):
-        raise Irregular("a compare of pairs")
-    integers = _integers(step)
     name = next(name for name in step.modifiers if name in ("LT", "LE", "GT", "GE", "EQ", "NE", "F", "T"))
     tests = ("LT", "EQ") if step.has("EX") else (name,)
     if (tests != (name,) or name in ("EQ", "NE")) and registers.change_inside(a, b):
         raise Irregular(_INSIDE_TOO)
-    left, right = ((registers.value(side, integers), registers.change(side)) for side in (a, b))
+    if step.has("U64", "S64"):
+        if any(side.kind != "register" for side in (a, b)):
+            raise Irregular("a compare of a pair with what is no register")
+        for side in (a, b):
+            _keep_pair(registers, side, lanes)
+        integers = _PAIRS
+        left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
+        if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
+            raise Irregular("a compare of large pairs")
+    else:
+        integers = _integers(step)
+        left, right = ((registers.value(side, integers), registers.change(side)) for side in (a, b))
     for test in tests:
         _keep_order(registers, test, left, right, integers, lanes)
+
+
+def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
+    """A 64-bit source that is a register, as int64."""
+    if operand.slot in (RZ, URZ):
+        return np.zeros((1, 1), np.int64)
+    low, high = registers.machine.r[operand.slot], registers.machine.r[operand.slot + 1]
+    value = low.astype(np.int64) | high.astype(np.int64) << 32
+    return -value if operand.negate else ~value if operand.invert else value
 
 
 def _keep_order(
@@ -258,7 +287,8 @@ def _keep_order(
 RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
     opcode: rule
     for rule, opcodes in {
-        _move: "MOV UMOV R2UR",
+        _move: "MOV UMOV",
+        _to_uniform: "R2UR",
         _add: "IADD3 UIADD3 IADD VIADD UVIADD",
         _multiply_add: "IMAD UIMAD",
         _scaled_add: "LEA ULEA",

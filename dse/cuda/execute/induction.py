@@ -74,14 +74,17 @@ class Examination:
             self.end(step, chosen)
         if not step.needed or step.of_box:
             return
+        if step.given:
+            registers.set_same(step.writes, chosen)
+            return
         why = registers.why_erratic(step.reads, chosen)
         changing = any(slot in registers.by_slot for slot in step.reads)
         if step.stores or step.atomic or step.kind == "copy":
             self._store(step, chosen, bool(why) or changing)
         elif why:
-            registers.set_erratic(step.writes, chosen, why)
+            registers.set_erratic(step.writes, self._written(step, chosen), why)
         elif not changing:
-            registers.set_same(step.writes, chosen)
+            registers.set_same(step.writes, self._written(step, chosen))
         elif step.memory:
             self._load(step, chosen)
         else:
@@ -129,7 +132,11 @@ class Examination:
             self._lose(step, lanes, f"{step.opcode}: {reason}")
             return
         for slot in step.writes:
-            self.registers.no_longer_erratic(slot, lanes)
+            self.registers.no_longer_erratic(slot, self._written(step, lanes))
+
+    def _written(self, step: Step, lanes: Lanes) -> Lanes:
+        """The threads that get what some write: R2UR writes for whole warps."""
+        return self.machine.sets.whole_warps(lanes) if step.opcode == "R2UR" else lanes
 
     def _lose(self, step: Step, lanes: Lanes, why: str) -> None:
         """Take what `step` writes for erratic."""

@@ -12,6 +12,7 @@ from copy import copy
 import numpy as np
 
 from dse.cuda.execute.actions import actions
+from dse.cuda.execute.arrivals import check_arrivals
 from dse.cuda.execute.block_barriers import BlockBarriers
 from dse.cuda.execute.convergence import ConvergencePoints
 from dse.cuda.execute.jumps import taking, targets
@@ -28,9 +29,6 @@ from dse.errors import DseError
 def bind_program(program: SassProgram, global_stores: bool = False, counting: bool = True) -> BoundProgram:
     """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
     memory. Without `counting`, only the addresses in global memory are followed, and what they depend on.
-
-    **Raises:** DseError if there is no rule for a form of an instruction that addresses or branches depend
-    on.
     """
     if counting:
         live = mark_needed(program, global_stores)
@@ -72,6 +70,8 @@ def run(
     with np.errstate(all="ignore"):
         machine = Machine(bound, launch, blocks, warps)
         _Scheduler(machine, step_limit, loops).run()
+    if bound.counting and warps is None:
+        check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
         return run(
             bind_program(bound.program, global_stores=True, counting=bound.counting),

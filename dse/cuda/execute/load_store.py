@@ -131,12 +131,13 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     memory = machine.local
     data, data_taint = _data(machine, step)
     if step.kind == "store":
-        memory.store(lanes.mask, address, step.bytes, data)
-        memory.taint |= union(taint | data_taint, lanes)
+        tainted = union(taint | data_taint, lanes)
+        memory.store(lanes.mask, address, step.bytes, data, tainted, by_all=lanes.total == machine.live)
         return
+    stored = memory.taint(lanes.mask, address, step.bytes)
     first = step.targets[0].slot
     for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
-        machine.write(first + number, _extended(word, step), taint | memory.taint, lanes)
+        machine.write(first + number, _extended(word, step), taint | stored, lanes)
 
 
 _ATOMIC = {

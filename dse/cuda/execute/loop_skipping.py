@@ -12,6 +12,9 @@ the loop, are executed, and each stands for those up to the next. What is estima
 passes of accesses to such addresses; instructions and requests are exact.
 
 Loops may hold barriers, and loops that are skipped themselves.
+
+Where stages of a pipeline take turns, registers repeat only after several trips. A trip, in all that is said
+here, is then so many trips of the loop: as many as they are seen to repeat after.
 """
 
 from dataclasses import dataclass, field
@@ -41,6 +44,7 @@ _FEW = 16  # trips that are estimated from one of them
 _WORTH = 1000  # instructions that an estimate must save
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
 _LATER_SAMPLES = range(4, 7)  # where the loop was estimated before
+_MOST_TURNS = 16  # trips after which the registers of a loop may repeat
 
 Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
 
@@ -115,6 +119,10 @@ class _Loop:
     next_try: int = _FIRST_TRY  # trips after which it may be examined
     proof: _Proof | None = None
     plan: _Recording | _Sampling | None = None
+    turns: int = 1  # trips of the loop that are taken for one
+    turn: int = 0  # those of this one that are over
+    begins_anew: bool = False  # where its next trip begins
+    history: list[list[np.ndarray]] = field(default_factory=list)  # registers as each turn found them
 
     def watch_from(self, next_try: int) -> None:
         """Only count trips until there were so many."""
@@ -131,6 +139,8 @@ class LoopSkipper:
         self._loops: dict[int, _Loop] = {}
         self._headers: set[int] = set()  # of all loops
         self._skipped: set[int] = set()  # headers of loops that were long before
+        self._turns: dict[int, int] = {}  # of loops that repeat after several trips
+        self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
         self._work_rows = np.array([row + column for row in rows for column in columns], int)
@@ -157,10 +167,15 @@ class LoopSkipper:
         if index in self.machine.irregular:
             return
         loop = self._loops.get(index)
-        if loop is None or loop.lanes is not lanes:
+        if loop is None or loop.lanes is not lanes or loop.begins_anew:
             self._begin(index, lanes)
             return
-        loop.trips += 1
+        loop.turn += 1
+        if loop.turns == 1 and self._may_take_turns:
+            loop.history = [*loop.history[-2 * _MOST_TURNS :], self.machine.r[:]]
+        if loop.turn < loop.turns:
+            return
+        loop.trips, loop.turn = loop.trips + 1, 0
         try:
             self._trip_is_over(loop, others)
         except Irregular as reason:
@@ -187,7 +202,23 @@ class LoopSkipper:
     def _begin(self, header: int, lanes: Lanes) -> None:
         """Watch a loop from here on."""
         self._stop_examining(header)
-        self._loops[header] = _Loop(header, lanes, Mark.now(self.machine), self.machine.r[:])
+        loop = self._loops[header] = _Loop(header, lanes, Mark.now(self.machine), self.machine.r[:])
+        if header in self._turns:
+            loop.turns, loop.next_try = self._turns[header], 2
+
+    def _takes_turns(self, loop: _Loop) -> bool:
+        """Whether a loop repeats after several trips, as far as is seen; then it will be watched anew."""
+        live = self.machine.bound.live[loop.header]
+        if loop.turns > 1 or not self._may_take_turns:
+            return False
+        for turns in range(2, (len(loop.history) - 1) // 2 + 1):
+            if all(_evenly(loop, slot, turns) for slot in range(SLOTS) if live >> slot & 1):
+                self._turns[loop.header] = turns
+                loop.begins_anew = True
+                self._stop_examining(loop.header)
+                loop.watch_from(FOR_EVER)
+                return True
+        return False
 
     def _put_off_those_left(self, index: int) -> None:
         """Threads that enter this basic block are no more in some of the loops that are examined."""
@@ -198,13 +229,17 @@ class LoopSkipper:
     def _put_off(self, loop: _Loop) -> None:
         """Look at a loop again after some more trips."""
         self._stop_examining(loop.header)
-        loop.watch_from(max(_FIRST_TRY, 2 * loop.trips + 2))
+        later = min(2 * loop.trips + 2, loop.trips + _FIRST_TRY) if loop.history else 2 * loop.trips + 2
+        loop.watch_from(max(_FIRST_TRY, later))
         loop.registers, loop.since = None, Mark.now(self.machine)
 
     def _give_up(self, header: int, why: str) -> None:
         """Run all trips of a loop. Its first ones may be unlike the others."""
         loop = self._loops.get(header)
-        if loop is None or loop.trips >= _FIRST_TRY:
+        if loop is not None and self._takes_turns(loop):
+            return
+        may_show = self._may_take_turns and loop is not None and len(loop.history) <= 2 * _MOST_TURNS
+        if loop is None or loop.turns > 1 or (loop.trips >= _FIRST_TRY and not may_show):
             self.machine.irregular[header] = why
             self._loops.pop(header, None)
             self._stop_examining(header)
@@ -268,7 +303,8 @@ class LoopSkipper:
                 continue
             if slot >= P:
                 if (loop.lanes.mask & (old != new)).any():
-                    self._put_off(loop)
+                    if not self._takes_turns(loop):
+                        self._put_off(loop)
                     return
                 continue
             change = np.where(loop.lanes.mask, (new - old).view(np.int32), 0).astype(np.int64)
@@ -293,7 +329,8 @@ class LoopSkipper:
         self._stop_examining(loop.header)
         why = examination.why_uneven()
         if why and path != proof.path:
-            self._put_off(loop)
+            if not self._takes_turns(loop):
+                self._put_off(loop)
             return
         if why:
             raise Irregular(why)
@@ -320,6 +357,8 @@ class LoopSkipper:
 
     def _run_those_left(self, loop: _Loop, trips: int) -> None:
         """Too few trips are left: look again when they are over."""
+        if self._takes_turns(loop):
+            return
         loop.watch_from(loop.trips + trips + _FIRST_TRY)
 
     def _go_on(self, loop: _Loop, proof: _Proof, plan: _Recording | _Sampling) -> None:
@@ -383,3 +422,13 @@ class LoopSkipper:
             if lives and registers.differs(slot, changes.get(slot), loop.lanes):
                 self._give_up(outer.header, "a loop inside does not change evenly")
                 return
+
+
+def _evenly(loop: _Loop, slot: int, turns: int) -> bool:
+    """Whether a slot changed by the same in the last so many trips and in as many before them."""
+    first, middle, last = (loop.history[-1 - back * turns][slot] for back in (2, 1, 0))
+    if first is middle is last:
+        return True
+    if slot >= P:
+        return not (loop.lanes.mask & ((first != middle) | (middle != last))).any()
+    return not (loop.lanes.mask & (middle - first != last - middle)).any()

@@ -36,10 +36,13 @@ def mark_needed(
     for block in program.blocks:
         for successor in block.successors:
             predecessors[successor].append(block.index)
+    # Warps in different code exchange words of shared memory, if they wait for each other by barriers there.
+    parted = any(step.opcode == "SYNCS" for step in program.steps)
+    exchanged = 0
     while waiting:
         index = waiting.pop()
         block = program.blocks[index]
-        after = 0
+        after = exchanged
         for successor in block.successors:
             after |= live[successor]
         for always, wanted_by, kills, reads, _ in reversed(facts[index]):
@@ -49,8 +52,10 @@ def mark_needed(
         if after != live[index]:
             live[index] = after
             waiting += predecessors[index]
+        if parted and not exchanged and after & _SHARED:
+            exchanged, waiting = _SHARED, list(range(len(program.blocks)))
     for block in program.blocks:
-        after = 0
+        after = exchanged
         for successor in block.successors:
             after |= live[successor]
         for always, wanted_by, kills, reads, step in reversed(facts[block.index]):
@@ -124,7 +129,7 @@ class _Memory:
 def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
     """(bits it always needs, bits that make it needed, bits it kills, bits it then needs, the step)."""
     wanted_by = kills = _bits(step.writes)
-    reads = _bits(step.reads)
+    reads = 0 if step.given else _bits(step.reads)
     always = 0
     if step.pipe in _STEERING:
         always |= reads

@@ -69,7 +69,15 @@ class LocalMemory:
 
     def __init__(self) -> None:
         self.words: dict[int, np.ndarray] = {}  # [1 or blocks, 1 or threads] by address
-        self.taint = 0
+        self.taints: dict[int, int] = {}  # unknown sources that each word depends on, if any
+
+    def taint(self, mask: np.ndarray, address: np.ndarray, size: int) -> int:
+        """The unknown sources that some words depend on."""
+        taint = 0
+        for word in range(max(size // 4, 1)) if self.taints else ():
+            for at, _ in _distinct_addresses((address & ~3) + 4 * word, mask):
+                taint |= self.taints.get(at, 0)
+        return taint
 
     def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
         """Load words. `mask` and `address` broadcast to [blocks, threads], and so do the words."""
@@ -82,10 +90,21 @@ class LocalMemory:
             words.append(_narrow(value, address, size) if size < 4 else value)
         return words
 
-    def store(self, mask: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
-        """Store words, of the same shapes."""
+    def store(
+        self,
+        mask: np.ndarray,
+        address: np.ndarray,
+        size: int,
+        values: list[np.ndarray],
+        taint: int = 0,
+        by_all: bool = False,
+    ) -> None:
+        """Store words, of the same shapes; they depend on unknown sources. `by_all`: all live threads do."""
         for word, value in enumerate(values):
             for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+                kept = 0 if by_all and there is None and size >= 4 else self.taints.get(at, 0)
+                if taint | kept | self.taints.get(at, 0):
+                    self.taints[at] = taint | kept
                 old = self.words.get(at, np.zeros((1, 1), _U32))
                 if size < 4:
                     shift = (8 * (address & 3)).astype(_U32)

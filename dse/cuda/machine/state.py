@@ -167,6 +167,7 @@ class Machine:
         self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
         self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
         self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
+        self._unsupported: dict[int, tuple[Step, str]] = {}  # by their taint
         self.missed_stores = False
         self.patterns: dict[tuple, tuple] = {}
         self.bases: dict[tuple, tuple] = {}
@@ -250,6 +251,12 @@ class Machine:
             self.sources.append(name)
         return self.source_bits[name]
 
+    def unsupported(self, step: Step, reason: str) -> int:
+        """Find the taint of the result of an instruction that is not evaluated."""
+        bit = self.source(f"results of {step.opcode}")
+        self._unsupported.setdefault(bit, (step, reason))
+        return bit
+
     # Registers
 
     def write(self, slot: int, value: np.ndarray, taint: Taint, lanes: Lanes) -> None:
@@ -294,10 +301,18 @@ class Machine:
         return self.sets.of(lanes.mask & ~taken.mask)
 
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
-        """Keep in mind that something of a step depends on unknown data."""
+        """Keep in mind that something of a step depends on unknown data.
+
+        **Raises:** DseError if it depends on an instruction that is not evaluated.
+        """
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
+            for bit, (unsupported, reason) in self._unsupported.items():
+                if taint & bit:
+                    raise self.program.error(
+                        unsupported, f"found {reason}, expected what an address or a branch may depend on"
+                    )
             self.unknown[step.index, what] = self.unknown.get((step.index, what), 0) | taint
 
     # Addresses

@@ -119,6 +119,11 @@ def stored(modifiers: Modifiers) -> Words:
     return 1, data_words(modifiers)
 
 
+def mbarrier(modifiers: Modifiers) -> Words:
+    """A barrier in shared memory is a pair where it is exchanged."""
+    return (1, 1, 2) if "EXCH" in modifiers and "64" in modifiers else (1, 1)
+
+
 def stored_matrices(modifiers: Modifiers) -> Words:
     """One register for each matrix of 8 x 8 halves that is stored."""
     return 1, _matrices(modifiers)

@@ -73,7 +73,7 @@ def is_product(opcode: str) -> bool:
 
 def needs_descriptor(opcode: str) -> bool:
     """Tell whether shape and types are in a register: use `described`."""
-    return opcode.startswith("UTC")
+    return opcode.startswith("UTC") and is_product(opcode)
 
 
 def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Product | None:

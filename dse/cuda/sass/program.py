@@ -15,6 +15,7 @@ from dse.errors import DseError
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
+_OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # addresses of theirs are in shared memory
 
 
 @dataclass(eq=False, slots=True)
@@ -58,6 +59,11 @@ class Step:
     def stores(self) -> bool:
         """Whether it writes memory and gives nothing back."""
         return OPCODES[self.opcode].stores
+
+    @property
+    def given(self) -> bool:
+        """Whether what it writes depends on no operand: waits and requests that succeed."""
+        return self.opcode in ("SYNCS", "USETMAXREG", "UTCATOMSWS")
 
     @property
     def of_box(self) -> bool:
@@ -170,7 +176,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
     else:
         target_words, *source_words = product_words(row.name, modifiers, operands)
     addresses = tuple([read for read in sources if read.kind == "address"])
-    bases = _bases(addresses, row.pipe in ("global", "texture", "other"))
+    in_global = row.pipe in ("global", "texture", "other") and row.name not in _OF_MBARRIERS
+    bases = _bases(addresses, in_global)
     if row.of_box:
         bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[
             1:

@@ -384,7 +384,7 @@ def test_form_that_matters_but_has_no_rule_is_named():
     )  # only stored: counted
     code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
     with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
-        bind_program(program(_toy(*code)))
+        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
 
 
 def test_threads_that_wait_for_ever_are_an_error():

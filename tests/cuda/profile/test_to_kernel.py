@@ -115,7 +115,15 @@ def test_tensor_cores_are_not_silently_left_out():
     )
     result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
     assert result.insts("tensor") == 1
-    with pytest.raises(DseError, match="toy: found tensor instructions"):
+    work = dict(zip(CLASSES, warp_counts(result).work.tolist(), strict=True))
+    assert work["mma_fp16"] == 16 * 8 * 16
+    assert work["mma_warp"] == 1
+
+
+def test_textures_are_not_silently_left_out():
+    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ TEX R0, R4, 0x0 ;\n  /*0010*/ EXIT ;"
+    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    with pytest.raises(DseError, match="toy: found texture instructions"):
         warp_counts(result)
 
 

@@ -8,7 +8,7 @@ import pytest
 from dse.cuda.sass import opcodes
 from dse.cuda.sass.listing import parse
 from dse.cuda.sass.opcodes import OPCODES, PIPES
-from dse.cuda.sass.operands import B, operand
+from dse.cuda.sass.operands import PT, UPT, B, operand
 from dse.cuda.sass.program import SassProgram, program
 
 LISTINGS = sorted((Path(__file__).parents[1] / "listings").glob("*.sass"))
@@ -38,7 +38,7 @@ def unwritten(code: SassProgram) -> set[str]:
         block = code.blocks[waiting.pop()]
         slots = set(written[block.index])
         for step in block.steps:
-            guard = {step.guard} if step.guard >= 0 else set()
+            guard = {step.guard} - {PT, UPT, -1}
             missing[step.address] = {slot for slot in {*step.reads, *guard} - slots if slot < B}, step.text
             slots.update(step.writes)
         for following in block.successors:
@@ -89,6 +89,16 @@ FORMS = [
     ("LDG.E.128 R4 [R2.64]", 1, 4, [1]),
     ("LDC.64 R2 c[0x0][0x28]", 1, 2, [1]),
     ("LDSM.16.M88.4 R4 [R2]", 1, 4, [1]),
+    ("STSM.16.M88.4 [R2] R4", 0, 1, [4, 4]),
+    ("LDTM.x64 R4 tmem[UR11]", 1, 64, [1]),
+    ("LDTM.16dp256bit.x2 R4 tmem[UR11]", 1, 8, [1]),
+    ("STTM.16dp32bit_t0_t15.x32 tmem[UR11] R4", 0, 32, [1, 32]),
+    ("SYNCS.PHASECHK.TRANS64.TRYWAIT P0 [UR12+0x18000] R8", 1, 1, [1, 1]),
+    ("SYNCS.EXCH.64 URZ [UR8] UR4", 1, 1, [1, 2]),
+    ("SYNCS.CCTL.IV [UR8]", 0, 1, [1]),
+    ("USETMAXREG.TRY_ALLOC.CTAPOOL UP0 0x100", 1, 1, [1]),
+    ("USETMAXREG.DEALLOC.CTAPOOL 0x18", 0, 1, [1]),
+    ("ELECT P0 URZ PT", 2, 1, [1]),
     ("LDGSTS.E.128 [R1] [R2.64]", 0, 1, [1, 1]),
     ("STG.E [R2.64] R1", 0, 1, [1, 1]),
     ("STS.64 [R2] R4", 0, 1, [2, 2]),

@@ -25,7 +25,7 @@ FORMS = [
     ("DMMA.884 R4 R8 R12 R4", Product("mma_fp64", 256, 2 / 3, 0), (4, 2, 2, 4)),
     ("DMMA.16x8x16 R24 R40 R16 R24", Product("mma_fp64", 2048, 4, 0), (8, 16, 8, 8)),
     # Of a warp group's 64 x N x K, a warp takes a quarter.
-    ("HGMMA.64x128x16.F32 R24 gdesc[UR20].tnspB R24 gsb0", Product("mma_fp16", 32768, 0, 1536), (64, 4, 64, 1)),
+    ("HGMMA.64x128x16.F32 R24 gdesc[UR20].tnspB R24", Product("mma_fp16", 32768, 0, 1536), (64, 4, 64)),
     ("HGMMA.64x128x16.F32 R24 R4 gdesc[UR20] R24", Product("mma_fp16", 32768, 0, 1024), (64, 4, 2, 64)),
     ("HGMMA.64x64x16.F16 R24 gdesc[UR20] RZ !UPT", Product("mma_fp16_fp16", 16384, 0, 1024), (16, 4, 16, 1)),
     ("QGMMA.64x64x32.F32.E4M3.E4M3 R24 gdesc[UR20] R24", Product("mma_fp8", 32768, 0, 1024), (32, 4, 32)),
@@ -76,7 +76,10 @@ def test_unknown_forms_fail_by_name():
             modifiers = ["17816"]
         with pytest.raises(UnknownProductError):
             product(opcode, modifiers, tuple(map(operand, ("R0", "R4", "R8", "R0"))))
-    code = "\t.target sm_90a\n\t.section .text.kernel\n  /*0000*/ IMMA.8832.S4.S4 R0, R4.ROW, R8.COL, R0 ;\n  /*0010*/ EXIT ;"
+    code = (
+        "\t.target sm_90a\n\t.section .text.kernel\n"
+        "  /*0000*/ IMMA.8832.S4.S4 R0, R4.ROW, R8.COL, R0 ;\n  /*0010*/ EXIT ;"
+    )
     with pytest.raises(DseError, match=r"instruction 0x0 \(IMMA\.8832\.S4\.S4\): product of matrices: found"):
         program(listing.parse(code, "x.sass")[0])
     with pytest.raises(UnknownProductError):
