@@ -191,10 +191,8 @@ class Kernel(_Quantities):
     @property
     def comp_insts(self) -> Array:
         """α_comp, all warp instructions but global accesses and barriers."""
-        arithmetic = sum(
-            (getattr(self.work, name) for name in ARITHMETIC), self.shared_insts + self.other_insts
-        )
-        return arithmetic + self.work.mma_warp
+        others = self.shared_insts + self.other_insts
+        return sum((getattr(self.work, name) for name in ARITHMETIC), others) + self.work.mma_warp
 
     @property
     def insts(self) -> Array:
