@@ -194,9 +194,11 @@ def notation(p: Point) -> SimpleNamespace:
         q.wait_comp += p.shared_insts * (latency["shared"] + (degree - 1) * cpi["shared"])
     q.tensor = max(sum(work[name] * cpi[name] for name in MMA), work["mma_warp"] * cpi["mma_warp"])
     products = sum(work[name] for name in MMA)
+    q.wait_products = 0.0
     if products:
         waited = sum(work[name] * latency[name] for name in MMA) / products
-        q.wait_comp += work["mma_warp"] * waited
+        q.wait_products = work["mma_warp"] * waited
+    q.wait_comp += q.wait_products
     q.a_comp += work["mma_warp"]
     if products and not q.a_comp:
         q.a_comp = 1.0

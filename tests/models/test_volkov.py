@@ -21,7 +21,7 @@ def reference(lumped, apart):
         busy = q.busy
         roofs = {name: 1 / cycles for name, cycles in busy.items() if cycles}
         roofs["issue"] = p.issue_limit / (q.a_comp + q.a_mem + p.work_barrier)
-        limits = roofs | {"latency": q.omega / alone}  # Eq. L3, warps per cycle
+        limits = roofs | {"latency": q.omega / alone if alone else np.inf}  # Eq. L3, warps per cycle
         case = min(limits, key=limits.__getitem__)
         cycles = q.omega / limits[case] * p.waves
         found = {"cycles": cycles, "latency_of_one_warp": alone, "ridge": alone * min(roofs.values())}
