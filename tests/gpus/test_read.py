@@ -101,7 +101,7 @@ def test_the_catalogue_has_the_cards_of_the_papers_and_newer_ones():
         ("5090", "rtx_5090"),
         ("rtx 6000 ada", "rtx_6000_ada"),
         ("RTX PRO 6000", "rtx_pro_6000_blackwell"),
-        ("t", "t4"),  # of all that have a t, the one that begins with it
+        ("gb", "gb200"),  # of all that have it, the one that begins with it
         ("v100-pcie", "v100_pcie_16gb"),
         ("h100 sxm", "h100_sxm"),
         ("r9 380", "radeon_r9_380"),
