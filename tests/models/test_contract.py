@@ -10,7 +10,7 @@ import pytest
 
 from dse import models
 from dse.errors import DseError
-from dse.types import CLASSES, MMA, TENSOR, Prediction
+from dse.types import ABSENT, CLASSES, MMA, TENSOR, Prediction
 
 MODELS = pytest.mark.parametrize("name", models.CLOSED_FORMS)
 TIMES = (
@@ -252,3 +252,15 @@ def test_no_faster_than_the_roofline_of_its_pipes(name, plain, at):
     found = at(models.predictor(name), p).cycles
     assert (found >= bound * (1 - 1e-12)).all()
     assert (found > bound * 1.001).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@MODELS
+def test_products_that_a_gpu_lacks_never_make_nonsense(name, dtype, plain, as_rows, at, names):
+    values = as_rows(plain(10, 64)).astype(dtype)
+    for leaf in ("cpi_mma_fp8", "latency_mma_fp8"):
+        values[names.index(leaf)] = ABSENT
+    assert not np.isnan(at(models.predictor(name), values).cycles).any()
+    values[names.index("work_mma_fp8")] = 0
+    none = at(models.predictor(name), values).cycles
+    assert (none < 1e12).all()
