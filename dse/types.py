@@ -190,11 +190,14 @@ class Kernel(_Quantities):
 
     @property
     def comp_insts(self) -> Array:
-        """α_comp, all warp instructions but global accesses and barriers."""
-        arithmetic = sum(
-            (getattr(self.work, name) for name in ARITHMETIC), self.shared_insts + self.other_insts
-        )
-        return arithmetic + self.work.mma_warp
+        """α_comp, all warp instructions but global accesses and barriers.
+
+        One where nothing is known but products of matrices: an instruction out of shared memory does many.
+        """
+        others = self.shared_insts + self.other_insts
+        insts = sum((getattr(self.work, name) for name in ARITHMETIC), others) + self.work.mma_warp
+        products = reduce(jnp.add, (getattr(self.work, name) for name in MMA))
+        return jnp.where((insts == 0.0) & (products > 0.0), 1.0, insts)
 
     @property
     def insts(self) -> Array:

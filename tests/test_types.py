@@ -12,6 +12,8 @@ from dse.types import (
     CLASSES,
     COMPUTE,
     MEMORY,
+    MMA,
+    TENSOR,
     Gpu,
     Kernel,
     Launch,
@@ -54,7 +56,19 @@ def test_every_field_has_a_unit():
 
 def test_the_classes():
     assert set(COMPUTE) == {*ARITHMETIC, "shared"}
-    assert {*COMPUTE, *MEMORY, "barrier"} == set(CLASSES)
+    assert {*COMPUTE, *MEMORY, "barrier", *TENSOR} == set(CLASSES)
+    assert (*MMA, "mma_warp") == TENSOR
+
+
+def test_products_of_matrices_are_instructions():
+    def insts(**work: float) -> float:
+        counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 0.0)
+        return float(Kernel(work=PerClass(**(dict.fromkeys(CLASSES, 0.0) | work)), **counts).comp_insts)
+
+    assert insts() == 0
+    assert insts(fp32=3.0, mma_warp=4.0, mma_fp16=8192.0) == 7
+    assert insts(fp32=3.0, mma_fp16=8192.0) == 3  # out of shared memory: an instruction does many
+    assert insts(mma_fp16=8192.0) == 1
 
 
 @pytest.mark.parametrize(

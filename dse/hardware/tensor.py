@@ -38,7 +38,7 @@ def tensor_latency(gpu: Gpu, work: PerClass) -> Array:
 
 
 def lacking(gpu: Gpu, work: PerClass) -> dict[str, Array]:
-    """Tell for each of TENSOR where a kernel needs such products that the GPU lacks. **Shapes:** broadcast."""
+    """Tell for each of TENSOR where a kernel needs products that the GPU lacks. **Shapes:** broadcast."""
 
     def absent(name: str) -> Array:
         return (getattr(gpu.cpi, name) >= NEVER) | (getattr(gpu.latency, name) >= NEVER)

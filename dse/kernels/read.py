@@ -163,6 +163,13 @@ class _Warp(_Table):
     int32: _Text = None
     imul32: _Text = None
     sfu: _Text = None
+    mma_fp16: _Text = None
+    mma_fp16_fp16: _Text = None
+    mma_tf32: _Text = None
+    mma_fp8: _Text = None
+    mma_int8: _Text = None
+    mma_fp64: _Text = None
+    mma_warp: _Text = None
     barrier: _Text = None
     ilp: _Text = None
     mlp: _Text = None

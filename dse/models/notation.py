@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from dse.hardware.memory import access_cpi, access_latency, safe_divide, shared_latency
 from dse.hardware.tensor import tensor_cycles, tensor_latency
-from dse.types import ARITHMETIC, COMPUTE, MMA, Gpu, Kernel, Quantity, _Quantities, quantity
+from dse.types import ARITHMETIC, COMPUTE, Gpu, Kernel, Quantity, _Quantities, quantity
 
 
 class TwoPipes(_Quantities):
@@ -51,13 +51,6 @@ def waits(kernel: Kernel) -> Array:
     return kernel.load_insts / kernel.mlp
 
 
-def counted_insts(kernel: Kernel) -> Array:
-    """Return α_comp; one of a kernel of which nothing is known but its products of matrices."""
-    products = sum(getattr(kernel.work, name) for name in MMA)
-    insts = kernel.comp_insts
-    return jnp.where((insts == 0.0) & (products > 0.0), 1.0, insts)
-
-
 def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
     """Return Σ Λ over the computational instructions of a warp, as if each waited for the one before.
 
@@ -72,7 +65,7 @@ def comp_latencies(gpu: Gpu, kernel: Kernel) -> Array:
 
 def comp_latency(gpu: Gpu, kernel: Kernel) -> Array:
     """Return Λ_comp, the mean over a warp's computational instructions."""
-    return safe_divide(comp_latencies(gpu, kernel), counted_insts(kernel))
+    return safe_divide(comp_latencies(gpu, kernel), kernel.comp_insts)
 
 
 def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
@@ -89,8 +82,8 @@ def comp_busy(gpu: Gpu, kernel: Kernel) -> Array:
 def two_pipes(gpu: Gpu, kernel: Kernel) -> TwoPipes:
     """Return the notation's symbols for this kernel on this GPU. **Shapes:** all broadcast."""
     fields: dict[str, Any] = {
-        "comp_insts": counted_insts(kernel),
-        "comp_cpi": safe_divide(comp_busy(gpu, kernel), counted_insts(kernel)),
+        "comp_insts": kernel.comp_insts,
+        "comp_cpi": safe_divide(comp_busy(gpu, kernel), kernel.comp_insts),
         "mem_insts": kernel.mem_insts,
         "mem_cpi": access_cpi(gpu, kernel),
         "mem_latency": access_latency(gpu, kernel),

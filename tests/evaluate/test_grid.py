@@ -1,6 +1,7 @@
 """Reductions over a dense grid, against all of its configurations evaluated at once and sorted in Python."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ from dse.evaluate import grid as module
 from dse.evaluate.grid import reduce_grid
 from dse.hardware import occupancy
 from dse.models import CLOSED_FORMS, predictor
-from dse.types import CLASSES, Kernel, PerClass, Resources
+from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
 
 NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
@@ -44,6 +45,7 @@ def made(dtype=np.float64, order=AXES, registers=REGISTERS):
     c = along("C", [1, 2, 4])
     amount = c * along("K", [1, 0.2, 1, 0.2, 1])
     work = {name: per_kernel(1, 60) * amount for name in CLASSES}
+    work |= {name: 0.0 * work[name] for name in TENSOR}
     fields: dict[str, Any] = {name: per_kernel(1, 20) * amount for name in COUNTS}
     fields |= {"ilp": per_kernel(1, 4), "mlp": per_kernel(1, 3)}
     fields["uncoal_insts"] = 0.5 * fields["load_insts"]
@@ -141,6 +143,19 @@ def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
     fields = made(order=order)
     for k, threads in ((5, 1), (40, 3)):
         check(reduce_grid(("roofline",), *fields, k=k, threads=threads)["roofline"], "roofline", fields)
+
+
+def test_products_that_a_gpu_lacks_cannot_run():
+    gpu, kernel, resources = made()
+    whole = reduce_grid(("roofline",), gpu, kernel, resources, k=10)["roofline"]
+    axis = AXES.index("K")
+    some = np.arange(kernel.work.fp32.shape[axis]) % 2
+    products = some.reshape([-1 if i == axis else 1 for i in range(len(AXES))]).astype(float)
+    kernel = replace(kernel, work=replace(kernel.work, mma_fp8=products))  # none of these GPUs does them
+    summary = reduce_grid(("roofline",), gpu, kernel, resources, k=10)["roofline"]
+    assert 0 < summary.count < whole.count
+    assert not (some[summary.coordinates()[axis]] == 1).any()
+    assert np.isfinite(summary.seconds).all()
 
 
 def test_a_last_axis_longer_than_a_row():

@@ -53,3 +53,30 @@ def test_an_empty_space_is_an_error(toy_kernel):
     empty = replace(description, space=description.space.with_values({"block": 96, "items": 4}))
     with pytest.raises(DseError, match="no valid configuration"):
         rank(empty, gpus.load("a100").gpu, ["volkov"])
+
+
+@pytest.mark.parametrize("model", ["roofline", "phase", "volkov", "mwp-cwp", "gpumech-rr", "pipeline"])
+def test_products_that_the_gpu_lacks_cannot_run(own_toy_kernel, model):
+    products = 'mma_fp8 = "2048 * 64 * items"\nmma_warp = "64 * items"\n'
+    own_toy_kernel.write_text(
+        own_toy_kernel.read_text().replace('fp32 = "items"', f'{products}fp32 = "items"', 1)
+    )
+    kernel = kernels.load(own_toy_kernel)
+    with pytest.raises(DseError, match=r"launch: found no tensor cores for fp8, expected a GPU that has"):
+        rank(kernel, gpus.load("a100").gpu, [model])
+    best = rank(kernel, gpus.load("h100-sxm").gpu, [model]).rows(1)[0]
+    assert np.isfinite(best["time"])
+    assert best["limited by"] != "no tensor cores for fp8"
+
+
+def test_where_some_configurations_need_products_that_the_gpu_lacks(own_toy_kernel):
+    products = 'mma_fp8 = "2048 * min(items - 1, 1)"\n'
+    own_toy_kernel.write_text(
+        own_toy_kernel.read_text().replace('fp32 = "items"', f'{products}fp32 = "items"', 1)
+    )
+    ranking = rank(kernels.load(own_toy_kernel), gpus.load("a100").gpu, ["phase"])
+    rows = ranking.rows()
+    assert 0 < ranking.impossible < ranking.count
+    for row in rows:
+        assert (row["limited by"] == "no tensor cores for fp8") == (row["items"] > 1)
+        assert np.isfinite(row["time"]) == (row["items"] == 1)

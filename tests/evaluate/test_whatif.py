@@ -11,9 +11,14 @@ from dse.errors import DseError
 from dse.evaluate.whatif import Setup, of_graph, of_kernel, split
 from dse.simulator import Case, Loop, Program
 from dse.simulator.pipeline import Settings
-from dse.types import CLASSES, Kernel, Launch, PerClass
+from dse.types import CLASSES, TENSOR, Kernel, Launch, PerClass
 
-COUNTS = dict(zip(CLASSES, (10, 2, 20, 3, 4, 24, 30, 90, 70, 5), strict=True))  # units of work
+COUNTS = (
+    dict.fromkeys(CLASSES, 0)
+    | dict(  # units of work
+        zip(CLASSES[:10], (10, 2, 20, 3, 4, 24, 30, 90, 70, 5), strict=True)
+    )
+)
 TOY = Kernel(
     work=PerClass(**COUNTS),
     shared_insts=8,  # three passes each
@@ -78,6 +83,13 @@ def test_a_term_of_a_class(name, term):
     assert changed(f" {name}.{term} = 3x ") == ({field: 3 * old} if old else {})
     assert changed(f"{name}.{term}=1x") == {}
     assert changed(f"{name}.{term}=0") == ({field: 0} if old else {})
+
+
+def test_all_kinds_of_products_at_once():
+    expected = {f"gpu.cpi.{kind}": pytest.approx(2 * float(BEFORE[f"gpu.cpi.{kind}"])) for kind in TENSOR}
+    assert changed("tensor.lambda=2x") == expected
+    with pytest.raises(DseError, match=r"^what_if: tensor.Lambda=3: found 3, expected so many times"):
+        changed("tensor.Lambda=3")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,19 @@ import pytest
 
 from dse import gpus
 from dse.errors import DseError
-from dse.fitting.parameters import CLOCK_WIDTH, NAMES, WIDTHS, check, moved, values, widths
+from dse.fitting.parameters import (
+    ALL_NAMES,
+    CLOCK_WIDTH,
+    NAMES,
+    TENSOR_NAMES,
+    WIDTHS,
+    check,
+    moved,
+    names_for,
+    values,
+    widths,
+)
+from dse.types import CLASSES, TENSOR, Kernel, PerClass
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +66,30 @@ def test_each_provenance_has_a_width(file, provenance):
     assert widths(replace(file, fields=records), ("cpi.l1",)) > 0
 
 
+def test_tensor_cores_are_fitted_to_kernels_that_use_them():
+    def kernel(**work):
+        counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, np.ones(2))
+        zeros = dict.fromkeys(CLASSES, np.zeros(2))
+        return Kernel(work=PerClass(**(zeros | work)), **counts)
+
+    assert names_for([kernel(fp32=np.ones(2))]) == NAMES
+    found = names_for([kernel(), kernel(mma_fp8=np.array([0.0, 3.0]), mma_warp=np.ones(2))])
+    fields = {f"{group}.{name}" for group in ("cpi", "latency") for name in ("mma_fp8", "mma_warp")}
+    assert found[: len(NAMES)] == NAMES
+    assert set(found[len(NAMES) :]) == fields
+
+
+@pytest.mark.parametrize("name", ["a100-pcie-40gb", "gtx-1060", "mi300x"])
+def test_fields_that_a_file_lacks_have_a_width_and_stay_absent(name):
+    file = gpus.load(name)
+    assert len(TENSOR_NAMES) == 2 * len(TENSOR)
+    assert (widths(file, ALL_NAMES) > 0).all()
+    new = moved(file.gpu, ("cpi.mma_fp8",), jnp.asarray([-1.0]))
+    assert float(new.cpi.mma_fp8) > 1e29
+
+
 def test_check():
-    check(NAMES)
+    check(ALL_NAMES)
     with pytest.raises(DseError, match=r"free: found 'cpi.l3', expected one of clock, "):
         check(["clock", "cpi.l3"])
     with pytest.raises(DseError, match="free: found 'clock' twice"):

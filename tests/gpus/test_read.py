@@ -12,7 +12,7 @@ import pytest
 
 from dse import catalogue, gpus
 from dse.errors import DseError
-from dse.types import Limits, PerClass
+from dse.types import CLASSES, TENSOR, Limits, PerClass
 
 NAMES = gpus.names()
 
@@ -87,7 +87,21 @@ def test_the_catalogue_has_the_cards_of_the_papers_and_newer_ones():
         ("A6000", "rtx_a6000"),
         ("3060", "rtx_3060_laptop"),
         ("l40s", "l40s"),
-        ("l", "l40s"),  # of all that have an l, the one that begins with it
+        ("l4", "l4"),
+        ("l20", "l20"),
+        ("l40", "l40"),
+        ("a10", "a10"),
+        ("a40", "a40"),
+        ("h20", "h20"),
+        ("h200", "h200"),
+        ("h800", "h800"),
+        ("b200", "b200"),
+        ("gb200", "gb200"),
+        ("rtx-5090", "rtx_5090"),
+        ("5090", "rtx_5090"),
+        ("rtx 6000 ada", "rtx_6000_ada"),
+        ("RTX PRO 6000", "rtx_pro_6000_blackwell"),
+        ("gb", "gb200"),  # of all that have it, the one that begins with it
         ("v100-pcie", "v100_pcie_16gb"),
         ("h100 sxm", "h100_sxm"),
         ("r9 380", "radeon_r9_380"),
@@ -114,6 +128,7 @@ def test_every_name_alias_and_full_name_finds_its_file():
         ("V100-SXM2", ["v100_sxm2_16gb", "v100_sxm2_32gb"]),
         ("h100", ["h100_pcie", "h100_sxm"]),
         ("8800", ["geforce_8800_gt", "geforce_8800_gtx"]),
+        ("l", ["l20", "l4", "l40", "l40s"]),
     ],
 )
 def test_ambiguous_names_list_their_candidates(name, candidates):
@@ -130,7 +145,7 @@ def test_unknown_names_suggest_near_ones(name, meant):
         gpus.find(name)
 
 
-@pytest.mark.parametrize("name", ["a40", "h20", "l40", "4000", "mi30", "", " ", "-", "x" * 50])
+@pytest.mark.parametrize("name", ["a4", "h10", "l400", "4000", "mi30", "", " ", "-", "x" * 50])
 def test_a_name_is_not_completed_to_another_number(name):
     with pytest.raises(DseError, match=r"^gpu: found "):
         gpus.find(name)
@@ -323,7 +338,12 @@ def test_every_value_says_where_it_is_from(files, name):
     records = files[name].fields
     with gpus.find(name).open("rb") as file:
         raw = tomllib.load(file)
-    assert len(records) == 11 + len(fields(Limits)) + 2 * len(fields(PerClass))
+    plain = [f"{group}.{each}" for group in ("cpi", "latency") for each in CLASSES if each not in TENSOR]
+    tensor = {record.field for record in records if "mma" in record.field}
+    assert len(records) == 11 + len(fields(Limits)) + len(plain) + len(tensor)
+    of_cpi, of_latency = ({x for x in tensor if x.startswith(group)} for group in ("cpi", "latency"))
+    assert {x.replace("cpi", "latency") for x in of_cpi} == of_latency
+    assert bool(tensor) == (files[name].header.capability >= 70)
     for record in records:
         entry = raw
         for key in record.field.split("."):
@@ -336,6 +356,63 @@ def test_every_value_says_where_it_is_from(files, name):
     header = files[name].header
     assert (header.compute_capability is None) == (header.vendor == "AMD")
     assert (header.gfx_name is None) == (header.vendor == "NVIDIA")
+
+
+# Tensor cores: peaks in dense TFLOPS of the whitepapers and data sheets, at the clock that these state
+
+
+@pytest.mark.parametrize(
+    ("name", "mhz", "peaks"),
+    [
+        ("v100_sxm2_16gb", 1530, {"fp16": 125}),
+        ("t4", 1590, {"fp16": 65, "int8": 130}),
+        ("titan_rtx", 1770, {"fp16": 130.5, "fp16_fp16": 130.5}),
+        ("rtx_2080_ti", 1545, {"fp16": 53.8, "fp16_fp16": 107.6, "int8": 215.2}),
+        ("a100_pcie_40gb", 1410, {"fp16": 312, "tf32": 156, "int8": 624, "fp64": 19.5}),
+        ("rtx_3090", 1695, {"fp16": 71.2, "fp16_fp16": 142.3, "tf32": 35.6, "int8": 284.7}),
+        ("a40", 1740, {"fp16": 149.7, "tf32": 74.8, "int8": 299.3}),
+        ("rtx_4090", 2520, {"fp16": 165.2, "fp16_fp16": 330.3, "tf32": 82.6, "fp8": 330.3, "int8": 660.6}),
+        ("l40s", 2520, {"fp16": 362, "tf32": 183.2, "fp8": 733}),
+        ("l40", 2490, {"fp16": 181, "fp8": 362}),
+        ("l4", 2040, {"fp16": 121, "fp8": 242}),
+        ("h100_sxm", 1830, {"fp16": 989.4, "tf32": 494.7, "fp8": 1978.9, "int8": 1978.9}),
+        ("h100_sxm", 1980, {"fp64": 66.9}),
+        ("h100_pcie", 1620, {"fp16": 756.4, "fp8": 1512.9}),
+        ("h20", 1850, {"fp16": 148, "fp8": 296}),
+        ("b200", 1856, {"fp16": 2250, "fp8": 4500}),
+        ("rtx_5090", 2407, {"fp16": 209.5, "fp16_fp16": 419, "fp8": 419, "tf32": 104.8}),
+        ("rtx_pro_6000_blackwell", 2617, {"fp16": 503.8, "fp8": 1007.6}),
+    ],
+)
+def test_peak_of_the_tensor_cores(files, name, mhz, peaks):
+    gpu = files[name].gpu
+    for kind, tflops in peaks.items():
+        peak = 2 * float(gpu.sm_count) * mhz * 1e6 / float(getattr(gpu.cpi, f"mma_{kind}"))
+        assert peak == pytest.approx(tflops * 1e12, rel=0.015), kind
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("gtx_1060_6gb", set(TENSOR)),
+        ("mi300x", set(TENSOR)),
+        ("v100_pcie_16gb", {"mma_tf32", "mma_fp8", "mma_int8", "mma_fp64"}),
+        ("t4", {"mma_tf32", "mma_fp8", "mma_fp64"}),
+        ("a100_pcie_40gb", {"mma_fp8"}),
+        ("h100_sxm", set()),
+    ],
+)
+def test_products_that_a_gpu_cannot_do(files, name, lacking):
+    gpu = files[name].gpu
+    for group in (gpu.cpi, gpu.latency):
+        assert {kind for kind in TENSOR if float(getattr(group, kind)) >= 1e29} == lacking
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if gpus.headers()[name].capability >= 70])
+def test_products_out_of_registers_are_no_faster_than_all_others(files, name):
+    cpi = files[name].gpu.cpi
+    fastest = min(float(cpi.mma_fp16), float(cpi.mma_fp16_fp16))
+    assert float(cpi.mma_warp) >= 2048 * fastest * (1 - 1e-5) or name == "h20"  # the H20's core is cut
 
 
 # Reading

@@ -16,7 +16,10 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
-PIPES = (*ARITHMETIC, "shared", "l1", "l2", "dram", "barrier")
+MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp8", "mma_int8", "mma_fp64")
+TENSOR = (*MMA, "mma_warp")
+OWN_PIPES = (*ARITHMETIC, "shared", "l1", "l2", "dram", "barrier")  # all but what shares the tensor pipe
+PIPES = (*OWN_PIPES, *TENSOR)
 
 
 class Point(SimpleNamespace):
@@ -120,7 +123,7 @@ class Uniform:
 def odd_points(seed: int, number: int) -> Point:
     """Any GPU, however odd; kernels whose counts agree with one another, pipes or all memory left out;
     launches of some warps."""
-    u = Uniform(seed, number)
+    u, tensor = Uniform(seed, number), Uniform(seed + 2**32, number)
     many = np.array([0.0, 0.1, 1.0, 30.0])[u.whole(0, 3).astype(int)]  # computation against memory
     work = {f"work_{name}": many * u.some() * u.decades(0, 2) for name in (*ARITHMETIC, "shared")}
     loads, stores = u.some() * u.whole(1, 50), u.some() * u.whole(1, 20)
@@ -130,6 +133,9 @@ def odd_points(seed: int, number: int) -> Point:
     warps, resident = np.maximum(1.0, u.whole(-8, 16)), np.maximum(1.0, u.whole(-8, 8))
     sms = u.whole(1, 128)
     active = np.ceil(sms * u.within(0.1, 1))  # SMs that get a block
+    products = {f"work_{name}": tensor.some() * tensor.some() * tensor.decades(0, 3) for name in MMA}
+    out_of_shared = tensor.some()  # and not out of registers
+    warp = np.where(sum(products.values()) > 0, (1.0 - out_of_shared) * tensor.decades(-1, 1.5), 0.0)
     return make(
         sm_count=sms,
         clock=u.decades(8.5, 9.5),
@@ -140,9 +146,13 @@ def odd_points(seed: int, number: int) -> Point:
         l1_with_shared=u.some(),
         departure_delay_coal_cycles=u.decades(0, 2),
         departure_delay_uncoal_cycles=u.decades(0, 2),
-        **{f"cpi_{name}": u.decades(-2, 2) for name in PIPES},
-        **{f"latency_{name}": u.decades(0, 3) for name in PIPES},
+        **{f"cpi_{name}": u.decades(-2, 2) for name in OWN_PIPES},
+        **{f"latency_{name}": u.decades(0, 3) for name in OWN_PIPES},
+        **{f"cpi_{name}": tensor.decades(-3, 1) for name in TENSOR},
+        **{f"latency_{name}": tensor.decades(0, 3) for name in TENSOR},
         **work,
+        **products,
+        work_mma_warp=warp,
         shared_insts=work["work_shared"] * np.minimum(1.0, u.decades(-1.5, 0.5)),
         load_insts=loads,
         store_insts=stores,
@@ -182,8 +192,18 @@ def notation(p: Point) -> SimpleNamespace:
     if p.shared_insts > 0:
         degree = max(work["shared"] / p.shared_insts, 1.0)
         q.wait_comp += p.shared_insts * (latency["shared"] + (degree - 1) * cpi["shared"])
-    q.busy_comp = max(q.a_comp / p.issue_limit, p.shared_insts * p.lsu_cycles)
-    q.pipes_comp = 0.0  # if each pipe in turn were waited for
+    q.tensor = max(sum(work[name] * cpi[name] for name in MMA), work["mma_warp"] * cpi["mma_warp"])
+    products = sum(work[name] for name in MMA)
+    q.wait_products = 0.0
+    if products:
+        waited = sum(work[name] * latency[name] for name in MMA) / products
+        q.wait_products = work["mma_warp"] * waited
+    q.wait_comp += q.wait_products
+    q.a_comp += work["mma_warp"]
+    if products and not q.a_comp:
+        q.a_comp = 1.0
+    q.busy_comp = max(q.a_comp / p.issue_limit, p.shared_insts * p.lsu_cycles, q.tensor)
+    q.pipes_comp = q.tensor  # if each pipe in turn were waited for
     for name in (*ARITHMETIC, "shared"):
         q.pipes_comp += work[name] * cpi[name]
         if work[name] * cpi[name] > q.busy_comp:
@@ -195,10 +215,11 @@ def notation(p: Point) -> SimpleNamespace:
     q.waits = p.load_insts / p.mlp
     q.busy_mem = max(work[name] * cpi[name] for name in ("l1", "l2", "dram"))
     q.busy_mem = max(q.busy_mem, q.a_mem * p.lsu_cycles)
-    q.busy = {name: work[name] * cpi[name] for name in PIPES}  # of all pipes
+    q.busy = {name: work[name] * cpi[name] for name in OWN_PIPES}  # of all pipes
     if p.l1_with_shared:  # one memory serves both
         q.busy["l1"] += q.busy["shared"]
     q.busy["lsu"] = (q.a_mem + p.shared_insts) * p.lsu_cycles
+    q.busy["tensor"] = q.tensor
     q.l_mem = q.busy_mem / q.a_mem if q.a_mem else 0.0
     to_l2 = to_dram = 0.0
     if p.sectors:
@@ -214,16 +235,19 @@ def notation(p: Point) -> SimpleNamespace:
 def plain_points(seed: int, number: int) -> Point:
     """GPUs on which one warp alone saturates nothing (Λ above λ, MWP above 1); kernels that use every pipe
     and whose counts are all above 0."""
-    u = Uniform(seed, number)
+    u, tensor = Uniform(seed, number), Uniform(seed + 2**32, number)
     sms, clock, warps, resident = u.whole(2, 128), u.decades(8.7, 9.3), u.whole(1, 16), u.whole(1, 8)
     active = np.ceil(sms * u.within(0.3, 1))
     loads, stores, computation = u.whole(1, 60), u.whole(1, 20), u.decades(-1, 1.3)
     accesses = loads + stores
     sectors, past_l1 = accesses * u.decades(0.3, 1.2), u.within(0.2, 0.9)
-    cpi = {f"cpi_{name}": u.decades(-1, 1) for name in PIPES}
-    latency = {f"latency_{name}": cpi[f"cpi_{name}"] + u.decades(0.5, 1.5) for name in PIPES}
+    cpi = {f"cpi_{name}": u.decades(-1, 1) for name in OWN_PIPES}
+    latency = {f"latency_{name}": cpi[f"cpi_{name}"] + u.decades(0.5, 1.5) for name in OWN_PIPES}
     latency |= {f"latency_{name}": u.within(100, 800) for name in ("l1", "l2", "dram")}
     work = {f"work_{name}": computation * u.decades(-0.5, 1.3) for name in (*ARITHMETIC, "shared")}
+    cpi |= {f"cpi_{name}": 0.1 * tensor.decades(-1, 1) for name in TENSOR}
+    latency |= {f"latency_{name}": tensor.decades(1, 2) for name in TENSOR}
+    work |= {f"work_{name}": computation * tensor.decades(-0.5, 1.3) for name in TENSOR}
     return make(
         sm_count=sms,
         clock=clock,

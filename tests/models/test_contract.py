@@ -10,7 +10,7 @@ import pytest
 
 from dse import models
 from dse.errors import DseError
-from dse.types import CLASSES, Prediction
+from dse.types import ABSENT, CLASSES, MMA, TENSOR, Prediction
 
 MODELS = pytest.mark.parametrize("name", models.CLOSED_FORMS)
 TIMES = (
@@ -47,10 +47,21 @@ def slopes(build):
 @pytest.fixture
 def edges(plain, as_rows):
     """Kernels that leave something out, two GPUs each, as rows and columns."""
-    arithmetic = [f"work_{name}" for name in ("fp32", "fp64", "int32", "imul32", "sfu", "shared")]
+    products = tuple(f"work_{name}" for name in TENSOR)
+    arithmetic = [f"work_{name}" for name in ("fp32", "fp64", "int32", "imul32", "sfu")]
+    arithmetic += [*products, "work_shared"]
     memory = ("work_l1", "work_l2", "work_dram", "load_insts", "store_insts", "sectors", "uncoal_insts")
     without = {
         "nothing": (),
+        "products of matrices": products,
+        "products out of registers": ("work_mma_warp",),
+        "all but products out of shared memory": (
+            *arithmetic[:5],
+            "work_mma_warp",
+            "work_shared",
+            "shared_insts",
+            *memory,
+        ),
         "memory": memory,
         "computation": (*arithmetic, "shared_insts"),
         "loads": ("load_insts",),
@@ -231,10 +242,25 @@ def test_monotone_where_it_says_so(plain, as_rows, at, names):
 @pytest.mark.parametrize("name", ["volkov", "transit", "mwp-cwp-corrected", "wfg-pipeline", "wfg-corrected"])
 def test_no_faster_than_the_roofline_of_its_pipes(name, plain, at):
     p = plain(8, 256)
-    pipes = CLASSES if name == "volkov" else CLASSES[:-1]  # the others have no pipe for barriers
+    pipes = [pipe for pipe in CLASSES if pipe not in TENSOR]
+    pipes = pipes if name == "volkov" else pipes[:-1]  # the others have no pipe for barriers
     p.work_barrier = p.work_barrier if name == "volkov" else 0.0 * p.work_barrier
     bound = np.max([vars(p)[f"work_{pipe}"] * vars(p)[f"cpi_{pipe}"] for pipe in pipes], 0)
+    products = sum(vars(p)[f"work_{kind}"] * vars(p)[f"cpi_{kind}"] for kind in MMA)
+    bound = np.maximum(bound, np.maximum(products, p.work_mma_warp * p.cpi_mma_warp))
     bound *= p.warps_per_block * p.resident_blocks * p.waves
     found = at(models.predictor(name), p).cycles
     assert (found >= bound * (1 - 1e-12)).all()
     assert (found > bound * 1.001).any()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@MODELS
+def test_products_that_a_gpu_lacks_never_make_nonsense(name, dtype, plain, as_rows, at, names):
+    values = as_rows(plain(10, 64)).astype(dtype)
+    for leaf in ("cpi_mma_fp8", "latency_mma_fp8"):
+        values[names.index(leaf)] = ABSENT
+    assert not np.isnan(at(models.predictor(name), values).cycles).any()
+    values[names.index("work_mma_fp8")] = 0
+    none = at(models.predictor(name), values).cycles
+    assert (none < 1e12).all()

@@ -22,7 +22,7 @@ def reference(lumped):
         comp = sum(
             vars(p)[f"work_{x}"] * vars(p)[f"cpi_{x}"] for x in ("fp32", "fp64", "int32", "imul32", "sfu")
         )
-        comp += p.other_insts / p.issue_limit
+        comp += p.other_insts / p.issue_limit + q.tensor
         shared = p.work_shared * p.cpi_shared
         coalesced = (q.L_mem + 16 * p.lsu_cycles / 4) / 16
         mem = (q.a_mem - p.uncoal_insts) * coalesced + p.uncoal_insts * q.L_mem + shared

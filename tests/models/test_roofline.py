@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dse.models.roofline import predict
-from dse.types import CLASSES
+from dse.types import CLASSES, TENSOR
 
-PIPES = (*CLASSES, "lsu")
+PIPES = (*(name for name in CLASSES if name not in TENSOR), "lsu", "tensor")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ def reference(lumped):
             return min(1 / q.l_mem if q.l_mem else math.inf, k / q.L_mem) / q.a_mem
 
         def demand(x):  # Eqs. L6, L7
-            return min(1 / q.l_comp, x / q.L_comp) / q.a_comp
+            return min(1 / q.l_comp, x / q.L_comp if q.L_comp else math.inf) / q.a_comp
 
         if not q.a_mem and not q.a_comp:
             return "nothing", {"cycles": 0.0}

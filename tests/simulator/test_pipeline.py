@@ -159,10 +159,10 @@ def test_one_keeps_all_phases_and_blocks():
     assert (case.warps, case.slots, case.groups, case.scheduler, case.order) == (8, 4, 32, "gto", "program")
     assert len(labels) == len(program)
     assert set(labels) <= set(idg.PARTS)
-    busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.SUBSYSTEMS))
-    assert busy[idg.SUBSYSTEMS.index("fp32")] == pytest.approx(64 * float(GPU.cpi.fp32))
+    busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.PIPES))
+    assert busy[idg.PIPES.index("fp32")] == pytest.approx(64 * float(GPU.cpi.fp32))
     for label, subsystem in zip(labels, program.subsystem, strict=True):
-        assert idg.SUBSYSTEM_OF[label] == idg.SUBSYSTEMS[subsystem]
+        assert idg.SUBSYSTEM_OF[label] == idg.PIPES[subsystem]
     # The valve is closed for as long as the instructions that the entries stand for take.
     assert program.entries / case.issue_limit == pytest.approx(float(one.insts) / LIMIT)
     some, _ = pipeline.one(idg.warp(GPU, one), at, Settings(groups=3))

@@ -8,9 +8,10 @@ def test_equals_the_paper_in_plain_python(equals_reference, lumped):
         q = lumped(p)
         times, loads = (q.waits, 1.0) if q.waits else (1.0, 0.0)
         names = ("fp32", "fp64", "int32", "imul32", "sfu")
-        insts = sum(vars(p)[f"work_{name}"] for name in names)
-        pipe = max(vars(p)[f"work_{name}"] * vars(p)[f"cpi_{name}"] for name in names)
+        insts = sum(vars(p)[f"work_{name}"] for name in names) + p.work_mma_warp
+        pipe = max(q.tensor, *(vars(p)[f"work_{name}"] * vars(p)[f"cpi_{name}"] for name in names))
         alone = sum(vars(p)[f"work_{name}"] * vars(p)[f"latency_{name}"] for name in names)
+        alone += q.wait_products
         issue = 1 / p.issue_limit
         computed = max(pipe, insts * issue, alone / (p.ilp * q.omega))  # Eq. 3 of all instructions
         shared = 0.0

@@ -12,7 +12,7 @@ from dse.models import roofline, volkov
 from dse.simulator import Case, pipeline, simulate
 from dse.simulator.case import idg
 from dse.simulator.pipeline import Settings
-from dse.types import CLASSES, Kernel, Launch, PerClass
+from dse.types import CLASSES, TENSOR, Kernel, Launch, PerClass
 
 MOST = 200  # kernels at a time: all are padded to so many, so that one shape is compiled
 WARP = jax.jit(idg.warp)
@@ -26,7 +26,8 @@ def kernels(count, seed=0, **changed):
     def some(low, high, missing=0.2):
         return np.where(rng.random(count) < missing, 0.0, rng.uniform(low, high, count))
 
-    work = {name: some(0.3, 40) for name in CLASSES} | {"barrier": np.rint(some(1, 5, 0.5))}
+    work = {name: some(0.3, 40) for name in CLASSES if name not in TENSOR}
+    work |= {name: np.zeros(count) for name in TENSOR} | {"barrier": np.rint(some(1, 5, 0.5))}
     fields: dict[str, Any] = {
         "load_insts": some(0.3, 12),
         "store_insts": some(0.3, 5),
@@ -71,11 +72,11 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
     kernel = kernels(200)
     warp = warps_of(gpu, kernel)
     made = idg.plan(warp)
-    busy = np.zeros((200, len(idg.SUBSYSTEMS)))
+    busy = np.zeros((200, len(idg.PIPES)))
     for n in range(200):
         program = made.program(n, int(made.phases[n]), 0.0)
         np.add.at(busy[n], program.subsystem, program.throughput_cycles * program.runs)
-    found = dict(zip(idg.SUBSYSTEMS, busy.T, strict=True))
+    found = dict(zip(idg.PIPES, busy.T, strict=True))
     expected = {
         name: np.broadcast_to(x, 200) for name, x in jax.jit(roofline.busy_cycles)(gpu, kernel).items()
     }
@@ -87,6 +88,36 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
         lsu, memory = ("lsu", "shared"), ("l1", "l2", "dram")
     np.testing.assert_allclose(found["lsu"], np.max([expected[x] for x in lsu], 0), rtol=1e-12)
     np.testing.assert_allclose(found["memory"], np.max([expected[x] for x in memory], 0), rtol=1e-12)
+
+
+def test_tensor_cores_are_a_pipe_of_the_simulator():
+    gpu = gpus.load("a100", np.float64).gpu
+    products = {"mma_fp16": 2048 * 40.0, "mma_warp": 40.0}
+    kernel = kernels(30, fp64=0.0, **products)
+    warp = warps_of(gpu, kernel)
+    latency = jax.jit(volkov.latency_of_one_warp)(gpu, kernel)
+    np.testing.assert_allclose(sum(warp.alone.values()), latency, rtol=1e-12)
+    np.testing.assert_allclose(warp.busy["tensor"], 80, rtol=1e-5)
+    made = idg.plan(warp)
+    for n in range(30):
+        program = made.program(n, int(made.phases[n]), 0.0)
+        busy = np.bincount(program.subsystem, program.throughput_cycles * program.runs, len(idg.PIPES))
+        assert busy[idg.PIPES.index("fp64")] == pytest.approx(80, rel=1e-5)  # where no double precision is
+    one = jax.tree.map(lambda x: x[:1], warp)
+    assert "tensor" in idg.pipes(one)
+    assert "fp64" not in idg.pipes(one)
+    assert "fp64" in idg.pipes(jax.tree.map(lambda x: x[:1], warps_of(gpu, kernels(1, fp64=1.0))))
+    both = warps_of(gpu, kernels(1, fp64=1.0, **products))
+    assert "fp64 and tensor" in idg.pipes(jax.tree.map(lambda x: x[:1], both))
+
+
+def test_tensor_cores_may_be_the_bottleneck():
+    gpu = gpus.load("a100", np.float64).gpu
+    kernel = kernels(2, mma_fp16=2048 * 4000.0, mma_warp=4000.0)
+    warp = jax.tree.map(np.asarray, warps_of(gpu, kernel))
+    cycles, bottleneck = predict(warp, launches(2))
+    assert [pipeline.TERMS[int(i)] for i in bottleneck] == ["tensor", "tensor"]
+    assert (cycles >= 12 * 8000 * (1 - 1e-5)).all()
 
 
 def test_a_warp_alone_takes_volkovs_latency(gpu):

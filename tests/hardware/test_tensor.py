@@ -1,0 +1,78 @@
+"""The tensor pipe: its busy cycles and Λ by hand, and products that a GPU cannot do."""
+
+import numpy as np
+import pytest
+
+from dse import gpus
+from dse.hardware import occupancy
+from dse.hardware.tensor import LACKS, lacking, tensor_cycles, tensor_latency
+from dse.types import CLASSES, TENSOR, PerClass, Resources
+
+
+def work(**given: float) -> PerClass:
+    return PerClass(**(dict.fromkeys(CLASSES, 0.0) | given))
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    names = ("a100", "h100-sxm", "t4", "gtx-1060", "rtx-4090")
+    files = {name: gpus.load(name, np.float64) for name in names}
+    return lambda name: files[name].gpu
+
+
+def test_busy_cycles(gpu):
+    # A100: 1024 multiply-adds of halves a cycle, 2048 of bytes; an m16n8k16 is 2048 of them.
+    assert float(tensor_cycles(gpu("a100"), work(mma_fp16=2048.0, mma_warp=1.0))) == pytest.approx(
+        2, rel=1e-5
+    )
+    both = work(mma_fp16=2048.0, mma_int8=4096.0, mma_warp=2.0)
+    assert float(tensor_cycles(gpu("a100"), both)) == pytest.approx(4, rel=1e-5)
+    assert float(tensor_cycles(gpu("a100"), work())) == 0
+
+
+def test_registers_feed_hopper_more_slowly(gpu):
+    out_of_shared = float(tensor_cycles(gpu("h100-sxm"), work(mma_fp16=64 * 256 * 16.0)))
+    assert out_of_shared == pytest.approx(128, rel=1e-5)  # Luo et al. 2024: latency of m64n256k16
+    out_of_registers = float(tensor_cycles(gpu("h100-sxm"), work(mma_fp16=64 * 256 * 16.0, mma_warp=128.0)))
+    assert out_of_shared / out_of_registers == pytest.approx(0.629, rel=1e-5)
+
+
+def test_sums_in_single_precision_take_a_geforce_twice_as_long(gpu):
+    full, half = (
+        float(tensor_cycles(gpu("rtx-4090"), work(**{kind: 512.0}))) for kind in ("mma_fp16_fp16", "mma_fp16")
+    )
+    assert (full, half) == (pytest.approx(1, rel=1e-5), pytest.approx(2, rel=1e-5))
+
+
+def test_latency_is_the_mean_over_multiply_adds(gpu):
+    a100 = gpu("a100")
+    assert float(tensor_latency(a100, work(mma_fp16=10.0))) == pytest.approx(24.6)
+    assert float(tensor_latency(a100, work(mma_fp16=10.0, mma_int8=30.0))) == pytest.approx(
+        (24.6 + 3 * 26) / 4
+    )
+    assert float(tensor_latency(a100, work())) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "found"),
+    [
+        ("a100", {"mma_fp16": 1.0, "mma_warp": 1.0}, set()),
+        ("a100", {"mma_fp8": 1.0, "mma_warp": 1.0}, {"mma_fp8"}),
+        ("t4", {"mma_tf32": 1.0, "mma_fp64": 2.0, "mma_warp": 1.0}, {"mma_tf32", "mma_fp64"}),
+        ("gtx-1060", {"mma_fp16": 1.0, "mma_warp": 1.0}, {"mma_fp16", "mma_warp"}),
+        ("gtx-1060", {}, set()),
+    ],
+)
+def test_what_a_gpu_lacks(gpu, name, given, found):
+    assert {kind for kind, lacks in lacking(gpu(name), work(**given)).items() if lacks} == found
+    asked = Resources(threads=128, blocks=100, registers=32, shared_bytes=0)
+    _, code = occupancy.launch(gpu(name), asked, work(**given))
+    assert bool(occupancy.possible(code)) == (not found)
+    if found:  # the first reason
+        assert occupancy.LIMITERS[int(code)] == LACKS[next(kind for kind in TENSOR if kind in found)]
+
+
+def test_a_launch_that_asks_too_much_says_so_first(gpu):
+    asked = Resources(threads=2048, blocks=100, registers=32, shared_bytes=0)
+    _, code = occupancy.launch(gpu("gtx-1060"), asked, work(mma_fp16=1.0))
+    assert occupancy.LIMITERS[int(code)] == "too many threads in a block"
