@@ -14,6 +14,7 @@ class BlockBarriers:
     def __init__(self, machine: Machine, ready: ReadyThreads) -> None:
         self.machine, self.ready = machine, ready
         self.arrived: dict[int, Lanes] = {}  # by the basic block
+        self._parted = any(step.opcode == "SYNCS" for step in machine.program.steps)
         self._signalled: dict[str, np.ndarray] = {}  # barrier → threads of each block that did not wait there
 
     def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
@@ -30,6 +31,8 @@ class BlockBarriers:
             return
         others = self.arrived.get(index)
         self.arrived[index] = arriving if others is None else machine.sets.of(arriving.mask | others.mask)
+        if self._parted and _barrier(step)[1]:  # warps of one role go on before those of others
+            self.release()
 
     def release(self) -> bool:
         """Let blocks go on whose threads have all arrived; False if there are none."""

@@ -6,9 +6,11 @@ word that is addressed from the stack pointer alone, so that a spilled accumulat
 """
 
 from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import or_
 
-from dse.cuda.sass.operands import PT, SLOTS, UPT, P
-from dse.cuda.sass.program import SassProgram, Step, descriptor_slot
+from dse.cuda.sass.operands import PT, SLOTS, UPT, UR, URZ, P
+from dse.cuda.sass.program import BasicBlock, SassProgram, Step, descriptor_slot
 
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
@@ -17,7 +19,15 @@ _ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses worked out at run time
 _WORDS = SLOTS + 3  # first word of local memory
 _STEERING = ("control", "barrier")  # pipes of what decides where threads go
 _VARYING = ~(1 << PT | 1 << UPT)
+_UNIFORM = ((1 << URZ) - 1) & ~((1 << UR) - 1)
+_OF_OTHER_LANES = ("SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "CREDUX")
 _SPACES = {"shared": _SHARED, "global": _GLOBAL}
+
+# What is wanted, as bits of slots, under each guard (predicate, negated): of threads in which it holds. None:
+# in any case.
+Wanted = dict[tuple[int, bool] | None, int]
+# By R2UR's index: uniform predicates that say whether a guard holds in any thread of the warp.
+Votes = dict[int, dict[int, tuple[int, bool]]]
 
 
 def mark_needed(
@@ -29,42 +39,124 @@ def mark_needed(
     of which addresses are wanted even where nothing depends on what lies there.
     """
     memory = _Memory(program, global_stores, spaces)
-    facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
-    live = [0] * (len(program.blocks) + 1)
-    waiting = list(range(len(program.blocks)))
     predecessors: list[list[int]] = [[] for _ in program.blocks]
     for block in program.blocks:
         for successor in block.successors:
             predecessors[successor].append(block.index)
+    under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
+    votes = _votes(program, predecessors) if under_guards else {}
+    facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
     # Warps in different code exchange words of shared memory, if they wait for each other by barriers there.
     parted = any(step.opcode == "SYNCS" for step in program.steps)
     exchanged = 0
-    while waiting:
-        index = waiting.pop()
-        block = program.blocks[index]
-        after = exchanged
+    live: list[Wanted] = [{} for _ in program.blocks]
+
+    def before(block: BasicBlock, mark: bool) -> Wanted:
+        """What is wanted where a basic block begins."""
+        wanted: Wanted = {None: exchanged}
         for successor in block.successors:
-            after |= live[successor]
-        for always, wanted_by, kills, reads, _ in reversed(facts[index]):
-            if after & wanted_by:
-                after = (after & ~kills) | reads
-            after |= always
-        if after != live[index]:
-            live[index] = after
-            waiting += predecessors[index]
-        if parted and not exchanged and after & _SHARED:
+            for guard, bits in live[successor].items():
+                wanted[guard] = wanted.get(guard, 0) | bits
+        for fact in reversed(facts[block.index]):
+            needed = _step_back(wanted, fact, votes, under_guards)
+            if mark:
+                fact[-1].needed = needed
+        return wanted
+
+    waiting = list(range(len(program.blocks)))
+    while waiting:
+        block = program.blocks[waiting.pop()]
+        wanted = before(block, mark=False)
+        if wanted != live[block.index]:
+            live[block.index] = wanted
+            waiting += predecessors[block.index]
+        if parted and not exchanged and any(bits & _SHARED for bits in wanted.values()):
             exchanged, waiting = _SHARED, list(range(len(program.blocks)))
     for block in program.blocks:
-        after = exchanged
-        for successor in block.successors:
-            after |= live[successor]
-        for always, wanted_by, kills, reads, step in reversed(facts[block.index]):
-            step.needed = bool(after & wanted_by)
-            if step.needed:
-                after = (after & ~kills) | reads
-            after |= always
+        before(block, mark=True)
     _mark_known_guards(program, predecessors)
-    return live[:-1]
+    return [reduce(or_, wanted.values(), 0) for wanted in live]
+
+
+def _step_back(
+    wanted: Wanted, fact: tuple[int, int, int, int, Step], votes: Votes, under_guards: bool
+) -> bool:
+    """Turn what is wanted behind a step into what is wanted before it; return whether that needs the step."""
+    always, wanted_by, kills, reads, step = fact
+    if len(wanted) > 1:
+        _guards_are_written(wanted, step, votes)
+    askers = [guard for guard, bits in wanted.items() if bits & wanted_by]
+    guard = (step.guard, step.guard_negated) if under_guards and step.guard >= 0 else None
+    reader = guard
+    if askers:
+        if guard is None:
+            for asker in askers:
+                wanted[asker] &= ~kills
+            reader = askers[0] if len(askers) == 1 else None
+        elif step.pipe not in ("tensor", "texture") and not step.stores:
+            written = _bits(step.writes)
+            wanted[guard] = wanted.get(guard, 0) & ~written
+            if step.opcode == "R2UR":  # a warp has one such register: it is written if any thread does
+                for vote, of in votes.get(step.index, {}).items():
+                    if of == guard and (vote, False) in wanted:
+                        wanted[vote, False] &= ~written
+        if step.opcode in _OF_OTHER_LANES or (step.opcode == "R2UR" and guard is None):
+            reader = None
+        wanted[reader] = wanted.get(reader, 0) | reads
+    if guard is None:
+        wanted[None] |= always
+    else:  # of the guard itself every thread wants to know
+        of_guard = (reads | always) & 1 << step.guard if askers or always else 0
+        wanted[None] |= of_guard
+        wanted[guard] = wanted.get(guard, 0) | (always & ~of_guard)
+    if len(wanted) > 1:
+        for condition in [each for each in wanted if each is not None]:
+            wanted[condition] &= ~wanted[None]
+            if not wanted[condition]:
+                del wanted[condition]
+    return bool(askers)
+
+
+def _guards_are_written(wanted: Wanted, step: Step, votes: Votes) -> None:
+    """Where a guard is written, what is wanted under it is wanted before in any case.
+
+    A vote that says whether a guard holds in any thread hands on what of the whole warp is wanted.
+    """
+    for guard in [each for each in wanted if each is not None and each[0] in step.writes]:
+        bits = wanted.pop(guard)
+        of = _voted(step)
+        if of is not None and guard == (step.targets[0].slot, False):
+            wanted[of] = wanted.get(of, 0) | (bits & _UNIFORM)
+            bits &= ~_UNIFORM
+        wanted[None] |= bits
+
+
+def _voted(step: Step) -> tuple[int, bool] | None:
+    """The guard of which a vote says whether it holds in any thread; None if it is no such vote."""
+    if step.opcode != "VOTEU" or not step.has("ANY") or step.guard >= 0 or len(step.targets) != 1:
+        return None
+    (source,) = step.sources
+    return (source.slot, source.negate)
+
+
+def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
+    """Find the votes that still hold at each R2UR, through barriers too."""
+    found: Votes = {}
+    ends: dict[int, dict[int, tuple[int, bool]]] = {}
+    for block in program.blocks:
+        entered = predecessors[block.index]
+        straight = entered == [block.index - 1] and not program.blocks[block.index - 1].steps[-1].branches
+        known = dict(ends[block.index - 1]) if straight else {}
+        for step in block.steps:
+            if step.opcode == "R2UR":
+                found[step.index] = dict(known)
+            known = {
+                vote: of for vote, of in known.items() if vote not in step.writes and of[0] not in step.writes
+            }
+            if (of := _voted(step)) is not None:
+                known[step.targets[0].slot] = of
+        ends[block.index] = known
+    return found
 
 
 def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:

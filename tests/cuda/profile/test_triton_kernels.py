@@ -1,4 +1,4 @@
-"""Kernels that Triton compiles here, for GPUs that need not be here: all are read, and multiply what they must."""
+"""Kernels that Triton compiles, for GPUs that need not be here: all are read and multiply what they must."""
 
 import ast
 from pathlib import Path
@@ -66,7 +66,8 @@ def kernels(tmp_path_factory):
 
     path = Path(__file__).with_name("triton_kernels.py")
     specification = importlib.util.spec_from_file_location("triton_kernels", path)
-    assert specification is not None and specification.loader is not None
+    assert specification is not None
+    assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
     return module
