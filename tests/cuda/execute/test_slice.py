@@ -115,3 +115,36 @@ def test_loops_are_followed_round():
 def test_a_branch_must_lead_somewhere():
     with pytest.raises(DseError, match=r"toy: instruction 0x0: branch: found 0x48, expected"):
         toy("BRA 0x48", "EXIT")
+
+
+def test_what_only_threads_under_a_guard_want_is_not_wanted_before_they_get_it():
+    code = (
+        "FADD R2, R8, R8",  # the sum goes where the address comes later
+        "S2R R0, SR_TID.X",
+        "ISETP.EQ.AND P0, PT, R0, RZ, PT",
+        "@P0 IMAD.WIDE R2, R0, 0x4, RZ",
+        "@P0 STG.E [R2.64], R9",
+        "HMMA.16816.F32 R12, R12, R16, R20",
+        "EXIT",
+    )
+    assert needed(*code) == [1, 2, 3]
+    under_another = (*code[:4], "@!P0 STG.E [R2.64], R9", *code[5:])
+    assert needed(*under_another) == [0, 1, 2, 3]
+    written_between = (*code[:4], "ISETP.EQ.AND P0, PT, R9, RZ, PT", *code[4:])
+    assert needed(*written_between) == [0, 1, 2, 3, 4]
+
+
+def test_a_warp_has_a_uniform_register_if_a_thread_wrote_it():
+    code = (
+        "UFADD UR4, UR8, UR8",
+        "S2R R0, SR_TID.X",
+        "ISETP.EQ.AND P0, PT, R0, RZ, PT",
+        "VOTEU.ANY UP0, P0",
+        "@P0 R2UR UR4, R0",
+        "@UP0 STG.E [UR4.U32], R9",
+        "HMMA.16816.F32 R12, R12, R16, R20",
+        "EXIT",
+    )
+    assert needed(*code) == [1, 2, 3, 4]
+    elsewhere = (*code[:3], "VOTEU.ANY UP0, P1", *code[4:])
+    assert 0 in needed(*elsewhere)

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from dse.cuda.machine.launch import LaunchArguments, UnknownArgument, address_of, constant_bank
+from dse.cuda.machine.launch import (
+    PARAMETERS,
+    LaunchArguments,
+    TensorMap,
+    UnknownArgument,
+    address_of,
+    constant_bank,
+)
 from dse.errors import DseError
 
 
@@ -52,3 +59,11 @@ def test_what_cannot_be_passed_is_an_error():
         constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1), [2**32]))
     with pytest.raises(DseError, match="k: architecture: found sm_60, expected sm_70 or newer"):
         constant_bank("k", 60, LaunchArguments((1, 1, 1), (32, 1, 1)))
+
+
+def test_a_tensor_map_takes_128_bytes_and_its_address_is_known():
+    tensor = TensorMap(2, (256, 64), (64, 1), (64, 64))
+    bank = constant_bank("k", 90, LaunchArguments((1, 1, 1), (32, 1, 1), [tensor, 7, tensor]))
+    assert [bank.owners.get(offset) for offset in (0x23C, 0x240, 0x2BC, 0x2C0, 0x300)] == [None, 0, 0, 1, 2]
+    assert bank.words[0x198] | bank.words[0x19C] << 32 == PARAMETERS
+    assert 0x198 not in constant_bank("k", 80, LaunchArguments((1, 1, 1), (32, 1, 1))).words
