@@ -131,8 +131,8 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     memory = machine.local
     data, data_taint = _data(machine, step)
     if step.kind == "store":
-        tainted = union(taint | data_taint, lanes)
-        memory.store(lanes.mask, address, step.bytes, data, tainted, by_all=lanes.total == machine.live)
+        by_all = lanes.total == machine.live
+        memory.store(lanes.mask, address, step.bytes, data, taint | data_taint, by_all)
         return
     stored = memory.taint(lanes.mask, address, step.bytes)
     first = step.targets[0].slot

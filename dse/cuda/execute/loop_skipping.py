@@ -45,6 +45,7 @@ _WORTH = 1000  # instructions that an estimate must save
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
 _LATER_SAMPLES = range(4, 7)  # where the loop was estimated before
 _MOST_TURNS = 16  # trips after which the registers of a loop may repeat
+_MOST_REFUTED = 5  # numbers of turns that are tried for a loop
 
 Path = list[tuple[int, Lanes]]  # basic blocks in the order of execution
 
@@ -140,6 +141,7 @@ class LoopSkipper:
         self._headers: set[int] = set()  # of all loops
         self._skipped: set[int] = set()  # headers of loops that were long before
         self._turns: dict[int, int] = {}  # of loops that repeat after several trips
+        self._refuted: dict[int, set[int]] = {}  # where they do not, though they seemed to
         self._may_take_turns = any(step.pipe == "tensor" or step.of_box for step in machine.program.steps)
         columns = [MEMORY_COUNTS.index(name) for name in ("sectors", "passes")]
         rows = machine.bound.memory_rows.values()
@@ -212,6 +214,8 @@ class LoopSkipper:
         if loop.turns > 1 or not self._may_take_turns:
             return False
         for turns in range(2, (len(loop.history) - 1) // 2 + 1):
+            if turns in self._refuted.get(loop.header, ()):
+                continue
             if all(_evenly(loop, slot, turns) for slot in range(SLOTS) if live >> slot & 1):
                 self._turns[loop.header] = turns
                 loop.begins_anew = True
@@ -238,6 +242,15 @@ class LoopSkipper:
         loop = self._loops.get(header)
         if loop is not None and self._takes_turns(loop):
             return
+        if loop is not None and loop.turns > 1:
+            refuted = self._refuted.setdefault(header, set())
+            refuted.add(loop.turns)
+            self._turns.pop(header, None)
+            if len(refuted) < _MOST_REFUTED:
+                loop.begins_anew = True
+                self._stop_examining(header)
+                loop.watch_from(FOR_EVER)
+                return
         may_show = self._may_take_turns and loop is not None and len(loop.history) <= 2 * _MOST_TURNS
         if loop is None or loop.turns > 1 or (loop.trips >= _FIRST_TRY and not may_show):
             self.machine.irregular[header] = why

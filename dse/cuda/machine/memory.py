@@ -69,14 +69,15 @@ class LocalMemory:
 
     def __init__(self) -> None:
         self.words: dict[int, np.ndarray] = {}  # [1 or blocks, 1 or threads] by address
-        self.taints: dict[int, int] = {}  # unknown sources that each word depends on, if any
+        # Unknown sources that each word depends on, if any: of all threads, or by thread as words.
+        self.taints: dict[int, int | np.ndarray] = {}
 
-    def taint(self, mask: np.ndarray, address: np.ndarray, size: int) -> int:
+    def taint(self, mask: np.ndarray, address: np.ndarray, size: int) -> int | np.ndarray:
         """The unknown sources that some words depend on."""
-        taint = 0
+        taint: int | np.ndarray = 0
         for word in range(max(size // 4, 1)) if self.taints else ():
             for at, _ in _distinct_addresses((address & ~3) + 4 * word, mask):
-                taint |= self.taints.get(at, 0)
+                taint = taint | self.taints.get(at, 0)
         return taint
 
     def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
@@ -96,15 +97,19 @@ class LocalMemory:
         address: np.ndarray,
         size: int,
         values: list[np.ndarray],
-        taint: int = 0,
+        taint: int | np.ndarray = 0,
         by_all: bool = False,
     ) -> None:
         """Store words, of the same shapes; they depend on unknown sources. `by_all`: all live threads do."""
         for word, value in enumerate(values):
             for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
-                kept = 0 if by_all and there is None and size >= 4 else self.taints.get(at, 0)
-                if taint | kept | self.taints.get(at, 0):
-                    self.taints[at] = taint | kept
+                before = self.taints.get(at, 0)
+                if isinstance(taint, int) and isinstance(before, int) and not taint and not before:
+                    pass
+                elif there is not None or size < 4:
+                    self.taints[at] = taint | before
+                else:
+                    self.taints[at] = taint if by_all else np.where(mask, taint, before)
                 old = self.words.get(at, np.zeros((1, 1), _U32))
                 if size < 4:
                     shift = (8 * (address & 3)).astype(_U32)
