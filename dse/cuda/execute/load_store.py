@@ -132,7 +132,8 @@ def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lane
     data, data_taint = _data(machine, step)
     if step.kind == "store":
         by_all = lanes.total == machine.live
-        memory.store(lanes.mask, address, step.bytes, data, taint | data_taint, by_all)
+        stored: Taint = taint | data_taint
+        memory.store(lanes.mask, address, step.bytes, data, stored, by_all)
         return
     stored = memory.taint(lanes.mask, address, step.bytes)
     first = step.targets[0].slot

@@ -303,14 +303,13 @@ class Machine:
     def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
         """Keep in mind that something of a step depends on unknown data.
 
-        **Raises:** DseError if it depends on an instruction that is not evaluated.
+        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule.
         """
         if isinstance(taint, np.ndarray):
             taint = union(taint, lanes)
         if taint:
-            spill = what == "guard" and step.pipe == "local"  # only itself is counted wrong
             for bit, (unsupported, reason) in self._unsupported.items():
-                if taint & bit and not spill:
+                if taint & bit and what != "guard":  # a guard decides on one access alone
                     raise self.program.error(
                         unsupported, f"found {reason}, expected what an address or a branch may depend on"
                     )

@@ -96,7 +96,7 @@ def test_a_loop_moves_boxes_on_until_they_leave_the_tensor():
 
 def test_a_wait_that_nobody_ends_is_an_error():
     wait = ("S2R R0, SR_TID.X", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0", "@!P0 BRA 0x10", "EXIT")
-    with pytest.raises(DseError, match="PHASECHK.*found threads that wait for others for ever"):
+    with pytest.raises(DseError, match=r"PHASECHK.*found threads that wait for others for ever"):
         ran(*wait)
     code = ("S2R R0, SR_TID.X", "SYNCS.ARRIVE.TRANS64 RZ, [UR4], R0", *wait[1:])
     assert len(ran(*code).trace) == 3  # no turn of the loop
@@ -105,7 +105,7 @@ def test_a_wait_that_nobody_ends_is_an_error():
 def test_the_shape_of_a_product_is_read_when_it_is_run():
     def product(descriptor: int, *guard: str):
         code = (*guard, "UMOV UR8, 0x0", f"UMOV UR7, 0x{descriptor:x}",
-                "UTCHMMA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7], UPT", "EXIT")  # fmt: skip
+                "UTCHMMA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]", "EXIT")  # fmt: skip
         return ran(*code).program.steps[-2].product
 
     found = product(0x8210010)

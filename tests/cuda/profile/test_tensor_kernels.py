@@ -74,7 +74,7 @@ def test_multiply_adds_are_those_of_the_product(name):
     warps = warp_counts(counts)
     plain = sum(of_warp[pipe] for pipe in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"))
     accesses = warps.shared_insts + warps.load_insts + warps.store_insts
-    issued = warps.phases.insts @ warps.phases.passes
+    issued = float(warps.phases.insts @ warps.phases.passes)
     guarded = 0 if name == "sm_80" else 0.02 * issued  # accesses of warps of which no thread takes part
     assert plain + accesses + warps.other_insts == pytest.approx(issued, abs=guarded)
 
