@@ -1,5 +1,7 @@
 """Traces written from counts: what they cannot say is an error."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from dse.types import CLASSES, Kernel, PerClass
 
 
 def kernel(**work: float) -> Kernel:
-    counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0)
+    counts: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0)
     return Kernel(work=PerClass(**(dict.fromkeys(CLASSES, 0.0) | work)), **counts)
 
 
