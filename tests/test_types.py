@@ -62,7 +62,7 @@ def test_the_classes():
 
 def test_products_of_matrices_are_instructions():
     def insts(**work: float) -> float:
-        counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 0.0)
+        counts: dict[str, Any] = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 0.0)
         return float(Kernel(work=PerClass(**(dict.fromkeys(CLASSES, 0.0) | work)), **counts).comp_insts)
 
     assert insts() == 0

@@ -1,6 +1,7 @@
 """Which GPU fields are fitted, how they move, and how well the catalogue knows them."""
 
 from dataclasses import replace
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -68,7 +69,9 @@ def test_each_provenance_has_a_width(file, provenance):
 
 def test_tensor_cores_are_fitted_to_kernels_that_use_them():
     def kernel(**work):
-        counts = dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, np.ones(2))
+        counts: dict[str, Any] = dict.fromkeys(
+            set(Kernel.__dataclass_fields__) - {"work", "phases"}, np.ones(2)
+        )
         zeros = dict.fromkeys(CLASSES, np.zeros(2))
         return Kernel(work=PerClass(**(zeros | work)), **counts)
 

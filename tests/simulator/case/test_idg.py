@@ -92,7 +92,7 @@ def test_every_pipe_is_as_busy_as_the_counts_say(gpu):
 
 def test_tensor_cores_are_a_pipe_of_the_simulator():
     gpu = gpus.load("a100", np.float64).gpu
-    products = {"mma_fp16": 2048 * 40.0, "mma_warp": 40.0}
+    products: dict[str, Any] = {"mma_fp16": 2048 * 40.0, "mma_warp": 40.0}
     kernel = kernels(30, fp64=0.0, **products)
     warp = warps_of(gpu, kernel)
     latency = jax.jit(volkov.latency_of_one_warp)(gpu, kernel)
