@@ -15,6 +15,7 @@ Where a kernel's phases are not known, it is taken to be one.
 from functools import reduce
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -55,10 +56,11 @@ SHARPNESS = 4.0  # exponent of the power mean
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
-CAUSES = ("latency", "copies", *PIPES)
 
 
-class _Phase(NamedTuple):
+class _Phases(NamedTuple):
+    """All phases of a kernel; their number is the first axis of every array."""
+
     passes: Array
     alone: Array  # Λ
     copies: Array  # Λ of the asynchronous copies that are waited for besides
@@ -108,57 +110,66 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer; a
     loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
     """
-    if kernel.phases:
-        phases = [_phase(gpu, phase) for phase in kernel.phases]
-    else:
-        pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
-        none = jnp.zeros_like(kernel.insts)
-        phases = [_Phase(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
+    dimensions = max(jnp.ndim(x) for x in jax.tree.leaves((gpu, kernel, launch)))
+    wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
+    phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * launch.waves)
+    terms: dict[str, Array] = {}
     for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
-        for name, cycles in _wave(gpu, launch.warps_per_block, phases, blocks).items():
-            terms[name] = terms[name] + times * cycles
+        for name, cycles in _wave(wide, warps, phases, _first_axis(blocks, dimensions)).items():
+            terms[name] = terms.get(name, 0.0) + times * cycles
     phases_alone = reduce(jnp.add, terms.values())
     dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
     cycles = _power_mean(phases_alone, dram)
     scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
     terms = {name: scale * value for name, value in terms.items()}
     terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
-    alone = (phase.passes * (phase.alone + phase.copies) for phase in phases)
-    details = {"latency_of_one_warp": reduce(jnp.add, alone)}
+    alone = jnp.sum(phases.passes * (phases.alone + phases.copies), axis=0)
+    details = {"latency_of_one_warp": alone}
     return Prediction.of(gpu.clock, details, **terms)
 
 
-def _phase(gpu: Gpu, phase: Phase) -> _Phase:
+def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> _Phases:
+    """Put a kernel's phases side by side, for a GPU with a first axis of its own, and so many dimensions."""
+    if not kernel.phases:
+        kernel = jax.tree.map(lambda x: _first_axis(x, dimensions), kernel)
+        pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
+        none = jnp.zeros_like(kernel.insts)
+        return _Phases(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)
+
+    def joined(*of_each: Array) -> Array:
+        return jnp.concatenate([_first_axis(x, dimensions) for x in jnp.broadcast_arrays(*of_each)])
+
+    phase: Phase = jax.tree.map(joined, *kernel.phases)
     pipes, asynchronous = busy(gpu, phase), work_cycles(gpu, phase.async_work)
     holding = pipes | {name: pipes[name] - cycles for name, cycles in asynchronous.items() if name in IN_SM}
-    return _Phase(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
+    return _Phases(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
 
 
-def _wave(gpu: Gpu, warps_per_block: Array, phases: list[_Phase], blocks: Array) -> dict[str, Array]:
+def _first_axis(x: Array, dimensions: int) -> Array:
+    """Give an array that is to broadcast with others of so many dimensions a first axis besides."""
+    return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
+
+
+def _wave(gpu: Gpu, warps_per_block: Array, phases: _Phases, blocks: Array) -> dict[str, Array]:
     """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
-    terms: dict[str, Array] = dict.fromkeys(CAUSES, 0.0 * blocks)
-    own = 0.0 * blocks  # of one block alone, in phases that it goes through again and again
-    copied = 0.0 * blocks  # of one of its warps that waits for its copies
-    together: dict[str, Array] = dict.fromkeys(PIPES, 0.0 * blocks)
-    for passes, alone, copies, pipes, holding in phases:
-        once = jnp.where(passes > 1.0, 0.0, passes)
-        loads = _loads(gpu, pipes, blocks * warps_per_block)
-        for name, cycles in _by_cause(alone, copies, loads).items():
-            terms[name] = terms[name] + once * cycles
-        again = passes - once
-        own = own + again * _power_mean(
-            alone, reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
-        )
-        copied = copied + again * (alone + copies)
-        for name, cycles in loads.items():
-            together[name] = together[name] + again * cycles
-    causes = {"latency": own, "copies": copied, **together}
-    for name, cycles in _split(reduce(jnp.maximum, causes.values()), causes).items():
-        terms[name] = terms[name] + cycles
-    return terms
+    passes, alone, copies, pipes, holding = phases
+    loads = _loads(gpu, pipes, blocks * warps_per_block)
+    once = jnp.where(passes > 1.0, 0.0, passes)
+    in_step = {
+        name: jnp.sum(once * cycles, axis=0) for name, cycles in _by_cause(alone, copies, loads).items()
+    }
+    # Of what a block goes through again and again: it alone, one of its warps that waits for its copies, all.
+    again = passes - once
+    held = reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
+    causes = {
+        "latency": jnp.sum(again * _power_mean(alone, held), axis=0),
+        "copies": jnp.sum(again * (alone + copies), axis=0),
+        **{name: jnp.sum(again * cycles, axis=0) for name, cycles in loads.items()},
+    }
+    apart = _split(reduce(jnp.maximum, causes.values()), causes)
+    return {name: in_step.get(name, 0.0) + apart[name] for name in causes}
 
 
 def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
