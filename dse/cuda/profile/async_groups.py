@@ -100,7 +100,7 @@ class Groups:
             queue.open = result
 
     def close(self, role: Role) -> None:
-        """End the open group. One of no copies is a group too, and done at once (PTX ISA); else it is none."""
+        """End the open group. One of no copies is a group too, done at once (PTX ISA); else it is none."""
         queue = self.queues.setdefault(role.queue, _Queue())
         if role == _COMMIT and queue.open is None:
             queue.open = _DONE

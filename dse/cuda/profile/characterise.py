@@ -4,7 +4,7 @@ Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -49,12 +49,13 @@ class PhaseCounts:
     fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
     fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
     accesses: Mapping[str, AccessCounts]  # by ACCESSES
-    copies: AccessCounts  # asynchronous, among the loads of global memory; passes are those of shared memory
-    # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
-    tensor: Mapping[str, float]
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
+    # Asynchronous copies, which are among the loads of global memory; their passes are those of shared memory.
+    copies: AccessCounts = AccessCounts()
+    # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
+    tensor: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def warp_insts(self) -> float:

@@ -13,10 +13,10 @@ def toy(*code: str) -> SassProgram:
     return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
 
 
-def needed(*code: str, **options: bool) -> list[int]:
+def needed(*code: str, global_stores: bool = False) -> list[int]:
     """Places of the instructions that are needed."""
     made = toy(*code)
-    mark_needed(made, **options)
+    mark_needed(made, global_stores)
     return [step.index for step in made.steps if step.needed]
 
 

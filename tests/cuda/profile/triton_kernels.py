@@ -31,6 +31,6 @@ def by_boxes(a, b, c, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
     across = tl.cdiv(n, BN)
     row, column = block // across * BM, block % across * BN
     sums = tl.zeros((BM, BN), tl.float32)
-    for done in tl.range(0, k, BK, warp_specialize=OWN_WARPS):
+    for done in tl.range(0, k, BK, warp_specialize=OWN_WARPS):  # pyright: ignore
         sums = tl.dot(a.load([row, done]), b.load([done, column]), sums)
     c.store([row, column], sums.to(tl.float16))

@@ -41,8 +41,9 @@ def test_what_an_instruction_multiplies_and_its_registers(text, expected, words)
     read = tuple(map(operand, operands))
     found = product(opcode, modifiers, read)
     assert found is not None
-    assert found == Product(
-        expected.kind, expected.multiply_adds, pytest.approx(expected.from_registers), expected.shared_bytes
+    assert (found.kind, found.multiply_adds) == (expected.kind, expected.multiply_adds)
+    assert (found.from_registers, found.shared_bytes) == pytest.approx(
+        (expected.from_registers, expected.shared_bytes)
     )
     assert product_words(opcode, modifiers, read) == words
 
