@@ -52,7 +52,7 @@ class PhaseCounts:
     new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
     traffic: Traffic | None  # between the caches; None where no caches were looked at
     walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
-    # Asynchronous copies, which are among the loads of global memory; their passes are those of shared memory.
+    # Asynchronous copies, among the loads of global memory; their passes are those of shared memory.
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
