@@ -17,7 +17,7 @@ from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.products import Product
-from dse.cuda.sass.program import Step, program
+from dse.cuda.sass.program import SassProgram, Step, program
 from dse.hardware.coalescing import SECTOR
 
 _PASS = 128  # bytes of shared memory
@@ -72,6 +72,7 @@ class UnknownDecision:
     line: int | None
     what: str  # "branch", "address" or "guard"
     depends_on: tuple[str, ...]
+    matters: bool = True  # whether an access, a product, a barrier, a loop or the end hangs on it
 
 
 @dataclass(frozen=True)
@@ -292,8 +293,32 @@ def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
     for (index, what), taint in sorted(machine.unknown.items()):
         step = machine.program.steps[index]
         names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
-        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names))
+        matters = what == "address" or (what == "branch" and _parts_work(machine.program, step))
+        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names, matters))
     return tuple(decisions)
+
+
+def _parts_work(program_: SassProgram, branch: Step) -> bool:
+    """Tell whether a branch may skip more than arithmetic. Calls come back, and count as arithmetic."""
+    if branch.opcode == "CALL":
+        return False
+    target = _target(program_, branch)
+    skipped = program_.steps[branch.index + 1 : target]
+    return target <= branch.index or any(
+        step.pipe in ("global", "tensor", "barrier", "texture")
+        or step.of_box
+        or step.kind in _PARTING
+        or (step.branches and _target(program_, step) <= branch.index)
+        for step in skipped
+    )
+
+
+def _target(program_: SassProgram, branch: Step) -> int:
+    """Return the index of the step that a branch goes to; before all others if it names none."""
+    return program_.blocks[branch.jump].steps[0].index if branch.jump >= 0 else -1
+
+
+_PARTING = ("end", "indirect branch")
 
 
 def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:

@@ -103,3 +103,23 @@ def test_unknown_decisions_are_listed():
     branch = next(unknown for unknown in result.unknown if unknown.what == "branch")
     assert branch.depends_on == ("contents of argument 0",)
     assert branch.instruction.startswith("BRA")
+
+
+@pytest.mark.parametrize(
+    ("skipped", "matters"),
+    [
+        ("FADD R5, R5, R5", False),
+        ("STL [R1], R5", False),
+        ("STG.E [R6.64], R5", True),
+        ("HMMA.16816.F32 R8, R12, R16, R8", True),
+        ("BAR.SYNC 0x0", True),
+        ("EXIT", True),
+    ],
+)
+def test_a_decision_matters_if_work_hangs_on_it(skipped, matters):
+    code = ["LDG.E R4, [R2.64]", "ISETP.NE.AND P0, PT, R4, RZ, PT", "@P0 BRA 0x40", skipped, "EXIT"]
+    lines = "\n".join(f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code))
+    (listing,) = parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")
+    launch = LaunchArguments((1, 1, 1), (32, 1, 1), [None])
+    (branch,) = [each for each in characterise(listing, launch).unknown if each.what == "branch"]
+    assert branch.matters == matters
