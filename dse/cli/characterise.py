@@ -88,9 +88,10 @@ def characterise(
     given = inputs.launch(function, block, grid, arguments, define, shared, tune)
     description, sizes = inputs.description(kernel, inputs.settings(changed), given=given)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.cuda.source import source_of
     from dse.cuda.source_kernel import architecture
 
-    arch = architecture(gpu_file.gpu)
+    arch = architecture(gpu_file.gpu, source_of(description))
     if every:
         columns, title = _every(description, sizes, gpu_file, arch, sample, seed)
         _present_all(columns, title, json=json, csv=csv, out=out)

@@ -64,6 +64,16 @@ class ArrayArgument:
 
 
 @dataclass(frozen=True)
+class DescriptorArgument:
+    """A tensor descriptor that a kernel is launched with; of its array nothing is known."""
+
+    type: str  # of an element, as Triton writes it: fp16
+    shape: tuple[Expression, ...]  # elements, the axis along which they lie side by side last
+    strides: tuple[Expression, ...]  # elements
+    block: tuple[Expression, ...]  # elements that the kernel takes at a time
+
+
+@dataclass(frozen=True)
 class Build:
     """The way in which a kernel's source is compiled and launched."""
 
@@ -71,9 +81,10 @@ class Build:
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
     grid: tuple[Expression, ...]  # blocks
-    arguments: tuple[Expression | ArrayArgument | None, ...]  # None: a number that is not stated
+    arguments: tuple[Expression | ArrayArgument | DescriptorArgument | None, ...]  # None: an unstated number
     options: tuple[str, ...] = ()  # of the compiler
     shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
+    types: tuple[str, ...] = ()  # of the arguments as Triton writes them; "" where the value tells
 
 
 @dataclass(frozen=True)
