@@ -217,7 +217,7 @@ def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:
                 signature[name] = f"tensordesc<{kind}[{', '.join(map(str, block))}]>"
             case value:
                 signature[name], constants[name] = "constexpr", value
-    options = {name: settings[name] for name in OPTIONS if settings.get(name) is not None}
+    options = {name: settings[name] for name in OPTIONS if settings.get(name)}  # no limit of registers is 0
     return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), target, options)
 
 
