@@ -439,8 +439,7 @@ def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
 def _tensor_map(given: Descriptor) -> Any:
     """Return a tensor map as the interpreter takes it."""
     bits = re.search(r"\d+", given.type)
-    assert bits is not None
-    return TensorMap(max(1, int(bits[0]) // 8), given.shape, given.strides, given.block)
+    return TensorMap(int(bits[0]) // 8 if bits else 1, given.shape, given.strides, given.block)
 
 
 @lru_cache(maxsize=4)  # configurations mostly share them

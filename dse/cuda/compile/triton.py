@@ -106,6 +106,8 @@ class TritonSource:
         for name, rule in found.heuristics.items():
             if name not in values:
                 values[name] = _by_rule(rule, stated | values, f"{where}: heuristics: {name}")
+        if missing := [name for name in found.constexprs if name not in values]:
+            raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
 
     def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
@@ -174,7 +176,7 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
     """
     name, _, hint = kind.partition(":")
     if hasattr(argument, "block"):
-        return Tensor(argument.type, tuple(argument.block))
+        return Tensor(canonical(argument.type), tuple(argument.block))
     if name == "constexpr":
         return argument
     if not isinstance(argument, bool | int | float):
