@@ -40,6 +40,7 @@ from dse.hardware import occupancy
 from dse.kernels.description import (
     ArrayArgument,
     Build,
+    Contents,
     Description,
     DescriptorArgument,
     Number,
@@ -81,7 +82,7 @@ class Unstated(Enum):
     NUMBER = 0
 
 
-Argument = Number | Array | Descriptor | Unstated | None  # None: an array of which nothing is known
+Argument = Number | Array | Contents | Descriptor | Unstated | None  # None: an array of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -154,9 +155,13 @@ def configurations(
     def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
         return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
 
-    def argument(given: Expression | ArrayArgument | DescriptorArgument | None) -> Sequence[Argument]:
+    def argument(
+        given: Expression | ArrayArgument | Contents | DescriptorArgument | None,
+    ) -> Sequence[Argument]:
         if given is None:
             return [Unstated.NUMBER] * count
+        if isinstance(given, Contents):
+            return [given] * count
         if isinstance(given, Expression):
             return column(given)
         if isinstance(given, DescriptorArgument):
@@ -418,6 +423,8 @@ def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
                     arguments.append(UnknownArgument(parameter.size))
                 case None | Array() if parameter.size == 8:
                     arguments.append(None if argument is None else _contents(argument))
+                case Contents() if parameter.size == 8:
+                    arguments.append(argument.array)
                 case Descriptor() if parameter.size == MAP_BYTES:
                     arguments.append(_tensor_map(argument))
                 case float() if parameter.size in (4, 8):
@@ -427,7 +434,7 @@ def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
                 case _:
                     raise OverflowError
         except OverflowError:
-            arrays = None | Array | Descriptor
+            arrays = None | Array | Contents | Descriptor
             given_text = "an array" if isinstance(argument, arrays) else argument
             raise DseError(
                 f"{binary.kernel}: argument {number}: found {given_text},"

@@ -61,7 +61,7 @@ def load(path: Path, given: Given) -> Description:
         grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
     )
     told = {name: sizes.get(name, SimpleNamespace(dtype=types.get(name, ""))) for name in names}
-    return describe(found, of_decorators(found, stated, told))
+    return describe(found, stated if given.tuned else of_decorators(found, stated, told))
 
 
 def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str], dict[str, Number]]:

@@ -9,12 +9,19 @@ from dse.counts import Number
 from dse.cuda.compile.triton import OPTIONS, canonical
 from dse.cuda.compile.triton_function import Function
 from dse.errors import DseError
-from dse.kernels.description import GPU_NAMES, ArrayArgument, Build, Description, DescriptorArgument
+from dse.kernels.description import (
+    GPU_NAMES,
+    ArrayArgument,
+    Build,
+    Contents,
+    Description,
+    DescriptorArgument,
+)
 from dse.space.expression import Expression, parse
 from dse.space.listed import Listed
 from dse.space.space import Space
 
-Argument = Expression | ArrayArgument | DescriptorArgument | None
+Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
 
 
 @dataclass(frozen=True)
@@ -25,7 +32,7 @@ class Stated:
     arguments: Mapping[str, Argument] = field(default_factory=dict)
     sizes: Mapping[str, Number] = field(default_factory=dict)  # numbers that expressions may name
     values: Mapping[str, Sequence[Number]] = field(default_factory=dict)  # that are tried
-    rows: Sequence[Mapping[str, Number]] = ()  # configurations, in the place of `values`
+    rows: Sequence[Mapping[str, Number]] = ()  # configurations; together with each of `values`
     constants: Mapping[str, str] = field(default_factory=dict)  # that are no numbers, as text
     grid: Sequence[Expression | Callable[..., Any]] = ()
     assumptions: tuple[str, ...] = ()
@@ -41,8 +48,15 @@ def describe(found: Function, stated: Stated) -> Description:
     _known(stated.types, [*names, *constexprs], "given.signature")
     _known(stated.arguments, names, "given.arguments")
     rows = [_numbers(row) for row in stated.rows]
-    tuned = {name: sorted({row[name] for row in rows}) for name in (rows[0] if rows else ())}
-    tuned |= {name: list(values) for name, values in stated.values.items()}
+    for row in rows:
+        if row.keys() != rows[0].keys():
+            raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
+    tuned: dict[str, Sequence[Number]] = {
+        name: sorted({row[name] for row in rows}) for name in (rows[0] if rows else ()) if name not in stated.values
+    }
+    several = tuple(name for name, values in tuned.items() if len(values) > 1)
+    listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
+    tuned |= stated.values
     _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
     space: dict[str, Any] = {}
     for name, default in constexprs.items():
@@ -58,8 +72,6 @@ def describe(found: Function, stated: Stated) -> Description:
     for name, default in OPTIONS.items():
         if name not in space and name not in stated.constants and (name in tuned or default is not None):
             space[name] = tuned.get(name, [default])
-    several = tuple(name for name, values in space.items() if len(values) > 1 and rows)
-    listed = tuple(Listed(several, tuple(dict.fromkeys(tuple(row[n] for n in several) for row in rows))) for _ in several[:1])
     types = tuple(canonical(stated.types.get(name, "")) for name in names)
     allowed = {*space, *stated.sizes, *GPU_NAMES}
     arguments = tuple(
@@ -75,7 +87,7 @@ def describe(found: Function, stated: Stated) -> Description:
         path=found.path,
         source=found.path,
         variant_of=found.name,
-        space=Space(space, listed),
+        space=Space(space, tuple(listed) if several else ()),
         problem=tuple((name, value) for name, value in stated.sizes.items() if name not in space),
         let=(),
         launch=(),
@@ -100,29 +112,37 @@ def nothing_known_of(kind: str) -> ArrayArgument:
     return ArrayArgument(parse(0, "given.arguments"), "uint8", None)
 
 
-def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
-    """Take the configurations of `triton.autotune`, pruned by its hook, where nothing else is tried.
+def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
+    """Say which configurations there are; what is no number must be the same in all."""
+    if not configs:
+        raise DseError(f"{found.path}: {found.name}: configs: found none, expected one at least")
+    words = {name: value for name, value in configs[0].items() if not isinstance(value, int | float)}
+    for name, value in words.items():
+        if any(config.get(name) != value for config in configs):
+            raise DseError(
+                f"{found.path}: {found.name}: {name}: found {value!r} among others, expected numbers"
+            )
+    numbers = [{name: value for name, value in row.items() if name not in words} for row in configs]
+    constants = {name: as_text(value) for name, value in words.items()} | dict(stated.constants)
+    return replace(stated, rows=numbers, constants=constants)
 
-    `arguments` are values by name; those of arrays are stand-ins for tensors. A hook that fails is passed
-    over, and that is stated.
+
+def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
+    """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
+
+    `arguments` are values by name; those of arrays are tensors, or stand in for them. A hook that fails is
+    passed over, and that is stated.
     """
-    if not found.configs or stated.values:
-        return stated
     configs, assumptions = list(found.configs), stated.assumptions
+    if not configs:
+        return stated
     if found.prune is not None:
         try:
             configs = list(found.prune(configs, dict(arguments)))
         except Exception as error:  # of any type: it is the user's function
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
-    rows = [settings(config) for config in configs]
-    words = {name: value for name, value in rows[0].items() if not isinstance(value, int | float)}
-    for name, value in words.items():
-        if any(row[name] != value for row in rows):
-            raise DseError(f"{found.path}: {found.name}: {name}: found {value!r} among others, expected numbers")
-    constants = {name: _text(value) for name, value in words.items()}
-    numbers = [{name: value for name, value in row.items() if name not in words} for row in rows]
-    return replace(stated, rows=numbers, constants={**constants, **stated.constants}, assumptions=assumptions)
+    return with_configs(found, replace(stated, assumptions=assumptions), [settings(config) for config in configs])
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -135,7 +155,8 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, Number]:
     return {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
 
 
-def _text(value: Any) -> str:
+def as_text(value: Any) -> str:
+    """Write a constant that is no number as `dse.cuda.compile.triton.read_source` reads it."""
     kind = getattr(value, "name", None)  # of a Triton type
     return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
 
