@@ -282,12 +282,35 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     for name, made in ready.items():
         listing = made.listing or listings[name]
         try:
-            results[name] = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
+            profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
+            results[name] = _unstated(profile, made, job.source) or profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     entries = {name: pickle.dumps(result) for name, result in results.items()}
     job.cache.put(entries)
     return entries
+
+
+def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
+    """Refuse counts of a Triton kernel that hang on an array whose contents are not stated.
+
+    Where zeros end programs early, or send all loads to one place, they would count for less than they do.
+    """
+    passed = made.launched.passed if made.launched is not None else None
+    for decision in profile.counts.unknown if passed and source.names else ():
+        for what in decision.depends_on:
+            if decision.what in _DECIDING and (array := _CONTENTS.match(what)):
+                place = passed[int(array[1])].argument if passed else None
+                name = "Triton's own memory" if place is None else source.names[place]
+                does = "ends or skips work" if decision.what == "branch" else "says where others are read"
+                given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
+                message = f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
+                return Failure("not executed", f"{message} {given}")
+    return None
+
+
+_DECIDING = ("branch", "address")
+_CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
 def _compiled(job: _Job) -> dict[str, Compiled | Failure]:

@@ -25,6 +25,11 @@ class Source(Protocol):
         ...
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments; () where nobody asks for what they hold."""
+        ...
+
+    @property
     def digest(self) -> str:
         """A digest of all that the code hangs on besides settings, architecture and compiler."""
         ...
