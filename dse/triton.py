@@ -1,7 +1,8 @@
 """Triton kernels, ranked and pruned for a GPU that need not be there: `import dse.triton`.
 
-    dse.triton.rank(kernel, "h100-sxm", args={...}, grid=lambda meta: (triton.cdiv(n, meta["BLOCK"]),)).rows(10)
-    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": dse.triton.prune("h100-sxm")})
+    dse.triton.rank(kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid, configs=configs).rows(10)
+    prune = dse.triton.prune(lambda: kernel, "h100-sxm")
+    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Nothing is launched. Configurations are compiled in several processes, so a script does its work under
 `if __name__ == "__main__"`; what comes of them is kept on disk.
@@ -34,8 +35,8 @@ def kernel(
 ) -> SourceKernel:
     """Return a kernel as the functions of `dse` take it: `dse.search`, `dse.tune`, `dse.predict`.
 
-    `args` are those of a launch, see `dse.sources.triton_call.of_call`; `compiled` is how many configurations are
-    compiled where there are more, the others being estimated from them; None: all.
+    `args` are those of a launch, see `dse.sources.triton_call.of_call`; `compiled` is how many configurations
+    are compiled where there are more, the others being estimated from them; None: all.
 
     **Raises:** DseError for what is missing or not the kernel's.
     """
@@ -69,9 +70,10 @@ def prune(
     grid: Any = None,
     compiled: int | None = COMPILED,
 ) -> CallPruner:
-    """Make a function for `early_config_prune` of `triton.autotune`; its `perf_model` is one for `perf_model`.
+    """Make a function for `early_config_prune` of `triton.autotune`; it has one for `perf_model` too.
 
-    It keeps configurations of which, but for the `risk`, one is `within` so much of the fastest. The arguments
-    are those of the launch that tunes, and so is the grid, unless it is said here.
+    `function` is the kernel, decorated or not; or a function that returns it, since it is defined only after
+    what decorates it. Of the configurations kept, but for the `risk`, one is `within` so much of the fastest.
+    The arguments are those of the launch that tunes, and so is the grid, unless it is said here.
     """
     return CallPruner(function, gpu, model, risk=risk, within=within, grid=grid, compiled=compiled)

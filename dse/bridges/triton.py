@@ -5,14 +5,14 @@
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
 configurations are predicted at once. Nothing of Triton is imported for a kernel that is described. Without a
-description (`CallPruner`, of `dse.triton.prune`) the kernel's code is compiled and read, for which no GPU is needed
-either. Checked with Triton 3.9.0.
+description (`CallPruner`, of `dse.triton.prune`) the kernel's code is compiled and read, for which no GPU is
+needed either. Checked with Triton 3.9.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,11 @@ class Pruner:
         """Call the model once. Keeps what it was for: sizes, names, and the seconds by their values."""
         names = list(dict.fromkeys(name for values in chosen for name in values))
         columns = {name: [values.get(name) for values in chosen] for name in names}
-        sizes = {name: value for name, value in arguments.items() if isinstance(value, Real)}
+        sizes = {
+            name: value
+            for name, value in arguments.items()
+            if isinstance(value, Real) and name not in _OF_LAUNCH
+        }
         candidates = self._candidates(columns, sizes, arguments)
         seconds = np.where(candidates.possible, np.exp(candidates.log_s), np.inf).tolist()
         keys = [tuple(str(values.get(name)) for name in names) for values in chosen]
@@ -139,7 +143,12 @@ class CallPruner(Pruner):
         compiled: int | None = COMPILED,
     ) -> None:
         super().__init__(Predictor(None, gpu, model), self._settings, risk, within)
-        self.kernel, self.grid, self.compiled = kernel, grid, compiled
+        self.given, self.grid, self.compiled = kernel, grid, compiled
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, which a function may return that was given in its place."""
+        return self.given() if isinstance(self.given, FunctionType) else self.given
 
     def _settings(self, config: Any) -> dict[str, Any]:
         """Return what a configuration sets, and no argument of the launch."""

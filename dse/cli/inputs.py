@@ -258,7 +258,10 @@ def launch(
         arguments=tuple(arguments or ()),
         defines=tuple(map(_macro, [*(defines or ()), *words])),
         shared_bytes=shared,
-        tuned=(*(_tuned(text, "--tune") for text in tune or ()), *(_tuned(text, "--constexpr") for text in numbers)),
+        tuned=(
+            *(_tuned(text, "--tune") for text in tune or ()),
+            *(_tuned(text, "--constexpr") for text in numbers),
+        ),
         signature=tuple(re.split(r",(?![^<]*>)", signature)) if signature else (),
         sizes=tuple((sizes or {}).items()),
     )

@@ -20,7 +20,7 @@ import numpy as np
 
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
-from dse.cuda.compile import nvrtc, triton
+from dse.cuda.compile import nvrtc, triton, triton_cache
 from dse.cuda.compile.contract import Passed, Source
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.execute.interpret import addresses_of, run
@@ -82,7 +82,9 @@ class Unstated(Enum):
     NUMBER = 0
 
 
-Argument = Number | Array | Contents | Descriptor | Unstated | None  # None: an array of which nothing is known
+Argument = (
+    Number | Array | Contents | Descriptor | Unstated | None
+)  # None: an array of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -115,6 +117,8 @@ def source_of(description: Description) -> Source:
     **Raises:** DseError if it has none or cannot be read.
     """
     path, build = _build(description)
+    if path.is_dir():
+        return triton_cache.read_source(path, build.kernel)
     return _READERS.get(path.suffix, _cuda)(path, build)
 
 
@@ -304,7 +308,9 @@ def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure
                 name = "Triton's own memory" if place is None else source.names[place]
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
-                message = f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
+                message = (
+                    f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
+                )
                 return Failure("not executed", f"{message} {given}")
     return None
 

@@ -192,8 +192,19 @@ class _Access(_Table):
 
 
 _Type = Literal[
-    *("int8", "uint8", "int32", "uint32", "int64", "float32", "float64"),
-    *("bool", "int16", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "int64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
 ]
 
 
@@ -406,7 +417,9 @@ def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
         return None
     of_triton = Path(source.file).suffix == TRITON
     if of_triton and source.block:
-        raise DseError(f"{path}: source.block: found it with a Triton kernel, expected num_warps in parameters")
+        raise DseError(
+            f"{path}: source.block: found it with a Triton kernel, expected num_warps in parameters"
+        )
     warps = "32 * num_warps" if "num_warps" in {*file.parameters, *file.problem} else "32 * 4"
     block = [warps] if of_triton else source.block
     for name, given in (("block", block), ("grid", source.grid)):
@@ -425,7 +438,9 @@ def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
                     f" expected {len(given.shape)}, as in shape"
                 )
             shape = [parsed(f"{field}.shape", size) for size in given.shape]
-            inner = [" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))]
+            inner = [
+                " * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))
+            ]
             return DescriptorArgument(
                 type=given.type,
                 shape=tuple(shape),

@@ -35,7 +35,7 @@ def of_call(
     """Describe a kernel by the arguments of a launch, of which some may be constants.
 
     An argument is a number, a tensor, a tensor descriptor, or a type in the place of a tensor: `"*fp16"`. Of
-    tensors of whole numbers the contents count, as those of indices do. `grid` is as Triton takes it: numbers,
+    tensors of whole numbers the contents count, as those of indices do. `grid` is as Triton takes it, numbers
     or a function of the configuration; or expressions. `configs` are of `triton.Config`, or mappings, or lists
     of values by name; by default those of `triton.autotune`.
 
@@ -84,7 +84,7 @@ class GridOf:
         columns = {name: np.asarray(value) for name, value in values.items()}
         count = np.broadcast_shapes((1,), *(column.shape for column in columns.values()))[0]
         rows = zip(*(np.broadcast_to(column, count).tolist() for column in columns.values()), strict=True)
-        meta = (self.arguments | dict(zip(columns, row, strict=True)) for row in rows)
+        meta = ({**self.arguments} | dict(zip(columns, row, strict=True)) for row in rows)
         return np.array([_axis(self.function(each), self.axis) for each in meta])
 
 
@@ -97,13 +97,16 @@ def _grid(grid: Any, allowed: Collection[str], arguments: Mapping[str, Any]) -> 
     if grid is None:
         raise DseError("grid: found none, expected numbers, expressions or a function of the configuration")
     if callable(grid):
-        return tuple(GridOf(grid, axis, arguments) for axis in range(3))
+        function: Any = grid
+        return tuple(GridOf(function, axis, arguments) for axis in range(3))
     sizes = grid if isinstance(grid, tuple | list) else (grid,)
     return tuple(parse(size if isinstance(size, str) else int(size), "grid", allowed) for size in sizes)
 
 
 def _number(value: Any) -> Number:
-    return value if isinstance(value, int | float) else value.item() if hasattr(value, "item") else float(value)
+    return (
+        value if isinstance(value, int | float) else value.item() if hasattr(value, "item") else float(value)
+    )
 
 
 def _array(name: str, value: Any) -> tuple[str, Argument]:

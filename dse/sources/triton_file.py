@@ -1,20 +1,19 @@
 """Triton kernels in a Python file: the caller says what is tried, and how it is launched."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 from dse.counts import Number
 from dse.cuda.compile.triton import OPTIONS, TYPES, canonical
 from dse.cuda.compile.triton_function import Function, function
 from dse.errors import DseError
-from dse.kernels.description import GPU_NAMES, ArrayArgument, Description, DescriptorArgument
-from dse.sources.argument_types import type_of
+from dse.kernels.description import GPU_NAMES, Description
 from dse.sources.given import Given, refuse
-from dse.sources.triton_kernel import Argument, Stated, describe, nothing_known_of, of_decorators
-from dse.space.expression import Expression, parse
+from dse.sources.triton_arguments import number_of, placed, sized, stated
+from dse.sources.triton_kernel import Argument, Stated, describe, of_decorators
+from dse.space.expression import parse
 
 
 def load(path: Path, given: Given) -> Description:
@@ -30,38 +29,29 @@ def load(path: Path, given: Given) -> Description:
     if not given.grid:
         raise DseError(f"given.grid: found none for {path}, expected X[,Y[,Z]] such as cdiv(M, BLOCK_M)")
     types, fixed = _signature(given.signature, found)
-    texts = _by_name(given.arguments, found)
-    values = {name: values for name, values in given.tuned}
-    values |= {name: (number,) for name, number in fixed.items() if name not in values}
-    words = dict(given.defines)
     names = [argument.name for argument in found.arguments]
-    numbers = {name: _number(text) for name, text in texts.items() if _number(text) is not None}
-    plain = {name for name in numbers if not types.get(name, "").startswith(("*", "tensordesc"))}
-    sizes: dict[str, Number] = {name: numbers[name] for name in plain}  # type: ignore[misc]
-    sizes |= {name: size for name, size in given.sizes if name not in {*values, *OPTIONS, *found.constexprs}}
+    texts = placed(given.arguments, names)
+    values: dict[str, Sequence[Number]] = dict(given.tuned)
+    values |= {name: (number,) for name, number in fixed.items() if name not in (*values, *names)}
+    others = {*values, *OPTIONS, *found.constexprs}
+    sizes = sized(types, texts, [(name, size) for name, size in given.sizes if name not in others])
     allowed = {*found.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
     arguments: dict[str, Argument] = {}
     for name in names:
-        where, kind = f"given.arguments: {name}", types.get(name, "")
-        if kind == "constexpr":
-            arguments[name] = parse(fixed.pop(name), where)
-        elif name in sizes:
-            arguments[name] = parse(name, where, sizes)
-        elif kind.startswith("tensordesc"):
-            types[name], arguments[name] = "", _descriptor(kind, texts.get(name), where, allowed)
-        elif name in texts or kind.startswith("*"):
-            types[name], arguments[name] = _argument(kind, texts.get(name, "?"), where, allowed)
-    values = {name: numbers for name, numbers in values.items() if name not in names}
-    stated = Stated(
+        if types.get(name) == "constexpr":
+            arguments[name] = parse(fixed[name], "given.signature")
+        else:
+            types[name], arguments[name] = stated(name, types.get(name, ""), texts, sizes, allowed)
+    known = Stated(
         types=types,
-        arguments=arguments,
+        arguments={name: argument for name, argument in arguments.items() if argument is not None},
         sizes=sizes,
         values=values,
-        constants=words,
+        constants=dict(given.defines),
         grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
     )
     told = {name: sizes.get(name, SimpleNamespace(dtype=types.get(name, ""))) for name in names}
-    return describe(found, stated if given.tuned else of_decorators(found, stated, told))
+    return describe(found, known if given.tuned else of_decorators(found, known, told))
 
 
 def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str], dict[str, Number]]:
@@ -83,7 +73,7 @@ def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str],
     for name, text in placed.items():
         if name not in everything:
             raise DseError(f"given.signature: found {name!r}, expected one of {', '.join(everything)}")
-        number = _number(text)
+        number = number_of(text)
         if number is not None:
             numbers[name] = number
             types |= {name: "constexpr"} if name in names else {}
@@ -102,77 +92,7 @@ def _checked(text: str, name: str) -> str:
         return kind.replace(" ", "")
     if scalar not in known:
         raise DseError(
-            f"given.signature: {name}: found {text!r}, expected *TYPE, TYPE, tensordesc<TYPE[...]> or a number;"
-            f" TYPE is one of {', '.join(sorted(known))}"
+            f"given.signature: {name}: found {text!r}, expected *TYPE, TYPE, tensordesc<TYPE[...]> or a"
+            f" number; TYPE is one of {', '.join(sorted(known))}"
         )
     return kind
-
-
-def _by_name(texts: Sequence[str], found: Function) -> dict[str, str]:
-    """Place arguments by name or in order."""
-    names = [argument.name for argument in found.arguments]
-    placed: dict[str, str] = {}
-    for text in texts:
-        named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
-        left = [name for name in names if name not in placed]
-        if named is None and not left:
-            raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
-        name, value = (named[1], named[2]) if named else (left[0], text)
-        if name not in names:
-            raise DseError(f"given.arguments: found {name!r}, expected one of {', '.join(names)}")
-        placed[name] = value.strip()
-    return placed
-
-
-def _number(text: str) -> Number | None:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return None
-
-
-def _argument(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[str, Argument]:
-    """Read an array, `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is not known."""
-    size, *more = (part.strip() for part in text.split(":", 2))
-    if text == "?":
-        return kind, nothing_known_of(kind) if kind.startswith("*") else None
-    if not kind.startswith("*") and not more:
-        return kind, parse(text, where, allowed)
-    known = type_of(more[0]) if more else None
-    name = known[0] if known else TYPES_BACK.get(canonical(more[0])) if more else None
-    if more and name is None:
-        raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
-    values = parse(more[1], f"{where}: values", {*allowed, "index", "random"}) if len(more) > 1 else None
-    elements = parse(size, f"{where}: size", allowed)
-    return kind or canonical(f"*{more[0]}"), ArrayArgument(elements, name or "uint8", values)
-
-
-TYPES_BACK = {theirs: ours for ours, theirs in TYPES.items()}
-
-
-def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
-    """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows lie one after the other."""
-    element, block = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind).groups()  # type: ignore[union-attr]
-    blocks = [parse(size, "given.signature", allowed) for size in _split(block)]
-    shape = [parse(size, where, allowed) for size in _split(text)] if text else []
-    if len(shape) != len(blocks):
-        raise DseError(f"{where}: found {text or 'none'!r}, expected the {len(blocks)} sizes of its array: M,K")
-    return descriptor(element, shape, blocks, where)
-
-
-def descriptor(
-    element: str, shape: Sequence[Expression], block: Sequence[Expression], where: str
-) -> DescriptorArgument:
-    """Return a descriptor of an array whose rows lie one after the other."""
-    strides = [
-        parse(" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1, where)
-        for axis in range(len(shape))
-    ]
-    return DescriptorArgument(canonical(element), tuple(shape), tuple(strides), tuple(block))
-
-
-def _split(text: str) -> list[str]:
-    """Split at commas that stand in no parentheses."""
-    return [part.strip() for part in re.split(r",(?![^(]*\))", text)]

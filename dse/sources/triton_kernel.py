@@ -52,7 +52,9 @@ def describe(found: Function, stated: Stated) -> Description:
         if row.keys() != rows[0].keys():
             raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
     tuned: dict[str, Sequence[Number]] = {
-        name: sorted({row[name] for row in rows}) for name in (rows[0] if rows else ()) if name not in stated.values
+        name: sorted({row[name] for row in rows})
+        for name in (rows[0] if rows else ())
+        if name not in stated.values
     }
     several = tuple(name for name, values in tuned.items() if len(values) > 1)
     listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
@@ -80,7 +82,9 @@ def describe(found: Function, stated: Stated) -> Description:
     )
     for name, kind, argument in zip(names, types, arguments, strict=True):
         if argument is None and not kind:
-            raise DseError(f"given.signature: {where}: found no type of {name}, expected one such as *fp16 or i32")
+            raise DseError(
+                f"given.signature: {where}: found no type of {name}, expected one such as *fp16 or i32"
+            )
     return Description(
         name=found.name,
         summary="",
@@ -142,7 +146,9 @@ def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any])
         except Exception as error:  # of any type: it is the user's function
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
-    return with_configs(found, replace(stated, assumptions=assumptions), [settings(config) for config in configs])
+    return with_configs(
+        found, replace(stated, assumptions=assumptions), [settings(config) for config in configs]
+    )
 
 
 def settings(config: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """The expression language of kernel files and tuning spaces: a small part of Python's, over arrays.
 
 Numbers and names; `+ - * / // % **`; comparisons, also chained, and `in (1, 2)`; `and or not`;
-`a if c else b`; `abs ceil floor log2 max min sqrt`; `cdiv(a, b)`, the quotient of integers rounded up, and
-`next_power_of_2(n)`, the first from n on, as Triton has them; `True` and `False`. The text is parsed with `ast`
-and walked, never run.
+`a if c else b`; `abs ceil floor log2 max min sqrt`; as Triton has them, `cdiv(a, b)`, a quotient rounded up,
+and `next_power_of_2(n)`, the first from n on; `True` and `False`. The text is parsed with `ast` and walked,
+never run.
 
 Values are Python's, with these differences, since arrays have one type and no exceptions:
 

@@ -104,7 +104,9 @@ class Space:
         few enough are valid. `constants` are scalars.
         """
         position = {name: i for i, name in enumerate(self.values)}
-        checks: list[list[Expression | Listed]] = [[] for _ in range(len(position) + 1)]  # [-1]: no parameter at all
+        checks: list[list[Expression | Listed]] = [
+            [] for _ in range(len(position) + 1)
+        ]  # [-1]: no parameter at all
         for constraint in self.constraints:
             checks[max((position[name] for name in constraint.names if name in position), default=-1)] += [
                 constraint

@@ -24,7 +24,9 @@ def attention(
     end = tl.minimum(length, (tl.program_id(0) + 1) * BLOCK_M) if CAUSAL else length
     for first in range(0, end, BLOCK_N):
         there = first + column < length
-        key = tl.load(keys + head + (first + column)[None, :] * HEAD + lane[:, None], mask=there[None, :], other=0.0)
+        key = tl.load(
+            keys + head + (first + column)[None, :] * HEAD + lane[:, None], mask=there[None, :], other=0.0
+        )
         score = tl.dot(query, key) * (scale * 1.4426950408889634)  # powers of 2 in the place of e
         seen = there[None, :] & ((first + column)[None, :] <= row[:, None]) if CAUSAL else there[None, :]
         score = tl.where(seen, score, -float("inf"))
@@ -32,7 +34,9 @@ def attention(
         power = tl.exp2(score - higher[:, None])
         shrink = tl.exp2(highest - higher)
         weight = weight * shrink + tl.sum(power, axis=1)
-        value = tl.load(values + head + (first + column)[:, None] * HEAD + lane[None, :], mask=there[:, None], other=0.0)
+        value = tl.load(
+            values + head + (first + column)[:, None] * HEAD + lane[None, :], mask=there[:, None], other=0.0
+        )
         total = tl.dot(power.to(tl.float16), value, total * shrink[:, None])
         highest = higher
     out = result + head + row[:, None] * HEAD + lane[None, :]

@@ -1,4 +1,4 @@
-"""C = A @ B in half precision, sums in single: a program makes a tile of C, tiles of a few rows run together."""
+"""C = A @ B in half precision, sums in single: a program makes a tile of C."""
 
 import triton
 import triton.language as tl

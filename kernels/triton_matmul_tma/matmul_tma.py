@@ -1,4 +1,4 @@
-"""C = A @ B in half precision, sums in single: a program makes a tile of C, which descriptors bring and take."""
+"""C = A @ B in half precision, sums in single: tiles are brought and taken by descriptors."""
 
 import triton
 import triton.language as tl

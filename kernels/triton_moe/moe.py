@@ -1,7 +1,7 @@
 """The products of a mixture of experts in half precision: each token's row by the matrices of its experts.
 
-Tokens are sorted by expert and padded, so that all rows of a tile go to one. `tokens` has, in that order, what
-row of the result each makes, token times `top_k` and which of its experts; a pad has a number beyond them.
+Tokens are sorted by expert and padded, so that all rows of a tile go to one. `tokens` has, in that order,
+which row of the result each makes, token times `top_k` and which of its experts; a pad has a number beyond.
 """
 
 import triton

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from dse.cuda.cache import key
 from dse.cuda.compile.constants import Constants, constants
@@ -41,7 +41,11 @@ class Source:
     options: tuple[str, ...]  # further ones, of NVRTC
     digest: str  # of all this and of the files that it includes
     cubin: bytes = b""  # in the place of text
-    names: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ask for no array: what is not known of one counts as 0."""
+        return ()
 
     @property
     def compiler(self) -> str:

@@ -1,9 +1,9 @@
 """Triton kernels to machine code, for one configuration at a time, for any GPU and without one.
 
 A configuration is what Triton would compile for a launch: constants, options such as `num_warps`, and what it
-makes of the arguments' values: a number that is 1 becomes a constant, one divisible by 16 is known to be so, and
-so are addresses, unless a type says otherwise. How the code is launched, its warps and its shared memory, is
-what Triton says of it, and so is which arguments it still takes.
+makes of the arguments' values: a number that is 1 becomes a constant, one divisible by 16 is known to be so,
+and so are addresses, unless a type says otherwise. How the code is launched, its warps and its shared memory,
+is what Triton says of it, and so is which arguments it still takes.
 
 Checked with Triton 3.9.0, in whose cache what is compiled lies too.
 """
@@ -95,7 +95,9 @@ class TritonSource:
         where = f"{self.path}: {self.kernel}"
         if len(arguments) != len(self.names):
             stated = ", ".join(self.names)
-            raise DseError(f"{where}: arguments: found {len(arguments)}, expected {len(self.names)}: {stated}")
+            raise DseError(
+                f"{where}: arguments: found {len(arguments)}, expected {len(self.names)}: {stated}"
+            )
         values = dict(self.fixed) | dict(defines)
         given = zip(found.arguments, self.types, arguments, strict=True)
         known = {
@@ -223,7 +225,9 @@ def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:
     return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), target, options)
 
 
-def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]) -> tuple[Passed, ...]:
+def _passed(
+    found: Function, settings: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]
+) -> tuple[Passed, ...]:
     """Return what the parameters take, but for those at the end that Triton itself adds."""
     passed: list[Passed] = []
     waiting = list(maps or ())

@@ -1,7 +1,7 @@
 """Finds a Triton kernel in a Python file, and what its decorators say.
 
-A file is imported once in a process, under the name that it has for Python, its folder being searched for what
-it imports. Nothing is launched, so no GPU is asked for.
+A file is imported once in a process, under the name that it has for Python, its folder being searched for
+what it imports. Nothing is launched, so no GPU is asked for.
 """
 
 import importlib.util
