@@ -14,6 +14,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -275,11 +276,12 @@ def _reason(error: BaseException) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Keep what the compiler's libraries write to standard error to themselves."""
+    """Keep what the compiler warns of, and what its libraries write to standard error, to themselves."""
     sys.stderr.flush()
     kept = os.dup(2)
     try:
-        with tempfile.TemporaryFile() as swallowed:
+        with tempfile.TemporaryFile() as swallowed, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             os.dup2(swallowed.fileno(), 2)
             yield
     finally:
