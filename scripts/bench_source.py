@@ -1,7 +1,7 @@
 """Speed of reading kernels from source: `bench_source.py [--configurations 16] [--json]`.
 
-CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
-has 1,536 trips (`dedispersion`); wall seconds of compiling with 1 process and with all processors, of reading
+CPU seconds of compiling and executing configurations of `convolution` (unrolled), of a kernel whose loop has
+1,536 trips (`dedispersion`), and of Triton kernels (with an empty TRITON_CACHE_DIR, else theirs count); wall seconds of compiling with 1 process and with all processors, of reading
 4,000 configurations that were worked out before, and of the phase model over a million characterised ones.
 """
 
@@ -23,10 +23,10 @@ import numpy as np
 
 from dse import gpus, kernels
 from dse.cuda.cache import Cache
-from dse.cuda.compile.nvrtc import Compiled, compile_source, compiler
+from dse.cuda.compile.nvrtc import Compiled, compiler
 from dse.cuda.parallel import collect_seldom, processors
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.source import characterise_all, configurations, source_of
+from dse.cuda.source import as_launched, characterise_all, configurations, source_of
 from dse.cuda.source import executed as execute
 from dse.cuda.source_kernel import as_models_take_it
 from dse.evaluate.rank import configurations as valid
@@ -36,6 +36,7 @@ from dse.report.show import show
 
 GPU = "a100-pcie-40gb"
 ARCH = 80
+TRITON = ("triton_matmul", "triton_softmax", "triton_layer_norm", "triton_attention", "triton_moe")
 MILLION = 1 << 20
 
 
@@ -43,6 +44,12 @@ def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_tim
     started = clock()
     result = work()
     return clock() - started, result
+
+
+def all_of_it() -> float:
+    """CPU seconds of this process and of those that it has ended: Triton assembles in one of its own."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
 
 
 def executed(kernel: str, number: int) -> dict[str, float]:
@@ -54,12 +61,13 @@ def executed(kernel: str, number: int) -> dict[str, float]:
         parameters = valid(description, None, number)
     source, compiling, executing, found = source_of(description), [], [], 0
     for wanted in configurations(description, parameters, description.sizes(), gpu):
-        seconds, made = timed(partial(compile_source, source, ARCH, dict(wanted.defines)))
+        settings = source.settings(wanted.defines, wanted.arguments)
+        seconds, made = timed(partial(source.compile, ARCH, settings), all_of_it)
         compiling.append(seconds)
         if not isinstance(made, Compiled):
             continue
         (listing,) = disassemble([made.binary])
-        executing.append(timed(partial(execute, made, listing, wanted, gpu))[0])
+        executing.append(timed(partial(execute, made, listing, as_launched(made, wanted), gpu))[0])
         found += 1
     return {
         "configurations": found,
@@ -133,6 +141,7 @@ def main() -> None:
     found: dict[str, Any] = {
         "convolution": executed("convolution", options.configurations),
         "dedispersion": executed("dedispersion", max(2, options.configurations // 4)),
+        **{name: executed(name, max(2, options.configurations // 4)) for name in TRITON},
         "compiling": compiling(options.configurations),
         "again": again(),
         "phase model": predicting(64),

@@ -4,24 +4,32 @@
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
-configurations are predicted at once. Nothing of Triton is imported. Checked with Triton 3.9.0.
+configurations are predicted at once. Nothing of Triton is imported for a kernel that is described. Without a
+description (`CallPruner`, of `dse.triton.prune`) the kernel's code is compiled and read, for which no GPU is
+needed either. Checked with Triton 3.9.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from dse.counts import Counts, Number
+from dse.cuda.compile.triton_function import unwrapped
+from dse.cuda.source_kernel import SourceKernel
 from dse.gpus.read import GpuFile
+from dse.models import get
 from dse.models.protocol import Model
 from dse.pruning.keep import keep
-from dse.tuning.candidates import Candidates
+from dse.sources.triton_call import of_call
+from dse.tuning.candidates import Candidates, of_kernel
 from dse.tuning.predictor import Predictor
 
+COMPILED = 150  # configurations that are compiled where there are more
+_OF_LAUNCH = ("grid", "warmup")  # what Triton hands over beside arguments
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")  # of a configuration, beside its own `kwargs`
 
 
@@ -100,9 +108,64 @@ class Pruner:
         """Call the model once. Keeps what it was for: sizes, names, and the seconds by their values."""
         names = list(dict.fromkeys(name for values in chosen for name in values))
         columns = {name: [values.get(name) for values in chosen] for name in names}
-        sizes = {name: value for name, value in arguments.items() if isinstance(value, Real)}
-        candidates = self.predictor.candidates(columns, "configs", sizes, OPTIONS)
+        sizes = {
+            name: value
+            for name, value in arguments.items()
+            if isinstance(value, Real) and name not in _OF_LAUNCH
+        }
+        candidates = self._candidates(columns, sizes, arguments)
         seconds = np.where(candidates.possible, np.exp(candidates.log_s), np.inf).tolist()
         keys = [tuple(str(values.get(name)) for name in names) for values in chosen]
         self._last = sizes, names, dict(zip(keys, seconds, strict=True))
         return candidates
+
+    def _candidates(
+        self, columns: Mapping[str, Sequence[Any]], sizes: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> Candidates:
+        return self.predictor.candidates(columns, "configs", sizes, OPTIONS)
+
+
+class CallPruner(Pruner):
+    """The same for a kernel of which only the code is known: what the arguments of the launch are counts.
+
+    **Raises:** DseError for what is missing.
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        gpu: str | Path | GpuFile,
+        model: str | Model = "phase",
+        *,
+        risk: float = 0.05,
+        within: float = 0.05,
+        grid: Any = None,
+        compiled: int | None = COMPILED,
+    ) -> None:
+        super().__init__(Predictor(None, gpu, model), self._settings, risk, within)
+        self.given, self.grid, self.compiled = kernel, grid, compiled
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel, which a function may return that was given in its place."""
+        return self.given() if isinstance(self.given, FunctionType) else self.given
+
+    def _settings(self, config: Any) -> dict[str, Any]:
+        """Return what a configuration sets, and no argument of the launch."""
+        names = {*unwrapped(self.kernel).constexprs, *OPTIONS}
+        return {name: value for name, value in settings(config).items() if name in names}
+
+    def _candidates(
+        self, columns: Mapping[str, Sequence[Any]], sizes: Mapping[str, Any], arguments: Mapping[str, Any]
+    ) -> Candidates:
+        given = {name: value for name, value in arguments.items() if name not in (*_OF_LAUNCH, *columns)}
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        grid = arguments.get("grid") if self.grid is None else self.grid
+        described = of_call(self.kernel, given, grid, rows)
+        counts = SourceKernel(described, self.compiled)
+        parameters = {
+            name: np.array([row.get(name, values[0]) for row in rows])
+            for name, values in described.space.values.items()
+        }
+        file, model = self.predictor.file, get(self.predictor.model)
+        return of_kernel(counts, file, model, parameters, dict(described.problem))

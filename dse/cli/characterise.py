@@ -47,6 +47,11 @@ def characterise(
     arguments: inputs.ArgumentOption = None,
     shared: inputs.SharedOption = None,
     tune: inputs.TuneOption = None,
+    signature: inputs.SignatureOption = None,
+    constexpr: inputs.ConstexprOption = None,
+    num_warps: inputs.WarpsOption = None,
+    num_stages: inputs.StagesOption = None,
+    num_ctas: inputs.CtasOption = None,
     every: Annotated[
         bool,
         typer.Option(
@@ -85,12 +90,17 @@ def characterise(
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
     _check(every, sample, "--graph" if graph else "--explain" if explain else "", csv, out)
-    given = inputs.launch(function, block, grid, arguments, define, shared, tune)
-    description, sizes = inputs.description(kernel, inputs.settings(changed), given=given)
+    options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas}
+    numbers = inputs.settings(changed)
+    given = inputs.launch(
+        function, block, grid, arguments, define, shared, tune, signature, constexpr, options, numbers
+    )
+    description, sizes = inputs.description(kernel, numbers, given=given)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.cuda.source import source_of
     from dse.cuda.source_kernel import architecture
 
-    arch = architecture(gpu_file.gpu)
+    arch = architecture(gpu_file.gpu, source_of(description))
     if every:
         columns, title = _every(description, sizes, gpu_file, arch, sample, seed)
         _present_all(columns, title, json=json, csv=csv, out=out)

@@ -27,7 +27,8 @@ SourceArgument = Annotated[
     str,
     typer.Argument(
         metavar="KERNEL",
-        help="A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.",
+        help="A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .py:KERNEL (Triton), .cu, .ptx, "
+        ".cubin, .sass.",
     ),
 ]
 KernelsArgument = Annotated[
@@ -124,6 +125,32 @@ TuneOption = Annotated[
         help="A macro of a .cu file and its values; --block and --grid may be expressions of it; repeatable.",
     ),
 ]
+SignatureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--signature",
+        metavar="TYPE,TYPE,...",
+        help="Of a Triton kernel: types of its arguments as Triton writes them, in order or as NAME=TYPE: "
+        "*fp16, i32, tensordesc<fp16[BLOCK_M,BLOCK_K]>, or a number that is compiled in.",
+    ),
+]
+ConstexprOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--constexpr",
+        metavar="NAME=V1,V2,...",
+        help="A constant of a Triton kernel and its values, or one word or type; repeatable.",
+    ),
+]
+WarpsOption = Annotated[
+    str | None, typer.Option("--num-warps", metavar="V1,V2,...", help="Of a Triton kernel; 4 without it.")
+]
+StagesOption = Annotated[
+    str | None, typer.Option("--num-stages", metavar="V1,V2,...", help="Of a Triton kernel; 3 without it.")
+]
+CtasOption = Annotated[
+    str | None, typer.Option("--num-ctas", metavar="V1,V2,...", help="Of a Triton kernel; 1 without it.")
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="Fix a parameter or change a problem size; repeatable."),
@@ -209,18 +236,34 @@ def launch(
     defines: Sequence[str] | None = None,
     shared: int | None = None,
     tune: Sequence[str] | None = None,
+    signature: str | None = None,
+    constexprs: Sequence[str] | None = None,
+    options: Mapping[str, str | None] | None = None,
+    sizes: Mapping[str, "Number"] | None = None,
 ) -> "Given":
-    """Collect what is said of a kernel besides its file. DseError for sizes and macros of another form."""
+    """Collect what is said of a kernel besides its file. DseError for sizes and macros of another form.
+
+    `constexprs` and `options` are of a Triton kernel: those that have numbers are tried, as `tune` is.
+    """
     from dse.sources.given import Given
+
+    tried = [f"{name}={values}" for name, values in (options or {}).items() if values is not None]
+    words = [text for text in constexprs or () if re.fullmatch(r"\s*\w+\s*=\s*[A-Za-z_][\w.]*\s*", text)]
+    numbers = [text for text in [*(constexprs or ()), *tried] if text not in words]
 
     return Given(
         function=function or "",
         block=_sizes("--block", block),
         grid=_sizes("--grid", grid),
         arguments=tuple(arguments or ()),
-        defines=tuple(map(_macro, defines or ())),
+        defines=tuple(map(_macro, [*(defines or ()), *words])),
         shared_bytes=shared,
-        tuned=tuple(map(_tuned, tune or ())),
+        tuned=(
+            *(_tuned(text, "--tune") for text in tune or ()),
+            *(_tuned(text, "--constexpr") for text in numbers),
+        ),
+        signature=tuple(re.split(r",(?![^<]*>)", signature)) if signature else (),
+        sizes=tuple((sizes or {}).items()),
     )
 
 
@@ -235,13 +278,17 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
     return tuple(sizes) if named else tuple(map(int, sizes))
 
 
-def _tuned(text: str) -> tuple[str, tuple["Number", ...]]:
+def _tuned(text: str, option: str) -> tuple[str, tuple["Number", ...]]:
     name, equals, values = text.partition("=")
     if not equals or not name.strip().isidentifier():
-        raise DseError(f"--tune: found {text!r}, expected NAME=V1,V2,...")
+        raise DseError(f"{option}: found {text!r}, expected NAME=V1,V2,...")
     return name.strip(), tuple(
-        settings([f"{name}={value}"], "--tune")[name.strip()] for value in values.split(",")
+        settings([f"{name}={_TRUTH.get(value.strip(), value)}"], option)[name.strip()]
+        for value in values.split(",")
     )
+
+
+_TRUTH = {"True": "1", "False": "0"}
 
 
 def _macro(text: str) -> tuple[str, str]:

@@ -47,9 +47,10 @@ for name in COMMANDS:
 OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("sample", "sampler", "shared", "storage", "within")},
-    **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid")},
+    **{f"given.{field}": f"--{field}" for field in ("block", "function", "grid", "signature")},
     "compile": "--compile",
     "given.arguments": "--arg",
+    "given.constexprs": "--constexpr",
     "given.defines": "--define",
     "given.shared_bytes": "--shared",
     "given.tuned": "--tune",

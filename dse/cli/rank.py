@@ -15,7 +15,9 @@ app = typer.Typer(rich_markup_mode="rich")
 @app.command(
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb --top 20 --set use_shmem=1[/bold]; "
     "[bold]dse rank blur.cu -g a100-pcie-40gb --tune BLOCK=64,128,256 --tune TILE=1,2,4 --block BLOCK "
-    "--grid 'ceil(16777216 / (BLOCK * TILE))' --arg n=16777216[/bold]"
+    "--grid 'ceil(16777216 / (BLOCK * TILE))' --arg n=16777216[/bold]; "
+    "[bold]dse rank softmax.py:softmax -g h100-sxm --signature '*fp32,*fp32,i32,i32' --constexpr "
+    "BLOCK=1024,2048 --num-warps 2,4,8 --grid rows --set rows=4096 --set columns=1000[/bold]"
 )
 def rank(
     kernel: inputs.SourceArgument,
@@ -31,6 +33,11 @@ def rank(
     arguments: inputs.ArgumentOption = None,
     shared: inputs.SharedOption = None,
     tune: inputs.TuneOption = None,
+    signature: inputs.SignatureOption = None,
+    constexpr: inputs.ConstexprOption = None,
+    num_warps: inputs.WarpsOption = None,
+    num_stages: inputs.StagesOption = None,
+    num_ctas: inputs.CtasOption = None,
     scheduler: inputs.SchedulerOption = None,
     order: inputs.OrderOption = None,
     groups: inputs.GroupsOption = None,
@@ -59,8 +66,12 @@ def rank(
     which --tune, --block, --grid and --arg say what is tried. With several models the first one decides the
     order. Launches that cannot run come last, with the reason.
     """
-    given = inputs.launch(function, block, grid, arguments, define, shared, tune)
-    counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, given, source, compiled)
+    options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas}
+    numbers = inputs.settings(changed)
+    given = inputs.launch(
+        function, block, grid, arguments, define, shared, tune, signature, constexpr, options, numbers
+    )
+    counts, problem = inputs.kernel(kernel, numbers, space, given, source, compiled)
     models = inputs.models(model, scheduler=scheduler, order=order, groups=groups)
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source
+from dse.cuda.compile.contract import Source
+from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs import graph_text
 from dse.cuda.graphs.branches import branches
@@ -23,7 +24,15 @@ from dse.cuda.profile.single_warp import longest_warp
 from dse.cuda.profile.to_kernel import to_kernel, warp_counts
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.opcodes import PIPES
-from dse.cuda.source import Configuration, configurations, counted, launch_of, resources, source_of
+from dse.cuda.source import (
+    Configuration,
+    as_launched,
+    configurations,
+    counted,
+    launch_of,
+    resources,
+    source_of,
+)
 from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
 from dse.gpus.read import GpuFile
@@ -31,6 +40,9 @@ from dse.hardware import occupancy
 from dse.kernels.description import Description, Number
 
 Row = dict[str, Any]
+
+
+_WITH_TEXT = (".cu", ".py")  # files of which lines are shown
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,13 @@ def execute(
     """
     source = source_of(description)
     configuration = configured(description, parameters, problem, gpu)
-    made = compile_source(source, architecture(gpu.gpu), dict(configuration.defines))
+    settings = source.settings(configuration.defines, configuration.arguments)
+    made = source.compile(architecture(gpu.gpu, source), settings)
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
     if made.binary.relocated:
         raise DseError(f"{made.binary.kernel}: code: found addresses left open for loading, expected none")
+    configuration = as_launched(made, configuration)
     listing = made.listing or with_lines(made.cubin, made.binary.kernel, source.path)
     sample = representative(configuration.grid)
     machine = run(prepare(listing), launch_of(made, configuration), sample.blocks)
@@ -189,7 +203,7 @@ def _branches(ran: Executed) -> Iterable[Row]:
 
 
 def _lines(ran: Executed) -> Iterable[Row]:
-    text = ran.source.text.splitlines() if Path(ran.source.path).suffix == ".cu" else []
+    text = ran.source.text.splitlines() if Path(ran.source.path).suffix in _WITH_TEXT else []
     warps, insts = ran.counts.warps, ran.counts.insts()
     for line in explain.lines(ran.machine, ran.sample):
         if line.line is None:

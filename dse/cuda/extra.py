@@ -1,15 +1,21 @@
-"""The packages that only reading CUDA needs, which `gpu-dse` installs on request."""
+"""The packages that only reading a kernel's source needs, which `gpu-dse` installs on request."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dse.errors import DseError
 
-INSTALL = 'the extra "cuda": pip install "gpu-dse[cuda]"'
+
+def install(extra: str) -> str:
+    """Say how an extra is installed."""
+    return f'the extra "{extra}": pip install "gpu-dse[{extra}]"'
+
+
+INSTALL = install("cuda")
 
 
 @contextmanager
-def needs(package: str) -> Iterator[None]:
+def needs(package: str, extra: str = "cuda") -> Iterator[None]:
     """For the import of an optional package.
 
     **Raises:** DseError that says what to install, if it is missing.
@@ -17,4 +23,4 @@ def needs(package: str) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise DseError(f"{package}: found none, expected {INSTALL}") from None
+        raise DseError(f"{package}: found none, expected {install(extra)}") from None

@@ -5,6 +5,7 @@ Machine code and what comes of executing it are kept apart.
 """
 
 import pickle
+import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,10 +20,12 @@ import numpy as np
 
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
-from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler, read_source
+from dse.cuda.compile import nvrtc, triton, triton_cache
+from dse.cuda.compile.contract import Passed, Source
+from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.execute.interpret import addresses_of, run
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Dimensions, LaunchArguments, UnknownArgument
+from dse.cuda.machine.launch import Dimensions, LaunchArguments, TensorMap, UnknownArgument
 from dse.cuda.machine.state import Machine
 from dse.cuda.parallel import each, processors
 from dse.cuda.profile.characterise import Characterisation, prepare, summary
@@ -34,12 +37,21 @@ from dse.cuda.sass.elf import Binary, Parameter
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
 from dse.hardware import occupancy
-from dse.kernels.description import ArrayArgument, Build, Description, Number, evaluated_names
+from dse.kernels.description import (
+    ArrayArgument,
+    Build,
+    Contents,
+    Description,
+    DescriptorArgument,
+    Number,
+    evaluated_names,
+)
 from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "10"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "11"  # to be changed with what is kept, and with how it is worked out
+MAP_BYTES = 128  # of a tensor map
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 
@@ -54,10 +66,25 @@ class Array:
     names: tuple[tuple[str, Number], ...]
 
 
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor: of an array of which nothing is known."""
+
+    type: str  # of an element, as Triton writes it: fp16
+    shape: tuple[int, ...]  # elements, the axis along which they lie side by side last
+    strides: tuple[int, ...]  # elements
+    block: tuple[int, ...]  # elements that the kernel takes at a time
+
+
 class Unstated(Enum):
     """A number that the kernel's description does not state."""
 
     NUMBER = 0
+
+
+Argument = (
+    Number | Array | Contents | Descriptor | Unstated | None
+)  # None: an array of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -67,7 +94,7 @@ class Configuration:
     defines: tuple[tuple[str, Number], ...]
     grid: Dimensions
     block: Dimensions
-    arguments: tuple[Number | Array | Unstated | None, ...]  # None: an array of which nothing is known
+    arguments: tuple[Argument, ...]
     shared_bytes: int | None = None  # of a block, that the launch adds; None if it was not stated
 
 
@@ -85,12 +112,25 @@ class KernelProfile:
 
 
 def source_of(description: Description) -> Source:
-    """Read the CUDA file of a kernel.
+    """Read the source file of a kernel, as its compiler does.
 
     **Raises:** DseError if it has none or cannot be read.
     """
     path, build = _build(description)
-    return read_source(path, build.kernel, options=build.options)
+    if path.is_dir():
+        return triton_cache.read_source(path, build.kernel)
+    return _READERS.get(path.suffix, _cuda)(path, build)
+
+
+def _cuda(path: Path, build: Build) -> Source:
+    return nvrtc.read_source(path, build.kernel, options=build.options)
+
+
+def _triton(path: Path, build: Build) -> Source:
+    return triton.read_source(path, build.kernel, build.types, build.options)
+
+
+_READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # others are CUDA
 
 
 def configurations(
@@ -116,11 +156,21 @@ def configurations(
                 raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
         return [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
 
-    def argument(given: Expression | ArrayArgument | None) -> Sequence[Number | Array | Unstated | None]:
+    def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
+        return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
+
+    def argument(
+        given: Expression | ArrayArgument | Contents | DescriptorArgument | None,
+    ) -> Sequence[Argument]:
         if given is None:
             return [Unstated.NUMBER] * count
+        if isinstance(given, Contents):
+            return [given] * count
         if isinstance(given, Expression):
             return column(given)
+        if isinstance(given, DescriptorArgument):
+            rows = zip(whole(given.shape), whole(given.strides), whole(given.block), strict=True)
+            return [Descriptor(given.type, *row) for row in rows]
         if given.values is None:
             return [None] * count
         used = sorted(given.values.names & set(known))
@@ -171,11 +221,11 @@ def characterise_all(
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
 
-    **Raises:** DseError for what is wrong with all: as `compile_source` and `disassemble`, and of the cache.
+    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble`, and of the cache.
     """
     cache = cache or Cache()
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
-    same = (source.digest, str(arch), compiler(), __version__, FORMAT, repr(jax.tree.leaves(gpu)))
+    same = (source.digest, str(arch), source.compiler, __version__, FORMAT, repr(jax.tree.leaves(gpu)))
     keys = [key(*same, repr(configuration)) for configuration in wanted]
     kept = cache.get(keys)
     missing = {
@@ -236,7 +286,8 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     for name, made in ready.items():
         listing = made.listing or listings[name]
         try:
-            results[name] = executed(made, listing, job.wanted[name], job.gpu)
+            profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
+            results[name] = _unstated(profile, made, job.source) or profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     entries = {name: pickle.dumps(result) for name, result in results.items()}
@@ -244,19 +295,79 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
     return entries
 
 
+def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
+    """Refuse counts of a Triton kernel that hang on an array whose contents are not stated.
+
+    Where zeros end programs early, or send all loads to one place, they would count for less than they do.
+    """
+    passed = made.launched.passed if made.launched is not None else None
+    for decision in profile.counts.unknown if passed and source.names else ():
+        for what in decision.depends_on:
+            if decision.what in _DECIDING and (array := _CONTENTS.match(what)):
+                place = passed[int(array[1])].argument if passed else None
+                name = "Triton's own memory" if place is None else source.names[place]
+                does = "ends or skips work" if decision.what == "branch" else "says where others are read"
+                given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
+                message = (
+                    f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
+                )
+                return Failure("not executed", f"{message} {given}")
+    return None
+
+
+_DECIDING = ("branch", "address")
+_CONTENTS = re.compile(r"contents of argument (\d+)")
+
+
 def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
     """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind."""
-    same = ("compiled", job.source.digest, str(job.arch), compiler(), __version__)
-    digests = {name: key(*same, repr(configuration.defines)) for name, configuration in job.wanted.items()}
+    same = ("compiled", job.source.digest, str(job.arch), job.source.compiler, __version__, FORMAT)
+    settings = {
+        name: job.source.settings(configuration.defines, configuration.arguments)
+        for name, configuration in job.wanted.items()
+    }
+    digests = {name: key(*same, repr(some)) for name, some in settings.items()}
     kept = job.cache.get(set(digests.values()))
     made_by_name: dict[str, Compiled | Failure] = {}
     for name, digest in digests.items():
         if digest not in kept:
-            made = compile_source(job.source, job.arch, dict(job.wanted[name].defines))
+            made = job.source.compile(job.arch, settings[name])
             kept[digest] = zlib.compress(pickle.dumps(made), 1)
             job.cache.put({digest: kept[digest]})
         made_by_name[name] = pickle.loads(zlib.decompress(kept[digest]))
     return made_by_name
+
+
+def as_launched(made: Compiled, configuration: Configuration) -> Configuration:
+    """Return a configuration with the launch that its compiler decided on, if it did."""
+    launched = made.launched
+    if launched is None:
+        return configuration
+    x, y, z = configuration.grid
+    arguments = configuration.arguments
+    if launched.passed is not None:
+        arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
+    return replace(
+        configuration,
+        grid=(launched.cluster * x, y, z),
+        block=(launched.threads, 1, 1),
+        shared_bytes=launched.shared_bytes,
+        arguments=arguments,
+    )
+
+
+def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
+    """Return what a parameter takes."""
+    argument = None if passed.argument is None else arguments[passed.argument]
+    if not isinstance(argument, Descriptor) or passed.part == "pointer":
+        return None if isinstance(argument, Descriptor) else argument
+    parts: Mapping[str, Argument] = {
+        "map": replace(argument, block=passed.box),
+        "shape": argument.shape[passed.axis],
+        "stride": argument.strides[passed.axis],
+        "flag": 0,
+    }
+    return parts[passed.part]
 
 
 def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
@@ -329,7 +440,7 @@ def executed(
     )
 
 
-def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]) -> list[Any]:
+def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
     """Return the arguments as the interpreter takes them; numbers get the size that the parameters have."""
     if len(given) != len(binary.parameters):
         raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
@@ -341,6 +452,10 @@ def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]
                     arguments.append(UnknownArgument(parameter.size))
                 case None | Array() if parameter.size == 8:
                     arguments.append(None if argument is None else _contents(argument))
+                case Contents() if parameter.size == 8:
+                    arguments.append(argument.array)
+                case Descriptor() if parameter.size == MAP_BYTES:
+                    arguments.append(_tensor_map(argument))
                 case float() if parameter.size in (4, 8):
                     arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
                 case int() if parameter.size <= 8:
@@ -348,12 +463,19 @@ def _arguments(binary: Binary, given: Sequence[Number | Array | Unstated | None]
                 case _:
                     raise OverflowError
         except OverflowError:
-            given_text = "an array" if argument is None or isinstance(argument, Array) else argument
+            arrays = None | Array | Contents | Descriptor
+            given_text = "an array" if isinstance(argument, arrays) else argument
             raise DseError(
                 f"{binary.kernel}: argument {number}: found {given_text},"
                 f" expected what takes {parameter.size} B"
             ) from None
     return arguments
+
+
+def _tensor_map(given: Descriptor) -> Any:
+    """Return a tensor map as the interpreter takes it."""
+    bits = re.search(r"\d+", given.type)
+    return TensorMap(int(bits[0]) // 8 if bits else 1, given.shape, given.strides, given.block)
 
 
 @lru_cache(maxsize=4)  # configurations mostly share them

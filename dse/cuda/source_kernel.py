@@ -12,7 +12,9 @@ import numpy as np
 
 from dse.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.cuda.cache import Cache
-from dse.cuda.compile.nvrtc import Failure, architectures, compiler
+from dse.cuda.compile import nvrtc
+from dse.cuda.compile.contract import Source
+from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import known
@@ -98,7 +100,8 @@ class SourceKernel:
     ) -> list[KernelProfile | Failure]:
         """Compile and execute each configuration for a GPU whose fields are scalars."""
         wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
-        source, arch = source_of(self.description), architecture(gpu)
+        source = source_of(self.description)
+        arch = architecture(gpu, source)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
             return characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
 
@@ -133,7 +136,8 @@ class SourceKernel:
         wanted = configurations(self.description, parameters, sizes, gpu)
         if compiled < FEWEST:
             raise DseError(f"compile: found {compiled}, expected {FEWEST} or more, or all {len(wanted):,}")
-        source, arch = source_of(self.description), architecture(gpu)
+        source = source_of(self.description)
+        arch = architecture(gpu, source)
         names = evaluated_names(self.description, parameters, sizes, gpu)
         before = known(source, parameters, wanted, {name: names[name] for name, _ in self.description.let})
         read: dict[int, KernelProfile | Failure] = {}
@@ -190,17 +194,19 @@ def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
     return (result.message for result in read.values() if isinstance(result, Failure))
 
 
-def architecture(gpu: Gpu) -> int:
+def architecture(gpu: Gpu, source: Source | None = None) -> int:
     """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
 
-    **Raises:** DseError for one that the compiler does not know.
+    **Raises:** DseError for one that the compiler of the source, by default NVRTC, does not know.
     """
-    arch, known_ones = int(gpu.compute_capability), architectures()
+    arch = int(gpu.compute_capability)
+    known_ones = nvrtc.architectures() if source is None else source.architectures()
     if arch not in known_ones:
         lowest, highest = min(known_ones) / 10, max(known_ones) / 10
+        compiler = nvrtc.compiler() if source is None else source.compiler
         raise DseError(
             f"gpu: compute capability: found {arch / 10 if arch else 'none'}, expected one from {lowest} to"
-            f" {highest}, which {compiler()} compiles for"
+            f" {highest}, which {compiler} compiles for"
         )
     return arch
 

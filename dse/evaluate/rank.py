@@ -115,9 +115,12 @@ def configurations(
     sample: int | None = None,
     seed: int = 0,
 ) -> dict[str, np.ndarray]:
-    """Return all valid ones, or so many of them at random, in order. DseError if there is none."""
+    """Return all valid ones, or so many of them at random, in order. DseError if there is none.
+
+    A kernel without parameters has one configuration, by the number 1.
+    """
     if not kernel.space.names:
-        raise DseError(f"{kernel.path}: parameters: found none, expected some to choose among (given.tuned)")
+        return {"configuration": np.ones(1, int)}
     columns = kernel.space.configurations(sizes_of(kernel, problem))
     total = len(next(iter(columns.values())))
     if not total:

@@ -3,6 +3,7 @@
 Evaluated on a whole tuning space at once; nothing is compiled but the expressions themselves.
 """
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,31 @@ class ArrayArgument:
     values: Expression | None  # of `index` and of `random`, from 0 up to 1; None where nothing hangs on them
 
 
+@dataclass(frozen=True, eq=False)
+class Contents:
+    """An array that a kernel is launched with, as it is."""
+
+    array: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        """What tells it from others."""
+        return hashlib.sha256(np.ascontiguousarray(self.array).tobytes()).hexdigest()
+
+    def __repr__(self) -> str:
+        return f"Contents({self.array.dtype}, {self.array.size}, {self.digest})"
+
+
+@dataclass(frozen=True)
+class DescriptorArgument:
+    """A tensor descriptor that a kernel is launched with; of its array nothing is known."""
+
+    type: str  # of an element, as Triton writes it: fp16
+    shape: tuple[Expression, ...]  # elements, the axis along which they lie side by side last
+    strides: tuple[Expression, ...]  # elements
+    block: tuple[Expression, ...]  # elements that the kernel takes at a time
+
+
 @dataclass(frozen=True)
 class Build:
     """The way in which a kernel's source is compiled and launched."""
@@ -71,9 +97,10 @@ class Build:
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
     grid: tuple[Expression, ...]  # blocks
-    arguments: tuple[Expression | ArrayArgument | None, ...]  # None: a number that is not stated
+    arguments: tuple[Expression | ArrayArgument | Contents | DescriptorArgument | None, ...]  # None: unstated
     options: tuple[str, ...] = ()  # of the compiler
     shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
+    types: tuple[str, ...] = ()  # of the arguments as Triton writes them; "" where the value tells
 
 
 @dataclass(frozen=True)

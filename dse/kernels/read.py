@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dse.kernels.symbolic.subscript import Subscript
 
 FILE = "kernel.toml"
+TRITON = ".py"  # suffix of sources that need no description of their launch: Triton decides on it
 
 
 def names() -> list[str]:
@@ -190,17 +191,47 @@ class _Access(_Table):
     uncoalesced: _Text = None
 
 
+_Type = Literal[
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "int64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
+
+
 class _Array(_Table):
     size: _Text
-    type: Literal["int8", "uint8", "int32", "uint32", "int64", "float32", "float64"] = "float32"
+    type: _Type = "float32"
     values: _Text = None
 
 
+class _Descriptor(_Table):
+    shape: list[_Text]
+    block: list[_Text]
+    type: _Type = "float32"
+
+
 def _form(argument: Any) -> str:
-    return "array" if isinstance(argument, dict) else "number"
+    if isinstance(argument, dict):
+        return "descriptor" if "shape" in argument or "block" in argument else "array"
+    return "number"
 
 
-_Argument = Annotated[Annotated[_Array, Tag("array")] | Annotated[_Text, Tag("number")], Discriminator(_form)]
+_Argument = Annotated[
+    Annotated[_Array, Tag("array")]
+    | Annotated[_Descriptor, Tag("descriptor")]
+    | Annotated[_Text, Tag("number")],
+    Discriminator(_form),
+]
 _Dimensions = Annotated[list[_Text], Field(max_length=3)]
 
 
@@ -227,7 +258,7 @@ class _File(_Table):
     problem: dict[str, _Number] = {}
     parameters: Annotated[dict[str, Any], Field(min_length=1)]
     let: dict[str, _Text] = {}
-    launch: _Launch
+    launch: _Launch | None = None
     warp: _Warp = _Warp()
     access: list[_Access] = []
     spaces: dict[str, _Alias] = {}
@@ -254,7 +285,9 @@ def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
         case "missing":
             return f"{field}: found nothing, expected a value"
         case "extra_forbidden":
-            table = _Array if "arguments" in place else _TABLES.get(str(place[0]), _File)
+            table: type[BaseModel] = _TABLES.get(str(place[0]), _File)
+            if "arguments" in place:
+                table = _Descriptor if "descriptor" in place else _Array
             allowed = table.model_fields
             near = difflib.get_close_matches(str(place[-1]), allowed, 1)
             hint = f"; did you mean {near[0]}?" if near else ""
@@ -326,6 +359,10 @@ def _description(path: Path, file: _File) -> Description:
         source = path.parent / file.source.file
         if not source.is_file():
             raise DseError(f"{path}: source: found no file {file.source.file}, expected one beside it")
+    if file.launch is None and (source is None or source.suffix != TRITON):
+        raise DseError(f"{path}: launch: found nothing, expected a value")
+    launch = {} if file.launch is None else file.launch.model_dump()
+    shape = {name: launch.pop(name, None) for name in SHAPE_FIELDS}
     return Description(
         name=file.name,
         summary=file.summary,
@@ -338,12 +375,12 @@ def _description(path: Path, file: _File) -> Description:
         ),
         problem=tuple(file.problem.items()),
         let=tuple(let),
-        launch=expressions("launch", file.launch.model_dump(exclude=set(SHAPE_FIELDS)), known),
-        warp=expressions("warp", file.warp.model_dump(), in_warp),
+        launch=expressions("launch", launch, known),
+        warp=expressions("warp", file.warp.model_dump(), in_warp) if launch else (),
         accesses=tuple(accesses),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
         build=_build(path, file, in_warp),
-        shape=expressions("launch", file.launch.model_dump(include=set(SHAPE_FIELDS)), known),
+        shape=expressions("launch", shape, known),
     )
 
 
@@ -372,21 +409,44 @@ def _subscript(path: Path, access: _Access, allowed: Collection[str]) -> Subscri
 
 def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
     """Read how the source is compiled and launched, if the file says so."""
-    from dse.kernels.description import ArrayArgument, Build
+    from dse.kernels.description import ArrayArgument, Build, DescriptorArgument
     from dse.space.expression import Expression, parse
 
     source = file.source
     if not (source and (source.block or source.grid)):
         return None
-    for name, given in (("block", source.block), ("grid", source.grid)):
+    of_triton = Path(source.file).suffix == TRITON
+    if of_triton and source.block:
+        raise DseError(
+            f"{path}: source.block: found it with a Triton kernel, expected num_warps in parameters"
+        )
+    warps = "32 * num_warps" if "num_warps" in {*file.parameters, *file.problem} else "32 * 4"
+    block = [warps] if of_triton else source.block
+    for name, given in (("block", block), ("grid", source.grid)):
         if not given:
             raise DseError(f"{path}: source.{name}: found nothing, expected one to three sizes")
 
     def parsed(field: str, text: Any, *more: str) -> Expression:
         return parse(text, f"{path}: source.{field}", {*allowed, *more})
 
-    def argument(place: int, given: Any) -> Expression | ArrayArgument:
+    def argument(place: int, given: Any) -> Expression | ArrayArgument | DescriptorArgument:
         field = f"arguments.{place}"
+        if isinstance(given, _Descriptor):
+            if len(given.shape) != len(given.block):
+                raise DseError(
+                    f"{path}: source.{field}: found {len(given.block)} sizes in block,"
+                    f" expected {len(given.shape)}, as in shape"
+                )
+            shape = [parsed(f"{field}.shape", size) for size in given.shape]
+            inner = [
+                " * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))
+            ]
+            return DescriptorArgument(
+                type=given.type,
+                shape=tuple(shape),
+                strides=tuple(parsed(f"{field}.shape", text) for text in inner),
+                block=tuple(parsed(f"{field}.block", size) for size in given.block),
+            )
         if not isinstance(given, _Array):
             return parsed(field, given)
         values = given.values
@@ -396,13 +456,15 @@ def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
             values=None if values is None else parsed(f"{field}.values", values, "index", "random"),
         )
 
-    defines = {name.upper(): name for name in file.parameters} | source.defines
+    names = {name if of_triton else name.upper(): name for name in file.parameters}
+    defines = names | source.defines
     return Build(
         kernel=source.kernel,
         defines=tuple((name, parsed(f"defines.{name}", text)) for name, text in defines.items()),
-        block=tuple(parsed("block", text) for text in source.block),
+        block=tuple(parsed("block", text) for text in block),
         grid=tuple(parsed("grid", text) for text in source.grid),
         arguments=tuple(argument(place, given) for place, given in enumerate(source.arguments, 1)),
+        types=tuple(f"*{given.type}" if isinstance(given, _Array) else "" for given in source.arguments),
     )
 
 

@@ -64,6 +64,8 @@ def plan(
     if name not in REFERENCES:
         raise DseError(f"kernel: found {name}, expected one that can be checked: {', '.join(REFERENCES)}")
     source = source_of(description)
+    if not isinstance(source, Source):
+        raise DseError(f"kernel: found {name}, expected one with a CUDA source")
     valid = description.space.configurations(sizes)
     count = len(next(iter(valid.values())))
     order = np.random.default_rng(seed).permutation(count)[:sample]

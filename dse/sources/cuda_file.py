@@ -11,7 +11,7 @@ from dse.cuda.compile.nvrtc import Declared, kernels_in, parameters_of, read_sou
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Build, Description
 from dse.sources.argument_types import TYPES, type_of
-from dse.sources.given import Given, build_with
+from dse.sources.given import Given, build_with, refuse
 from dse.space.expression import Expression, one_of, parse
 from dse.space.space import Space
 
@@ -24,6 +24,7 @@ def load(path: Path, given: Given) -> Description:
     **Raises:** DseError if the file cannot be read, has several kernels and none is named, or if block or
     grid are missing or an argument cannot be read.
     """
+    refuse(given, ("signature",), f"{path}, expected it with a Triton kernel")
     source = read_source(path, given.function)
     if not given.function and len(names := kernels_in(source)) > 1:
         raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")

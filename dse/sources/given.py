@@ -1,5 +1,6 @@
 """Facts of a kernel that its file does not hold: the caller gives them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from dse.errors import DseError
@@ -15,9 +16,18 @@ class Given:
     block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
     grid: tuple[int | str, ...] = ()  # blocks
     arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may stand before
-    defines: tuple[tuple[str, str], ...] = ()  # macros
+    defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
     shared_bytes: int | None = None  # of a block, that the launch adds
     tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried
+    signature: tuple[str, ...] = ()  # of Triton: types of the arguments, in order or as NAME=TYPE
+    sizes: tuple[tuple[str, int | float], ...] = ()  # numbers by name, of which a file may make sizes
+
+
+def refuse(given: Given, fields: Iterable[str], why: str) -> None:
+    """Check that some facts are not given. **Raises:** DseError that says why the first of them is not."""
+    for field in fields:
+        if getattr(given, field) not in ((), None):
+            raise DseError(f"given.{field}: found it with {why}")
 
 
 def with_given(description: Description, given: Given, name: str) -> Description:
@@ -26,11 +36,9 @@ def with_given(description: Description, given: Given, name: str) -> Description
     **Raises:** DseError for a launch, which the file says, or a macro that a parameter defines; or if the
     file says no launch after all. `name` is the file's in messages.
     """
-    for field in ("block", "grid", "arguments", "tuned"):
-        if getattr(given, field):
-            where = f"given.{field}"
-            raise DseError(f"{where}: found it with {name}, expected none: the file says how it is launched")
-    if given == Given():
+    says = f"{name}, expected none: the file says how it is launched"
+    refuse(given, ("block", "grid", "arguments", "tuned", "signature"), says)
+    if replace(given, sizes=()) == Given():
         return description
     if description.build is None:
         raise DseError(f"{description.path}: source: found no block and grid, expected a table with them")

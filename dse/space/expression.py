@@ -1,8 +1,9 @@
 """The expression language of kernel files and tuning spaces: a small part of Python's, over arrays.
 
 Numbers and names; `+ - * / // % **`; comparisons, also chained, and `in (1, 2)`; `and or not`;
-`a if c else b`; `abs ceil floor log2 max min sqrt`; `True` and `False`. The text is parsed with `ast`
-and walked, never run.
+`a if c else b`; `abs ceil floor log2 max min sqrt`; as Triton has them, `cdiv(a, b)`, a quotient rounded up,
+and `next_power_of_2(n)`, the first from n on; `True` and `False`. The text is parsed with `ast` and walked,
+never run.
 
 Values are Python's, with these differences, since arrays have one type and no exceptions:
 
@@ -31,7 +32,10 @@ import numpy as np
 
 from dse.errors import DseError
 
-FUNCTIONS = ("abs", "ceil", "floor", "log2", "max", "min", "sqrt")
+FUNCTIONS = ("abs", "cdiv", "ceil", "floor", "log2", "max", "min", "next_power_of_2", "sqrt")
+
+_ARGUMENTS: dict[str, tuple[int, ...]] = {"min": (), "max": (), "cdiv": (2,)}  # (): any number; others: one
+_WRITTEN_OUT = {"cdiv": "-(-a // b)", "next_power_of_2": "2 ** ceil(log2(a))"}
 
 _MOST_CHARACTERS = 4000
 _MOST_LEVELS = 100  # of nesting: each takes a few of Python's own stack frames
@@ -194,10 +198,24 @@ class _Checker(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         if not isinstance(node.func, ast.Name) or node.func.id not in FUNCTIONS or node.keywords:
             raise ValueError(f"the only calls are {', '.join(FUNCTIONS)}, without keywords")
-        if not node.args or (len(node.args) > 1 and node.func.id not in ("min", "max")):
+        counts = _ARGUMENTS.get(node.func.id, (1,))
+        if not node.args or (counts and len(node.args) not in counts):
             raise ValueError(f"{node.func.id} of {len(node.args)} values")
+        if node.func.id in _WRITTEN_OUT:
+            names = dict(zip("ab", node.args, strict=False))
+            return self.visit(_Filled(names).visit(ast.parse(_WRITTEN_OUT[node.func.id], mode="eval").body))
         node.args = [self.visit(argument) for argument in node.args]
         return node
+
+
+class _Filled(ast.NodeTransformer):
+    """Puts arguments in the place of the names of a function that is written out."""
+
+    def __init__(self, arguments: Mapping[str, ast.expr]) -> None:
+        self.arguments = arguments
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.arguments.get(node.id, node)
 
 
 def _constant(value: Any) -> ast.Constant:

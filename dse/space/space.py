@@ -13,6 +13,7 @@ import numpy as np
 
 from dse.errors import DseError
 from dse.space.expression import FUNCTIONS, Expression, one_of
+from dse.space.listed import Listed
 
 MOST_VALUES = 1_000_000  # of one parameter
 
@@ -30,7 +31,7 @@ class Space:
     """
 
     values: Mapping[str, Any]  # name → numbers, spelled in any way that `values_of` reads; kept as tuples
-    constraints: tuple[Expression, ...] = ()
+    constraints: tuple[Expression | Listed, ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.values:
@@ -103,7 +104,9 @@ class Space:
         few enough are valid. `constants` are scalars.
         """
         position = {name: i for i, name in enumerate(self.values)}
-        checks: list[list[Expression]] = [[] for _ in range(len(position) + 1)]  # [-1]: no parameter at all
+        checks: list[list[Expression | Listed]] = [
+            [] for _ in range(len(position) + 1)
+        ]  # [-1]: no parameter at all
         for constraint in self.constraints:
             checks[max((position[name] for name in constraint.names if name in position), default=-1)] += [
                 constraint
@@ -118,7 +121,7 @@ class Space:
         self,
         index: np.ndarray,
         columns: Mapping[str, np.ndarray],
-        checks: list[list[Expression]],
+        checks: list[list[Expression | Listed]],
         constants: Mapping[str, Any],
         chunk: int,
     ) -> Iterator[np.ndarray]:

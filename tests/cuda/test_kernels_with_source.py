@@ -17,7 +17,8 @@ from dse.cuda.source import KernelProfile, characterise_all, configurations, sou
 from dse.kernels.description import evaluated_names
 
 GPU = gpus.load("a100-pcie-40gb").gpu
-SOURCES = [name for name in kernels.names() if kernels.load(name).build is not None]
+KERNELS = {name: kernels.load(name) for name in kernels.names()}
+SOURCES = [name for name, kernel in KERNELS.items() if kernel.build is not None and kernel.described]
 FOLDER = kernels.load("spmv_csr").path.parent.parent
 
 

@@ -11,6 +11,7 @@ import pytest
 from dse import gpus, kernels
 from dse.cuda import source as subject
 from dse.cuda.cache import Cache
+from dse.cuda.compile import nvrtc
 from dse.cuda.compile.nvrtc import Compiled, Failure, compile_source
 from dse.cuda.source import Array, KernelProfile, characterise_all, configurations, source_of
 from dse.errors import DseError
@@ -163,7 +164,7 @@ def test_code_that_waits_for_loading_is_a_result(read, tmp_path: Path, monkeypat
             replace(made, binary=replace(made.binary, relocated=True)) if isinstance(made, Compiled) else made
         )
 
-    monkeypatch.setattr(subject, "compile_source", relocated)
+    monkeypatch.setattr(nvrtc, "compile_source", relocated)
     [found] = run(read(), tmp_path / "cache", block=32, mode=0)
     assert found == Failure(
         "not executed", "rows: code: found addresses left open for loading, expected none"
@@ -177,7 +178,7 @@ def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: 
     def refuse(*arguments: object, **options: object) -> None:
         raise AssertionError("compiled or executed")
 
-    monkeypatch.setattr(subject, "compile_source", refuse)
+    monkeypatch.setattr(nvrtc, "compile_source", refuse)
     monkeypatch.setattr(subject, "disassemble", refuse)
     told: list[int] = []
     again = run(kernel, cache, progress=told.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
@@ -252,7 +253,8 @@ def test_a_grid_of_nothing(read):
         configurations(read(), {"block": 32, "mode": 0}, {"rows": 0}, GPU)
 
 
-SOURCES = [name for name in kernels.names() if kernels.load(name).build is not None]
+KERNELS = {name: kernels.load(name) for name in kernels.names()}
+SOURCES = [name for name, kernel in KERNELS.items() if kernel.build is not None and kernel.described]
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -21,7 +21,7 @@ from dse.kernels import description as describe
 from dse.kernels.description import Description
 from dse.types import Gpu, Resources
 
-NAMES = kernels.names()
+NAMES = [name for name in kernels.names() if kernels.load(name).described]
 A100, MI250X, FX5600 = "a100-pcie-40gb", "mi250x", "quadro-fx5600"
 GPUS = {name: gpus.load(name, np.float64).gpu for name in (A100, MI250X, FX5600)}
 

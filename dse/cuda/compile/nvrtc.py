@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from dse.cuda.cache import key
+from dse.cuda.compile.constants import Constants, constants
+from dse.cuda.compile.contract import Launched, Settings
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
@@ -40,6 +42,32 @@ class Source:
     digest: str  # of all this and of the files that it includes
     cubin: bytes = b""  # in the place of text
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ask for no array: what is not known of one counts as 0."""
+        return ()
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its version."""
+        return compiler()
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what it can be compiled for."""
+        return architectures()
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return what the code of a configuration hangs on: its macros."""
+        return defines
+
+    def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
+        """Compile one configuration, see `compile_source`."""
+        return compile_source(self, arch, dict(settings))
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+        """Work out what the text says of `count` configurations."""
+        return constants(self.text, defines, count)
+
 
 @dataclass(frozen=True)
 class Compiled:
@@ -53,6 +81,7 @@ class Compiled:
     spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
     adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
     listing: Listing | None = None  # in the place of code
+    launched: Launched | None = None  # how it is launched, where its compiler decides that
 
 
 @dataclass(frozen=True)

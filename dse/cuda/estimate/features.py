@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.constants import constants
-from dse.cuda.compile.nvrtc import Source
+from dse.cuda.compile.contract import Source
 from dse.cuda.source import Configuration
 
 
@@ -66,7 +65,7 @@ def known(
     threads, blocks = block.prod(1), np.array([int(np.prod(configuration.grid)) for configuration in wanted])
     macros = [dict(configuration.defines) for configuration in wanted]
     columns = {name: np.array([defines[name] for defines in macros]) for name in macros[0]}
-    read = constants(source.text, columns, count)
+    read = source.constants(columns, count)
     others = {name: np.broadcast_to(np.asarray(size), (count,)) for name, size in (names or {}).items()}
     others |= read.values
     given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}

@@ -1,0 +1,76 @@
+"""What a kernel's source is to those who read it, whichever compiler it has, and how its code is launched."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from dse.cuda.compile.constants import Constants
+    from dse.cuda.compile.nvrtc import Compiled, Failure
+
+Settings = tuple[tuple[str, Any], ...]  # by name; equal ones give the same code
+
+
+class Source(Protocol):
+    """A kernel that can be compiled, one configuration at a time. Picklable: other processes do it."""
+
+    @property
+    def path(self) -> str:
+        """The file, for messages."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """The text of the file, if it is one."""
+        ...
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments; () where nobody asks for what they hold."""
+        ...
+
+    @property
+    def digest(self) -> str:
+        """A digest of all that the code hangs on besides settings, architecture and compiler."""
+        ...
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its version."""
+        ...
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what it can be compiled for: 80 for sm_80."""
+        ...
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return what the code of a configuration hangs on."""
+        ...
+
+    def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
+        """Compile one configuration. **Raises:** DseError for what is wrong with all."""
+        ...
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
+        """Work out what the source tells of `count` configurations before they are compiled."""
+        ...
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a parameter of the code takes."""
+
+    argument: int | None = None  # the place of the kernel's argument; None: an array of the compiler's own
+    part: Literal["all", "map", "pointer", "shape", "stride", "flag"] = "all"  # of a tensor descriptor
+    axis: int = 0  # of a shape or a stride
+    box: tuple[int, ...] = ()  # elements that one copy by a map takes
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How code is launched, where its compiler decides that."""
+
+    threads: int  # of a block
+    shared_bytes: int  # of a block, that the launch adds
+    cluster: int = 1  # blocks of the hardware for one of the grid's
+    passed: tuple[Passed, ...] | None = None  # what each parameter takes; None: the arguments, in order

@@ -1,0 +1,193 @@
+"""Folders of machine code as Triton keeps it: beside each cubin what Triton says of it."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dse.cuda.cache import key
+from dse.cuda.compile.constants import Constants
+from dse.cuda.compile.contract import Launched, Passed, Settings
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.triton import OPTIONS, launched_as
+from dse.cuda.sass import elf
+from dse.errors import DseError
+
+BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
+
+
+class Parameter(NamedTuple):
+    """A parameter of the code, as Triton's own assembly names it."""
+
+    name: str  # of the kernel's argument
+    part: str  # "", or of a tensor descriptor: shape.0, stride.1
+    type: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cubin, and what Triton says of it."""
+
+    cubin: Path
+    metadata: Mapping[str, Any]
+    parameters: tuple[Parameter, ...]  # () where the assembly was not kept
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The options that it was compiled with; no limit of registers is 0."""
+        return {name: int(self.metadata.get(name) or 0) for name in OPTIONS}
+
+    @property
+    def arch(self) -> int:
+        """The architecture that it is for: 80 for sm_80."""
+        return int(self.metadata["target"]["arch"])
+
+
+@dataclass(frozen=True)
+class TritonCache:
+    """A folder of cubins of one kernel, each a configuration."""
+
+    path: str
+    kernel: str
+    entries: tuple[Entry, ...]
+    digest: str
+    text = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments, those that every cubin has first."""
+        return tuple(arguments_of(self.entries))
+
+    @property
+    def compiler(self) -> str:
+        """Triton and its version."""
+        return f"Triton {self.entries[0].metadata.get('triton_version', '')}".strip()
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what there are cubins for."""
+        return tuple(sorted({entry.arch for entry in self.entries}))
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+        """Tell nothing: cubins are ready."""
+        return Constants({}, None)
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return which cubin it is."""
+        return ((BINARY, dict(defines)[BINARY]),)
+
+    def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
+        """Read the cubin. One for another architecture is a failure."""
+        entry = self.entries[dict(settings)[BINARY] - 1]
+        where = str(entry.cubin)
+        if entry.arch != arch:
+            return Failure(
+                "not executed", f"{where}: architecture: found sm_{entry.arch}, expected sm_{arch}"
+            )
+        cubin = entry.cubin.read_bytes()
+        binary = elf.read(cubin, where)[entry.metadata["name"]]
+        launched = launched_as(entry.metadata)
+        passed = _passed(entry, self.names)
+        passed += (Passed(),) * (len(binary.parameters) - len(passed))
+        launched = Launched(launched.threads, launched.shared_bytes, launched.cluster, passed)
+        return Compiled(binary, cubin, None, "", self.compiler, None, launched=launched)
+
+
+def read_source(path: Path, kernel: str = "") -> TritonCache:
+    """Read a folder of Triton's cache: cubins in it, or in its folders, with a .json beside each.
+
+    **Raises:** DseError if there is none, or several kernels and none is named.
+    """
+    entries = _entries(path.resolve())
+    kernels = list(dict.fromkeys(entry.metadata["name"] for entry in entries))
+    if not entries:
+        raise DseError(f"{path}: found no cubin with Triton's .json beside it, expected one at least")
+    if kernel not in kernels and (kernel or len(kernels) > 1):
+        stated = f"no {kernel}" if kernel else "several"
+        raise DseError(
+            f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
+        )
+    chosen = tuple(entry for entry in entries if entry.metadata["name"] == (kernel or kernels[0]))
+    digest = key(*(f"{entry.cubin}{entry.metadata.get('hash')}" for entry in chosen))
+    return TritonCache(str(path), kernel or kernels[0], chosen, digest)
+
+
+def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
+    """Name the kernel's arguments, with their types; of numbers that Triton compiled in nothing is known."""
+    most = max(entries, key=lambda entry: len(entry.parameters))
+    every = (parameter for entry in (most, *entries) for parameter in entry.parameters if not parameter.part)
+    found: dict[str, str] = {}
+    for parameter in every:
+        found.setdefault(parameter.name, parameter.type)
+    return found
+
+
+def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
+    boxes = [tuple(each["block_size"]) for each in entry.metadata.get("tensordesc_meta") or ()]
+    passed = []
+    for name, part, kind in entry.parameters:
+        place, (what, _, axis) = names.index(name), part.partition(".")
+        if what in ("shape", "stride"):
+            passed.append(Passed(place, what, int(axis)))  # type: ignore[arg-type]
+        elif part:
+            passed.append(Passed(place, "flag"))
+        elif kind.startswith("tensordesc") and boxes:
+            passed.append(Passed(place, "map", box=boxes.pop(0)))
+        else:
+            passed.append(Passed(place, "pointer" if kind.startswith("*") else "all"))
+    return tuple(passed)
+
+
+_STATED = ("name", "num_warps", "shared", "target")
+
+
+_STATED = ("name", "num_warps", "shared", "target")
+
+
+@cache
+def _entries(path: Path) -> tuple[Entry, ...]:
+    entries = []
+    for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
+        try:
+            metadata = json.loads(cubin.with_suffix(".json").read_text(encoding="utf-8"))
+        except OSError:
+            continue
+        except ValueError as error:
+            raise DseError(f"{cubin.with_suffix('.json')}: cannot read: {error}") from None
+        if missing := [name for name in _STATED if name not in metadata]:
+            raise DseError(
+                f"{cubin.with_suffix('.json')}: found no {missing[0]!r}, expected what Triton writes"
+            )
+        entries.append(Entry(cubin, metadata, _parameters(cubin.with_suffix(".ttir"))))
+    return tuple(entries)
+
+
+def _parameters(assembly: Path) -> tuple[Parameter, ...]:
+    if not assembly.is_file():
+        return ()
+    declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", assembly.read_text(encoding="utf-8"))
+    if declared is None:
+        return ()
+    found = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
+    return tuple(Parameter(*_parted(name), _type(kind)) for name, kind in found)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    base, _, part = name.partition(".")
+    return base, part
+
+
+def _type(kind: str) -> str:
+    """Write a type of the assembly as Triton's signatures have it."""
+    match = re.fullmatch(r"!tt\.(ptr|tensordesc)<(?:((?:\d+x)+))?(\w+).*>", kind)
+    if match is None:
+        return _SHORT.get(kind, kind)
+    what, block, element = match.groups()
+    element = _SHORT.get(element, element)
+    sizes = (block or "").rstrip("x").replace("x", ",")
+    return f"*{element}" if what == "ptr" else f"tensordesc<{element}[{sizes}]>"
+
+
+_SHORT = {f"f{bits}": f"fp{bits}" for bits in (16, 32, 64)}

@@ -1,0 +1,79 @@
+"""Triton kernels, ranked and pruned for a GPU that need not be there: `import dse.triton`.
+
+    dse.triton.rank(kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid, configs=configs).rows(10)
+    prune = dse.triton.prune(lambda: kernel, "h100-sxm")
+    @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
+
+Nothing is launched. Configurations are compiled in several processes, so a script does its work under
+`if __name__ == "__main__"`; what comes of them is kept on disk.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dse import gpus
+from dse.bridges.triton import COMPILED, CallPruner
+from dse.cuda.source_kernel import SourceKernel
+from dse.evaluate import rank as _rank
+from dse.gpus import GpuFile
+from dse.models import DEFAULT
+from dse.models.protocol import Model
+from dse.progress import Progress, silent
+from dse.sources.triton_call import Configs, of_call
+
+AnyGpu = str | Path | GpuFile
+
+
+def kernel(
+    function: Any,
+    *,
+    args: Mapping[str, Any],
+    grid: Any,
+    configs: Configs | None = None,
+    compiled: int | None = COMPILED,
+) -> SourceKernel:
+    """Return a kernel as the functions of `dse` take it: `dse.search`, `dse.tune`, `dse.predict`.
+
+    `args` are those of a launch, see `dse.sources.triton_call.of_call`; `compiled` is how many configurations
+    are compiled where there are more, the others being estimated from them; None: all.
+
+    **Raises:** DseError for what is missing or not the kernel's.
+    """
+    return SourceKernel(of_call(function, args, grid, configs), compiled)
+
+
+def rank(
+    function: Any,
+    gpu: AnyGpu,
+    *,
+    args: Mapping[str, Any],
+    grid: Any,
+    configs: Configs | None = None,
+    models: str | Model = DEFAULT,
+    compiled: int | None = COMPILED,
+    progress: Progress = silent,
+) -> _rank.Ranking:
+    """Rank the configurations of a kernel, see `kernel`; `.rows(10)` has the ten fastest."""
+    counts = kernel(function, args=args, grid=grid, configs=configs, compiled=compiled)
+    file = gpu if isinstance(gpu, GpuFile) else gpus.load(gpu)
+    return _rank.rank(counts, file.gpu, (models,), progress=progress)
+
+
+def prune(
+    function: Any,
+    gpu: AnyGpu,
+    model: str | Model = DEFAULT,
+    *,
+    risk: float = 0.05,
+    within: float = 0.05,
+    grid: Any = None,
+    compiled: int | None = COMPILED,
+) -> CallPruner:
+    """Make a function for `early_config_prune` of `triton.autotune`; it has one for `perf_model` too.
+
+    `function` is the kernel, decorated or not; or a function that returns it, since it is defined only after
+    what decorates it. Of the configurations kept, but for the `risk`, one is `within` so much of the fastest.
+    The arguments are those of the launch that tunes, and so is the grid, unless it is said here.
+    """
+    return CallPruner(function, gpu, model, risk=risk, within=within, grid=grid, compiled=compiled)

@@ -1,0 +1,44 @@
+"""Triton kernels that tests read, as a user's file has them."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def gather(out, x, ids, count, rows, BLOCK: tl.constexpr, SCALE: tl.constexpr = 2, KIND: tl.constexpr = None):
+    if tl.program_id(0) >= tl.load(count):
+        return
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < rows
+    values = tl.load(x + tl.load(ids + at, mask=inside), mask=inside)
+    if KIND == "negative":
+        values = -values
+    tl.store(out + at, values * SCALE, mask=inside)
+
+
+@triton.jit
+def move(out, x, rows, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    at = tl.program_id(0) * BLOCK_M
+    out.store([at, 0], x.load([at, 0]))
+
+
+def fits(configs, named_args, **kwargs):
+    return [each for each in configs if each.kwargs["BLOCK"] <= named_args["n"]]
+
+
+@triton.autotune(
+    [
+        triton.Config({"BLOCK": block}, num_warps=warps)
+        for block, warps in ((256, 4), (512, 4), (512, 8), (4096, 8))
+    ],
+    key=["n"],
+    prune_configs_by={"early_config_prune": fits},
+)
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def add(out, x, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    if EVEN:
+        tl.store(out + at, tl.load(x + at) + 1.0)
+    else:
+        tl.store(out + at, tl.load(x + at, mask=at < n) + 1.0, mask=at < n)
