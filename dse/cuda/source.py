@@ -303,7 +303,7 @@ def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure
     passed = made.launched.passed if made.launched is not None else None
     for decision in profile.counts.unknown if passed and source.names else ():
         for what in decision.depends_on:
-            if decision.what in _DECIDING and (array := _CONTENTS.match(what)):
+            if decision.matters and (array := _CONTENTS.match(what)):
                 place = passed[int(array[1])].argument if passed else None
                 name = "Triton's own memory" if place is None else source.names[place]
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
@@ -315,7 +315,6 @@ def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure
     return None
 
 
-_DECIDING = ("branch", "address")
 _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
