@@ -15,7 +15,7 @@ from dse.cuda.compile.triton import Specialised, TritonSource
 from dse.cuda.compile.triton_function import function, functions
 from dse.errors import DseError
 
-CODE = '''
+CODE = """
 import triton
 import triton.language as tl
 from beside import twice
@@ -43,14 +43,14 @@ def copy(out, x, BLOCK: tl.constexpr):
 
 def not_a_kernel():
     pass
-'''
-BESIDE = '''
+"""
+BESIDE = """
 import triton
 
 @triton.jit
 def twice(x):
     return x + x
-'''
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,9 @@ def test_the_launch_is_what_triton_says(file):
     assert made.binary.shared_bytes == 0
 
 
-@pytest.mark.parametrize(("arch", "first"), [(90, ["map"]), (80, ["pointer", *["shape"] * 2, *["stride"] * 2])])
+@pytest.mark.parametrize(
+    ("arch", "first"), [(90, ["map"]), (80, ["pointer", *["shape"] * 2, *["stride"] * 2])]
+)
 def test_tensor_descriptors_become_what_the_code_takes(file, arch, first):
     source = subject.read_source(file, "copy", ("", ""))
     described = Described("float16", (64, 32))

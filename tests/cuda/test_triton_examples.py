@@ -1,0 +1,63 @@
+"""The Triton kernels that come with the package: each compiles, is executed and ranked, for two architectures."""
+
+import json
+
+import pytest
+
+pytest.importorskip("triton")
+
+from dse import gpus, kernels
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.source import configurations, source_of
+
+FEW = {
+    "triton_matmul": ("BLOCK_N=128", "BLOCK_K=64", "num_stages=3", "num_warps=4", "M=1024", "N=1024"),
+    "triton_matmul_tma": ("BLOCK_N=128", "BLOCK_K=64", "num_stages=3", "num_warps=4", "M=1024", "N=1024"),
+    "triton_softmax": ("ROWS=2",),
+    "triton_layer_norm": ("BLOCK=1024",),
+    "triton_attention": ("BLOCK_N=64", "num_stages=3", "num_warps=4", "length=1024"),
+    "triton_moe": ("BLOCK_N=64", "BLOCK_K=32", "num_stages=3", "num_warps=4", "token_count=1024"),
+}
+
+
+def test_these_are_all():
+    assert [name for name in kernels.names() if name.startswith("triton_")] == sorted(FEW)
+
+
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "h100-sxm"])
+@pytest.mark.parametrize("name", FEW)
+def test_a_few_configurations_are_ranked(name, gpu, run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    fixed = [word for setting in FEW[name] for word in ("--set", setting)]
+    ran = run_dse("rank", name, "-g", gpu, "--json", "--top", "0", *fixed)
+    assert (ran.code, ran.err) == (0, "")
+    rows = json.loads(ran.out)
+    assert len(rows) >= 2
+    assert all(row["limited by"] != "not executed" for row in rows)
+    assert 1e-6 < rows[0]["time"] < 1e-3
+    assert rows[0]["time"] <= rows[-1]["time"]
+
+
+def test_a_mixture_of_experts_has_work_for_every_tile():
+    kernel, gpu = kernels.load("triton_moe"), gpus.load("h100-sxm").gpu
+    sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
+    columns = {name: values[:1] for name, values in kernel.space.configurations(sizes).items()}
+    [found] = configurations(kernel, columns, sizes, gpu)
+    from dse.cuda.source import _contents
+
+    tokens, experts, padded = map(_contents, found.arguments[3:6])
+    block = int(columns["BLOCK_M"][0])
+    assert block == 16
+    # 24 pairs an expert in tiles of 16: two tiles, of which the second is half pads.
+    assert padded.tolist() == [256]
+    assert experts.tolist() == [tile // 2 for tile in range(16)]
+    assert sorted(tokens[tokens < 192].tolist()) == list(range(192))
+    assert [int((tile < 192).sum()) for tile in tokens.reshape(16, 16)] == [16, 8] * 8
+
+
+def test_one_that_does_not_fit_is_told(tmp_path):
+    kernel = kernels.load("triton_matmul")
+    source = source_of(kernel)
+    assert isinstance(source.compile(80, source.settings((("BLOCK_M", 100), ("BLOCK_N", 128), ("BLOCK_K", 64),
+        ("GROUP_M", 8)), (None, None, None, 1024, 1024, 1024, 1024, 1024, 1024))), Failure)  # fmt: skip

@@ -1,0 +1,115 @@
+"""Folders of cubins as Triton keeps them."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+
+from dse import gpus
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.triton_function import function
+from dse.cuda.source import Descriptor, as_launched, configurations, launch_of, source_of
+from dse.errors import DseError
+from dse.sources import Given, load
+
+FILE = Path(__file__).with_name("triton_kernels.py")
+GPU = gpus.load("h100-sxm").gpu
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """What Triton keeps of two kernels: one with two configurations, and another that moves boxes."""
+    path = tmp_path_factory.mktemp("triton")
+    compiler, target = triton.compiler, triton.backends.compiler.GPUTarget("cuda", 90, 32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRITON_CACHE_DIR", str(path))
+        patch.setenv("TRITON_DEFAULT_FP_FUSION", "1")  # else it warns that its default will change
+        add, types = function(FILE, "add").jit, {"out": "*fp32", "x": "*fp32", "n": "i32"}
+        types |= {"BLOCK": "constexpr", "EVEN": "constexpr"}
+        for warps in (4, 8):
+            constants = {"BLOCK": 1024, "EVEN": False}
+            compiler.compile(compiler.ASTSource(add, types, constants, {}), target, {"num_warps": warps})
+        block = "tensordesc<fp16[64, 64]>"
+        types = {"out": block, "x": block, "rows": "i32", "BLOCK_M": "constexpr", "BLOCK_N": "constexpr"}
+        constants = {"BLOCK_M": 64, "BLOCK_N": 64}
+        move = function(FILE, "move").jit
+        compiler.compile(compiler.ASTSource(move, types, constants, {}), target, {})
+    return path
+
+
+def test_each_cubin_is_a_configuration(folder):
+    given = Given(grid=("cdiv(n, 1024)",), sizes=(("n", 100_000),))
+    description = load(f"{folder}:add", given)
+    columns = description.space.configurations(description.sizes())
+    assert columns["binary"].tolist() == [1, 2]
+    assert sorted(columns["num_warps"].tolist()) == [4, 8]
+    wanted, source = configurations(description, columns, description.sizes(), GPU), source_of(description)
+    assert source.names == ("out", "x", "n")
+    for warps, configuration in zip(columns["num_warps"].tolist(), wanted, strict=True):
+        settings = source.settings(configuration.defines, configuration.arguments)
+        made = source.compile(90, settings)
+        assert not isinstance(made, Failure)
+        launched = as_launched(made, configuration)
+        assert (launched.block, launched.grid) == ((32 * warps, 1, 1), (98, 1, 1))
+        assert launched.arguments == (None, None, 100_000, None, None)
+        refused = source.compile(80, settings)
+        assert isinstance(refused, Failure)
+        assert "found sm_90, expected sm_80" in refused.message
+
+
+def test_the_shape_of_a_descriptor_is_given(folder):
+    given = Given(grid=(4,), arguments=("rows,64", "x=rows,64"), sizes=(("rows", 256),), function="move")
+    description = load(folder, given)
+    columns = description.space.configurations(description.sizes())
+    [wanted] = configurations(description, columns, description.sizes(), GPU)
+    made = source_of(description).compile(90, (("binary", 1),))
+    assert not isinstance(made, Failure)
+    launched = as_launched(made, wanted)
+    assert launched.arguments[0] == Descriptor("fp16", (256, 64), (64, 1), (64, 64))
+    assert launched.arguments[1:5] == (256, 64, 64, 1)
+    assert len(launch_of(made, launched).arguments) == len(made.binary.parameters)
+
+
+def test_it_is_ranked_as_it_is(folder, run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    ran = run_dse("rank", f"{folder}:add", "-g", "h100-sxm", "--grid", "98", "--arg", "n=100000", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    rows = json.loads(ran.out)
+    assert [row["rank"] for row in rows] == [1, 2]
+    assert sorted(row["threads"] for row in rows) == [128, 256]
+
+
+def test_a_single_cubin_is_one_configuration(folder, run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+    shutil.copy(next(folder.glob("*/add.cubin")), tmp_path / "add.cubin")
+    command = ("rank", str(tmp_path / "add.cubin"), "-g", "h100-sxm", "--grid", "98", "--block", "128")
+    arguments = ("--arg", "?", "--arg", "?", "--arg", "100000", "--shared", "0")
+    ran = run_dse(*command, *arguments, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    [row] = json.loads(ran.out)
+    assert row["threads"] == 128
+    assert np.isfinite(row["time"])
+
+
+def test_mistakes(folder, tmp_path):
+    with pytest.raises(DseError, match=r"kernel: found several, expected one of .*add.* \(given.function\)"):
+        load(folder, Given(grid=(1,)))
+    with pytest.raises(DseError, match=r"kernel: found no total, expected one of"):
+        load(folder, Given(grid=(1,), function="total"))
+    with pytest.raises(DseError, match=r"given.grid: found none for"):
+        load(f"{folder}:add")
+    with pytest.raises(DseError, match=r"given.block: found it with .*: Triton's .json says it"):
+        load(f"{folder}:add", Given(grid=(1,), block=(32,)))
+    with pytest.raises(DseError, match=r"found no cubin with Triton's .json beside it"):
+        load(tmp_path)
+    (tmp_path / "k.cubin").write_bytes(b"")
+    (tmp_path / "k.json").write_text('{"name": "k", "num_warps": 4, "shared": 0}')
+    from dse.cuda.compile import triton_cache
+
+    triton_cache._entries.cache_clear()
+    with pytest.raises(DseError, match=r"k.json: found no 'target', expected what Triton writes"):
+        load(tmp_path)

@@ -1,0 +1,120 @@
+"""`dse.triton`: kernels of a program ranked and pruned, as Triton's own autotuner calls it, without a GPU."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+triton = pytest.importorskip("triton")
+
+import dse.triton
+from dse.cuda.compile.triton_function import function
+from dse.cuda.source import configurations, source_of
+from dse.errors import DseError
+from dse.kernels.description import Contents
+from dse.sources.triton_call import of_call
+
+FILE = Path(__file__).parent / "sources" / "triton_kernels.py"
+GPU = "a100-pcie-40gb"
+GATHER = {
+    "out": "*fp16",
+    "x": "*fp16",
+    "ids": np.arange(4096, dtype=np.int32),
+    "count": np.array([64]),
+    "rows": 4096,
+}
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path_factory.getbasetemp() / "dse"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path_factory.getbasetemp() / "triton"))
+
+
+def configs(*blocks: int) -> list:
+    return [triton.Config({"BLOCK": block}, num_warps=warps) for block in blocks for warps in (2, 4)]
+
+
+def grid(meta) -> tuple:
+    return (triton.cdiv(meta["rows"], meta["BLOCK"]),)
+
+
+def test_rank():
+    kernel = function(FILE, "gather").jit
+    found = dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=configs(64, 128))
+    rows = found.rows()
+    assert {(row["BLOCK"], row["num_warps"], row["blocks"]) for row in rows} == {
+        (64, 2, 64), (64, 4, 64), (128, 2, 32), (128, 4, 32)}  # fmt: skip
+    by_value = dse.triton.rank(
+        kernel, GPU, args=GATHER, grid="cdiv(rows, BLOCK)", configs={"BLOCK": [64, 128], "num_warps": [2, 4]}
+    )
+    assert [row["time"] for row in by_value.rows()] == [row["time"] for row in rows]
+
+
+def test_the_arguments_of_a_launch():
+    kernel = function(FILE, "gather").jit
+    description = of_call(
+        kernel, GATHER | {"KIND": "negative", "SCALE": np.float64(3.0)}, (8, 2), configs(64)
+    )
+    found = configurations(description, description.space.configurations(), {}, dse.gpu(GPU).gpu)[0]
+    assert found.grid == (8, 2, 1)
+    ids = found.arguments[2]
+    assert isinstance(ids, Contents)
+    assert ids.array.tolist() == list(range(4096))
+    assert "arange" not in repr(ids)
+    settings = dict(source_of(description).settings(found.defines, found.arguments))
+    assert (settings["KIND"], settings["SCALE"], settings["BLOCK"]) == ("negative", 3.0, 64)
+    assert [settings[name].type for name in ("out", "ids", "count")] == ["*fp16", "*i32", "*i64"]
+
+
+class Tensor:
+    """A tensor of which nothing but the type is known."""
+
+    dtype = "torch.float16"
+
+
+def tuner(**by):
+    kernel = function(FILE, "gather").jit
+    return triton.autotune(configs(64, 128, 256), key=["rows"], prune_configs_by=by)(kernel)
+
+
+def test_the_autotuner_prunes_what_it_need_not_time():
+    prune = dse.triton.prune(lambda: tuned, GPU, risk=0.5)
+    tuned = tuner(early_config_prune=prune)
+    tuned.nargs = GATHER | {"out": Tensor(), "x": Tensor()}
+    kept = tuned.prune_configs({"grid": grid, "warmup": False})
+    ranking = dse.triton.rank(tuned, GPU, args=GATHER, grid=grid, configs=configs(64, 128, 256))
+    times = {(row["BLOCK"], row["num_warps"]): row["time"] for row in ranking.rows()}
+    assert 0 < len(kept) < 6
+    assert kept[0].kwargs["BLOCK"], kept[0].num_warps == min(times, key=times.__getitem__)
+    seconds = prune.perf_model(**tuned.nargs, grid=grid, **kept[0].all_kwargs())
+    np.testing.assert_allclose(seconds, min(times.values()), rtol=1e-6)
+
+
+def test_the_autotuner_takes_the_best_by_the_model():
+    prune = dse.triton.prune(function(FILE, "gather").jit, GPU, grid=grid)
+    tuned = tuner(early_config_prune=prune, perf_model=prune.perf_model, top_k=1)
+    tuned.nargs = GATHER
+    assert len(tuned.prune_configs({})) == 1
+
+
+def test_what_cannot_run_is_left_out_and_all_are_kept_where_none_can():
+    prune = dse.triton.prune(function(FILE, "gather").jit, GPU, grid=grid, risk=0.01)
+    some = [*configs(128), triton.Config({"BLOCK": 128}, num_warps=64), triton.Config({"BLOCK": 100})]
+    kept = prune(some, GATHER)
+    assert 0 < len(kept) <= 2
+    assert {(each.kwargs["BLOCK"], each.num_warps) for each in kept} <= {(128, 2), (128, 4)}
+
+
+def test_mistakes():
+    kernel = function(FILE, "gather").jit
+    with pytest.raises(DseError, match=r"grid: found none, expected numbers"):
+        dse.triton.prune(kernel, GPU)(configs(64), GATHER)
+    with pytest.raises(DseError, match=r"given.constexprs: .*gather: found no value of BLOCK"):
+        dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs={"num_warps": [4]})
+    with pytest.raises(DseError, match=r"args: x: found \[1\], expected a number, a tensor, or a type"):
+        dse.triton.rank(kernel, GPU, args=GATHER | {"x": [1]}, grid=grid, configs=configs(64))
+    with pytest.raises(DseError, match=r"kernel: found .*, expected a function with @triton.jit"):
+        dse.triton.rank(print, GPU, args={}, grid=grid)
+    with pytest.raises(DseError, match=r"configs: found BLOCK, expected num_warps in all"):
+        dse.triton.rank(kernel, GPU, args=GATHER, grid=grid, configs=[{"num_warps": 1}, {"BLOCK": 64}])
