@@ -296,15 +296,20 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
 
 
 def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
-    """Refuse counts of a Triton kernel that hang on an array whose contents are not stated.
+    """Refuse counts of a Triton kernel that hang on an array of whole numbers whose contents are not stated.
 
     Where zeros end programs early, or send all loads to one place, they would count for less than they do.
+    Arrays of numbers with fractions are taken to hold zeros.
     """
     passed = made.launched.passed if made.launched is not None else None
-    for decision in profile.counts.unknown if passed and source.names else ():
+    if not passed or not source.names:
+        return None
+    for decision in profile.counts.unknown:
         for what in decision.depends_on:
             if decision.matters and (array := _CONTENTS.match(what)):
-                place = passed[int(array[1])].argument if passed else None
+                if passed[int(array[1])].fractions:
+                    continue
+                place = passed[int(array[1])].argument
                 name = "Triton's own memory" if place is None else source.names[place]
                 does = "ends or skips work" if decision.what == "branch" else "says where others are read"
                 given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"

@@ -163,13 +163,14 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: _Phases, blocks: Array) -> d
     # Of what a block goes through again and again: it alone, one of its warps that waits for its copies, all.
     again = passes - once
     held = reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
-    causes = {
+    one_block = {
         "latency": jnp.sum(again * _power_mean(alone, held), axis=0),
         "copies": jnp.sum(again * (alone + copies), axis=0),
-        **{name: jnp.sum(again * cycles, axis=0) for name, cycles in loads.items()},
     }
-    apart = _split(reduce(jnp.maximum, causes.values()), causes)
-    return {name: in_step.get(name, 0.0) + apart[name] for name in causes}
+    together = {name: jnp.sum(again * cycles, axis=0) for name, cycles in loads.items()}
+    longest, busiest = (reduce(jnp.maximum, causes.values()) for causes in (one_block, together))
+    apart = _split(_beside(longest, busiest, blocks[0]), one_block | together)
+    return {name: in_step.get(name, 0.0) + cycles for name, cycles in apart.items()}
 
 
 def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
@@ -199,9 +200,21 @@ def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
     return shares
 
 
-def _power_mean(a: Array, b: Array) -> Array:
-    """Return (a^p + b^p)^(1/p): the larger, or more where both are about as large; it has a gradient at 0."""
+def _beside(one: Array, together: Array, blocks: Array) -> Array:
+    """Return the cycles of a loop through which so many blocks go, `one` of which alone takes so long.
+
+    Their power mean with the time that all keep the busiest pipe busy, but for what is in both of it.
+    """
+    share = safe_divide(together, blocks)  # of the one
+    return _power_mean(one, together, share)
+
+
+def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
+    """Return (a^p + b^p - in_both^p)^(1/p): the larger, or more where both are about as large.
+
+    It has a gradient at 0.
+    """
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)
-    both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS
+    both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS - (in_both / unit) ** SHARPNESS
     return larger * jnp.where(larger > 0.0, both, 1.0) ** (1.0 / SHARPNESS)

@@ -50,7 +50,9 @@ def wave(gpu, phases, blocks, warps_per_block):
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
-    return once + max(own, copied, *together.values(), 0.0)
+    busiest = max(together.values(), default=0.0)
+    both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - (busiest / blocks) ** SHARPNESS
+    return once + both ** (1 / SHARPNESS)
 
 
 def copying(phase):

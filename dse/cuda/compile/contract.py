@@ -64,6 +64,7 @@ class Passed:
     part: Literal["all", "map", "pointer", "shape", "stride", "flag"] = "all"  # of a tensor descriptor
     axis: int = 0  # of a shape or a stride
     box: tuple[int, ...] = ()  # elements that one copy by a map takes
+    fractions: bool = False  # whether it is an array of numbers with fractions, on which seldom work hangs
 
 
 @dataclass(frozen=True)

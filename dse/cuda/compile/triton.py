@@ -33,6 +33,7 @@ OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # a
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 
+_FRACTIONS = re.compile(r"\*\w*(fp|bf)\d")
 # Triton's names of types, by those of NumPy and PyTorch.
 TYPES = {
     "bool": "i1",
@@ -235,7 +236,7 @@ def _passed(
     for place, parameter in enumerate(found.arguments):
         known = settings[parameter.name]
         if isinstance(known, Specialised):
-            passed.append(Passed(place))
+            passed.append(Passed(place, fractions=bool(_FRACTIONS.match(known.type))))
         if not isinstance(known, Tensor):
             continue
         axes = range(len(known.block))

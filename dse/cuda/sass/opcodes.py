@@ -136,6 +136,8 @@ _ROWS = (
     Opcode("FFMA",    "fp32",              fp32=1, rule="float_multiply_add"),
     Opcode("FFMA2",   "fp32", words=pairs, fp32=2),
     Opcode("FFMA32I", "fp32",              fp32=1, rule="float_multiply_add"),
+    Opcode("FHADD",   "fp32",              fp32=1),
+    Opcode("FHFMA",   "fp32",              fp32=1),
     Opcode("FMUL",    "fp32",              fp32=1, rule="float_product"),
     Opcode("FMUL2",   "fp32", words=pairs, fp32=2),
     Opcode("FMUL32I", "fp32",              fp32=1, rule="float_product"),
