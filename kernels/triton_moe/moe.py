@@ -8,16 +8,15 @@ import triton
 import triton.language as tl
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "top_k", "tiles_m"])  # one code, however many tokens there are
 def moe(
-    inputs, experts, result, tokens, expert_of_tile, padded, N, K, pairs, top_k,
+    inputs, experts, result, tokens, expert_of_tile, padded, N, K, pairs, top_k, tiles_m,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
-    TILES_M: tl.constexpr,
 ):  # fmt: skip
     tiles_n = tl.cdiv(N, BLOCK_N)
     program = tl.program_id(0)
     first_m = program // (GROUP_M * tiles_n) * GROUP_M
-    height = min(GROUP_M, TILES_M - first_m)
+    height = min(GROUP_M, tiles_m - first_m)
     within = program % (GROUP_M * tiles_n)
     tile_m, tile_n = first_m + within % height, within // height
     if tile_m * BLOCK_M >= tl.load(padded):
