@@ -65,6 +65,7 @@ class Passed:
     axis: int = 0  # of a shape or a stride
     box: tuple[int, ...] = ()  # elements that one copy by a map takes
     fractions: bool = False  # whether it is an array of numbers with fractions, on which seldom work hangs
+    swizzle: int = 0  # of a map: how the bytes lie in shared memory, by the driver's number; 0: as in a row
 
 
 @dataclass(frozen=True)
@@ -74,4 +75,5 @@ class Launched:
     threads: int  # of a block
     shared_bytes: int  # of a block, that the launch adds
     cluster: int = 1  # blocks of the hardware for one of the grid's
+    scratch_bytes: int = 0  # of device memory, for each block of the grid, in the compiler's own arrays
     passed: tuple[Passed, ...] | None = None  # what each parameter takes; None: the arguments, in order

@@ -17,7 +17,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -138,7 +138,7 @@ class TritonSource:
             log="",
             compiler=self.compiler,
             spill_bytes=None,
-            launched=Launched(launched.threads, launched.shared_bytes, launched.cluster, passed),
+            launched=replace(launched, passed=passed),
         )
 
 
@@ -198,7 +198,8 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
 def launched_as(metadata: Mapping[str, Any]) -> Launched:
     """Return how code is launched by what Triton says of it."""
     cluster = int(metadata.get("num_ctas") or 1)
-    return Launched(32 * int(metadata["num_warps"]), int(metadata["shared"]), cluster)
+    scratch = int(metadata.get("global_scratch_size") or 0) * cluster
+    return Launched(32 * int(metadata["num_warps"]), int(metadata["shared"]), cluster, scratch)
 
 
 def _type_of(number: bool | int | float) -> str:
@@ -243,7 +244,8 @@ def _passed(
         shapes = [Passed(place, "shape", axis) for axis in axes]
         shapes += [Passed(place, "stride", axis) for axis in axes]
         if waiting:
-            passed.append(Passed(place, "map", box=tuple(waiting.pop(0)["block_size"])))
+            like = waiting.pop(0)
+            passed.append(Passed(place, "map", box=tuple(like["block_size"]), swizzle=like["swizzle"]))
         else:  # code without maps takes the descriptor apart
             passed += [Passed(place, "pointer"), *shapes, Passed(place, "flag"), Passed(place, "flag")]
         passed += shapes
