@@ -1,14 +1,16 @@
 #!/bin/sh
-# Measures the GPU at hand: microbenchmarks, then a sample of the tuning space of each kernel of ours.
+# Measures the GPU at hand: microbenchmarks, kernels that were compiled beforehand, then a sample of the tuning space of
+# each kernel of ours that has CUDA source.
 #
 #   scripts/measure_all.sh FOLDER [SECONDS]
 #
 # Ends within SECONDS (default 520) and a little; a part that fails does not keep the next from being tried.
-# One folder for one GPU: it gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet. Run again with
+# One folder for one GPU: it gets gpu.toml, records.parquet, spaces.parquet and occupancy.parquet, and for each file of
+# `dse measure build` in the folder $BUILT (default built) a table of its name: h100.zip, h100.parquet. Run again with
 # what is there by then, it goes on. Takes an installed gpu-dse with the extra cuda; $PYTHON is its Python
 # (default python3).
 # Afterwards, where the results are to be kept: dse measure store FOLDER/gpu.toml FOLDER/spaces.parquet \
-#   FOLDER/occupancy.parquet
+#   FOLDER/occupancy.parquet FOLDER/h100.parquet
 set -eu
 
 folder=${1:?"usage: scripts/measure_all.sh FOLDER [SECONDS]"}
@@ -27,6 +29,15 @@ if __name__ == "__main__":
 if [ ! -s "$folder/gpu.toml" ]; then
     dse measure gpu -o "$folder/gpu.toml" --records "$folder/records.parquet" --budget 150
 fi
+
+# Of each kernel and case of sizes a random part, and by a second run more: each gets an equal share of the time. What
+# was built for another GPU is refused at once. All that is left may go into it: it was carried here to be measured.
+for built in "${BUILT:-built}"/*.zip; do
+    if [ -s "$built" ] && [ "$(left)" -gt 20 ]; then
+        dse measure space --built "$built" --repeats 3 --budget "$(left)" \
+            -o "$folder/$(basename "$built" .zip).parquet"
+    fi
+done
 
 # Small spaces are measured whole; of the three large ones the first so many in a random order.
 if [ "$(left)" -gt $((sweep + 20)) ]; then

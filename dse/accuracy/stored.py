@@ -38,9 +38,10 @@ def stored(swept: bool = False) -> Iterator[Stored]:
     for name in kernels.names():
         description = kernels.load(name)
         for path in sorted((description.path.parent / "measured").glob("*.parquet")):
-            if path.stem.endswith(SWEPT) != swept:
+            stem = path.stem.partition("-")[0]  # without problem sizes
+            if stem.endswith(SWEPT) != swept:
                 continue
-            slug = path.stem.removesuffix(SWEPT)
+            slug = stem.removesuffix(SWEPT)
             own = catalogue.folder("gpus") / f"{slug}{MEASURED}.toml"
             yield Stored(description, gpus.load(str(own) if own.is_file() else slug), path)
 

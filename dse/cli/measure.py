@@ -1,7 +1,7 @@
 """`dse measure`: what only a GPU tells, by microbenchmarks and by timing our kernels on it."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dse.cuda.compile.nvrtc import Compiled, Failure
     from dse.measure.bench.benchmarks import Benchmark
     from dse.measure.bench.records import Recording
+    from dse.measure.built import BuiltSpace
     from dse.measure.space import SpacePlan
     from dse.types import Gpu
 
@@ -208,22 +209,110 @@ def _draw(recording: "Recording", path: Path) -> None:
     save_chart(curves(points, derive.CHARTS, title=title), path)
 
 
+KernelsArgument = Annotated[
+    list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` that have source.")
+]
+SampleOption = Annotated[
+    int | None, typer.Option(metavar="N", min=1, help="So many configurations of each, at random.")
+]
+SeedOption = Annotated[int, typer.Option(help="Of the order, and so of --sample.")]
+CasesOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE.csv", help="Problem sizes: a column each, a row for each case."),
+]
+
+
+@app.command(
+    epilog="Example: [bold]dse measure build triton_moe --cases cases.csv --gpu h100-sxm -o h100.zip[/bold]; "
+    "there: [bold]dse measure space --built h100.zip -o moe.parquet[/bold]"
+)
+def build(
+    names: KernelsArgument,
+    gpu: inputs.GpuOption,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.zip", help="The file to write, or to add to.")
+    ],
+    sample: SampleOption = None,
+    seed: SeedOption = 0,
+    changed: inputs.SetOption = None,
+    cases: CasesOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Compile configurations for `dse measure space --built`, where Triton or another compiler is not.
+
+    Needs no GPU. What FILE.zip has of other kernels and cases stays in it.
+    """
+    from dse import gpus
+    from dse.cuda.source_kernel import architecture
+    from dse.measure import built
+    from dse.measure.space import build as build_plan
+    from dse.report.show import progress
+
+    file = gpus.load(gpu)
+    plans = _plans(names, changed, sample, seed, file.gpu, cases)
+    arch = {architecture(file.gpu, plan.source) for plan in plans}.pop()  # type: ignore[arg-type]
+    earlier = built.read(out) if out.is_file() else built.Built(out, arch, ())
+    if earlier.arch != arch:
+        raise DseError(f"{out}: architecture: found sm_{earlier.arch}, expected sm_{arch} of {file.name}")
+    if not out.parent.is_dir():
+        raise DseError(f"{out}: found no folder {out.parent}, expected one that exists")
+    spaces = []
+    for plan in plans:
+        with progress(f"Compiling {_title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
+            spaces.append(build_plan(plan, arch, file.gpu, advance))
+    built.write(out, arch, built.together(earlier.spaces, spaces))
+    present([_built_row(space, arch) for space in spaces], title=str(out), json=json, csv=csv, out=None)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:,.1f} MB", err=True)
+
+
+def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
+    from collections import Counter
+
+    from dse.cuda.compile.nvrtc import Failure
+
+    reasons = Counter(one.reason for one in space.made if isinstance(one, Failure))
+    return {
+        "arch": arch,
+        "kernel": space.kernel,
+        "sizes": _in_words(space.sizes),
+        "taken": len(space.made),
+        "codes": len({one for one in space.made if not isinstance(one, Failure)}),
+        "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
+    }
+
+
+def _in_words(sizes: Mapping[str, int | float]) -> str:
+    return ", ".join(f"{name}={size:g}" for name, size in sizes.items())
+
+
+def _title(plan: "SpacePlan") -> str:
+    """Name a kernel, with its problem sizes where they are not the usual ones."""
+    changed = {
+        name: size for name, size in plan.sizes.items() if dict(plan.description.problem)[name] != size
+    }
+    return f"{plan.name} ({_in_words(changed)})" if changed else plan.name
+
+
 @app.command(
     epilog="Example: [bold]dse measure space reduction -o reduction.parquet[/bold]; "
     "[bold]dse measure space gemm convolution --sample 500 --budget 300 -o spaces.parquet[/bold]; "
-    "[bold]dse measure space nbody --sample 10 --occupancy-sweep -o sweep.parquet[/bold]"
+    "[bold]dse measure space nbody --sample 10 --occupancy-sweep -o sweep.parquet[/bold]; "
+    "[bold]dse measure space --built h100.zip -o triton.parquet[/bold]"
 )
 def space(
     names: Annotated[
-        list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels` that have CUDA source.")
-    ],
+        list[str] | None,
+        typer.Argument(
+            metavar="KERNEL...",
+            help="Kernels of `dse kernels` that have source; with --built, all of the file.",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE.parquet", help="The table to write.")
     ] = None,
-    sample: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="So many configurations of each, at random.")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of the order, and so of --sample.")] = 0,
+    sample: SampleOption = None,
+    seed: SeedOption = 0,
     occupancy_sweep: Annotated[
         bool,
         typer.Option(
@@ -237,6 +326,11 @@ def space(
         int, typer.Option(metavar="N", min=1, help="Timings of a configuration, at most.")
     ] = 7,
     changed: inputs.SetOption = None,
+    cases: CasesOption = None,
+    built: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.zip", help="What `dse measure build` compiled: nothing else is measured."),
+    ] = None,
     device: DeviceOption = 0,
     dry_run: DryRunOption = False,
     arch: ArchOption = None,
@@ -246,13 +340,19 @@ def space(
     """Time configurations of kernels on this GPU, each checked against NumPy: a table for `dse compare`.
 
     Started again with the same FILE it goes on where it stopped, whatever stopped it. With several kernels,
-    the table has the rows of all; `dse measure store` parts them.
+    or cases of problem sizes, the table has the rows of all; `dse measure store` parts them.
     """
+    if not names and built is None:
+        raise DseError("KERNEL: found none, expected one or more, or --built FILE.zip")
+    if built is not None and (dry_run or cases):
+        raise DseError(
+            f"--built: found it with {'--dry-run' if dry_run else '--cases'}, expected one of them"
+        )
     if dry_run:
         rows = [
             row
             for target in arch or ARCHITECTURES
-            for plan in _plans(names, changed, sample, seed, _like("", target))
+            for plan in _plans(names or (), changed, sample, seed, _like("", target), cases)
             for row in [_dry_run_space(plan, target)]
         ]
         present(rows, title="Spaces", json=json, csv=csv, out=None)
@@ -261,7 +361,6 @@ def space(
         raise DseError("--out: found none, expected FILE.parquet")
     from datetime import UTC, datetime
 
-    from dse.cuda.compile.nvrtc import compiler
     from dse.measure.device import Device
     from dse.measure.journal import Journal
     from dse.measure.space import measure as measure_plans
@@ -270,14 +369,18 @@ def space(
 
     with Device(device) as opened:
         name, architecture, driver = opened.name, opened.arch, opened.driver_version
-    plans = _plans(names, changed, sample, seed, _like(name, architecture))
+    like = _like(name, architecture)
+    if built is None:
+        plans = _plans(names or (), changed, sample, seed, like, cases)
+    else:
+        plans = _built_plans(built, names or (), changed, sample, seed, like, architecture)
     about = {
         "gpu": name,
         "sweep": occupancy_sweep,
         "driver": driver,
-        "compiler": compiler(),
+        "compiler": ", ".join(dict.fromkeys(plan.source.compiler for plan in plans)),
         "date": datetime.now(UTC).date().isoformat(),
-        "kernels": {plan.name: {"digest": plan.source.digest, "sizes": plan.sizes} for plan in plans},
+        "kernels": {plan.name: {"digest": plan.source.digest} for plan in plans},
     }
     journal, done = Journal(out, about), False
     before = len(journal.rows)
@@ -295,12 +398,42 @@ def space(
 
 
 def _plans(
-    names: Sequence[str], changed: inputs.SetOption, sample: int | None, seed: int, gpu: "Gpu"
+    names: Sequence[str],
+    changed: inputs.SetOption,
+    sample: int | None,
+    seed: int,
+    gpu: "Gpu",
+    cases: Path | None = None,
 ) -> "list[SpacePlan]":
+    from dse.measure.cases import read
     from dse.measure.space import plan
 
-    kernels = inputs.several_descriptions(names, inputs.settings(changed))
+    sizes = inputs.settings(changed)
+    rows = [{}] if cases is None else read(cases)
+    kernels = [pair for row in rows for pair in inputs.several_descriptions(names, {**row, **sizes})]
     return [plan(description, sizes, gpu, sample, seed) for description, sizes in kernels]
+
+
+def _built_plans(
+    path: Path,
+    names: Sequence[str],
+    changed: inputs.SetOption,
+    sample: int | None,
+    seed: int,
+    gpu: "Gpu",
+    arch: int,
+) -> "list[SpacePlan]":
+    from dse.measure.built import read
+    from dse.measure.space import plan
+
+    built, sizes = read(path), inputs.settings(changed)
+    if built.arch != arch:
+        raise DseError(f"{path}: architecture: found sm_{built.arch}, expected sm_{arch} of this GPU")
+    plans = []
+    for one in built.of(names, sizes):
+        [(description, _)] = inputs.several_descriptions([one.kernel], sizes)
+        plans.append(plan(description, one.sizes, gpu, sample, seed, one))
+    return plans
 
 
 def _like(name: str, arch: int) -> "Gpu":
@@ -314,15 +447,15 @@ def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
     from collections import Counter
 
     from dse.cuda.compile.nvrtc import Failure
-    from dse.measure.space import compile_all
+    from dse.measure.space import dry_run
     from dse.report.show import progress
 
-    with progress(f"Compiling {plan.name} for sm_{arch}", len(plan.parameters)) as advance:
-        made = compile_all(plan, arch, advance)
+    with progress(f"Compiling {_title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
+        made = dry_run(plan, arch, advance)
     reasons = Counter(failure.reason for failure in made if isinstance(failure, Failure))
     return {
         "arch": arch,
-        "kernel": plan.name,
+        "kernel": _title(plan),
         "configurations": plan.valid,
         "taken": len(made),
         "compiled": len(made) - reasons.total(),
@@ -336,12 +469,12 @@ def _summary(plans: "Sequence[SpacePlan]", rows: Sequence[dict[str, Any]]) -> li
 
     table = []
     for plan in plans:
-        own = [row for row in rows if row["kernel"] == plan.name]
+        own = [row for row in rows if row.items() >= {"kernel": plan.name, **plan.sizes}.items()]
         times = [row["time_ms"] for row in own if row["status"] == "ok"]
         failed = Counter(row["status"] for row in own if row["status"] != "ok")
         table.append(
             {
-                "kernel": plan.name,
+                "kernel": _title(plan),
                 "configurations": plan.valid,
                 "rows": len(own),
                 "timed": len(times),

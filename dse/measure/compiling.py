@@ -3,19 +3,20 @@
 Apart from the rest, so that these processes need not load it: they start anew for every few configurations.
 """
 
+import os
 import pickle
+import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from dse.cuda.cache import Cache, key
-from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, compiler
+from dse.cuda.compile.contract import Settings, Source
+from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.parallel import each, processors
 from dse.version import __version__
-
-Defines = tuple[tuple[str, Any], ...]
 
 _AHEAD = 8  # configurations for each process
 _OTHERS = 2  # processors for the processes that use what is compiled
@@ -27,27 +28,48 @@ class _Compilation:
 
     source: Source
     arch: int
-    defines: Defines
+    settings: Settings
     cache: Cache
 
 
 def _made(wanted: _Compilation) -> Compiled | Failure:
-    same = wanted.source.digest, str(wanted.arch), compiler(), __version__, repr(wanted.defines)
+    source = wanted.source
+    same = source.digest, str(wanted.arch), source.compiler, __version__, repr(wanted.settings)
     digest = key("measured", *same)
     kept = wanted.cache.get([digest]).get(digest)
     if kept is None:
-        made = compile_source(wanted.source, wanted.arch, dict(wanted.defines))
+        with _bare():
+            made = source.compile(wanted.arch, wanted.settings)
         wanted.cache.put({digest: zlib.compress(pickle.dumps(made), 1)})
         return made
     return pickle.loads(zlib.decompress(kept))
 
 
+@contextmanager
+def _bare() -> Iterator[None]:
+    """Let Triton write no lines of the source into the code, a third as large then, and keep nothing.
+
+    Multiplications and additions are fused if nothing else is said: as until Triton 3.9, which warns of
+    a change.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        given = {"TRITON_DISABLE_LINE_INFO": "1", "TRITON_CACHE_DIR": folder}
+        given["TRITON_DEFAULT_FP_FUSION"] = os.environ.get("TRITON_DEFAULT_FP_FUSION", "1")
+        before = {name: os.environ.get(name) for name in given}
+        os.environ.update(given)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
 def compiled(
-    source: Source, arch: int, wanted: Sequence[Defines], workers: int | None = None
+    source: Source, arch: int, wanted: Sequence[Settings], workers: int | None = None
 ) -> Iterator[Compiled | Failure]:
-    """Compile each configuration, given by its macros, and yield what came of it in order."""
+    """Compile each configuration, given by its settings, and yield what came of it in order."""
     workers, cache = workers or max(1, processors() - _OTHERS), Cache()
-    codes = [_Compilation(source, arch, defines, cache) for defines in wanted]
+    codes = [_Compilation(source, arch, settings, cache) for settings in wanted]
     size = _AHEAD * workers
     parts = [codes[first : first + size] for first in range(0, len(codes), size)]
     background = ThreadPoolExecutor(1)
@@ -59,3 +81,32 @@ def compiled(
             yield from results
     finally:
         background.shutdown(wait=False, cancel_futures=True)  # what is under way is kept, and not waited for
+
+
+def compile_all(
+    source: Source,
+    arch: int,
+    wanted: Sequence[Settings],
+    advance: Callable[[int], None] = lambda done: None,
+    workers: int | None = None,
+) -> list[Compiled | Failure]:
+    """Compile all configurations, by all processors; `advance` gets how many were done just now.
+
+    Those of the same settings are compiled once. What is done is kept: a run that was cut off goes on.
+    """
+    cache, told = Cache(), 0
+    several: dict[str, list[int]] = {}
+    for place, settings in enumerate(wanted):
+        several.setdefault(repr(settings), []).append(place)
+    places = list(several.values())
+
+    def now(done: int) -> None:
+        nonlocal told
+        advance(sum(map(len, places[told:done])))
+        told = done
+
+    codes = [_Compilation(source, arch, wanted[same[0]], cache) for same in places]
+    results: dict[int, Compiled | Failure] = {}
+    for same, made in zip(places, each(_made, codes, workers, now), strict=True):
+        results |= dict.fromkeys(same, made)
+    return [results[place] for place in range(len(wanted))]

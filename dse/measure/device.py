@@ -21,6 +21,7 @@ Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
 
 _AHEAD_NS, _LAUNCH_NS = 100_000, 20_000  # more than the processor takes for anything, for one launch
+_MAPPED = {"int8": "UINT8", "float8_e4m3fn": "UINT8", "float8_e5m2": "UINT8", "int16": "UINT16"}  # bits count
 _REFUSED = frozenset(  # errors of one call, after which others work; any other error ends the context
     f"CUDA_ERROR_{name}"
     for name in (
@@ -182,6 +183,37 @@ class Device:
     def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
         """Return the blocks that one SM holds at a time, by the driver's reckoning."""
         return int(self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", code.function, threads, dynamic))
+
+    def tensor_map(
+        self,
+        address: int,
+        kind: str,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        box: Sequence[int],
+        swizzle: int,
+    ) -> np.ndarray:
+        """Encode a tensor map of an array, as Triton does, for a launch to take as its argument.
+
+        `kind` is the type of an element as NumPy names it; `shape` and `box` are elements, `strides` bytes,
+        the axis along which elements lie side by side last; `swizzle` is the driver's number.
+        """
+        driver = self.driver
+        encoded = self._call(
+            "cuTensorMapEncodeTiled",
+            getattr(driver.CUtensorMapDataType, f"CU_TENSOR_MAP_DATA_TYPE_{_MAPPED.get(kind, kind.upper())}"),
+            len(shape),
+            address,
+            [driver.cuuint64_t(size) for size in shape[::-1]],
+            [driver.cuuint64_t(stride) for stride in strides[-2::-1]],
+            [driver.cuuint32_t(size) for size in box[::-1]],
+            [driver.cuuint32_t(1)] * len(shape),
+            driver.CUtensorMapInterleave.CU_TENSOR_MAP_INTERLEAVE_NONE,
+            driver.CUtensorMapSwizzle(swizzle),
+            driver.CUtensorMapL2promotion.CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+            driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+        return np.array([int(word) for word in encoded.opaque], np.uint64)
 
     # Launches
 

@@ -1,67 +1,12 @@
 """References in NumPy for what our kernels compute, element by element of the output.
 
-A launch is held against these at some places of its output: all of a small one, else runs of neighbours
-spread over it by a seeded generator, with the first and the last. In double precision, but where the kernel's
-rounding decides which data it takes (dedispersion).
+In double precision, but where the kernel's rounding decides which data it takes (dedispersion).
 """
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-RUNS, LENGTH = 48, 64  # of neighbouring elements that are looked at
-WHOLE = 4096  # elements up to which all are
-
-Names = Mapping[str, Any]  # parameters and problem sizes
-
-
-@dataclass(frozen=True)
-class CheckedLaunch:
-    """One launch: what it was given, and where its output is looked at."""
-
-    names: Names
-    arrays: Mapping[int, np.ndarray]  # by the argument's place, flat, as they were before
-    constants: Mapping[str, np.ndarray]  # `__constant__` variables
-    at: np.ndarray  # places in the output
-
-    def size(self, name: str) -> int:
-        """Return a parameter or problem size, as an integer."""
-        return int(self.names[name])
-
-
-@dataclass(frozen=True)
-class Reference:
-    """How a kernel is checked: what it must compute, and how near to it."""
-
-    output: int  # place of the argument
-    size: Callable[[Names], int]  # elements of the output
-    expected: Callable[[CheckedLaunch], np.ndarray]  # at the places of a case
-    depends: tuple[str, ...] = ()  # parameters that the result hangs on
-    tolerance: float = 1e-4  # relative to an element and to the mean of all; 0: equal
-    types: Mapping[int, str] = field(default_factory=dict)  # of arrays, where not as the [source] table says
-    constants: Mapping[str, Callable[[Names], int]] = field(default_factory=dict)  # elements of each
-    adds: bool = False  # to what the output holds, which then is random and not 0
-
-
-def places(size: int, seed: int = 0) -> np.ndarray:
-    """Choose where to look in an output of so many elements, ascending, each once."""
-    if size <= WHOLE:
-        return np.arange(size)
-    starts = np.random.default_rng(seed).integers(0, size - LENGTH, RUNS)
-    starts = np.concatenate([[0, size - LENGTH], starts])
-    return np.unique(starts[:, None] + np.arange(LENGTH))
-
-
-def wrong(found: np.ndarray, expected: np.ndarray, tolerance: float) -> int | None:
-    """Find the first place where what was found is not what was expected."""
-    if tolerance == 0:
-        bad = found != expected
-    else:
-        magnitude = np.abs(expected) + np.mean(np.abs(expected))
-        bad = ~(np.abs(found.astype(float) - expected) <= tolerance * magnitude)  # NaN is wrong
-    return int(np.argmax(bad)) if bad.any() else None
+from dse.measure.checking import CheckedLaunch, Names, Reference, dots, product
+from dse.measure.reference_triton import OF_TRITON
 
 
 def _convolution(case: CheckedLaunch) -> np.ndarray:
@@ -90,24 +35,13 @@ def _gemm(case: CheckedLaunch) -> np.ndarray:
     m, n, k = case.size("m"), case.size("n"), case.size("k")
     of_b, of_a = np.divmod(case.at, m)
     a, b = case.arrays[0].reshape(k, m), case.arrays[1].reshape(k, n)
-    return _dots(a.T, of_a, b.T, of_b) + case.arrays[2][case.at]
+    return dots(a.T, of_a, b.T, of_b) + case.arrays[2][case.at]
 
 
 def _matmul(case: CheckedLaunch) -> np.ndarray:
     m, n, k = case.size("m"), case.size("n"), case.size("k")
     row, column = np.divmod(case.at, n)
-    return _dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
-
-
-def _dots(left: np.ndarray, rows: np.ndarray, right: np.ndarray, columns: np.ndarray) -> np.ndarray:
-    """Multiply some rows of one matrix with some of the other."""
-    products = np.empty(len(rows))
-    for first in range(0, len(rows), 256):
-        part = slice(first, first + 256)
-        products[part] = np.einsum(
-            "ij,ij->i", left[rows[part]].astype(float), right[columns[part]].astype(float)
-        )
-    return products
+    return dots(case.arrays[0].reshape(m, k), row, case.arrays[1].reshape(k, n).T, column)
 
 
 def _histogram(case: CheckedLaunch) -> np.ndarray:
@@ -172,10 +106,6 @@ def _transpose(case: CheckedLaunch) -> np.ndarray:
     return case.arrays[0][column * case.size("width") + row]
 
 
-def _product(*names: str) -> Callable[[Names], int]:
-    return lambda known: int(np.prod([int(known[name]) for name in names]))
-
-
 def _parts(known: Names) -> int:
     """Return the blocks of a reduction."""
     return -(-int(known["count"]) // (int(known["block"]) * int(known["items"])))
@@ -184,24 +114,25 @@ def _parts(known: Names) -> int:
 REFERENCES = {
     "convolution": Reference(
         0,
-        _product("image_width", "image_height"),
+        product("image_width", "image_height"),
         _convolution,
-        constants={"filter": _product("filter_width", "filter_height")},
+        constants={"filter": product("filter_width", "filter_height")},
     ),
-    "dedispersion": Reference(1, _product("samples", "dms"), _dedispersion, tolerance=0, types={0: "uint8"}),
-    "gemm": Reference(2, _product("m", "n"), _gemm, adds=True),
-    "histogram": Reference(1, _product("bins"), _histogram, tolerance=0, types={1: "uint32"}),
-    "matmul_naive": Reference(2, _product("m", "n"), _matmul),
-    "matmul_tiled": Reference(2, _product("m", "n"), _matmul),
+    "dedispersion": Reference(1, product("samples", "dms"), _dedispersion, tolerance=0, types={0: "uint8"}),
+    "gemm": Reference(2, product("m", "n"), _gemm, adds=True),
+    "histogram": Reference(1, product("bins"), _histogram, tolerance=0, types={1: "uint32"}),
+    "matmul_naive": Reference(2, product("m", "n"), _matmul),
+    "matmul_tiled": Reference(2, product("m", "n"), _matmul),
     "nbody": Reference(1, lambda known: 4 * int(known["count"]), _nbody, tolerance=1e-3),
-    "prefix_sum": Reference(1, _product("count"), _prefix_sum, depends=("block", "items")),
+    "prefix_sum": Reference(1, product("count"), _prefix_sum, depends=("block", "items")),
     "reduction": Reference(1, _parts, _reduction, depends=("block", "items")),
-    "spmv_csr": Reference(4, _product("rows"), _spmv_csr),
+    "spmv_csr": Reference(4, product("rows"), _spmv_csr),
     "stencil2d": Reference(
         1,
-        _product("width", "height"),
+        product("width", "height"),
         _stencil2d,
         constants={"weights": lambda known: int(known["radius"]) + 1},
     ),
-    "transpose": Reference(1, _product("width", "height"), _transpose, tolerance=0),
+    "transpose": Reference(1, product("width", "height"), _transpose, tolerance=0),
+    **OF_TRITON,
 }

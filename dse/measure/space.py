@@ -6,7 +6,7 @@ compile ahead of it.
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
@@ -17,20 +17,23 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
-from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compiler
+from dse.cuda.compile.contract import Settings, Source
+from dse.cuda.compile.nvrtc import Compiled, Failure, compiler
 from dse.cuda.source import Array, Configuration, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
 from dse.measure.bench.gpu_file import SWEPT
-from dse.measure.compiling import compiled
+from dse.measure.built import BuiltSpace, code_of, digest_of
+from dse.measure.compiling import compile_all, compiled
 from dse.measure.device import Device, DeviceError, driver_takes
+from dse.measure.job import TimingJob
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
-from dse.measure.timing import TimingBench, TimingJob, TimingSettings
+from dse.measure.timing import TimingBench, TimingSettings
 from dse.types import Gpu
 
 PATIENCE = 60.0  # seconds for one configuration, of a sweep for all its steps
-_FIRST = 240.0  # for the first one of a process: it makes the arrays
+_FIRST = 240.0  # for the first one of a kernel and its sizes: the process makes the arrays
 _GRACE = 10.0  # seconds beyond the budget for what was begun in time
 
 Number = int | float
@@ -41,7 +44,7 @@ class SpacePlan:
     """Some configurations of one kernel, in the order in which they are timed."""
 
     description: Description
-    source: Source
+    source: Source | BuiltSpace
     sizes: dict[str, Number]
     parameters: list[dict[str, Number]]
     configurations: list[Configuration]  # every array with its size
@@ -52,21 +55,33 @@ class SpacePlan:
         """The kernel's name."""
         return self.description.name
 
+    @property
+    def settings(self) -> list[Settings]:
+        """What the code of each configuration hangs on. DseError if the source's compiler is not there."""
+        assert not isinstance(self.source, BuiltSpace)
+        return [self.source.settings(one.defines, one.arguments) for one in self.configurations]
+
 
 def plan(
-    description: Description, sizes: Mapping[str, Number], gpu: Gpu, sample: int | None, seed: int
+    description: Description,
+    sizes: Mapping[str, Number],
+    gpu: Gpu,
+    sample: int | None,
+    seed: int,
+    built: BuiltSpace | None = None,
 ) -> SpacePlan:
     """Plan `sample` configurations at random (all without it). A larger sample begins with a smaller one.
 
-    **Raises:** DseError if the kernel has no source of ours, or no reference to check it against.
+    With what was `built` for these sizes, those are taken of its configurations, and nothing is compiled.
+
+    **Raises:** DseError if the kernel has no source of ours, or no reference to check it against; if it is
+    not as it was when it was built.
     """
     name = description.name
     if name not in REFERENCES:
         raise DseError(f"kernel: found {name}, expected one that can be checked: {', '.join(REFERENCES)}")
-    source = source_of(description)
-    if not isinstance(source, Source):
-        raise DseError(f"kernel: found {name}, expected one with a CUDA source")
-    valid = description.space.configurations(sizes)
+    source = source_of(description) if built is None else built
+    valid = description.space.configurations(sizes) if built is None else _chosen(description, built)
     count = len(next(iter(valid.values())))
     order = np.random.default_rng(seed).permutation(count)[:sample]
     columns = {key: values[order] for key, values in valid.items()}
@@ -79,6 +94,22 @@ def plan(
     if clash:
         raise DseError(f"{name}: parameters: found {min(clash)}, expected a name that no column of ours has")
     return SpacePlan(description, source, dict(sizes), rows, wanted, count)
+
+
+def _chosen(description: Description, built: BuiltSpace) -> dict[str, np.ndarray]:
+    """Return the configurations that were built, those whose parameters have values of the space."""
+    if built.digest != digest_of(description):
+        raise DseError(f"{description.name}: digest: found another than when it was built; build it again")
+    values = description.space.values
+    rows = [
+        row
+        for row in built.parameters
+        if all(number in values[name] for name, number in zip(built.names, row, strict=True))
+    ]
+    if not rows:
+        raise DseError(f"{description.name}: parameters: found values that were not built")
+    columns = zip(*rows, strict=True)
+    return {name: np.array(column) for name, column in zip(built.names, columns, strict=True)}
 
 
 _COLUMNS = {
@@ -115,13 +146,38 @@ def _with_sizes(
     ]
 
 
-def compile_all(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
+def dry_run(plan: SpacePlan, arch: int, advance: Callable[[int], None]) -> list[Compiled | Failure]:
     """Compile all of a plan, for a look at what would run."""
-    results = []
-    for made in compiled(plan.source, arch, [one.defines for one in plan.configurations]):
-        results.append(made)
-        advance(1)
-    return results
+    assert not isinstance(plan.source, BuiltSpace)
+    return compile_all(plan.source, arch, plan.settings, advance)
+
+
+def build(
+    plan: SpacePlan, arch: int, gpu: Gpu, advance: Callable[[int], None], workers: int | None = None
+) -> BuiltSpace:
+    """Compile all of a plan for a file that is carried; without what a block of the GPU has no room for."""
+    assert not isinstance(plan.source, BuiltSpace)
+    most = int(gpu.limits.shared_bytes_per_block)
+    made = compile_all(plan.source, arch, plan.settings, advance, workers)
+    return BuiltSpace(
+        kernel=plan.name,
+        digest=digest_of(plan.description),
+        compiler=plan.source.compiler,
+        sizes=plan.sizes,
+        names=plan.description.space.names,
+        parameters=tuple(tuple(row.values()) for row in plan.parameters),
+        made=tuple(code_of(one, most) for one in made),
+    )
+
+
+def _ready(plan: SpacePlan, arch: int, which: Sequence[int]) -> Iterator[Compiled | Failure]:
+    """Yield the code of some configurations, compiled by other processes or as it was built."""
+    if isinstance(plan.source, BuiltSpace):
+        places = {row: place for place, row in enumerate(plan.source.parameters)}
+        yield from (plan.source.compiled(places[tuple(plan.parameters[index].values())]) for index in which)
+    else:
+        settings = plan.settings
+        yield from compiled(plan.source, arch, [settings[index] for index in which])
 
 
 def measure(
@@ -137,7 +193,7 @@ def measure(
 ) -> bool:
     """Time every configuration that the journal has not, in as many seconds as `budget` allows.
 
-    Each kernel gets an equal share of what is left. Gives whether all are done.
+    Each plan gets an equal share of what is left. Gives whether all are done.
 
     **Raises:** DseError if there is no GPU, or it cannot be used at all.
     """
@@ -164,12 +220,11 @@ def _measure_one(
     until: float | None,
     advance: Callable[[int], None],
 ) -> bool:
-    names = plan.description.space.names
-    done = journal.done(plan.name, names)
-    left = [index for index, row in enumerate(plan.parameters) if tuple(row.values()) not in done]
+    sizes = tuple(plan.sizes.values())
+    done = journal.done(plan.name, [*plan.description.space.names, *plan.sizes])
+    left = [index for index, row in enumerate(plan.parameters) if (*row.values(), *sizes) not in done]
     advance(len(plan.parameters) - len(left))
-    ready = compiled(plan.source, arch, [plan.configurations[index].defines for index in left])
-    for index, made in zip(left, ready, strict=True):
+    for index, made in zip(left, _ready(plan, arch, left), strict=True):
         if until is not None and time.monotonic() > until:
             return False
         parameters = plan.parameters[index]
@@ -195,7 +250,7 @@ class _Hand:
     ) -> None:
         self.worker, self.settings, self.ordinal, self.patience = worker, settings, ordinal, patience
         self.process: Any = None
-        self.kernel = ""
+        self.case: Any = None  # kernel and problem sizes
         self.broken = 0  # processes that ended before they answered anything
 
     def rows(self, job: TimingJob, until: float | None = None) -> list[Row] | None:
@@ -205,7 +260,7 @@ class _Hand:
         """
         if self.process is None:
             self.start()
-        first, self.kernel = self.kernel != job.kernel, job.kernel
+        first, self.case = self.case != job.case, job.case
         try:
             self.connection.send(job)
             patience = max(_FIRST, self.patience) if first else self.patience
@@ -239,7 +294,7 @@ class _Hand:
         )
         self.process.start()
         other.close()
-        self.kernel = ""
+        self.case = None
 
     def drop(self) -> None:
         """End the process, by force if it does not end itself."""
@@ -283,7 +338,8 @@ def work(connection: Connection, settings: TimingSettings, ordinal: int) -> None
 def store(path: Path, slug: str) -> dict[str, int]:
     """Put each kernel's rows of a table into its folder, as measured/<gpu>.parquet; rows by file.
 
-    A sweep over the occupancy goes to measured/<gpu>_occupancy.parquet.
+    A sweep over the occupancy goes to measured/<gpu>_occupancy.parquet. Problem sizes that are not the
+    kernel.toml's are in the name: measured/<gpu>-m1024-n512.parquet.
 
     **Raises:** DseError if the table cannot be read, or a kernel is none of the catalogue.
     """
@@ -293,14 +349,20 @@ def store(path: Path, slug: str) -> dict[str, int]:
     end = SWEPT if about["sweep"] else ""
     stored = {}
     for name in dict.fromkeys(row["kernel"] for row in rows):
-        folder = kernels.find(name).parent / "measured"
+        folder, usual = kernels.find(name).parent / "measured", kernels.load(name).sizes()
         folder.mkdir(exist_ok=True)
-        own = [
-            {key: value for key, value in row.items() if key != "kernel"}
-            for row in rows
-            if row["kernel"] == name
-        ]
-        target = folder / f"{slug}{end}.parquet"
-        journal.write(target, {**about, "kernels": {name: about["kernels"][name]}}, own)
-        stored[str(target)] = len(own)
+        by_case: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["kernel"] == name:
+                own = {key: value for key, value in row.items() if key != "kernel"}
+                by_case.setdefault(_case(own, usual), []).append(own)
+        for case, own in by_case.items():
+            target = folder / f"{slug}{end}{case}.parquet"
+            journal.write(target, {**about, "kernels": {name: about["kernels"][name]}}, own)
+            stored[str(target)] = len(own)
     return stored
+
+
+def _case(row: Row, usual: Mapping[str, Number]) -> str:
+    """Spell the problem sizes of a row that are not as usual."""
+    return "".join(f"-{name}{row[name]:g}" for name, size in usual.items() if row.get(name, size) != size)

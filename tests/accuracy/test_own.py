@@ -71,6 +71,15 @@ def test_scores(run_dse, measured):
     assert "| mean | 0.0 / 0.0 |" in text
 
 
+def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
+    for name in ("h100_sxm-count1024", "h100_sxm_occupancy-count1024"):
+        journal.write(tables / f"{name}.parquet", {}, [{"block": 64}])
+    assert [(one.path.stem, one.gpu.name) for one in stored()] == [
+        ("h100_sxm-count1024", "NVIDIA H100 80GB HBM3")
+    ]
+    assert [one.path.stem for one in stored(swept=True)] == ["h100_sxm_occupancy-count1024"]
+
+
 def test_page(run_dse, measured, tables, tmp_path):
     (tables / "h100_sxm.parquet").unlink()
     page = tmp_path / "page.md"

@@ -10,7 +10,7 @@ import pytest
 from dse import catalogue, gpus, kernels
 from dse.cli import measure
 from dse.errors import DseError
-from dse.measure import journal
+from dse.measure import built, journal
 from dse.measure.bench import benchmarks
 
 
@@ -47,6 +47,20 @@ def test_what_would_run(run_dse, tmp_path, monkeypatch):
     ("command", "message"),
     [
         (["space", "reduction"], "--out: found none, expected FILE.parquet"),
+        (["space"], "KERNEL: found none, expected one or more, or --built FILE.zip"),
+        (
+            ["space", "--built", "x.zip", "--dry-run"],
+            "--built: found it with --dry-run, expected one of them",
+        ),
+        (["build", "reduction", "-o", "none/x.zip", "--gpu", "a100"], "none/x.zip: found no folder none"),
+        (
+            ["build", "svm", "-o", "x.zip", "--gpu", "a100"],
+            "kernel: found svm, expected one that can be checked",
+        ),
+        (
+            ["build", "reduction", "-o", "x.zip", "--gpu", "a100", "--cases", "x.csv"],
+            "x.csv: cannot read: No such",
+        ),
         (["space", "svm", "--dry-run"], "kernel: found svm, expected one that can be checked"),
         (["space", "reduction", "--set", "x=1", "--dry-run"], "--set: found 'x', expected a parameter"),
         (["gpu", "none.parquet"], "none.parquet: found no file, expected what `dse measure"),
@@ -60,6 +74,34 @@ def test_mistakes(run_dse, command, message):
     assert ran.code == 2
     assert ran.err.startswith(f"dse: {message}")
     assert ran.err.count("\n") == 1
+
+
+def test_what_is_built_is_measured(run_dse, tmp_path, monkeypatch):
+    """Cases of problem sizes come one after another into one file, which another GPU refuses."""
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+    cases, path = tmp_path / "cases.csv", tmp_path / "built.zip"
+    cases.write_text("width,height\n64,32\n128,32\n")
+    build = ("measure", "build", "--gpu", "h100-sxm", "-o", str(path), "--sample", "1", "--csv")
+    ran = run_dse(*build, "transpose", "--cases", str(cases))
+    assert (ran.code, ran.err) == (0, f"{path}: 0.0 MB\n")
+    assert ran.out.splitlines()[1:] == [
+        f'90,transpose,"width={width}, height=32",1,1,' for width in (64, 128)
+    ]
+    ran = run_dse(*build, "reduction")
+    assert ran.code == 0
+    kernels = [(space.kernel, space.sizes) for space in built.read(path).spaces]
+    assert [name for name, _ in kernels] == ["transpose", "transpose", "reduction"]
+    assert kernels[1][1] == {"width": 128, "height": 32}
+
+    plans = measure._built_plans(path, ["transpose"], ["width=128"], None, 0, measure._like("", 90), 90)
+    assert [(plan.name, plan.sizes["width"], len(plan.parameters)) for plan in plans] == [
+        ("transpose", 128, 1)
+    ]
+    assert measure._title(plans[0]) == "transpose (width=128, height=32)"
+    with pytest.raises(DseError, match="architecture: found sm_90, expected sm_80 of this GPU"):
+        measure._built_plans(path, [], None, None, 0, measure._like("", 80), 80)
+    ran = run_dse("measure", "build", "reduction", "--gpu", "a100", "-o", str(path))
+    assert ran.err.startswith(f"dse: {path}: architecture: found sm_90, expected sm_80 of NVIDIA A100")
 
 
 def test_what_is_not_as_it_should_be_is_left_out(monkeypatch):

@@ -124,6 +124,24 @@ def test_a_launch_may_be_repeated():
     assert [name for name, _ in driver.calls[before : before + 2]] == ["cuLaunchKernel"] * 2
 
 
+def test_a_tensor_map_as_triton_encodes_it():
+    real, driver = import_module("cuda.bindings.driver"), Driver(cuCtxCreate=Result.CUDA_SUCCESS)
+    names = ("CUtensorMapDataType", "CUtensorMapInterleave", "CUtensorMapSwizzle", "CUtensorMapL2promotion")
+    for name in (*names, "CUtensorMapFloatOOBfill"):
+        setattr(driver, name, getattr(real, name))
+    driver.cuuint64_t = driver.cuuint32_t = int  # type: ignore[attr-defined]
+    driver.answers["cuTensorMapEncodeTiled"] = SimpleNamespace(opaque=range(16))
+    with Device(driver=driver) as device:
+        found = device.tensor_map(4096, "bfloat16", (3, 100, 64), (12800, 128, 2), (1, 32, 64), 3)
+    assert found.tobytes() == np.arange(16, dtype=np.uint64).tobytes()
+    [(_, given)] = [call for call in driver.calls if call[0] == "cuTensorMapEncodeTiled"]
+    assert given[0] == real.CUtensorMapDataType.CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+    assert given[1:7] == (3, 4096, [64, 100, 3], [128, 12800], [64, 32, 1], [1, 1, 1])
+    assert given[8] == real.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B
+    for kind in ("float8_e5m2", "float16", "float32", "int8", "int32"):
+        device.tensor_map(4096, kind, (8, 8), (8, 1), (8, 8), 0)
+
+
 def test_the_clock_starts_after_what_goes_before():
     """What keeps the GPU busy, for longer where more is launched."""
     events: list[Any] = []

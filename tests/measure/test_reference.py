@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.signal import correlate2d
 
 from dse import kernels
-from dse.measure.reference import REFERENCES, SOFTENING, WHOLE, CheckedLaunch, places, wrong
+from dse.measure.checking import CheckedLaunch
+from dse.measure.reference import REFERENCES, SOFTENING
 from dse.space import Expression
 
 RANDOM = np.random.default_rng(5)
@@ -124,23 +124,3 @@ def test_transpose():
     matrix = floats(4, 6)
     names = {"width": 6, "height": 4}
     np.testing.assert_array_equal(found("transpose", names, {0: matrix}), matrix.T.ravel())
-
-
-def test_where_to_look():
-    assert places(100).tolist() == list(range(100))
-    at = places(10**6)
-    assert np.array_equal(at, places(10**6))
-    assert (at[0], at[-1]) == (0, 10**6 - 1)
-    assert (np.diff(at) > 0).all()
-    assert WHOLE / 2 < len(at) <= WHOLE
-
-
-@pytest.mark.parametrize(
-    ("changed", "tolerance", "place"),
-    [(1.0, 0.0, None), (1.0 + 1e-6, 0.0, 3), (1.0 + 1e-6, 1e-4, None), (1.01, 1e-4, 3), (np.nan, 1e-4, 3)],
-)
-def test_what_is_wrong(changed: float, tolerance: float, place: int | None):
-    expected = np.ones(5)
-    values = expected.copy()
-    values[3] = changed
-    assert wrong(values, expected, tolerance) == place

@@ -16,12 +16,13 @@ from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.sass.elf import Binary
 from dse.cuda.source import Array
 from dse.errors import DseError
-from dse.measure import compiling
 from dse.measure import journal as journals
 from dse.measure import space as subject
+from dse.measure.built import BuiltSpace, digest_of
+from dse.measure.job import TimingJob
 from dse.measure.journal import Journal
 from dse.measure.space import SpacePlan, measure, plan, store
-from dse.measure.timing import TimingJob, TimingSettings
+from dse.measure.timing import TimingSettings
 
 GPU = gpus.load("a100").gpu
 
@@ -169,6 +170,37 @@ def test_it_goes_on_where_it_stopped(ready: None, tmp_path: Path, monkeypatch: p
     assert told == [2, 1, 3, 1]
 
 
+def test_cases_of_what_was_built_go_into_one_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each is known by its sizes where a run goes on, and nothing is compiled."""
+    description = kernels.load("reduction")
+    names, parameters = description.space.names, ((64, 1, 0), (64, 2, 0))
+    none = Failure("compile error", "no")
+    plans = []
+    for count in (67108864, 1024):
+        built = BuiltSpace(
+            "reduction", digest_of(description), "C", {"count": count}, names, parameters, (none, none)
+        )
+        plans.append(plan(description, built.sizes, GPU, None, 0, built))
+    assert [configuration.grid[0] for configuration in plans[1].configurations] == [
+        1024 // int(row["block"] * row["items"]) for row in plans[1].parameters
+    ]
+    jobs: list[TimingJob] = []
+
+    def rows(hand: Any, job: TimingJob, until: float | None) -> list[dict[str, Any]]:
+        jobs.append(job)
+        return [{"status": "ok", "time_ms": 1.0}]
+
+    monkeypatch.setattr(subject._Hand, "rows", rows)
+    monkeypatch.setattr(subject._Hand, "start", lambda hand: None)
+    told = {"gpu": "G", "sweep": False, "kernels": {"reduction": {"digest": plans[0].source.digest}}}
+    journal = Journal(tmp_path / "all.parquet", told)
+    assert measure(plans[:1], 90, journal, TimingSettings())
+    assert measure(plans, 90, journal, TimingSettings())
+    assert [job.sizes["count"] for job in jobs] == [67108864, 67108864, 1024, 1024]
+    assert {job.made for job in jobs} == {none}
+    assert len({tuple(row.items()) for row in journal.rows}) == 4
+
+
 def test_what_is_not_done_in_time_is_no_failure(monkeypatch: pytest.MonkeyPatch):
     hand = subject._Hand(subject.work, TimingSettings(), 0, 60.0)
     answers: list[float] = []
@@ -242,22 +274,11 @@ def test_an_error_of_one_configuration_is_its_row(monkeypatch: pytest.MonkeyPatc
     assert not any(answer["lost"] or answer["error"] for answer in answers)
 
 
-def test_compiling_gives_all_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
-    monkeypatch.setattr(compiling, "_AHEAD", 1)
-    wanted = small(block=(64, 128), shuffle=(1,), items=(1,))
-    defines = [each.defines for each in wanted.configurations]
-    found = list(compiling.compiled(wanted.source, 80, defines, 1))
-    assert [isinstance(each, Compiled) for each in found] == [True, True]
-    monkeypatch.setattr(compiling, "compile_source", None)  # the second time nothing is compiled
-    again = list(compiling.compiled(wanted.source, 80, defines[::-1], 1))
-    assert again == found[::-1]
-
-
 def test_rows_of_several_kernels_are_parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     for name in ("sum", "scan"):
         (tmp_path / name).mkdir()
     monkeypatch.setattr(subject.kernels, "find", lambda name: tmp_path / name / "kernel.toml")
+    monkeypatch.setattr(subject.kernels, "load", lambda name: SimpleNamespace(sizes=lambda: {"n": 5, "m": 7}))
     path = tmp_path / "all.parquet"
     rows = [
         {"kernel": "sum", "block": 32, "time_ms": 1.0},
@@ -273,3 +294,18 @@ def test_rows_of_several_kernels_are_parted(tmp_path: Path, monkeypatch: pytest.
     assert parted["kernels"] == {"sum": {"digest": "a"}}
     journals.write(path, {**told, "sweep": True}, rows)
     assert (tmp_path / "scan" / "measured" / "g_occupancy.parquet").as_posix() in store(path, "g")
+
+
+def test_rows_of_several_cases_are_parted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Those of the usual sizes have the GPU's name alone."""
+    (tmp_path / "sum").mkdir()
+    monkeypatch.setattr(subject.kernels, "find", lambda name: tmp_path / name / "kernel.toml")
+    monkeypatch.setattr(subject.kernels, "load", lambda name: SimpleNamespace(sizes=lambda: {"n": 5, "m": 7}))
+    path = tmp_path / "all.parquet"
+    cases = [(5, 7), (5, 1), (6, 7), (5, 7)]
+    rows = [{"kernel": "sum", "block": block, "n": n, "m": m} for block, (n, m) in enumerate(cases)]
+    journals.write(path, {"gpu": "G", "sweep": False, "kernels": {"sum": {"digest": "a"}}}, rows)
+    stored = {Path(name).name: count for name, count in store(path, "g").items()}
+    assert stored == {"g.parquet": 2, "g-m1.parquet": 1, "g-n6.parquet": 1}
+    own = journals.read(tmp_path / "sum" / "measured" / "g-n6.parquet")[1]
+    assert own == [{"block": 2, "n": 6, "m": 7}]

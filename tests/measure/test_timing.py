@@ -1,17 +1,20 @@
 """One configuration from loading to a row, on a GPU made of NumPy that transposes."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from dse.cuda.compile.contract import Launched, Passed
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.sass.elf import Binary, Parameter
-from dse.cuda.source import Array, Configuration
+from dse.cuda.source import Array, Configuration, Descriptor
 from dse.measure import timing
 from dse.measure.device import Code, Device, DeviceError, packed
-from dse.measure.timing import Row, TimingBench, TimingJob, TimingSettings, contents, number
+from dse.measure.job import TimingJob
+from dse.measure.timing import Row, TimingBench, TimingSettings
 
 WIDTH, HEIGHT = 64, 96
 COUNT = WIDTH * HEIGHT
@@ -169,20 +172,85 @@ def test_fewer_and_fewer_blocks(rows: Callable[..., list[Row]]):
     assert dynamic[0] == 0
 
 
-def test_numbers_as_the_kernel_takes_them():
-    assert packed(number(-2, 4)).tobytes() == b"\xfe\xff\xff\xff"
-    assert packed(number(0, 8)).tobytes() == bytes(8)
-    assert packed(number(0.5, 4)).tobytes() == np.float32(0.5).tobytes()
-    assert packed(number(0.5, 8)).tobytes() == np.float64(0.5).tobytes()
+# A kernel of Triton's: how it is launched is its compiler's to say
+
+SIDE = 8  # of the matrices
+MADE = Binary("matmul", 90, b"", False, 40, 0, 0, 1, None, (), {}, (), {})
 
 
-def test_what_arrays_hold():
-    from dse.measure.reference import REFERENCES
+class Multiplies(Transposes):
+    """Multiplies matrices of half precision, given by addresses or by what stands for tensor maps."""
 
-    checks = REFERENCES["dedispersion"]
-    data = contents(Array(1000, "float32", "", ()), 0, checks)
-    assert (data.dtype, len(data)) == (np.uint8, 1000)
-    assert len(np.unique(data)) > 200
-    assert not contents(Array(10, "float32", "", ()), 1, checks).any()
-    given = contents(Array(5, "float32", "2 * index + first", (("first", 3),)), 2, checks)
-    assert given.tolist() == [3, 5, 7, 9, 11]
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[Any] = []
+        self.places: list[int] = []  # of the matrices among the arguments
+
+    def allow_dynamic_shared(self, code: Code, size: int) -> None:
+        self.told.append(size)
+
+    def tensor_map(
+        self, address: int, kind: str, shape: Any, strides: Any, box: Any, swizzle: int
+    ) -> np.ndarray:
+        self.told.append((kind, shape, strides, box, swizzle))
+        return np.array([address, *[0] * 15], np.uint64)
+
+    def resident_blocks(self, code: Code, threads: int, dynamic: int = 0) -> int:
+        return 1
+
+    def launched(self, code: Code, grid: Any, block: Any, arguments: Any) -> None:
+        if code.name == "tick":
+            super().launched(code, grid, block, arguments)
+            return
+        self.launches += 1
+        assert (grid, block) == ((4, 1, 1), (128, 1, 1))
+        self.arguments = [packed(each).tobytes() for each in arguments]
+        a, b, c = (int.from_bytes(self.arguments[place][:8], "little") for place in self.places)
+        shape = np.empty((SIDE, SIDE), np.float16)
+        left, right = self.download(a, shape.copy().ravel()), self.download(b, shape.copy().ravel())
+        product = left.reshape(SIDE, SIDE).astype(np.float32) @ right.reshape(SIDE, SIDE).astype(np.float32)
+        self.upload(c, product.astype(np.float16))
+
+
+def half_precision(monkeypatch: pytest.MonkeyPatch, name: str, given: Any, passed: Any, sizes: Any) -> Any:
+    """Time one configuration; the GPU and the row."""
+    device = Multiplies()
+    device.places = [place for place, one in enumerate(passed) if one.part in ("map", "all")][:3]
+    tick = Compiled(replace(MADE, kernel="tick"), b"", None, "", "", 0)
+    monkeypatch.setattr(timing.benchmarks, "compiled", lambda job: tick)
+    parameters = tuple(Parameter(0, size) for size in sizes)
+    launched = Launched(128, 65536, scratch_bytes=32, passed=passed)
+    made = Compiled(replace(MADE, parameters=parameters), b"", None, "", "Triton 3", None, launched=launched)
+    configuration = Configuration((), (4, 1, 1), (32, 1, 1), given)
+    job = TimingJob(name, {"BLOCK_M": 16}, dict.fromkeys("MNK", SIDE), configuration, made)
+    return device, list(TimingBench(device, TimingSettings()).rows(job))
+
+
+def test_arguments_that_code_still_takes(monkeypatch: pytest.MonkeyPatch):
+    array = Array(SIDE * SIDE, "float16", "", ())
+    passed = (Passed(0), Passed(1), Passed(2), Passed(4), Passed())  # a number that is 1 is in the code
+    device, [row] = half_precision(
+        monkeypatch, "triton_matmul", (array, array, array, 1, -7), passed, (8, 8, 8, 4, 8)
+    )
+    assert row["status"] == "ok"
+    assert (row["threads"], row["blocks"], row["shared_bytes"]) == (128, 4, 65536)
+    assert device.told == [65536]
+    assert device.arguments[3] == (-7).to_bytes(4, "little", signed=True)
+    assert int.from_bytes(device.arguments[4], "little") > 0  # 4 blocks of 32 B
+
+
+def test_tensor_maps(monkeypatch: pytest.MonkeyPatch):
+    given = Descriptor("fp16", (SIDE, SIDE), (SIDE, 1), (4, 4))
+    parts: list[Any] = [("map", 0), ("shape", 1), ("stride", 0), ("flag", 0)]
+    passed = tuple(
+        Passed(place, part, axis, (4, 2) if part == "map" else (), swizzle=2 * (part == "map"))
+        for place in range(3)
+        for part, axis in parts
+    )
+    device, [row] = half_precision(
+        monkeypatch, "triton_matmul_tma", (given, given, given), passed, (128, 4, 8, 1) * 3
+    )
+    assert row["status"] == "ok"
+    assert device.told[1:] == [("float16", (SIDE, SIDE), [2 * SIDE, 2], (4, 2), 2)] * 3
+    assert [len(each) for each in device.arguments] == [128, 4, 8, 1] * 3
+    assert [int.from_bytes(each, "little") for each in device.arguments[1:4]] == [SIDE, SIDE, 0]

@@ -1,0 +1,147 @@
+"""What a kernel is launched with: arrays on the GPU that hold what they should, numbers, tensor maps."""
+
+from math import prod
+from typing import Any
+
+import ml_dtypes  # noqa: F401  # NumPy knows bfloat16 and the floats of 8 bits by it
+import numpy as np
+
+from dse.cuda.compile.contract import Passed
+from dse.cuda.compile.nvrtc import Compiled
+from dse.cuda.source import Argument as Given
+from dse.cuda.source import Array, Descriptor
+from dse.errors import DseError
+from dse.measure.checking import Reference
+from dse.measure.device import Argument, Code, Device
+from dse.measure.job import TimingJob
+from dse.measure.reference import REFERENCES
+from dse.space.expression import parse
+
+_SCRATCH = -1  # in the place of an argument's
+_AT_A_TIME = 2**20  # elements
+_NORMAL = 2**22 + 15  # random numbers that longer arrays repeat: odd, so that rows differ
+_CALLED = {f"fp{bits}": f"float{bits}" for bits in (16, 32, 64)} | {"bf16": "bfloat16"}  # by Triton: by NumPy
+_CALLED |= {"fp8e4nv": "float8_e4m3fn", "fp8e5": "float8_e5m2"}
+
+
+class Arguments:
+    """The arguments of launches of one kernel with its problem sizes, `job.case`.
+
+    Arrays stay on the GPU from one configuration to the next.
+    """
+
+    def __init__(self, device: Device, case: tuple[str, tuple[Any, ...]]) -> None:
+        self.device, self.case = device, case
+        self.checks = REFERENCES[case[0]]
+        self.given: dict[int, Array] = {}  # by the argument's place
+        self.before: dict[int, np.ndarray] = {}  # what arrays held before a launch
+        self.addresses: dict[int, tuple[int, int]] = {}  # and bytes
+        self.constants: dict[str, np.ndarray] = {}
+
+    def free(self) -> None:
+        """Free all arrays."""
+        while self.addresses:
+            self.device.free(self.addresses.popitem()[1][0])
+
+    def of(self, job: TimingJob, made: Compiled, code: Code) -> list[Argument]:
+        """Return what each parameter of the code takes; `__constant__` variables are filled.
+
+        **Raises:** DseError if code and arguments do not fit.
+        """
+        for order, (name, elements) in enumerate(self.checks.constants.items()):
+            if name not in self.constants:
+                random = np.random.default_rng(1000 + order).random(elements(job.names), np.float32)
+                self.constants[name] = random
+            address, size = self.device.constant(code, name)
+            values = self.constants[name]
+            if size != values.nbytes:
+                raise DseError(f"{job.kernel}: {name}: found {size} B, expected {values.nbytes} B")
+            self.device.upload(address, values)
+        given, sizes = job.configuration.arguments, [parameter.size for parameter in made.binary.parameters]
+        launched = made.launched
+        passed = launched.passed if launched else None
+        if passed is None:
+            passed = tuple(map(Passed, range(len(given))))
+        if len(passed) != len(sizes):
+            raise DseError(f"{job.kernel}: arguments: found {len(passed)}, expected {len(sizes)}")
+        scratch = self.scratch((launched.scratch_bytes if launched else 0) * prod(job.configuration.grid))
+        return [
+            np.uint64(scratch)
+            if one.argument is None
+            else self.argument(one, one.argument, given[one.argument], size)
+            for one, size in zip(passed, sizes, strict=True)
+        ]
+
+    def argument(self, passed: Passed, place: int, given: Given, size: int) -> Argument:
+        """Return an address, a number of so many bytes, a tensor map, or a part of one."""
+        if isinstance(given, Array):
+            return self.array(place, given)
+        if not isinstance(given, Descriptor):
+            return number(given, size)
+        kind = np.dtype(_CALLED.get(given.type, given.type))
+        match passed.part:
+            case "shape":
+                return number(given.shape[passed.axis], size)
+            case "stride":
+                return number(given.strides[passed.axis], size)
+            case "flag":
+                return number(0, size)
+        address = self.array(place, Array(prod(given.shape), kind.name, "", ()))
+        if passed.part == "pointer":
+            return address
+        strides = [stride * kind.itemsize for stride in given.strides]
+        return self.device.tensor_map(address, kind.name, given.shape, strides, passed.box, passed.swizzle)
+
+    def array(self, place: int, given: Array) -> int:
+        """Return the address of an array that holds what it should."""
+        before = self.given.get(place)
+        enough = before is not None and not given.values and given.size <= before.size  # random numbers
+        if before != given and not enough:
+            values = contents(given, place, self.checks)
+            self.device.upload(self.room(place, values.nbytes), values)
+            self.given[place], self.before[place] = given, values
+        return self.addresses[place][0]
+
+    def scratch(self, size: int) -> int:
+        """Return the address of memory of the compiler's own; 0 where it asks for none."""
+        return self.room(_SCRATCH, size) if size else 0
+
+    def room(self, place: int, size: int) -> int:
+        """Return an address with room for so many bytes."""
+        if place in self.addresses and self.addresses[place][1] < size:
+            self.device.free(self.addresses.pop(place)[0])
+        if place not in self.addresses:
+            self.addresses[place] = (self.device.allocate(size), size)
+        return self.addresses[place][0]
+
+
+def number(value: Any, size: int) -> Argument:
+    """Pack a number as a parameter of so many bytes."""
+    if isinstance(value, float):
+        return np.array([value], f"f{size}")
+    return np.frombuffer(int(value).to_bytes(size, "little", signed=int(value) < 0), np.uint8)
+
+
+def contents(given: Array, place: int, checks: Reference) -> np.ndarray:
+    """Make what an array holds before a launch: as its kernel.toml says, else random; an output 0.
+
+    Floats are uniform from 0 up to 1; those of 16 or 8 bits normal, of mean 0 and deviation 1.
+    """
+    random = np.random.default_rng(place)
+    kind = np.dtype(checks.types.get(place, given.type))
+    if place == checks.output and not checks.adds:
+        return np.zeros(given.size, kind)
+    if given.values:
+        expression, values = parse(given.values, "values"), np.empty(given.size, kind)
+        for first in range(0, given.size, _AT_A_TIME):
+            index = np.arange(first, min(first + _AT_A_TIME, given.size))
+            names = {**dict(given.names), "index": index, "random": random.random(len(index))}
+            values[first : first + len(index)] = expression(names, np)
+        return values
+    if kind.kind not in "iub" and kind.itemsize < 4:  # what tensor cores take: of both signs
+        return np.resize(
+            random.standard_normal(min(given.size, _NORMAL), np.float32).astype(kind), given.size
+        )
+    if kind.kind == "f":
+        return random.random(given.size, np.float32).astype(kind, copy=False)
+    return random.integers(0, min(np.iinfo(kind).max, 2**31 - 1), given.size, kind, endpoint=True)

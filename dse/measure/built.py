@@ -1,0 +1,237 @@
+"""Kernels compiled beforehand: one file of code and of what a launch needs, for where their compiler is not.
+
+A zip file. `code/DIGEST` is machine code, each once, whoever shares it. `built.json` lists it, with how it is
+launched, and for each kernel and case of problem sizes the configurations, each with the number of its code,
+or of the reason why it has none.
+"""
+
+import hashlib
+import json
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from dse.cuda.cache import key
+from dse.cuda.compile.contract import Launched, Passed
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.sass import elf
+from dse.errors import DseError
+from dse.files import replacing
+from dse.kernels.description import Description
+
+Number = int | float
+
+FORMAT = 1
+_LIST = "built.json"
+_KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
+
+
+@dataclass(frozen=True)
+class Code:
+    """Machine code of one kernel, and how it is launched."""
+
+    cubin: bytes
+    launched: Launched | None  # None: as the kernel is described
+    spill_bytes: int | None
+
+    @property
+    def name(self) -> str:
+        """The name of its file in the zip file."""
+        return f"code/{hashlib.sha256(self.cubin).hexdigest()}"
+
+
+@dataclass(frozen=True)
+class BuiltSpace:
+    """Configurations of one kernel for one case of problem sizes, and the code of each."""
+
+    kernel: str
+    digest: str  # of the kernel, see `digest_of`
+    compiler: str
+    sizes: Mapping[str, Number]
+    names: tuple[str, ...]  # of the parameters
+    parameters: tuple[tuple[Number, ...], ...]  # of each configuration
+    made: tuple[Code | Failure, ...]
+
+    def compiled(self, place: int) -> Compiled | Failure:
+        """Return what the compiler made of a configuration. DseError if its code cannot be read."""
+        code = self.made[place]
+        if isinstance(code, Failure):
+            return code
+        return Compiled(
+            _binary(code.cubin, self.kernel),
+            code.cubin,
+            None,
+            "",
+            self.compiler,
+            code.spill_bytes,
+            launched=code.launched,
+        )
+
+
+@lru_cache(maxsize=4096)  # cases of problem sizes share them
+def _binary(cubin: bytes, kernel: str) -> elf.Binary:
+    kernels = elf.read(cubin, kernel)
+    if len(kernels) != 1:
+        raise DseError(f"{kernel}: code: found {len(kernels)} kernels, expected one")
+    return next(iter(kernels.values()))
+
+
+@dataclass(frozen=True)
+class Built:
+    """What a file holds."""
+
+    path: Path
+    arch: int
+    spaces: tuple[BuiltSpace, ...]
+
+    def of(self, kernels: Sequence[str], sizes: Mapping[str, Number]) -> list[BuiltSpace]:
+        """Find the spaces of kernels, of all where none is named, that have these problem sizes.
+
+        **Raises:** DseError if there is none of a kernel, or with a size.
+        """
+        chosen = []
+        for kernel in kernels or dict.fromkeys(space.kernel for space in self.spaces):
+            own = [space for space in self.spaces if space.kernel == kernel]
+            if not own:
+                known = ", ".join(dict.fromkeys(space.kernel for space in self.spaces))
+                raise DseError(f"{self.path}: kernel: found no {kernel}, expected one of {known}")
+            wanted = {name: size for name, size in sizes.items() if name in own[0].sizes}
+            fitting = [space for space in own if all(space.sizes[name] == wanted[name] for name in wanted)]
+            if not fitting:
+                asked = ", ".join(f"{name}={size}" for name, size in wanted.items())
+                known = "; ".join(", ".join(f"{name}={case.sizes[name]}" for name in wanted) for case in own)
+                raise DseError(f"{self.path}: {kernel}: found no {asked}, expected one of {known}")
+            chosen += fitting
+        return chosen
+
+
+def digest_of(description: Description) -> str:
+    """Return what tells a kernel from what it was before a change: its source, and how that is launched.
+
+    Its compiler need not be there. **Raises:** DseError if there is no source, or it cannot be read.
+    """
+    if description.source is None or description.build is None:
+        raise DseError(f"{description.path}: source: found none, expected a table with file, grid, arguments")
+    try:
+        text = description.source.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DseError(f"{description.source}: cannot read: {error}") from None
+    return key(text, repr(description.build), repr(description.let))
+
+
+def code_of(made: Compiled | Failure, shared_bytes: int) -> Code | Failure:
+    """Take of a compiled configuration what is kept; it may have so much shared memory in a block."""
+    if isinstance(made, Failure):
+        return made
+    if made.launched is not None and made.launched.cluster > 1:
+        return Failure("not executed", "found clusters of blocks, expected none")
+    used = made.binary.shared_bytes + (made.launched.shared_bytes if made.launched else 0)
+    if used > shared_bytes:
+        return Failure("too much shared memory", f"found {used:,} B, expected {shared_bytes:,} or less")
+    return Code(made.cubin, made.launched, made.spill_bytes)
+
+
+def together(earlier: Sequence[BuiltSpace], new: Sequence[BuiltSpace]) -> list[BuiltSpace]:
+    """Put new spaces in the place of earlier ones of the same case; those of a changed kernel go."""
+    digests = {space.kernel: space.digest for space in new}
+    spaces = {
+        _case(space): space for space in earlier if digests.get(space.kernel, space.digest) == space.digest
+    }
+    return list((spaces | {_case(space): space for space in new}).values())
+
+
+def _case(space: BuiltSpace) -> tuple[str, str]:
+    return space.kernel, json.dumps(dict(space.sizes), sort_keys=True)
+
+
+def write(path: Path, arch: int, spaces: Sequence[BuiltSpace]) -> None:
+    """Write a file, whole or not at all. **Raises:** DseError if it cannot be written."""
+    codes: dict[Code, int] = {}
+    reasons: dict[Failure, int] = {}
+    listed = []
+    for space in spaces:
+        made = [
+            -1 - reasons.setdefault(one, len(reasons))
+            if isinstance(one, Failure)
+            else codes.setdefault(one, len(codes))
+            for one in space.made
+        ]
+        listed.append({**{name: getattr(space, name) for name in _KEPT}, "made": made})
+    told = {
+        "format": FORMAT,
+        "arch": arch,
+        "codes": [
+            {"file": code.name, "launched": _launch(code.launched), "spill_bytes": code.spill_bytes}
+            for code in codes
+        ],
+        "reasons": list(map(asdict, reasons)),
+        "spaces": listed,
+    }
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr(_LIST, json.dumps(told))
+        for name, cubin in {code.name: code.cubin for code in codes}.items():
+            file.writestr(name, cubin)
+
+
+def read(path: Path) -> Built:
+    """Read what `write` wrote. **Raises:** DseError for anything else."""
+    if not path.is_file():
+        raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
+    try:
+        with zipfile.ZipFile(path) as file:
+            told = json.loads(file.read(_LIST))
+            if told["format"] != FORMAT:
+                raise DseError(f"{path}: format: found {told['format']}, expected {FORMAT}; build it again")
+            cubins = {name: file.read(name) for name in dict.fromkeys(one["file"] for one in told["codes"])}
+        codes = [
+            Code(cubins[one["file"]], _launched(one["launched"]), one["spill_bytes"]) for one in told["codes"]
+        ]
+        reasons = [Failure(**one) for one in told["reasons"]]
+        spaces = tuple(_space(one, codes, reasons) for one in told["spaces"])
+        changed = next((name for code in codes if (name := code.name) not in cubins), None)
+        if changed:
+            raise ValueError("code that was changed")
+        return Built(path, int(told["arch"]), spaces)
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        KeyError,
+        IndexError,
+        TypeError,
+        ValueError,
+        AttributeError,
+    ) as error:
+        raise DseError(f"{path}: found {error!s:.80}, expected what `dse measure build` wrote") from None
+
+
+def _space(told: Mapping[str, Any], codes: Sequence[Code], reasons: Sequence[Failure]) -> BuiltSpace:
+    kernel, digest, compiler, sizes, names, parameters = (told[name] for name in _KEPT)
+    made = tuple(codes[number] if number >= 0 else reasons[-1 - number] for number in told["made"])
+    rows = tuple(map(tuple, parameters))
+    if len(rows) != len(made) or any(len(row) != len(names) for row in rows):
+        raise ValueError(f"other numbers of configurations of {kernel}")
+    return BuiltSpace(kernel, digest, compiler, dict(sizes), tuple(names), rows, made)
+
+
+def _launch(launched: Launched | None) -> dict[str, Any] | None:
+    """Return the fields of a launch; of its parameters those that are not as usual."""
+    if launched is None:
+        return None
+    usual = asdict(Passed())
+    passed = [
+        {name: value for name, value in asdict(one).items() if value != usual[name]}
+        for one in launched.passed or ()
+    ]
+    return {**asdict(launched), "passed": None if launched.passed is None else passed}
+
+
+def _launched(told: Mapping[str, Any] | None) -> Launched | None:
+    if told is None:
+        return None
+    passed = told["passed"]
+    if passed is not None:
+        passed = tuple(Passed(**{**one, "box": tuple(one.get("box", ()))}) for one in passed)
+    return Launched(**{**told, "passed": passed})

@@ -1,0 +1,29 @@
+"""A configuration that is to be timed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.source import Configuration
+
+
+@dataclass(frozen=True)
+class TimingJob:
+    """A configuration that is to be timed, and what the compiler made of it."""
+
+    kernel: str
+    parameters: Mapping[str, int | float]
+    sizes: Mapping[str, int | float]
+    configuration: Configuration
+    made: Compiled | Failure
+
+    @property
+    def names(self) -> dict[str, int | float]:
+        """Problem sizes and parameters, by name."""
+        return {**self.sizes, **self.parameters}
+
+    @property
+    def case(self) -> tuple[str, tuple[Any, ...]]:
+        """The kernel and its problem sizes, on which its arrays hang."""
+        return self.kernel, tuple(self.sizes.items())

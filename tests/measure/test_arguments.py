@@ -1,0 +1,105 @@
+"""What arrays hold, when they are made anew, and how numbers are packed."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.cuda.source import Array
+from dse.measure.arguments import Arguments, contents, number
+from dse.measure.device import Device, DeviceError, packed
+from dse.measure.reference import REFERENCES
+
+
+class Memory(Device):
+    """Memory of so many bytes; an address is the number of an allocation."""
+
+    def __init__(self, size: int = 10**6) -> None:
+        self.size, self.count, self.held = size, 0, dict[int, np.ndarray]()
+
+    def allocate(self, size: int) -> int:
+        if sum(array.nbytes for array in self.held.values()) + size > self.size:
+            raise DeviceError("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY")
+        self.count += 1
+        self.held[self.count] = np.empty(size, np.uint8)
+        return self.count
+
+    def free(self, address: int) -> None:
+        del self.held[address]
+
+    def upload(self, address: int, values: np.ndarray) -> None:
+        self.held[address][: values.nbytes] = values.view(np.uint8)
+
+
+def counts(by: int, size: int = 4) -> Array:
+    return Array(size, "int32", "index * by", (("by", by),))
+
+
+def arguments(device: Memory) -> Arguments:
+    return Arguments(device, ("triton_moe", (("N", 1),)))
+
+
+def test_numbers_as_the_kernel_takes_them():
+    assert packed(number(-2, 4)).tobytes() == b"\xfe\xff\xff\xff"
+    assert packed(number(0, 8)).tobytes() == bytes(8)
+    assert packed(number(0.5, 4)).tobytes() == np.float32(0.5).tobytes()
+    assert packed(number(0.5, 8)).tobytes() == np.float64(0.5).tobytes()
+
+
+def test_what_arrays_hold():
+    checks = REFERENCES["dedispersion"]
+    data = contents(Array(1000, "float32", "", ()), 0, checks)
+    assert (data.dtype, len(data)) == (np.uint8, 1000)
+    assert len(np.unique(data)) > 200
+    assert not contents(Array(10, "float32", "", ()), 1, checks).any()
+    given = contents(Array(5, "float32", "2 * index + first", (("first", 3),)), 2, checks)
+    assert given.tolist() == [3, 5, 7, 9, 11]
+
+
+def test_what_an_expression_gives_is_made_anew():
+    device = Memory()
+    ours = arguments(device)
+    address = ours.array(3, counts(2))
+    assert device.held[address].view(np.int32).tolist() == [0, 2, 4, 6]
+    assert ours.array(3, counts(3)) == address
+    assert device.held[address].view(np.int32).tolist() == [0, 3, 6, 9]
+    assert ours.before[3].tolist() == [0, 3, 6, 9]
+    longer = ours.array(3, counts(1, 9))
+    assert list(device.held) == [longer]
+    assert ours.array(3, counts(1, 2)) == longer
+    assert device.held[longer].view(np.int32).tolist() == [0, 1, *range(2, 9)]
+    assert ours.before[3].tolist() == [0, 1]
+
+
+def test_random_numbers_need_not_be():
+    device = Memory()
+    ours = arguments(device)
+    random = Array(8, "float16", "", ())
+    address = ours.array(0, random)
+    before = ours.before[0]
+    assert ours.array(0, replace(random, size=5)) == address
+    assert ours.before[0] is before
+    assert ours.array(1, random) != address
+    ours.free()
+    assert not device.held
+
+
+def test_where_memory_is_too_small_the_next_can_be():
+    device = Memory(100)
+    ours = arguments(device)
+    ours.array(0, Array(40, "float16", "", ()))
+    with pytest.raises(DeviceError):
+        ours.array(0, Array(400, "float16", "", ()))
+    ours.array(0, Array(45, "float16", "", ()))
+    assert [len(array) for array in device.held.values()] == [90]
+
+
+def test_halves_have_both_signs():
+    checks = REFERENCES["triton_matmul"]
+    for kind in ("float16", "bfloat16", "float8_e4m3fn"):
+        values = contents(Array(5000, kind, "", ()), 0, checks)
+        assert values.dtype.name == kind
+        numbers = values.astype(float)
+        assert abs(numbers.mean()) < 0.1
+        assert abs(numbers.std() - 1) < 0.1
+    assert not contents(Array(8, "float16", "", ()), 2, checks).astype(float).any()
