@@ -146,7 +146,8 @@ def test_triton_where_it_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert isinstance(made, Compiled)
         assert made.launched is not None
         assert made.launched.threads == 32 * parameters["num_warps"]
-        assert made.launched.passed == (*map(Passed, range(4)), Passed(), Passed())
+        arrays, numbers = (Passed(place, fractions=True) for place in range(2)), map(Passed, range(2, 4))
+        assert made.launched.passed == (*arrays, *numbers, Passed(), Passed())
         assert (made.binary.kernel, made.binary.arch) == ("softmax", 90)
         assert configuration.grid == (-(-8192 // int(parameters["ROWS"])), 1, 1)
         assert b".debug_line" not in made.cubin

@@ -3,14 +3,14 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from dse.cuda.cache import key
 from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Launched, Passed, Settings
+from dse.cuda.compile.contract import Passed, Settings
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.compile.triton import OPTIONS, launched_as
 from dse.cuda.sass import elf
@@ -91,7 +91,7 @@ class TritonCache:
         launched = launched_as(entry.metadata)
         passed = _passed(entry, self.names)
         passed += (Passed(),) * (len(binary.parameters) - len(passed))
-        launched = Launched(launched.threads, launched.shared_bytes, launched.cluster, passed)
+        launched = replace(launched, passed=passed)
         return Compiled(binary, cubin, None, "", self.compiler, None, launched=launched)
 
 
