@@ -60,14 +60,25 @@ def check(
     """Evaluate a description on a sample of its space, and say which count cannot be, and where.
 
     Counts below 0, launches without threads or registers and quotients by 0 are mistakes of the description.
+    Of a kernel that is known by its source only, a few configurations are compiled and read.
     """
+    from dse import gpus as gpu_files
+    from dse import sources
+    from dse.evaluate.rank import configurations
     from dse.kernels.description import check as check_description
     from dse.kernels.read import load
 
     kernel, files = load(name), inputs.gpus(gpu)
     for file in files:
-        check_description(kernel, file.gpu, sample)
+        if kernel.described:
+            check_description(kernel, file.gpu, sample)
+        else:
+            few = configurations(kernel, None, min(sample, _FEW))
+            sources.counts_of(kernel).count(few, gpu_files.stack([file.gpu]))
     print(f"{kernel.path}: all counts are possible on {', '.join(file.name for file in files)}")
+
+
+_FEW = 4  # configurations that are compiled
 
 
 def _description(kernel: "Description") -> Iterator[tuple[str, str, str]]:

@@ -36,8 +36,8 @@ def of_call(
 
     An argument is a number, a tensor, a tensor descriptor, or a type in the place of a tensor: `"*fp16"`. Of
     tensors of whole numbers the contents count, as those of indices do. `grid` is as Triton takes it, numbers
-    or a function of the configuration; or expressions. `configs` are of `triton.Config`, or mappings, or lists
-    of values by name; by default those of `triton.autotune`.
+    or a function of the configuration; or expressions. `configs` are `triton.Config` objects, mappings, or
+    lists of values by name; by default those of `triton.autotune`.
 
     **Raises:** DseError for what is missing or not the kernel's.
     """
