@@ -5,14 +5,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-triton = pytest.importorskip("triton")
-
 import dse.triton
 from dse.cuda.compile.triton_function import function
 from dse.cuda.source import configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.sources.triton_call import of_call
+
+triton = pytest.importorskip("triton")
 
 FILE = Path(__file__).parent / "sources" / "triton_kernels.py"
 GPU = "a100-pcie-40gb"

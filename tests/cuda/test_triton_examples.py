@@ -1,14 +1,14 @@
-"""The Triton kernels that come with the package: each compiles, is executed and ranked, for two architectures."""
+"""The Triton kernels that come with the package: each is compiled, executed and ranked, for two GPUs."""
 
 import json
 
 import pytest
 
-pytest.importorskip("triton")
-
 from dse import gpus, kernels
 from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.source import configurations, source_of
+
+pytest.importorskip("triton")
 
 FEW = {
     "triton_matmul": ("BLOCK_N=128", "BLOCK_K=64", "num_stages=3", "num_warps=4", "M=1024", "N=1024"),

@@ -8,6 +8,7 @@ import pytest
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument
 from dse.sources import Given, load
+from dse.space.expression import Expression
 
 CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
 LAUNCH = Given(block=(32, 4), grid=(100,))
@@ -24,6 +25,7 @@ def arguments(path: Path, *given: str) -> list:
             values = None if each.values is None else each.values(names, np).tolist()
             found.append((int(each.size({}, np)), each.type, values))
         else:
+            assert each is None or isinstance(each, Expression)
             found.append(None if each is None else each({}, np).item())
     return found
 

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("triton")
-
 from dse import gpus
 from dse.cuda.compile.triton import Specialised
 from dse.cuda.source import Array, Configuration, Descriptor, Unstated, configurations, source_of
 from dse.errors import DseError
 from dse.sources import Given, load
+
+pytest.importorskip("triton")
 
 FILE = Path(__file__).with_name("triton_kernels.py")
 GPU = gpus.load("a100-pcie-40gb").gpu

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-triton = pytest.importorskip("triton")
-
 from dse import gpus
 from dse.cuda.compile.nvrtc import Failure
 from dse.cuda.compile.triton_function import function
 from dse.cuda.source import Descriptor, as_launched, configurations, launch_of, source_of
 from dse.errors import DseError
 from dse.sources import Given, load
+
+triton = pytest.importorskip("triton")
 
 FILE = Path(__file__).with_name("triton_kernels.py")
 GPU = gpus.load("h100-sxm").gpu

@@ -5,7 +5,16 @@ import triton.language as tl
 
 
 @triton.jit
-def gather(out, x, ids, count, rows, BLOCK: tl.constexpr, SCALE: tl.constexpr = 2, KIND: tl.constexpr = None):
+def gather(
+    out,
+    x,
+    ids,
+    count,
+    rows,
+    BLOCK: tl.constexpr,
+    SCALE: tl.constexpr = 2,  # type: ignore[assignment]
+    KIND: tl.constexpr = None,  # type: ignore[assignment]
+):
     if tl.program_id(0) >= tl.load(count):
         return
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

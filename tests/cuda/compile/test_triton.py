@@ -1,4 +1,4 @@
-"""Triton kernels compiled for GPUs that are not there: what Triton is told, and what it says of the launch."""
+"""Triton kernels compiled for GPUs that are not there: what Triton is told, and what it says of them."""
 
 import pickle
 from dataclasses import dataclass
@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("triton")
-
 from dse.cuda.compile import triton as subject
 from dse.cuda.compile.contract import Passed
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.compile.triton import Specialised, TritonSource
 from dse.cuda.compile.triton_function import function, functions
 from dse.errors import DseError
+
+pytest.importorskip("triton")
 
 CODE = """
 import triton
