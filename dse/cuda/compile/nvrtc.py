@@ -16,16 +16,18 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dse.cuda.cache import key
-from dse.cuda.compile.constants import Constants, constants
 from dse.cuda.compile.contract import Launched, Settings
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.cuda.compile.constants import Constants
 
 Kernel = TypeVar("Kernel")
 
@@ -64,8 +66,10 @@ class Source:
         """Compile one configuration, see `compile_source`."""
         return compile_source(self, arch, dict(settings))
 
-    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+    def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
         """Work out what the text says of `count` configurations."""
+        from dse.cuda.compile.constants import constants  # imports NumPy
+
         return constants(self.text, defines, count)
 
 

@@ -127,7 +127,8 @@ def test_the_launch_is_what_triton_says(file):
         assert made.launched is not None
         assert (made.launched.threads, made.launched.shared_bytes, made.launched.cluster) == (256, 0, 1)
         # The stride is compiled in; the last two are memory that Triton may ask for.
-        assert made.launched.passed == (*map(Passed, (0, 1, 2, 4)), Passed(), Passed())
+        fractions = [Passed(place, fractions=True) for place in (0, 1)]
+        assert made.launched.passed == (*fractions, Passed(2), Passed(4), Passed(), Passed())
         assert [parameter.size for parameter in made.binary.parameters] == [8, 8, 4, 4, 8, 8]
     total = subject.read_source(file, "total", ("*fp32", "*fp32", ""))
     made = total.compile(80, total.settings((("BLOCK", 1024), ("num_warps", 4)), (None, None, 1000)))
