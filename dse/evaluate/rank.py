@@ -105,7 +105,8 @@ def rank(
         alone, with_others = (
             predicted.forecasts[chosen[0].name].seconds[0] for predicted in (left_out, evaluation)
         )
-        error = np.abs(alone / with_others[index] - 1.0)
+        with np.errstate(invalid="ignore"):  # of those that cannot run there is none
+            error = np.abs(alone / with_others[index] - 1.0)
     return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error)
 
 
