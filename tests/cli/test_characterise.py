@@ -342,7 +342,7 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
             ("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH),
             "opcode: found FROB, expected one that is known",
         ),
-        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .ptx, .cubin, .sass, .json (T1)"),
+        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .ptx, .cubin, .sass, .py (Triton)"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

@@ -27,6 +27,7 @@ class Refuses:
     text: str = ""
     digest: str = "a"
     compiler: str = "none"
+    names: tuple[str, ...] = ()
 
     def architectures(self) -> tuple[int, ...]:
         return (90,)
