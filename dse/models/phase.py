@@ -162,14 +162,15 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: _Phases, blocks: Array) -> d
     }
     # Of what a block goes through again and again: it alone, one of its warps that waits for its copies, all.
     again = passes - once
-    held = reduce(jnp.maximum, _loads(gpu, holding, warps_per_block).values())
+    held = _loads(gpu, holding, warps_per_block)
     one_block = {
-        "latency": jnp.sum(again * _power_mean(alone, held), axis=0),
+        "latency": jnp.sum(again * _power_mean(alone, reduce(jnp.maximum, held.values())), axis=0),
         "copies": jnp.sum(again * (alone + copies), axis=0),
     }
     together = {name: jnp.sum(again * cycles, axis=0) for name, cycles in loads.items()}
     longest, busiest = (reduce(jnp.maximum, causes.values()) for causes in (one_block, together))
-    apart = _split(_beside(longest, busiest, blocks[0]), one_block | together)
+    in_both = reduce(jnp.maximum, (jnp.sum(again * cycles, axis=0) for cycles in held.values()))
+    apart = _split(_power_mean(longest, busiest, in_both), one_block | together)
     return {name: in_step.get(name, 0.0) + cycles for name, cycles in apart.items()}
 
 
@@ -200,19 +201,10 @@ def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
     return shares
 
 
-def _beside(one: Array, together: Array, blocks: Array) -> Array:
-    """Return the cycles of a loop through which so many blocks go, `one` of which alone takes so long.
-
-    Their power mean with the time that all keep the busiest pipe busy, but for what is in both of it.
-    """
-    share = safe_divide(together, blocks)  # of the one
-    return _power_mean(one, together, share)
-
-
 def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
     """Return (a^p + b^p - in_both^p)^(1/p): the larger, or more where both are about as large.
 
-    It has a gradient at 0.
+    `in_both`, which is no more than either, is felt once. It has a gradient at 0.
     """
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)

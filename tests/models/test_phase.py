@@ -34,7 +34,7 @@ def loads(gpu, phase, warps):
 
 def wave(gpu, phases, blocks, warps_per_block):
     """Cycles of a wave; each phase a dictionary."""
-    once, own, copied, together = 0.0, 0.0, 0.0, {}
+    once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
     for phase in phases:
         alone = phase["slots"] + sum(phase["waits"][name] * gpu["latency"][name] for name in CLASSES)
         copies = sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
@@ -46,12 +46,14 @@ def wave(gpu, phases, blocks, warps_per_block):
         for name, cycles in loads(gpu, copying(phase), warps_per_block).items():
             held[name] -= cycles if name in ("shared", "l1", "l2", "barrier") else 0
         by_itself = max(held.values())
+        for name, cycles in held.items():
+            shared[name] = shared.get(name, 0.0) + phase["passes"] * cycles
         own += phase["passes"] * power_mean(alone, by_itself)
         copied += phase["passes"] * (alone + copies)
         for name, cycles in busy.items():
             together[name] = together.get(name, 0.0) + phase["passes"] * cycles
     busiest = max(together.values(), default=0.0)
-    both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - (busiest / blocks) ** SHARPNESS
+    both = max(own, copied) ** SHARPNESS + busiest**SHARPNESS - max(shared.values(), default=0.0) ** SHARPNESS
     return once + both ** (1 / SHARPNESS)
 
 
