@@ -1,6 +1,8 @@
 """Does the loads and stores that an address or a branch depends on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -14,8 +16,8 @@ from dse.cuda.sass.program import Step
 _U32 = np.uint32
 
 
-def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], Taint]:
-    """The registers that a store or an atomic takes its data from, in order, and their taint."""
+def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], list[Taint]]:
+    """The registers that a store or an atomic takes its data from, in order, and their taints."""
     slots: list[int] = []
     for operand, words in zip(step.sources, step.source_words, strict=True):
         if operand.kind == "register":
@@ -24,11 +26,14 @@ def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], Taint]:
                 if operand.slot in (RZ, URZ) and words == 1
                 else range(operand.slot, operand.slot + words)
             )
-    taint = 0
-    for slot in slots:
-        taint = taint | (machine.taint[slot] if slot not in (RZ, RZ + 1) else 0)
     zero = machine.r[RZ]
-    return [zero if RZ <= slot <= RZ + 1 else machine.r[slot] for slot in slots], taint
+    values = [zero if RZ <= slot <= RZ + 1 else machine.r[slot] for slot in slots]
+    return values, [0 if RZ <= slot <= RZ + 1 else machine.taint[slot] for slot in slots]
+
+
+def _of_all(taints: Iterable[Taint]) -> Taint:
+    """Join the unknown sources of several values."""
+    return reduce(or_, taints, 0)
 
 
 def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -72,7 +77,8 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to global memory, or copy from it to shared memory."""
     mask, block, flat = _flat(machine, lanes, address)
     memory = machine.memory
-    data, data_taint = _data(machine, step)
+    data, taints = _data(machine, step)
+    data_taint = _of_all(taints)
     if step.kind == "store":
         memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in data])
         return
@@ -111,7 +117,8 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
     """Load from or store to shared memory."""
     mask, block, flat = _flat(machine, lanes, in_block(address))
     memory = machine.shared
-    data, data_taint = _data(machine, step)
+    data, taints = _data(machine, step)
+    data_taint = _of_all(taints)
     values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
     if step.opcode == "STS":
         memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
@@ -129,16 +136,17 @@ def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
 def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
     """Load from or store to the threads' own memory."""
     memory = machine.local
-    data, data_taint = _data(machine, step)
     if step.kind == "store":
         by_all = lanes.total == machine.live
-        stored: Taint = taint | data_taint
-        memory.store(lanes.mask, address, step.bytes, data, stored, by_all)
+        for number, (word, unknown) in enumerate(zip(*_data(machine, step), strict=True)):
+            size, place = min(step.bytes, 4), address + 4 * number
+            stored: Taint = taint | unknown
+            memory.store(lanes.mask, place, size, [word], stored, by_all)
         return
-    stored = memory.taint(lanes.mask, address, step.bytes)
     first = step.targets[0].slot
     for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
-        machine.write(first + number, _extended(word, step), taint | stored, lanes)
+        unknown = memory.taint(lanes.mask, address + 4 * number, min(step.bytes, 4))
+        machine.write(first + number, _extended(word, step), taint | unknown, lanes)
 
 
 _ATOMIC = {

@@ -337,7 +337,7 @@ _ROWS = (
     Opcode("BAR", "barrier", kind="meeting", writes=0),
     # Issue only.
     Opcode("BMOV",          "control"),
-    Opcode("RPCMOV",        "control"),
+    Opcode("RPCMOV",        "control",                                        rule="move"),
     Opcode("BPT",           "control",                         writes=0),
     Opcode("BRA",           "control", kind="branch",          writes=0),
     Opcode("BREAK",         "control",                         writes=0),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 RZ = 255  # reads as zero, and so does the slot behind it, for pairs
+RPC = 257  # a return address of 64 bits, which also keeps what is spilled
 UR = 264  # first uniform register
 URZ = UR + 255
 P = URZ + 9  # first predicate
@@ -76,6 +77,8 @@ def operand(text: str) -> Operand:
         )
     name, _, part = core.partition(".")
     slot = register_slot(name)
+    if name == "Rpc":
+        return Operand("register", text, RPC + (part == "HI"))
     if slot is not None:
         kind = "register" if slot < P else "predicate" if slot < B else "barrier"
         return Operand(kind, text, slot, negate, invert, absolute, part)
