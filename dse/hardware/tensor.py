@@ -3,6 +3,7 @@
 from functools import reduce
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
@@ -37,10 +38,10 @@ def tensor_latency(gpu: Gpu, work: PerClass) -> Array:
     return safe_divide(reduce(jnp.add, (products * latency for products, latency in kinds)), total)
 
 
-def lacking(gpu: Gpu, work: PerClass) -> dict[str, Array]:
+def lacking(gpu: Gpu, work: PerClass) -> dict[str, Array | np.ndarray]:
     """Tell for each of TENSOR where a kernel needs products that the GPU lacks. **Shapes:** broadcast."""
 
-    def absent(name: str) -> Array:
+    def absent(name: str) -> Array | np.ndarray:
         return (getattr(gpu.cpi, name) >= NEVER) | (getattr(gpu.latency, name) >= NEVER)
 
     return {name: (getattr(work, name) > 0) & absent(name) for name in TENSOR}

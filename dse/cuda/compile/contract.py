@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 Settings = tuple[tuple[str, Any], ...]  # by name; equal ones give the same code
 
 
+@runtime_checkable
 class Source(Protocol):
     """A kernel that can be compiled, one configuration at a time. Picklable: other processes do it."""
 

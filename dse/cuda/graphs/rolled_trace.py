@@ -5,6 +5,7 @@ They are a word; a stretch of it that follows itself becomes a loop, again and a
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from dse.cuda.machine.state import Machine
 from dse.cuda.profile.single_warp import segments
@@ -159,13 +160,16 @@ def unrolled(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int
     return numbers
 
 
+_Item = TypeVar("_Item")
+
+
 def bodies_repeated(
-    steps: Sequence[Step], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
-) -> tuple[list[Step], list[RolledLoop]]:
+    steps: Sequence[_Item], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
+) -> tuple[list[_Item], list[RolledLoop]]:
     """Write the bodies of some loops several times, for as many fewer trips; behind each loop, the trips that
     are left over.
     """
-    written: list[Step] = []
+    written: list[_Item] = []
     written_loops: list[RolledLoop] = []
 
     def write(first: int, stop: int, within: Sequence[RolledLoop]) -> None:
