@@ -96,7 +96,7 @@ class Build:
     kernel: str  # the function; "" for the only one of the file
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
-    grid: tuple[Expression, ...]  # blocks
+    grid: tuple[Any, ...]  # blocks: expressions, or what is called as one
     arguments: tuple[Expression | ArrayArgument | Contents | DescriptorArgument | None, ...]  # None: unstated
     options: tuple[str, ...] = ()  # of the compiler
     shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from dse.cuda.cache import Cache, key
 from dse.cuda.compile.contract import Settings, Source
@@ -26,7 +27,7 @@ _OTHERS = 2  # processors for the processes that use what is compiled
 class _Compilation:
     """A configuration that is to be compiled, or was before."""
 
-    source: Source
+    source: Any  # a Source; not asked whether it is one, since its compiler may be missing
     arch: int
     settings: Settings
     cache: Cache
@@ -65,7 +66,7 @@ def _bare() -> Iterator[None]:
 
 
 def compiled(
-    source: Source, arch: int, wanted: Sequence[Settings], workers: int | None = None
+    source: Any, arch: int, wanted: Sequence[Settings], workers: int | None = None
 ) -> Iterator[Compiled | Failure]:
     """Compile each configuration, given by its settings, and yield what came of it in order."""
     workers, cache = workers or max(1, processors() - _OTHERS), Cache()
