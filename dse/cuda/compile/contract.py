@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 Settings = tuple[tuple[str, Any], ...]  # by name; equal ones give the same code
 
 
-@runtime_checkable
 class Source(Protocol):
     """A kernel that can be compiled, one configuration at a time. Picklable: other processes do it."""
 
@@ -55,6 +54,10 @@ class Source(Protocol):
     def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
         """Work out what the source tells of `count` configurations before they are compiled."""
         ...
+
+
+if not TYPE_CHECKING:
+    Source = Any  # to check at run time is to ask for the compiler, which may be missing
 
 
 @dataclass(frozen=True)
