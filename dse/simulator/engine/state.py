@@ -9,17 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import CASE_SLOTS, CASE_WARPS, CASE_WINDOW, MOST_SUBSYSTEMS, Index, Inputs
 
 # Entries of one case wait for one another. Those of six do not, and keep the parts of a core busy.
-LANES = Index(6)
+LANES = Index(7)
 NOBODY = Index(2**32 - 1)
 
 # A row has room for all warps, and its length is no power of two: the rows' beginnings share no cache set.
 ROW = 1_024 + 64
 
-TIME_NUMBERS = 8
+TIME_NUMBERS = 16
 END, NOW, VALVE, INTERVAL, LIMIT = map(Index, range(5))
 FREE = Index(TIME_NUMBERS)  # [subsystem] when it accepts again
 GATE = Index(TIME_NUMBERS + 8)  # [subsystem] when it takes an instruction: also one in flight has gone
@@ -32,9 +31,12 @@ OWN, HELD, RELEASE, GROUP_END, START, WOKEN, NEEDED, RELEASED = (
 # RELEASED [slot] when the last barrier was.
 TIMES = Index(TIME_NUMBERS + 16 + 8 * ROW)
 
-COUNT_NUMBERS = 40
+COUNT_NUMBERS = 48
 (
     CASE,  # NOBODY: the lane is empty
+    LANE,
+    NEXT_T,
+    NEXT_N,
     SHIFT,  # what is taken off a warp's key: for `rr` the warp to look at first
     LAST_WARP,  # that issued
     MASK,
@@ -57,8 +59,7 @@ COUNT_NUMBERS = 40
     UNTIL,  # as many are between snapshots
     SNAPSHOT,  # whether there is one
     END_ID,
-    RESULTS,  # where the lane's results begin
-) = map(Index, range(24))
+) = map(Index, range(26))
 PLACE = Index(COUNT_NUMBERS)  # [subsystem] of the oldest of those in flight, in their ring
 CAP = Index(COUNT_NUMBERS + 8)  # [subsystem]
 FREE_ID = Index(COUNT_NUMBERS + 16)  # [subsystem] the entry that set FREE; likewise below
@@ -66,6 +67,7 @@ OLDEST_ID = Index(COUNT_NUMBERS + 24)
 (
     SUBSYSTEM,  # [warp] of its next instruction
     NEXT,  # [warp] that instruction, a row of `words`
+    RESULTS,  # [warp]
     KEY,  # [warp] the scheduler's preference: the least first, less SHIFT
     RANK,  # [warp] by age, from 1
     WARP_AT,  # [rank] the warp of that age; at 0 the one that issued last
@@ -80,9 +82,9 @@ OLDEST_ID = Index(COUNT_NUMBERS + 24)
     RELEASED_ID,  # [slot]
     GROUP_END_ID,  # [slot]
     START_ID,  # [slot]
-) = (Index(COUNT_NUMBERS + 32 + n * ROW) for n in range(16))
-TRIPS = Index(COUNT_NUMBERS + 32 + 16 * ROW)  # [depth, warp] of the loops around its next instruction
-COUNTS = Index(COUNT_NUMBERS + 32 + 20 * ROW)
+) = (Index(COUNT_NUMBERS + 32 + n * ROW) for n in range(17))
+TRIPS = Index(COUNT_NUMBERS + 32 + 17 * ROW)  # [depth, warp] of the loops around its next instruction
+COUNTS = Index(COUNT_NUMBERS + 32 + 21 * ROW)
 
 
 class State(NamedTuple):
@@ -94,34 +96,34 @@ class State(NamedTuple):
     flying: np.ndarray  # T [2 · LANES · 8 · ring]: when instructions in flight end, of each subsystem
     result_ids: np.ndarray  # uint32: the entries of `results` and `flying`, if recorded
     flying_ids: np.ndarray
-    per_lane: int  # results of a lane
-    ring: int  # most in flight of a subsystem
+    per_lane: Index  # results of a lane
+    ring: Index  # most in flight of a subsystem
 
 
-@inlined
 def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     """Make empty lanes, large enough for each of the cases `order`."""
-    per_lane, ring = Index(16), Index(1)
-    for case in order:
-        resident = inputs.cases[case, CASE_WARPS] * inputs.cases[case, CASE_SLOTS]
-        per_lane = max(per_lane, Index(resident * inputs.cases[case, CASE_WINDOW]))
-        for s in range(MOST_SUBSYSTEMS):
-            ring = max(ring, Index(inputs.caps[case, s]))
-    # Times of the next lane begin in another cache set.
-    per_lane = (per_lane + Index(15)) // Index(16) * Index(16) + Index(16)
-    lanes = Index(2) * LANES
-    time = inputs.terms.dtype
-    counts = np.zeros(lanes * COUNTS, np.uint32)
-    for lane in range(LANES):
-        counts[lane * COUNTS + CASE] = NOBODY
-    recorded = lanes if record else Index(0)
+    cases = inputs.cases[order].astype(np.int64)
+    results = cases[:, CASE_WARPS] * cases[:, CASE_SLOTS] * cases[:, CASE_WINDOW]
+    per_lane = int(results.max(initial=0)) // 16 * 16 + 32
+    ring = int(inputs.caps[order].max(initial=1))
+    lanes, time = 2 * int(LANES), inputs.terms.dtype
+    counts = _zeros(lanes * int(COUNTS), np.uint32)
+    recorded = lanes if record else 0
     return State(
-        np.zeros(lanes * TIMES, time),
+        _zeros(lanes * int(TIMES), time),
         counts,
-        np.zeros(lanes * per_lane, time),
-        np.zeros(lanes * MOST_SUBSYSTEMS * ring, time),
+        _zeros(lanes * per_lane, time),
+        np.zeros(lanes * int(MOST_SUBSYSTEMS) * ring, time),
         np.zeros(recorded * per_lane, np.uint32),
-        np.zeros(recorded * MOST_SUBSYSTEMS * ring, np.uint32),
-        per_lane,
-        ring,
+        np.zeros(recorded * int(MOST_SUBSYSTEMS) * ring, np.uint32),
+        Index(per_lane),
+        Index(ring),
     )
+
+
+def _zeros(size, dtype):
+    """Return zeros that begin with a cache line, as vectors then do not lie across two."""
+    itemsize = np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64 // itemsize, dtype)
+    skip = -raw.ctypes.data % 64 // itemsize
+    return raw[skip : skip + size]
