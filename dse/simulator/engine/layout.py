@@ -1,0 +1,105 @@
+"""What a compiled loop is given and gives back: flat arrays, and where in their rows each number lies.
+
+Numba knows no objects, and an index that is unsigned needs no look at whether it counts from the end: so rows
+are told apart by the constants below, all of them unsigned, as a signed one would make a float of each sum.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Index = np.uint64
+
+# Columns of `words`, an instruction each.
+WORD, NEEDS, NEEDS_2, FURTHER_AT = map(Index, range(4))
+# Bits of WORD: below these the subsystem, above SLOT_AT the slot of the result.
+SUBSYSTEM_MASK = Index(7)
+LAST = Index(1 << 3)  # of its program
+BARRIER = Index(1 << 4)
+REPEATS = Index(1 << 5)  # a loop ends here
+FURTHER = Index(1 << 6)  # it needs more than four results
+SLOT_AT = Index(16)
+# NEEDS and NEEDS_2 have two slots each: those that nothing is needed from are 0.
+NEED_AT, NEED_MASK = Index(16), Index((1 << 16) - 1)
+
+# Columns of `terms`.
+THROUGHPUT, LATENCY, SAME_WARP = map(Index, range(3))
+
+# Columns of `loops`.
+LOOP_FIRST, LOOP_TRIPS, LOOP_DEPTH, LOOP_OUTER = map(Index, range(4))
+MOST_NESTED = Index(4)
+
+# Columns of `programs`.
+PROGRAM_FIRST, PROGRAM_ENTRIES, PROGRAM_LENGTH = map(Index, range(3))
+
+# Columns of `cases`.
+(
+    CASE_ENTRIES,
+    CASE_WARPS,
+    CASE_SLOTS,
+    CASE_GROUPS,
+    CASE_ASSIGNED,
+    CASE_PERIOD,
+    CASE_SCHEDULER,
+    CASE_FLAGS,
+    CASE_MASK,
+    CASE_LIMIT,
+    CASE_INTERVAL,
+    CASE_WINDOW,
+    CASE_BASE,
+    CASE_SUBSYSTEMS,
+    CASE_STEADY,
+) = map(Index, range(15))
+CASE_COLUMNS = 16
+# Bits of CASE_FLAGS: what some instruction or the core of the case has.
+HAS_MANY, HAS_SAME_WARP, HAS_CAPS, HAS_BARRIERS, HAS_SEQUENCE, HAS_LOOPS, HAS_SEVERAL, HAS_VALVE = (
+    Index(1 << bit) for bit in range(8)
+)
+MOST_SUBSYSTEMS = Index(8)
+RR, GTO, OLDEST = map(Index, range(3))
+
+TOP = 1 << 31  # tick times stay below it
+
+# Which term of the entry that was waited for counts.
+OF_LATENCY, OF_THROUGHPUT, OF_VALVE, OF_SAME_WARP = range(4)
+
+
+class Inputs(NamedTuple):
+    """The cases of a batch. T, the type of its times, is uint32 for ticks, else float64.
+
+    Ticks are shifted left by as many bits as a case's MASK has: a scheduler's key lies below them.
+    """
+
+    words: np.ndarray  # uint32 [n + 1, 4]: instructions, programs one after another, and a row of zeros
+    terms: np.ndarray  # T [n + 1, 4]: their λ, Λ and same-warp interval
+    further: np.ndarray  # uint32: slots of needs from the fifth on; a 0 ends those of an instruction
+    loops: np.ndarray  # uint32 [l + 1, 4]: the first row is unused
+    ends_loop: np.ndarray  # uint32 [n + 1]: the row in `loops` of the innermost that ends there; 0: none
+    around: np.ndarray  # uint32 [n + 1, 4]: trips of the loop of each depth around an instruction; 0: none
+    programs: np.ndarray  # uint32 [p, 4]
+    assignment: np.ndarray  # uint32: rows of `programs`
+    cases: np.ndarray  # uint32 [m, 16]
+    caps: np.ndarray  # uint32 [m, 8]: 0 for none
+    interval: np.ndarray  # float64 [m]: 1/IL in cycles; zeros for ticks
+
+
+class Record(NamedTuple):
+    """Why each entry entered when it did, for critical paths; for a profile also when, and by whom.
+
+    **Shapes:** `last` [m], the others [entries] or empty, a case's from its BASE on.
+    """
+
+    record: bool
+    profile: bool
+    last: np.ndarray  # int32: the entry that completes last, the first of equals
+    waited_for: np.ndarray  # int32: the entry, counted in its case, that set the binding constraint; -1: none
+    term: np.ndarray  # int32: the row of `words`, times 4, plus which term of the entry waited for counts
+    time: np.ndarray  # float64
+    warp: np.ndarray  # int32
+    group: np.ndarray  # int32
+
+
+def no_record() -> Record:
+    """Return a record that nothing is written to."""
+    none: Any = np.zeros(0, np.int32)
+    return Record(False, False, none, none, none, np.zeros(0), none, none)
