@@ -18,8 +18,7 @@ _LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
 
 def key_bits(columns: Columns) -> np.ndarray:
     """How many low bits of a word of ticks hold a scheduler's key or a subsystem, [cases]."""
-    resident = -(-columns.warps * columns.slots // 16) * 16
-    return np.maximum(np.frexp(resident)[1].astype(np.int64), 3)
+    return np.maximum(np.frexp(columns.warps * columns.slots)[1].astype(np.int64), 3)
 
 
 def suit_ticks(columns: Columns) -> np.ndarray:
@@ -70,7 +69,9 @@ def make_inputs(
     assignment = columns.assignment[within(columns.assigned, numbers)]
     assignment = assignment + np.repeat(offsets(columns.program_counts[numbers])[:-1], columns.periods[numbers])
     window = np.maximum.reduceat(places, columns.program_first[:-1]) + 1
-    cases = _cases(columns, numbers, scale, window, ticks=ticks, record=record, steady=steady)
+    clock = np.zeros((len(numbers), 2), terms.dtype)
+    clock[:, int(layout.INTERVAL)] = columns.valve[numbers] * scale
+    clock[:, int(layout.LIMIT)] = layout.TOP - columns.survey.largest[numbers] * scale if ticks else np.inf
     caps = np.where(columns.caps < columns.entries[:, None], columns.caps, 0.0)[numbers]
     inputs = Inputs(
         words=words,
@@ -81,9 +82,9 @@ def make_inputs(
         around=around,
         programs=of_programs,
         assignment=assignment.astype(np.uint32),
-        cases=cases,
+        cases=_cases(columns, numbers, window, record=record, steady=steady),
         caps=caps.astype(np.uint32),
-        interval=np.zeros(len(numbers)) if ticks else columns.valve[numbers],
+        clock=clock,
     )
     return inputs, 1.0 / scale
 
@@ -95,14 +96,7 @@ def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
 
 
 def _cases(
-    columns: Columns,
-    numbers: np.ndarray,
-    scale: np.ndarray,
-    window: np.ndarray,
-    *,
-    ticks: bool,
-    record: bool,
-    steady: bool,
+    columns: Columns, numbers: np.ndarray, window: np.ndarray, *, record: bool, steady: bool
 ) -> np.ndarray:
     """Make the rows of the cases."""
     survey, entries = columns.survey, columns.entries
@@ -131,16 +125,13 @@ def _cases(
         layout.CASE_FLAGS: sum(int(flag) * has for flag, has in flags.items()),
         layout.CASE_WINDOW: window,
         layout.CASE_SUBSYSTEMS: columns.subsystems,
-        layout.CASE_STEADY: repeats & exact & ~columns.dataflow if steady and not record else 0 * entries,
+        layout.CASE_STEADY: repeats & exact & ~columns.dataflow & (steady and not record),
     }
     rows = np.zeros((len(numbers), layout.CASE_COLUMNS), np.uint32)
     for column, values in by_column.items():
         rows[:, int(column)] = values[numbers]
     rows[:, int(layout.CASE_ASSIGNED)] = offsets(columns.periods[numbers])[:-1]
     rows[:, int(layout.CASE_MASK)] = (1 << key_bits(columns)[numbers]) - 1
-    if ticks:
-        rows[:, int(layout.CASE_LIMIT)] = layout.TOP - survey.largest[numbers] * scale
-        rows[:, int(layout.CASE_INTERVAL)] = columns.valve[numbers] * scale
     if record:
         rows[:, int(layout.CASE_BASE)] = offsets(entries[numbers])[:-1]
     return rows

@@ -43,14 +43,14 @@ PROGRAM_FIRST, PROGRAM_ENTRIES, PROGRAM_LENGTH = map(Index, range(3))
     CASE_SCHEDULER,
     CASE_FLAGS,
     CASE_MASK,
-    CASE_LIMIT,
-    CASE_INTERVAL,
     CASE_WINDOW,
     CASE_BASE,
     CASE_SUBSYSTEMS,
     CASE_STEADY,
-) = map(Index, range(15))
+) = map(Index, range(13))
 CASE_COLUMNS = 16
+# Columns of `clock`.
+INTERVAL, LIMIT = map(Index, range(2))
 # Bits of CASE_FLAGS: what some instruction or the core of the case has.
 HAS_MANY, HAS_SAME_WARP, HAS_CAPS, HAS_BARRIERS, HAS_SEQUENCE, HAS_LOOPS, HAS_SEVERAL, HAS_VALVE = (
     Index(1 << bit) for bit in range(8)
@@ -80,7 +80,7 @@ class Inputs(NamedTuple):
     assignment: np.ndarray  # uint32: rows of `programs`
     cases: np.ndarray  # uint32 [m, 16]
     caps: np.ndarray  # uint32 [m, 8]: 0 for none
-    interval: np.ndarray  # float64 [m]: 1/IL in cycles; zeros for ticks
+    clock: np.ndarray  # T [m, 2]: of each case 1/IL, or 0, and the limit of its times: infinite in float64
 
 
 class Record(NamedTuple):

@@ -1,0 +1,173 @@
+"""A lane begins: a case is put into it, groups of warps into its slots, and warps in the order of their ages."""
+
+from typing import Any
+
+from dse.simulator.engine import layout as of
+from dse.simulator.engine import state as at
+from dse.simulator.engine.compile import inlined
+from dse.simulator.engine.layout import Index, Inputs
+from dse.simulator.engine.pick import WIDTH
+from dse.simulator.engine.state import NOBODY, State
+
+ZERO, ONE, VECTOR = Index(0), Index(1), Index(WIDTH)
+
+
+@inlined
+def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: Any, recording: bool) -> None:
+    """Put a case into a lane, and its first groups into the slots, at time 0."""
+    times, counts, row = state.times, state.counts, inputs.cases[case]
+    t, n = lane * at.TIMES, lane * at.COUNTS
+    warps, slots = Index(row[of.CASE_WARPS]), Index(row[of.CASE_SLOTS])
+    resident = warps * slots
+    rows = (resident + VECTOR - ONE) // VECTOR * VECTOR
+    counts[n + at.CASE] = case
+    counts[n + at.VECTORS] = rows // VECTOR
+    counts[n + at.MASK] = row[of.CASE_MASK]
+    counts[n + at.WINDOW] = row[of.CASE_WINDOW]
+    counts[n + at.SCHEDULER] = row[of.CASE_SCHEDULER]
+    counts[n + at.FLAGS] = row[of.CASE_FLAGS]
+    counts[n + at.SUBSYSTEMS] = row[of.CASE_SUBSYSTEMS]
+    counts[n + at.WARPS] = warps
+    counts[n + at.SLOTS] = slots
+    counts[n + at.GROUPS] = row[of.CASE_GROUPS]
+    counts[n + at.NEXT_GROUP] = slots
+    counts[n + at.ASSIGNED] = row[of.CASE_ASSIGNED]
+    counts[n + at.PERIOD] = row[of.CASE_PERIOD]
+    counts[n + at.BASE] = row[of.CASE_BASE]
+    counts[n + at.STEADY] = row[of.CASE_STEADY]
+    counts[n + at.RESULTS] = lane * state.per_lane
+    counts[n + at.LAST_WARP] = NOBODY
+    counts[n + at.SHIFT] = ZERO
+    counts[n + at.ENTERED] = ZERO
+    counts[n + at.SKIPPED] = ZERO
+    counts[n + at.EVENTS] = ZERO
+    counts[n + at.UNTIL] = ONE
+    counts[n + at.SNAPSHOT] = ZERO
+    counts[n + at.END_ID] = ZERO
+    times[t + at.END] = ZERO
+    times[t + at.NOW] = ZERO
+    times[t + at.VALVE] = ZERO
+    times[t + at.INTERVAL] = inputs.clock[case, of.INTERVAL]
+    times[t + at.LIMIT] = inputs.clock[case, of.LIMIT]
+    for s in range(of.MOST_SUBSYSTEMS):
+        times[t + at.FREE + s] = ZERO
+        times[t + at.GATE + s] = ZERO
+        counts[n + at.PLACE + s] = ZERO
+        counts[n + at.CAP + s] = inputs.caps[case, s]
+        counts[n + at.FREE_ID + s] = NOBODY
+        counts[n + at.OLDEST_ID + s] = NOBODY
+    if counts[n + at.FLAGS] & of.HAS_CAPS:
+        ring = lane * of.MOST_SUBSYSTEMS * state.ring
+        for k in range(ring, ring + of.MOST_SUBSYSTEMS * state.ring):
+            state.flying[k] = ZERO
+            if recording:
+                state.flying_ids[k] = NOBODY
+    for w in range(resident, rows):  # what fills up the last vector never issues
+        times[t + at.OWN + w] = never
+        counts[n + at.SUBSYSTEM + w] = ZERO
+        counts[n + at.KEY + w] = ZERO
+    for slot in range(slots):
+        counts[n + at.BY_AGE + slot] = slot
+        begin_group(state, inputs, lane, slot, slot, times.dtype.type(0), never, recording)
+    rank_warps(state, lane)
+
+
+@inlined
+def begin_group(
+    state: State, inputs: Inputs, lane: Index, slot: Index, group: Index, start: Any, never: Any,
+    recording: bool,
+) -> None:  # fmt: skip
+    """Put a group's warps into a slot, at the start of their programs."""
+    times, counts = state.times, state.counts
+    t, n = lane * at.TIMES, lane * at.COUNTS
+    warps, period = Index(counts[n + at.WARPS]), Index(counts[n + at.PERIOD])
+    window, flags = Index(counts[n + at.WINDOW]), Index(counts[n + at.FLAGS])
+    entries = ZERO
+    for j in range(warps):
+        w, number = slot * warps + j, group * warps + j
+        chosen = ZERO if period == ONE else number % period
+        program = inputs.programs[inputs.assignment[counts[n + at.ASSIGNED] + chosen]]
+        first = Index(program[of.PROGRAM_FIRST])
+        entries += Index(program[of.PROGRAM_ENTRIES])
+        times[t + at.OWN + w] = start
+        times[t + at.HELD + w] = never
+        counts[n + at.SUBSYSTEM + w] = inputs.words[first, of.WORD] & of.SUBSYSTEM_MASK
+        counts[n + at.NEXT + w] = first
+        counts[n + at.SLOT + w] = slot
+        results = counts[n + at.RESULTS] + w * window
+        state.results[results] = ZERO
+        if flags & of.HAS_LOOPS:  # no iteration has handed anything over yet
+            for k in range(results, results + window):
+                state.results[k] = ZERO
+            for depth in range(of.MOST_NESTED):
+                counts[n + at.TRIPS + depth * at.ROW + w] = ZERO
+        if recording:
+            for k in range(results, results + window):
+                state.result_ids[k] = NOBODY
+            counts[n + at.PREVIOUS_ID + w] = NOBODY
+            counts[n + at.NEEDED_ID + w] = NOBODY
+    times[t + at.START + slot] = start
+    times[t + at.GROUP_END + slot] = ZERO
+    times[t + at.RELEASE + slot] = ZERO
+    counts[n + at.MET + slot] = ZERO
+    counts[n + at.LEFT + slot] = entries
+    counts[n + at.GROUP + slot] = group
+    if recording:
+        counts[n + at.START_ID + slot] = NOBODY
+        counts[n + at.GROUP_END_ID + slot] = NOBODY
+        counts[n + at.RELEASED_ID + slot] = NOBODY
+
+
+@inlined
+def rank_warps(state: State, lane: Index) -> None:
+    """Write down the keys: for `rr` a warp's number, else its rank by age, and for `gto` 0 for the last one."""
+    counts, n = state.counts, lane * at.COUNTS
+    warps, slots, scheduler = (
+        Index(counts[n + at.WARPS]),
+        Index(counts[n + at.SLOTS]),
+        Index(counts[n + at.SCHEDULER]),
+    )
+    for place in range(slots):
+        slot = Index(counts[n + at.BY_AGE + place])
+        for j in range(warps):
+            w, rank = slot * warps + j, place * warps + j + ONE
+            counts[n + at.RANK + w] = rank
+            counts[n + at.WARP_AT + rank] = w
+            counts[n + at.KEY + w] = w if scheduler == of.RR else rank
+    last = Index(counts[n + at.LAST_WARP])
+    if scheduler == of.GTO and last != NOBODY:
+        counts[n + at.KEY + last] = ZERO
+
+
+@inlined
+def next_group(state: State, inputs: Inputs, lane: Index, slot: Index, never: Any, recording: bool) -> None:
+    """Put the next group into a slot whose group has ended."""
+    times, counts = state.times, state.counts
+    t, n = lane * at.TIMES, lane * at.COUNTS
+    group, start = Index(counts[n + at.NEXT_GROUP]), times[t + at.GROUP_END + slot]
+    ended_by = counts[n + at.GROUP_END_ID + slot]
+    counts[n + at.NEXT_GROUP] = group + ONE
+    begin_group(state, inputs, lane, slot, group, start, never, recording)
+    if recording:
+        counts[n + at.START_ID + slot] = ended_by
+    if counts[n + at.SCHEDULER] != of.RR and counts[n + at.SLOTS] > ONE:
+        _sort_by_age(state, lane, slot, start)
+        rank_warps(state, lane)
+
+
+@inlined
+def _sort_by_age(state: State, lane: Index, slot: Index, start: Any) -> None:
+    """Move a slot to its place by the start of its group, and by its number among equals."""
+    counts, t, n = state.counts, lane * at.TIMES, lane * at.COUNTS
+    by_age, slots = n + at.BY_AGE, Index(counts[n + at.SLOTS])
+    place = ZERO
+    while counts[by_age + place] != slot:
+        place += ONE
+    while place + ONE < slots:  # it starts no earlier than it did
+        other = Index(counts[by_age + place + ONE])
+        starts = state.times[t + at.START + other]
+        if starts > start or (starts == start and other > slot):
+            break
+        counts[by_age + place] = other
+        place += ONE
+    counts[by_age + place] = slot
