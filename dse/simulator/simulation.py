@@ -9,7 +9,7 @@ import numpy as np
 from dse.errors import DseError
 from dse.simulator.case.program import Case
 from dse.simulator.engine.batch import CaseBatch, make_batch
-from dse.simulator.engine.columns import Columns, ceil_power
+from dse.simulator.engine.old_columns import Columns, ceil_power
 from dse.simulator.engine.features import TOP
 from dse.simulator.engine.loop import run
 from dse.simulator.engine.step import OF_VALVE

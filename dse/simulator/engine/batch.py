@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dse.simulator.case.program import SCHEDULERS, Case
-from dse.simulator.engine.columns import Columns, ceil_power
+from dse.simulator.engine.old_columns import Columns, ceil_power
 from dse.simulator.engine.edges import edges_in_row
 from dse.simulator.engine.features import BLOCK, SMALL_THROUGHPUT_BITS, Features
 from dse.simulator.engine.tables import case_tables, dataflow_tables, instruction_tables, loop_tables

@@ -1,4 +1,4 @@
-"""All instructions of some cases one after another, and the clock that their terms allow."""
+"""All cases of a call as flat arrays: instructions, programs and cases, each one after another."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,139 +6,162 @@ from functools import cached_property
 
 import numpy as np
 
-from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Program
-from dse.simulator.engine.slots import allocate
+from dse.simulator.case.program import MOST_SUBSYSTEMS, SCHEDULERS, Case, Program
+from dse.simulator.engine.slots import result_slots
+from dse.simulator.engine.survey import Survey, survey
 
-
-def ceil_power(n: int, base: int = 2) -> int:
-    """Return the smallest power of `base` that is at least n."""
-    power = 1
-    while power < n:
-        power *= base
-    return power
-
-
-def padded(values: np.ndarray, size: int) -> np.ndarray:
-    """Fill up with zeros at the end."""
-    return np.concatenate([values, np.zeros(size - len(values), values.dtype)])
-
-
-def tick_exponents(terms: np.ndarray) -> np.ndarray:
-    """Return the least k, 0 or more, for which each term is a multiple of 2^-k."""
-    mantissa, exponent = np.frexp(terms)
-    whole = (mantissa * 2.0**53).astype(np.int64)
-    lowest = np.frexp((whole & -whole).astype(np.float64))[1] - 1  # position of the lowest bit that is set
-    return np.where(terms == 0, 0, np.maximum(53 - exponent - lowest, 0))
+_SCHEDULER = {name: n for n, name in enumerate(SCHEDULERS)}
 
 
 @dataclass(frozen=True)
 class Columns:
-    """All instructions of all programs of all cases."""
+    """All instructions of all programs of all cases.
 
-    programs: tuple[Program, ...]
-    case: np.ndarray  # of each program
-    warps: np.ndarray  # that run each program
-    length: np.ndarray  # of each program
-    first: np.ndarray  # instruction of each program
-    subsystem: np.ndarray
+    A program's instructions lie together, and so do a case's programs. `pred` and `loops` count from the
+    start of their program, `assignment` from the first program of its case.
+    """
+
+    # Of each instruction
+    subsystem: np.ndarray  # int32
     throughput_cycles: np.ndarray
     latency_cycles: np.ndarray
     same_warp: np.ndarray
-    barrier: np.ndarray
-    pred: np.ndarray  # within its program
-    pred_counts: np.ndarray
-    valve: np.ndarray  # 1/IL of each case
+    barrier: np.ndarray  # bool
+    pred_counts: np.ndarray  # int32
+    pred: np.ndarray  # int32 [dependences], those of an instruction ascending
+    # Of each program
+    length: np.ndarray
+    loop_counts: np.ndarray
+    loops: np.ndarray  # [loops, 3]: first instruction, the one after the last, trips; the outer one first
+    # Of each case
+    program_counts: np.ndarray
+    warps: np.ndarray  # of a group
+    slots: np.ndarray
+    groups: np.ndarray
+    valve: np.ndarray  # 1/IL, cycles; 0: no limit
+    scheduler: np.ndarray  # index into `SCHEDULERS`
+    dataflow: np.ndarray  # bool
+    caps: np.ndarray  # [cases, MOST_SUBSYSTEMS]; infinite: no limit
+    periods: np.ndarray  # lengths of the assignments
+    assignment: np.ndarray  # which warp runs which program, one case after another
 
     @classmethod
     def of(cls, cases: Sequence[Case]) -> "Columns":
-        """Flatten the programs of the cases."""
-        programs = tuple(p for case in cases for p in case.programs)
-        length = np.array([len(p) for p in programs], np.int32)
+        """Flatten the cases; loops are unrolled in dataflow order."""
+        programs = [program for case in cases for program in _as_simulated(case)]
+        loops = [(x.first, x.stop, x.trips) for program in programs for x in program.loops]
         return cls(
-            programs=programs,
-            case=np.repeat(np.arange(len(cases), dtype=np.int32), [len(case.programs) for case in cases]),
-            warps=np.array([warps for case in cases for warps in case.runs]),
-            length=length,
-            first=(np.cumsum(length) - length).astype(np.int32),
             subsystem=np.concatenate([p.subsystem for p in programs]),
             throughput_cycles=np.concatenate([p.throughput_cycles for p in programs]),
             latency_cycles=np.concatenate([p.latency_cycles for p in programs]),
             same_warp=np.concatenate([p.same_warp for p in programs]),
-            barrier=np.frombuffer("".join(p.kind for p in programs).encode(), np.uint8) == ord("b"),
-            pred=np.concatenate([p.pred for p in programs]),
+            barrier=np.frombuffer("".join([p.kind for p in programs]).encode(), np.uint8) == ord("b"),
             pred_counts=np.concatenate([p.pred_counts for p in programs]),
-            valve=np.array([case.valve_cycles for case in cases]),
+            pred=np.concatenate([p.pred for p in programs]),
+            length=np.array([len(p.kind) for p in programs]),
+            loop_counts=np.array([len(p.loops) for p in programs]),
+            loops=np.array(loops, np.int64).reshape(-1, 3),
+            program_counts=np.array([len(case.programs) for case in cases]),
+            warps=np.array([case.warps for case in cases]),
+            slots=np.array([case.slots for case in cases]),
+            groups=np.array([case.groups for case in cases]),
+            valve=1.0 / np.array([case.issue_limit for case in cases], np.float64),
+            scheduler=np.array([_SCHEDULER[case.scheduler] for case in cases]),
+            dataflow=np.array([case.order == "dataflow" for case in cases]),
+            caps=_caps(cases),
+            periods=np.array([len(case.assignment) for case in cases]),
+            assignment=np.array([number for case in cases for number in case.assignment]),
         )
 
     @cached_property
-    def starts(self) -> np.ndarray:
-        """The first instruction of the program of each instruction."""
-        return np.repeat(self.first, self.length)
+    def first(self) -> np.ndarray:
+        """The first instruction of each program, and after the last one's the number of them."""
+        return offsets(self.length)
 
     @cached_property
-    def owners(self) -> np.ndarray:
-        """The instruction that has each dependence."""
-        return np.repeat(np.arange(len(self.pred_counts)), self.pred_counts)
+    def pred_first(self) -> np.ndarray:
+        """The first dependence of each instruction, and after the last one's the number of them."""
+        return offsets(self.pred_counts)
 
     @cached_property
-    def last(self) -> np.ndarray:
-        """The instructions that end their programs, as booleans."""
-        last = np.zeros(len(self.subsystem), bool)
-        last[self.first + self.length - 1] = True
-        return last
-
-    def ranks(self) -> np.ndarray:
-        """For each dependence how many others its instruction has before it."""
-        before = np.cumsum(self.pred_counts) - self.pred_counts
-        return np.arange(len(self.pred)) - np.repeat(before, self.pred_counts)
-
-    def distances(self) -> np.ndarray:
-        """How many instructions back each dependence reaches; in rolled programs that may be less than 1."""
-        return self.owners - self.starts[self.owners] - self.pred
+    def loop_first(self) -> np.ndarray:
+        """The first loop of each program, and after the last one's the number of them."""
+        return offsets(self.loop_counts)
 
     @cached_property
-    def slots(self) -> tuple[np.ndarray, int]:
-        """Where each instruction's result is kept, and how many places there are: a power of two."""
-        rolled = {id(p): allocate(p) for p in self.programs if p.loops}
-        back = self.distances()
-        if rolled:
-            straight = np.array([not p.loops for p in self.programs])
-            back = back[straight[self.program[self.owners]]]
-        window = ceil_power(max([int(back.max(initial=1)), *(count for _, count in rolled.values())]))
-        slots = (np.arange(len(self.subsystem)) - self.starts) % window
-        if rolled:
-            for p, first in zip(self.programs, self.first, strict=True):
-                if p.loops:
-                    slots[first : first + len(p)] = rolled[id(p)][0]
-        return slots, window
+    def program_first(self) -> np.ndarray:
+        """The first program of each case, and after the last one's the number of them."""
+        return offsets(self.program_counts)
 
     @cached_property
-    def program(self) -> np.ndarray:
-        """The program that each instruction belongs to."""
-        return np.repeat(np.arange(len(self.length)), self.length)
+    def assigned(self) -> np.ndarray:
+        """The first place of each case in `assignment`, and after the last one's the number of them."""
+        return offsets(self.periods)
 
-    def busiest(self) -> np.ndarray:
-        """Σλ over all entries of each case's busiest subsystem, cycles."""
-        cycles = self.throughput_cycles * np.repeat(self.warps, self.length)
-        for p, first in zip(self.programs, self.first, strict=True):
-            if p.loops:
-                cycles[first : first + len(p)] *= p.runs
-        pipe = np.repeat(self.case * MOST_SUBSYSTEMS, self.length) + self.subsystem
-        total = np.bincount(pipe, cycles, MOST_SUBSYSTEMS * len(self.valve))
-        return total.reshape(-1, MOST_SUBSYSTEMS).max(1)
+    @cached_property
+    def runs(self) -> np.ndarray:
+        """How many warps, of all groups, run each program."""
+        whole, rest = np.divmod(self.warps * self.groups, self.periods)
+        nth = np.arange(len(self.assignment)) - np.repeat(self.assigned[:-1], self.periods)
+        program = self.assignment + np.repeat(self.program_first[:-1], self.periods)
+        warps = np.repeat(whole, self.periods) + (nth < np.repeat(rest, self.periods))
+        runs = np.zeros(len(self.length), np.int64)
+        np.add.at(runs, program, warps)
+        return runs
 
-    def exponents(self) -> np.ndarray:
-        """k of each case: its times are multiples of 2^-k cycles."""
-        k = tick_exponents(self.valve)
-        terms = np.maximum.reduce(
-            [tick_exponents(x) for x in (self.throughput_cycles, self.latency_cycles, self.same_warp)]
-        )
-        np.maximum.at(k, np.repeat(self.case, self.length), terms)
-        return k
+    @cached_property
+    def entries(self) -> np.ndarray:
+        """How many instructions all warps of a case enter."""
+        return np.add.reduceat(self.runs * self.warp_entries, self.program_first[:-1])
 
-    def largest(self) -> np.ndarray:
-        """The largest term of each case, cycles."""
-        most = self.valve.copy()
-        terms = np.maximum.reduce([self.throughput_cycles, self.latency_cycles, self.same_warp])
-        np.maximum.at(most, np.repeat(self.case, self.length), terms)
-        return most
+    @cached_property
+    def warp_entries(self) -> np.ndarray:
+        """How many instructions a warp enters, of each program."""
+        return np.add.reduceat(self.times, self.first[:-1]) if len(self.loops) else self.length
+
+    @cached_property
+    def times(self) -> np.ndarray:
+        """How often a warp enters each instruction."""
+        times = np.ones(len(self.subsystem), np.int64)
+        first = np.repeat(self.first[:-1], self.loop_counts)
+        for start, (begin, end, trips) in zip(first.tolist(), self.loops.tolist(), strict=True):
+            times[start + begin : start + end] *= trips
+        return times
+
+    @cached_property
+    def case(self) -> np.ndarray:
+        """The case of each program."""
+        return np.repeat(np.arange(len(self.warps)), self.program_counts)
+
+    @cached_property
+    def subsystems(self) -> np.ndarray:
+        """How many subsystems each case has, up to the last one that an instruction or a cap names."""
+        capped = np.where(np.isfinite(self.caps), np.arange(1, MOST_SUBSYSTEMS + 1), 0).max(1)
+        return np.maximum(self.survey.subsystems, capped)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What a look at all instructions tells."""
+        return survey(self)
+
+    @cached_property
+    def result_slots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each instruction's result is kept [instructions], and how many places each program has."""
+        return result_slots(self)
+
+
+def offsets(counts: np.ndarray) -> np.ndarray:
+    """Return where each of some lists starts that lie one after another, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def _as_simulated(case: Case) -> Sequence[Program]:
+    return [p.unrolled() for p in case.programs] if case.order == "dataflow" else case.programs
+
+
+def _caps(cases: Sequence[Case]) -> np.ndarray:
+    caps = np.full((len(cases), MOST_SUBSYSTEMS), np.inf)
+    for c, case in enumerate(cases):
+        if case.caps:
+            caps[c, : len(case.caps)] = case.caps
+    return caps

@@ -1,63 +1,231 @@
-"""naive, to be replaced"""
-import numpy as np
-from dse.simulator.case.program import SCHEDULERS
-from dse.simulator.engine import layout as of
-from dse.simulator.engine.columns import Columns
-from dse.simulator.engine.layout import Inputs, TOP
+"""The inputs of a compiled loop, made of the columns of some cases."""
 
-def make_inputs(cases, ticks, record=False, steady=True):
-    columns=Columns.of(cases)
-    exps=columns.exponents() if ticks else np.zeros(len(cases),int)
-    resident=np.array([c.warps*c.slots for c in cases])
-    entries=np.array([c.entries for c in cases],np.int64)
-    kb=np.maximum(3,np.frexp(resident)[1])
-    scale=2.0**(exps+(kb if ticks else 0))
-    dtype=np.uint32 if ticks else np.float64
-    n=len(columns.subsystem)
-    slots,window=columns.slots
-    slots=slots+1
-    words=np.zeros((n+1,4),np.uint32)
-    words[:n,0]=columns.subsystem|np.where(columns.last,8,0)|np.where(columns.barrier,16,0)|(slots<<16)
-    owners=columns.owners
-    need=slots[columns.pred+columns.starts[owners]]; rank=columns.ranks()
-    for k in range(4):
-        m=rank==k
-        words[owners[m],1+k//2]|=(need[m]<<(16*(k%2))).astype(np.uint32)
-    further=[0]
-    for i in np.unique(owners[rank==4]):
-        words[i,0]|=64; words[i,3]=len(further)
-        further+=need[(owners==i)&(rank>=4)].tolist()+[0]
-    per=np.repeat(scale[columns.case],columns.length)
-    terms=np.zeros((n+1,4),dtype)
-    for k,a in enumerate((columns.throughput_cycles,columns.latency_cycles,columns.same_warp)): terms[:n,k]=(a*per).astype(dtype)
-    loops=[[0]*4]; ends_loop=np.zeros(n+1,np.uint32); around=np.zeros((n+1,4),np.uint32)
-    for p,first in zip(columns.programs,columns.first.tolist()):
-        for loop in p.loops:   # outer first
-            d=p.around(loop.first).index(loop)
-            stop=first+loop.stop-1
-            loops.append([first+loop.first,loop.trips,d,int(ends_loop[stop])]); ends_loop[stop]=len(loops)-1
-            words[stop,0]|=32
-            around[first+loop.first:first+loop.stop,d]=loop.trips
-    programs=np.zeros((len(columns.first),4),np.uint32)
-    programs[:,0]=columns.first; programs[:,1]=[p.entries for p in columns.programs]; programs[:,2]=columns.length
-    before=np.cumsum([0,*(len(c.programs) for c in cases)])[:-1]
-    assignment=np.concatenate([np.array(c.assignment)+b for c,b in zip(cases,before)]).astype(np.uint32)
-    m=len(cases); cs=np.zeros((m,16),np.uint32)
-    cs[:,of.CASE_ENTRIES]=entries; cs[:,of.CASE_WARPS]=[c.warps for c in cases]; cs[:,of.CASE_SLOTS]=[c.slots for c in cases]; cs[:,of.CASE_GROUPS]=[c.groups for c in cases]
-    cs[:,of.CASE_ASSIGNED]=np.cumsum([0,*(len(c.assignment) for c in cases)])[:-1]; cs[:,of.CASE_PERIOD]=[len(c.assignment) for c in cases]
-    cs[:,of.CASE_SCHEDULER]=[SCHEDULERS.index(c.scheduler) for c in cases]
-    caps=np.zeros((m,8),np.uint32)
-    for i,c in enumerate(cases): caps[i,:len(c.caps)]=[int(k) if k<c.entries else 0 for k in c.caps]
-    flags=np.zeros(m,int)
-    def mark(per_ins,bit):
-        np.bitwise_or.at(flags,np.repeat(columns.case,columns.length)[per_ins],int(bit))
-    mark(columns.pred_counts>2,of.HAS_MANY); mark(columns.same_warp>0,of.HAS_SAME_WARP); mark(columns.barrier,of.HAS_BARRIERS); mark((words[:n,0]&32)>0,of.HAS_LOOPS)
-    flags|=np.where((caps>0).any(1),int(of.HAS_CAPS),0)|np.where(cs[:,of.CASE_GROUPS]>cs[:,of.CASE_SLOTS],int(of.HAS_SEQUENCE),0)|np.where(cs[:,of.CASE_PERIOD]>1,int(of.HAS_SEVERAL),0)|np.where(columns.valve>0,int(of.HAS_VALVE),0)
-    cs[:,of.CASE_FLAGS]=flags; cs[:,of.CASE_MASK]=2**kb-1; cs[:,of.CASE_WINDOW]=window+1; cs[:,of.CASE_BASE]=np.cumsum(entries)-entries
-    cs[:,of.CASE_SUBSYSTEMS]=[c.subsystems for c in cases]
-    exact=2.0*entries*columns.largest()*2.0**columns.exponents()<2.0**53
-    from dse.simulator.engine.batch import repeats
-    cs[:,of.CASE_STEADY]=exact&np.array([repeats(c) for c in cases])&steady&(not record)
-    clock=np.zeros((m,2),dtype)
-    clock[:,0]=(columns.valve*scale).astype(dtype); clock[:,1]=(TOP-columns.largest()*scale).astype(dtype) if ticks else np.inf
-    return Inputs(words,terms,np.array(further,np.uint32),np.array(loops,np.uint32),ends_loop,around,programs,assignment,cs,caps,clock), 2.0**-exps, kb
+from typing import Any
+
+import numpy as np
+
+from dse.simulator.engine import layout
+from dse.simulator.engine.columns import Columns, offsets
+from dse.simulator.engine.compile import compiled
+from dse.simulator.engine.layout import Inputs
+
+WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot: it may come to a steady state
+NEEDS = 4  # of an instruction that are in its row of words
+_LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
+    int(getattr(layout, name)) for name in ("LAST", "BARRIER", "REPEATS", "FURTHER", "SLOT_AT", "NEED_AT")
+)
+
+
+def key_bits(columns: Columns) -> np.ndarray:
+    """How many low bits of a word of ticks hold a scheduler's key or a subsystem, [cases]."""
+    return np.maximum(np.frexp(columns.warps * columns.slots)[1].astype(np.int64), 3)
+
+
+def suit_ticks(columns: Columns) -> np.ndarray:
+    """Tell which cases have terms that are ticks, few enough to try: the busiest subsystem alone has room."""
+    room = layout.TOP >> key_bits(columns)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ticks = 2.0**columns.survey.exponent
+        return (columns.survey.largest * ticks < room / 2) & (columns.survey.busiest * ticks < room)
+
+
+def make_inputs(
+    columns: Columns, numbers: np.ndarray, *, ticks: bool, record: bool = False, steady: bool = False
+) -> tuple[Inputs, np.ndarray]:
+    """Make the inputs of the cases with these numbers, and return how many cycles 1 of each one's times is."""
+    exponents = columns.survey.exponent[numbers]
+    scale = 2.0 ** (exponents + key_bits(columns)[numbers]) if ticks else np.ones(len(numbers))
+    programs = within(columns.program_first, numbers)
+    first = offsets(columns.length[programs])
+    total = int(first[-1]) + 1
+    places, slots = columns.result_slots
+    many = columns.pred_counts[columns.pred_counts > NEEDS] if columns.survey.preds.max() > NEEDS else ()
+    words, further = np.zeros((total, 4), np.uint32), np.zeros(int(np.sum(many)) + 1, np.uint32)
+    terms = np.zeros((total, 4), np.uint32 if ticks else np.float64)
+    _fill(
+        programs,
+        first,
+        np.repeat(scale, columns.program_counts[numbers]),
+        places,
+        slots,
+        columns.loop_counts,
+        columns.first,
+        columns.subsystem,
+        columns.barrier,
+        columns.pred_first,
+        columns.pred,
+        columns.throughput_cycles,
+        columns.latency_cycles,
+        columns.same_warp,
+        words,
+        terms,
+        further,
+    )
+    loops, ends_loop, around = _loops(columns, programs, first, words)
+    of_programs = np.zeros((len(programs), 4), np.uint32)
+    of_programs[:, int(layout.PROGRAM_FIRST)] = first[:-1]
+    of_programs[:, int(layout.PROGRAM_ENTRIES)] = columns.warp_entries[programs]
+    of_programs[:, int(layout.PROGRAM_LENGTH)] = columns.length[programs]
+    assignment = columns.assignment[within(columns.assigned, numbers)]
+    assignment = assignment + np.repeat(offsets(columns.program_counts[numbers])[:-1], columns.periods[numbers])
+    window = np.maximum.reduceat(places, columns.program_first[:-1]) + 1
+    clock = np.zeros((len(numbers), 2), terms.dtype)
+    clock[:, int(layout.INTERVAL)] = columns.valve[numbers] * scale
+    clock[:, int(layout.LIMIT)] = layout.TOP - columns.survey.largest[numbers] * scale if ticks else np.inf
+    caps = np.where(columns.caps < columns.entries[:, None], columns.caps, 0.0)[numbers]
+    inputs = Inputs(
+        words=words,
+        terms=terms,
+        further=further,
+        loops=loops,
+        ends_loop=ends_loop,
+        around=around,
+        programs=of_programs,
+        assignment=assignment.astype(np.uint32),
+        cases=_cases(columns, numbers, window, record=record, steady=steady),
+        caps=caps.astype(np.uint32),
+        clock=clock,
+    )
+    return inputs, 1.0 / scale
+
+
+def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the members of some lists, one list after another; `first` says where each starts."""
+    counts = first[numbers + 1] - first[numbers]
+    return np.arange(counts.sum()) + np.repeat(first[numbers] - offsets(counts)[:-1], counts)
+
+
+def _cases(
+    columns: Columns, numbers: np.ndarray, window: np.ndarray, *, record: bool, steady: bool
+) -> np.ndarray:
+    """Make the rows of the cases."""
+    survey, entries = columns.survey, columns.entries
+    trips = np.zeros(len(columns.warps), np.int64)
+    np.maximum.at(trips, np.repeat(columns.case, columns.loop_counts), columns.loops[:, 2])
+    repeats = (trips >= WORTH_TRIPS) | (columns.groups >= WORTH_GROUPS * columns.slots)
+    with np.errstate(over="ignore"):  # sums of ticks are exact in float64, too, up to 2^53
+        exact = 2.0 * entries * survey.largest * 2.0**survey.exponent < 2.0**53
+    flags = {
+        layout.HAS_MANY: survey.preds > 2,
+        layout.HAS_SAME_WARP: survey.same_warp,
+        layout.HAS_CAPS: (columns.caps < entries[:, None]).any(1),
+        layout.HAS_BARRIERS: survey.barriers,
+        layout.HAS_SEQUENCE: columns.groups > columns.slots,
+        layout.HAS_LOOPS: trips > 0,
+        layout.HAS_SEVERAL: columns.periods > 1,
+        layout.HAS_VALVE: columns.valve > 0,
+    }
+    by_column = {
+        layout.CASE_ENTRIES: entries,
+        layout.CASE_WARPS: columns.warps,
+        layout.CASE_SLOTS: columns.slots,
+        layout.CASE_GROUPS: columns.groups,
+        layout.CASE_PERIOD: columns.periods,
+        layout.CASE_SCHEDULER: columns.scheduler,
+        layout.CASE_FLAGS: sum(int(flag) * has for flag, has in flags.items()),
+        layout.CASE_WINDOW: window,
+        layout.CASE_SUBSYSTEMS: columns.subsystems,
+        layout.CASE_STEADY: repeats & exact & ~columns.dataflow & (steady and not record),
+    }
+    rows = np.zeros((len(numbers), layout.CASE_COLUMNS), np.uint32)
+    for column, values in by_column.items():
+        rows[:, int(column)] = values[numbers]
+    rows[:, int(layout.CASE_ASSIGNED)] = offsets(columns.periods[numbers])[:-1]
+    rows[:, int(layout.CASE_MASK)] = (1 << key_bits(columns)[numbers]) - 1
+    if record:
+        rows[:, int(layout.CASE_BASE)] = offsets(entries[numbers])[:-1]
+    return rows
+
+
+def _loops(
+    columns: Columns, programs: np.ndarray, first: np.ndarray, words: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Make the rows of loops, and flag the instructions at which one ends."""
+    count = int(columns.loop_counts[programs].sum())
+    total = len(words) if count else 1
+    loops, ends = np.zeros((count + 1, 4), np.uint32), np.zeros(total, np.uint32)
+    around = np.zeros((total, int(layout.MOST_NESTED)), np.uint32)
+    if count:
+        _fill_loops(programs, first, columns.loop_first, columns.loops, loops, ends, around)
+        words[:, 0] |= np.where(ends > 0, np.uint32(_REPEATS), np.uint32(0))
+    return loops, ends, around
+
+
+@compiled
+def _fill(
+    programs: Any,
+    into: Any,
+    scales: Any,
+    places: Any,
+    slots: Any,
+    loop_counts: Any,
+    first: Any,
+    subsystem: Any,
+    barrier: Any,
+    pred_first: Any,
+    pred: Any,
+    throughput_cycles: Any,
+    latency_cycles: Any,
+    same_warp: Any,
+    words: Any,
+    terms: Any,
+    further: Any,
+) -> None:
+    """Fill in the words and terms of the programs' instructions."""
+    count = 0  # of further needs
+    for n in range(len(programs)):
+        begin, end, row, scale = first[programs[n]], first[programs[n] + 1], into[n], scales[n]
+        straight, ring = loop_counts[programs[n]] == 0, places[programs[n]]
+        place = 0
+        for i in range(begin, end):
+            slot = place if straight else slots[i]
+            word = subsystem[i] | (slot + 1) << _SLOT_AT
+            if barrier[i]:
+                word |= _BARRIER
+            if i == end - 1:
+                word |= _LAST
+            for at in range(pred_first[i], pred_first[i + 1]):
+                nth = at - pred_first[i]
+                if straight:
+                    need = place - (i - begin - pred[at])
+                    need += 1 + (ring if need < 0 else 0)
+                else:
+                    need = slots[begin + pred[at]] + 1
+                if nth < NEEDS:
+                    words[row, 1 + nth // 2] |= np.uint32(need << (_NEED_AT * (nth % 2)))
+                    continue
+                if nth == NEEDS:
+                    word |= _FURTHER
+                    words[row, 3] = count
+                further[count] = need
+                count += 1
+            if word & _FURTHER:
+                count += 1  # past a 0
+            words[row, 0] = word
+            terms[row, 0] = throughput_cycles[i] * scale
+            terms[row, 1] = latency_cycles[i] * scale
+            terms[row, 2] = same_warp[i] * scale
+            row += 1
+            place = place + 1 if place + 1 < ring else 0
+
+
+@compiled
+def _fill_loops(
+    programs: Any, into: Any, loop_first: Any, columns: Any, loops: Any, ends: Any, around: Any
+) -> None:
+    row = 0
+    for n in range(len(programs)):
+        begin, end = loop_first[programs[n]], loop_first[programs[n] + 1]
+        for at in range(begin, end):  # of two in one another, the outer one first
+            start, stop, trips = columns[at]
+            depth = 0
+            for outer in range(begin, at):
+                depth += columns[outer, 0] <= start < columns[outer, 1]
+            row += 1
+            last = into[n] + stop - 1
+            loops[row, 0] = into[n] + start
+            loops[row, 1] = trips
+            loops[row, 2] = depth
+            loops[row, 3] = ends[last]
+            ends[last] = row
+            around[into[n] + start : last + 1, depth] = trips

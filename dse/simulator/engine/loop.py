@@ -12,7 +12,7 @@ from jax.core import Tracer
 from dse.precision import in_64_bits
 from dse.simulator.engine import steady
 from dse.simulator.engine.batch import CaseBatch
-from dse.simulator.engine.columns import ceil_power
+from dse.simulator.engine.old_columns import ceil_power
 from dse.simulator.engine.dataflow import begin_rows, dataflow_order
 from dse.simulator.engine.features import Features
 from dse.simulator.engine.lanes import Lane, Tables, at_row, clock, columns, empty, fill, put

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dse.simulator.case.program import SCHEDULERS, Case
-from dse.simulator.engine.columns import Columns, ceil_power, padded
+from dse.simulator.engine.old_columns import Columns, ceil_power, padded
 from dse.simulator.engine.edges import edge_rows
 from dse.simulator.engine.features import (
     BARRIER,

@@ -1,0 +1,107 @@
+"""A look at all instructions of all cases: their clocks, their largest terms, and what they make use of."""
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dse.simulator.case.program import MOST_SUBSYSTEMS
+from dse.simulator.engine.compile import compiled, inlined
+
+if TYPE_CHECKING:
+    from dse.simulator.engine.columns import Columns
+
+
+class Survey(NamedTuple):
+    """What a look at all instructions tells. Arrays [cases], but for `reach`."""
+
+    reach: np.ndarray  # of dependences in each straight program: instructions back, at most; [programs]
+    exponent: np.ndarray  # the least k, 0 or more, for which all terms are multiples of 2^-k cycles
+    largest: np.ndarray  # term, cycles
+    busiest: np.ndarray  # Σλ over all entries of the busiest subsystem, cycles
+    subsystems: np.ndarray  # up to the last one that an instruction names
+    preds: np.ndarray  # most of an instruction
+    barriers: np.ndarray  # bool: whether there are any
+    same_warp: np.ndarray  # bool: whether there is an interval above 0
+
+
+def survey(columns: "Columns") -> Survey:
+    """Look at all instructions once."""
+    cases = len(columns.warps)
+    found = Survey(
+        reach=np.ones(len(columns.length), np.int64),
+        exponent=np.zeros(cases, np.int64),
+        largest=np.zeros(cases),
+        busiest=np.zeros(cases),
+        subsystems=np.zeros(cases, np.int64),
+        preds=np.zeros(cases, np.int64),
+        barriers=np.zeros(cases, bool),
+        same_warp=np.zeros(cases, bool),
+    )
+    _look(
+        columns.program_first,
+        columns.first,
+        columns.runs,
+        columns.times,
+        columns.valve,
+        columns.subsystem,
+        columns.barrier,
+        columns.pred_first,
+        columns.pred,
+        columns.throughput_cycles,
+        columns.latency_cycles,
+        columns.same_warp,
+        found,
+    )
+    return found
+
+
+@inlined
+def _scale(x: Any, scale: Any) -> Any:
+    """Double `scale` until it makes x a whole number; where there is no such scale, it becomes infinite."""
+    while x * scale != np.floor(x * scale):
+        scale *= 2.0
+    return scale
+
+
+@compiled
+def _look(
+    program_first: Any,
+    first: Any,
+    runs: Any,
+    times: Any,
+    valve: Any,
+    subsystem: Any,
+    barrier: Any,
+    pred_first: Any,
+    pred: Any,
+    throughput_cycles: Any,
+    latency_cycles: Any,
+    same_warp: Any,
+    found: Any,
+) -> None:
+    busy = np.zeros(MOST_SUBSYSTEMS)
+    for case in range(len(valve)):
+        busy[:] = 0.0
+        scale, largest, longest = _scale(valve[case], 1.0), valve[case], 0.0
+        highest, preds, barriers = 0, 0, False
+        for program in range(program_first[case], program_first[case + 1]):
+            begin, reach = first[program], 1
+            for i in range(begin, first[program + 1]):
+                accepts, ready, own = throughput_cycles[i], latency_cycles[i], same_warp[i]
+                scale = _scale(own, _scale(ready, _scale(accepts, scale)))
+                largest, longest = max(largest, accepts, ready), max(longest, own)
+                busy[subsystem[i]] += accepts * (runs[program] * times[i])
+                highest = max(highest, subsystem[i])
+                count = pred_first[i + 1] - pred_first[i]
+                preds = max(preds, count)
+                farthest = pred[pred_first[i] if count else 0] if len(pred) else 0  # which comes first
+                reach = max(reach, i - begin - farthest if count else 0)
+                barriers |= barrier[i]
+            found.reach[program] = reach
+        found.exponent[case] = np.int64(np.log2(scale)) if scale < np.inf else 1100
+        found.largest[case] = max(largest, longest)
+        found.busiest[case] = busy.max()
+        found.subsystems[case] = highest + 1
+        found.preds[case] = preds
+        found.barriers[case] = barriers
+        found.same_warp[case] = longest > 0
