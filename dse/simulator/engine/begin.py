@@ -52,6 +52,7 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
     for s in range(of.MOST_SUBSYSTEMS):
         times[t + at.FREE + s] = ZERO
         times[t + at.GATE + s] = ZERO
+        times[t + at.OLDEST + s] = ZERO
         counts[n + at.PLACE + s] = ZERO
         counts[n + at.CAP + s] = inputs.caps[case, s]
         counts[n + at.FREE_ID + s] = NOBODY

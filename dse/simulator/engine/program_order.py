@@ -11,9 +11,11 @@ import numpy as np
 
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
+from dse.simulator.engine.causes import note_cause, note_entry, note_needs
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.compile import compiled, inlined
 from dse.simulator.engine.layout import Index, Inputs, Record
+from dse.simulator.engine.periods import skip_periods
 from dse.simulator.engine.pick import pick_of_2, pick_of_4, pick_of_8
 from dse.simulator.engine.state import LANES, NOBODY, State
 from dse.simulator.engine.entry import around_loops, in_group, into_ring, meet
@@ -64,10 +66,15 @@ def _simulate(
             j = Index(counts[n + at.NEXT + w])
             word = Index(words[j + of.WORD])
             s = word & of.SUBSYSTEM_MASK
+            if recording:
+                note_cause(state, record, t, n, w, s, j // FOUR, now)
             done = now + terms[j + of.LATENCY]
             accepts = now + terms[j + of.THROUGHPUT]
             result = Index(counts[n + at.RESULTS + w])
             results[result + (word >> of.SLOT_AT)] = done
+            if recording:
+                slotted, woken = result + (word >> of.SLOT_AT), now + terms[j + of.SAME_WARP]
+                note_entry(state, t, n, w, s, slotted, done, woken, (word & of.BARRIER) != ZERO)
 
             # What the warp enters next, and from when on it may.
             after, over, event = j + FOUR, (word & of.LAST) != ZERO, False
@@ -90,6 +97,8 @@ def _simulate(
                     while inputs.further[k] != ZERO:
                         own = max(own, results[result + inputs.further[k]])
                         k += ONE
+            if recording:
+                note_needs(state, inputs, t, n, w, result, after, times.dtype.type(0))
             times[t + at.OWN + w] = never if over else own
             counts[n + at.SUBSYSTEM + w] = words[after + of.WORD] & of.SUBSYSTEM_MASK
             counts[n + at.NEXT + w] = after
@@ -122,6 +131,8 @@ def _simulate(
                     meet(state, t, n, w, slot, done, never)
                 if flags & of.HAS_SEQUENCE:
                     event |= in_group(state, inputs, t, n, slot, done, never, recording)
+            if general and event and counts[n + at.STEADY]:
+                skip_periods(state, inputs, t, n, never)
             t, n = Index(counts[n + at.NEXT_T]), Index(counts[n + at.NEXT_N])
 
         # Nothing enters any more, or too late.
@@ -157,3 +168,11 @@ def simulate_plain(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any,
 def simulate_any(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any) -> None:
     """Simulate cases with all that there is."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
+
+
+@compiled
+def simulate_recording(
+    inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
+) -> None:
+    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
+    _simulate(inputs, state, order, ends, skipped, record, never, True, True)

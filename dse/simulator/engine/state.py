@@ -18,18 +18,19 @@ NOBODY = Index(2**32 - 1)
 # A row has room for all warps, and its length is no power of two: the rows' beginnings share no cache set.
 ROW = 1_024 + 64
 
-TIME_NUMBERS = 16
+TIME_NUMBERS = 8
 END, NOW, VALVE, INTERVAL, LIMIT = map(Index, range(5))
 FREE = Index(TIME_NUMBERS)  # [subsystem] when it accepts again
 GATE = Index(TIME_NUMBERS + 8)  # [subsystem] when it takes an instruction: also one in flight has gone
+OLDEST = Index(TIME_NUMBERS + 16)  # [subsystem] when one in flight has; for the record only
 OWN, HELD, RELEASE, GROUP_END, START, WOKEN, NEEDED, RELEASED = (
-    Index(TIME_NUMBERS + 16 + n * ROW) for n in range(8)
+    Index(TIME_NUMBERS + 24 + n * ROW) for n in range(8)
 )
 # OWN [warp]: when its next instruction may enter, but for its subsystem. HELD [warp]: that, behind a barrier.
 # RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's. START [slot]: of its group.
 # For the record: WOKEN, NEEDED [warp] when the same-warp interval ends, when the operands are there;
 # RELEASED [slot] when the last barrier was.
-TIMES = Index(TIME_NUMBERS + 16 + 8 * ROW)
+TIMES = Index(TIME_NUMBERS + 24 + 8 * ROW)
 
 COUNT_NUMBERS = 48
 (
