@@ -111,8 +111,8 @@ def _simulate(
                 times[t + at.FREE + s] = accepts
                 times[t + at.NOW] = now
                 counts[n + at.ENTERED] += ONE
-                if flags & of.HAS_CAPS and counts[n + at.CAP + s] > ZERO:
-                    gate = max(accepts, into_ring(state, t, n, s, done))
+                if flags & of.HAS_CAPS:
+                    gate = max(accepts, into_ring(state, n, s, done))
             times[t + at.GATE + s] = gate
             if not general or scheduler == of.RR:
                 counts[n + at.SHIFT] = w + ONE
