@@ -15,26 +15,26 @@ ZERO, ONE, VECTOR = Index(0), Index(1), Index(WIDTH)
 @inlined
 def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: Any, recording: bool) -> None:
     """Put a case into a lane, and its first groups into the slots, at time 0."""
-    times, counts, row = state.times, state.counts, inputs.cases[case]
+    times, counts, cases = state.times, state.counts, inputs.cases
     t, n = lane * at.TIMES, lane * at.COUNTS
-    warps, slots = Index(row[of.CASE_WARPS]), Index(row[of.CASE_SLOTS])
+    warps, slots = Index(cases[case, of.CASE_WARPS]), Index(cases[case, of.CASE_SLOTS])
     resident = warps * slots
     rows = (resident + VECTOR - ONE) // VECTOR * VECTOR
     counts[n + at.CASE] = case
     counts[n + at.VECTORS] = rows // VECTOR
-    counts[n + at.MASK] = row[of.CASE_MASK]
-    counts[n + at.WINDOW] = row[of.CASE_WINDOW]
-    counts[n + at.SCHEDULER] = row[of.CASE_SCHEDULER]
-    counts[n + at.FLAGS] = row[of.CASE_FLAGS]
-    counts[n + at.SUBSYSTEMS] = row[of.CASE_SUBSYSTEMS]
+    counts[n + at.MASK] = cases[case, of.CASE_MASK]
+    counts[n + at.WINDOW] = cases[case, of.CASE_WINDOW]
+    counts[n + at.SCHEDULER] = cases[case, of.CASE_SCHEDULER]
+    counts[n + at.FLAGS] = cases[case, of.CASE_FLAGS]
+    counts[n + at.SUBSYSTEMS] = cases[case, of.CASE_SUBSYSTEMS]
     counts[n + at.WARPS] = warps
     counts[n + at.SLOTS] = slots
-    counts[n + at.GROUPS] = row[of.CASE_GROUPS]
+    counts[n + at.GROUPS] = cases[case, of.CASE_GROUPS]
     counts[n + at.NEXT_GROUP] = slots
-    counts[n + at.ASSIGNED] = row[of.CASE_ASSIGNED]
-    counts[n + at.PERIOD] = row[of.CASE_PERIOD]
-    counts[n + at.BASE] = row[of.CASE_BASE]
-    counts[n + at.STEADY] = row[of.CASE_STEADY]
+    counts[n + at.ASSIGNED] = cases[case, of.CASE_ASSIGNED]
+    counts[n + at.PERIOD] = cases[case, of.CASE_PERIOD]
+    counts[n + at.BASE] = cases[case, of.CASE_BASE]
+    counts[n + at.STEADY] = cases[case, of.CASE_STEADY]
     counts[n + at.RESULTS] = lane * state.per_lane
     counts[n + at.LAST_WARP] = NOBODY
     counts[n + at.SHIFT] = ZERO
@@ -86,9 +86,9 @@ def begin_group(
     for j in range(warps):
         w, number = slot * warps + j, group * warps + j
         chosen = ZERO if period == ONE else number % period
-        program = inputs.programs[inputs.assignment[counts[n + at.ASSIGNED] + chosen]]
-        first = Index(program[of.PROGRAM_FIRST])
-        entries += Index(program[of.PROGRAM_ENTRIES])
+        program = Index(inputs.assignment[counts[n + at.ASSIGNED] + chosen])
+        first = Index(inputs.programs[program, of.PROGRAM_FIRST])
+        entries += Index(inputs.programs[program, of.PROGRAM_ENTRIES])
         times[t + at.OWN + w] = start
         times[t + at.HELD + w] = never
         counts[n + at.SUBSYSTEM + w] = inputs.words[first, of.WORD] & of.SUBSYSTEM_MASK

@@ -20,7 +20,7 @@ from dse.files import cache_folder
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Indices are in range, and no divisor is zero: neither is looked at.
-PROMISES = {"boundscheck": False, "error_model": "numpy"}
+PROMISES = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 
 def inlined(function: F) -> F:

@@ -26,7 +26,7 @@ def suit_ticks(columns: Columns) -> np.ndarray:
     room = layout.TOP >> key_bits(columns)
     with np.errstate(over="ignore", invalid="ignore"):
         ticks = 2.0**columns.survey.exponent
-        return (columns.survey.largest * ticks < room / 2) & (columns.survey.busiest * ticks < room)
+        return (columns.survey.largest * ticks < room / 2) & (columns.survey.busy.max(1) * ticks < room)
 
 
 def make_inputs(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.simulator.engine.compile import compiled
+from dse.simulator.engine.compile import compiled, inlined
 
 if TYPE_CHECKING:
     from dse.simulator.engine.columns import Columns
@@ -30,27 +30,26 @@ def result_slots(columns: "Columns") -> tuple[np.ndarray, np.ndarray]:
             columns.pred,
             columns.loops[columns.loop_first[program] : columns.loop_first[program + 1]],
             slots[some],
+            tuple(np.full(columns.length[program] + 1, -1) for _ in range(5)),
         )
     return counts, slots
 
 
 @compiled
-def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any) -> int:
+def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any, work: Any) -> int:
     """Hand out slots where there are loops, and return how many; results that nobody awaits share one."""
     length = len(slots)
-    starts, ends = _lifetimes(pred_first, pred, loops, length)
-    free = np.empty(length + 1, np.int64)  # a stack
-    frees = np.full((length + 1, 2), -1)  # the first result that ends there; for a result the next such one
+    begin, end, free, ending, following = work  # ENDING: a result that ends at an instruction; FOLLOWING: the next
+    _lifetimes(pred_first, pred, loops, begin, end)
     count = free_count = 0
-    for early in (True, False):  # those that are needed from the start of the program on
+    for early in (True, False):  # first those that are needed from the start of the program on
         for i in range(length):
-            if not early:
-                result = frees[i, 0]
-                while result >= 0:
-                    free[free_count] = slots[result]
-                    free_count += 1
-                    result = frees[result, 1]
-            if ends[i] < 0 or early != (starts[i] == 0):
+            result = -1 if early else ending[i]
+            while result >= 0:
+                free[free_count] = slots[result]
+                free_count += 1
+                result = following[result]
+            if end[i] < 0 or early != (begin[i] == 0):
                 continue
             if free_count:
                 free_count -= 1
@@ -58,23 +57,24 @@ def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any) -> int:
             else:
                 slots[i] = count
                 count += 1
-            frees[i, 1] = frees[ends[i], 0]
-            frees[ends[i], 0] = i
+            following[i], ending[end[i]] = ending[end[i]], i
     for i in range(length):
-        if ends[i] < 0:
+        if end[i] < 0:
             slots[i] = count
     return count + 1
 
 
-@compiled
-def _lifetimes(pred_first: Any, pred: Any, loops: Any, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Find from which instruction to which one a result needs a slot, [n] each; -1 as an end: none awaits it.
+@inlined
+def _lifetimes(pred_first: Any, pred: Any, loops: Any, begin: Any, end: Any) -> None:
+    """Find from which instruction to which one a result needs a slot; -1 as an end: none awaits it.
 
     At its end it is read before another may be written. What an iteration hands to the next one needs its
     slot from the start of the program, so that the first iteration finds nothing there, and to the end of
     the outermost loop around both.
     """
-    begin, end = np.arange(length), np.full(length, -1)
+    length = len(pred_first) - 1
+    for i in range(length):
+        begin[i], end[i] = i, -1
     for i in range(length):
         for at in range(pred_first[i], pred_first[i + 1]):
             j, last = pred[at], i
@@ -87,4 +87,3 @@ def _lifetimes(pred_first: Any, pred: Any, loops: Any, length: int) -> tuple[np.
             if j >= i:
                 begin[j] = 0
             end[j] = max(end[j], last)
-    return begin, end

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import CASE_SLOTS, CASE_WARPS, CASE_WINDOW, MOST_SUBSYSTEMS, Index, Inputs
 
 # Entries of one case wait for one another. Those of six do not, and keep the parts of a core busy.
-LANES = Index(6)
+LANES = Index(1)
 NOBODY = Index(2**32 - 1)
 
 # A row has room for all warps, and its length is no power of two: the rows' beginnings share no cache set.
@@ -94,34 +93,27 @@ class State(NamedTuple):
     flying: np.ndarray  # T [2 · LANES · 8 · ring]: when instructions in flight end, of each subsystem
     result_ids: np.ndarray  # uint32: the entries of `results` and `flying`, if recorded
     flying_ids: np.ndarray
-    per_lane: int  # results of a lane
-    ring: int  # most in flight of a subsystem
+    per_lane: Index  # results of a lane
+    ring: Index  # most in flight of a subsystem
 
 
-@inlined
 def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     """Make empty lanes, large enough for each of the cases `order`."""
-    per_lane, ring = Index(16), Index(1)
-    for case in order:
-        resident = inputs.cases[case, CASE_WARPS] * inputs.cases[case, CASE_SLOTS]
-        per_lane = max(per_lane, Index(resident * inputs.cases[case, CASE_WINDOW]))
-        for s in range(MOST_SUBSYSTEMS):
-            ring = max(ring, Index(inputs.caps[case, s]))
-    # Times of the next lane begin in another cache set.
-    per_lane = (per_lane + Index(15)) // Index(16) * Index(16) + Index(16)
-    lanes = Index(2) * LANES
-    time = inputs.terms.dtype
-    counts = np.zeros(lanes * COUNTS, np.uint32)
-    for lane in range(LANES):
-        counts[lane * COUNTS + CASE] = NOBODY
-    recorded = lanes if record else Index(0)
+    cases = inputs.cases[order].astype(np.int64)
+    results = cases[:, CASE_WARPS] * cases[:, CASE_SLOTS] * cases[:, CASE_WINDOW]
+    per_lane = int(results.max(initial=0)) // 16 * 16 + 32
+    ring = int(inputs.caps[order].max(initial=1))
+    lanes, time = 2 * int(LANES), inputs.terms.dtype
+    counts = np.zeros(lanes * int(COUNTS), np.uint32)
+    counts[int(CASE) :: int(COUNTS)] = NOBODY
+    recorded = lanes if record else 0
     return State(
-        np.zeros(lanes * TIMES, time),
+        np.zeros(lanes * int(TIMES), time),
         counts,
         np.zeros(lanes * per_lane, time),
-        np.zeros(lanes * MOST_SUBSYSTEMS * ring, time),
+        np.zeros(lanes * int(MOST_SUBSYSTEMS) * ring, time),
         np.zeros(recorded * per_lane, np.uint32),
-        np.zeros(recorded * MOST_SUBSYSTEMS * ring, np.uint32),
-        per_lane,
-        ring,
+        np.zeros(recorded * int(MOST_SUBSYSTEMS) * ring, np.uint32),
+        Index(per_lane),
+        Index(ring),
     )

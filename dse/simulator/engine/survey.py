@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 class Survey(NamedTuple):
-    """What a look at all instructions tells. Arrays [cases], but for `reach`."""
+    """What a look at all instructions tells. Arrays [cases] unless said otherwise."""
 
-    reach: np.ndarray  # of dependences in each straight program: instructions back, at most; [programs]
+    reach: np.ndarray  # of dependences in each straight program: instructions back, at most [programs]
     exponent: np.ndarray  # the least k, 0 or more, for which all terms are multiples of 2^-k cycles
     largest: np.ndarray  # term, cycles
-    busiest: np.ndarray  # Σλ over all entries of the busiest subsystem, cycles
+    busy: np.ndarray  # Σλ over all entries of each subsystem, cycles [cases, MOST_SUBSYSTEMS]
     subsystems: np.ndarray  # up to the last one that an instruction names
     preds: np.ndarray  # most of an instruction
     barriers: np.ndarray  # bool: whether there are any
@@ -31,7 +31,7 @@ def survey(columns: "Columns") -> Survey:
         reach=np.ones(len(columns.length), np.int64),
         exponent=np.zeros(cases, np.int64),
         largest=np.zeros(cases),
-        busiest=np.zeros(cases),
+        busy=np.zeros((cases, MOST_SUBSYSTEMS)),
         subsystems=np.zeros(cases, np.int64),
         preds=np.zeros(cases, np.int64),
         barriers=np.zeros(cases, bool),
@@ -79,9 +79,7 @@ def _look(
     same_warp: Any,
     found: Any,
 ) -> None:
-    busy = np.zeros(MOST_SUBSYSTEMS)
     for case in range(len(valve)):
-        busy[:] = 0.0
         scale, largest, longest = _scale(valve[case], 1.0), valve[case], 0.0
         highest, preds, barriers = 0, 0, False
         for program in range(program_first[case], program_first[case + 1]):
@@ -90,7 +88,7 @@ def _look(
                 accepts, ready, own = throughput_cycles[i], latency_cycles[i], same_warp[i]
                 scale = _scale(own, _scale(ready, _scale(accepts, scale)))
                 largest, longest = max(largest, accepts, ready), max(longest, own)
-                busy[subsystem[i]] += accepts * (runs[program] * times[i])
+                found.busy[case, subsystem[i]] += accepts * (runs[program] * times[i])
                 highest = max(highest, subsystem[i])
                 count = pred_first[i + 1] - pred_first[i]
                 preds = max(preds, count)
@@ -100,7 +98,6 @@ def _look(
             found.reach[program] = reach
         found.exponent[case] = np.int64(np.log2(scale)) if scale < np.inf else 1100
         found.largest[case] = max(largest, longest)
-        found.busiest[case] = busy.max()
         found.subsystems[case] = highest + 1
         found.preds[case] = preds
         found.barriers[case] = barriers
