@@ -17,6 +17,7 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
     """Put a case into a lane, and its first groups into the slots, at time 0."""
     times, counts, cases = state.times, state.counts, inputs.cases
     t, n = lane * at.TIMES, lane * at.COUNTS
+    counts[n + at.LANE] = lane
     warps, slots = Index(cases[case, of.CASE_WARPS]), Index(cases[case, of.CASE_SLOTS])
     resident = warps * slots
     rows = (resident + VECTOR - ONE) // VECTOR * VECTOR
@@ -35,7 +36,6 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
     counts[n + at.PERIOD] = cases[case, of.CASE_PERIOD]
     counts[n + at.BASE] = cases[case, of.CASE_BASE]
     counts[n + at.STEADY] = cases[case, of.CASE_STEADY]
-    counts[n + at.RESULTS] = lane * state.per_lane
     counts[n + at.LAST_WARP] = NOBODY
     counts[n + at.SHIFT] = ZERO
     counts[n + at.ENTERED] = ZERO
@@ -52,6 +52,7 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
     for s in range(of.MOST_SUBSYSTEMS):
         times[t + at.FREE + s] = ZERO
         times[t + at.GATE + s] = ZERO
+        times[t + at.OLDEST + s] = ZERO
         counts[n + at.PLACE + s] = ZERO
         counts[n + at.CAP + s] = inputs.caps[case, s]
         counts[n + at.FREE_ID + s] = NOBODY
@@ -68,18 +69,17 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
         counts[n + at.KEY + w] = ZERO
     for slot in range(slots):
         counts[n + at.BY_AGE + slot] = slot
-        begin_group(state, inputs, lane, slot, slot, times.dtype.type(0), never, recording)
-    rank_warps(state, lane)
+        begin_group(state, inputs, t, n, slot, slot, times.dtype.type(0), never, recording)
+    rank_warps(state, n)
 
 
 @inlined
 def begin_group(
-    state: State, inputs: Inputs, lane: Index, slot: Index, group: Index, start: Any, never: Any,
+    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, group: Index, start: Any, never: Any,
     recording: bool,
 ) -> None:  # fmt: skip
     """Put a group's warps into a slot, at the start of their programs."""
     times, counts = state.times, state.counts
-    t, n = lane * at.TIMES, lane * at.COUNTS
     warps, period = Index(counts[n + at.WARPS]), Index(counts[n + at.PERIOD])
     window, flags = Index(counts[n + at.WINDOW]), Index(counts[n + at.FLAGS])
     entries = ZERO
@@ -92,9 +92,10 @@ def begin_group(
         times[t + at.OWN + w] = start
         times[t + at.HELD + w] = never
         counts[n + at.SUBSYSTEM + w] = inputs.words[first, of.WORD] & of.SUBSYSTEM_MASK
-        counts[n + at.NEXT + w] = first
+        counts[n + at.NEXT + w] = first * Index(4)
         counts[n + at.SLOT + w] = slot
-        results = counts[n + at.RESULTS] + w * window
+        results = Index(counts[n + at.LANE]) * state.per_lane + w * window
+        counts[n + at.RESULTS + w] = results
         state.results[results] = ZERO
         if flags & of.HAS_LOOPS:  # no iteration has handed anything over yet
             for k in range(results, results + window):
@@ -119,9 +120,9 @@ def begin_group(
 
 
 @inlined
-def rank_warps(state: State, lane: Index) -> None:
+def rank_warps(state: State, n: Index) -> None:
     """Write down the keys: for `rr` a warp's number, else its rank by age, and for `gto` 0 for the last one."""
-    counts, n = state.counts, lane * at.COUNTS
+    counts = state.counts
     warps, slots, scheduler = (
         Index(counts[n + at.WARPS]),
         Index(counts[n + at.SLOTS]),
@@ -140,25 +141,24 @@ def rank_warps(state: State, lane: Index) -> None:
 
 
 @inlined
-def next_group(state: State, inputs: Inputs, lane: Index, slot: Index, never: Any, recording: bool) -> None:
+def next_group(state: State, inputs: Inputs, t: Index, n: Index, slot: Index, never: Any, recording: bool) -> None:
     """Put the next group into a slot whose group has ended."""
     times, counts = state.times, state.counts
-    t, n = lane * at.TIMES, lane * at.COUNTS
     group, start = Index(counts[n + at.NEXT_GROUP]), times[t + at.GROUP_END + slot]
     ended_by = counts[n + at.GROUP_END_ID + slot]
     counts[n + at.NEXT_GROUP] = group + ONE
-    begin_group(state, inputs, lane, slot, group, start, never, recording)
+    begin_group(state, inputs, t, n, slot, group, start, never, recording)
     if recording:
         counts[n + at.START_ID + slot] = ended_by
     if counts[n + at.SCHEDULER] != of.RR and counts[n + at.SLOTS] > ONE:
-        _sort_by_age(state, lane, slot, start)
-        rank_warps(state, lane)
+        _sort_by_age(state, t, n, slot, start)
+        rank_warps(state, n)
 
 
 @inlined
-def _sort_by_age(state: State, lane: Index, slot: Index, start: Any) -> None:
+def _sort_by_age(state: State, t: Index, n: Index, slot: Index, start: Any) -> None:
     """Move a slot to its place by the start of its group, and by its number among equals."""
-    counts, t, n = state.counts, lane * at.TIMES, lane * at.COUNTS
+    counts = state.counts
     by_age, slots = n + at.BY_AGE, Index(counts[n + at.SLOTS])
     place = ZERO
     while counts[by_age + place] != slot:

@@ -11,27 +11,27 @@ from dse.simulator.engine.state import State
 
 
 @inlined
-def around_loops(state: State, inputs: Inputs, lane: Index, w: Index, j: Index) -> tuple[Index, bool]:
+def around_loops(state: State, inputs: Inputs, t: Index, n: Index, w: Index, j: Index) -> tuple[Index, bool]:
     """Find what a warp enters after instruction j, at which loops end: that, and whether one goes on."""
     counts = state.counts
-    loop = Index(inputs.ends_loop[j])
+    loop = Index(inputs.ends_loop[j // Index(4)])
     while loop != ZERO:
-        trip = lane * at.COUNTS + at.TRIPS + inputs.loops[loop, of.LOOP_DEPTH] * Index(at.ROW) + w
+        trip = n + at.TRIPS + inputs.loops[loop, of.LOOP_DEPTH] * Index(at.ROW) + w
         count = counts[trip] + ONE
         if count < inputs.loops[loop, of.LOOP_TRIPS]:
             counts[trip] = count
-            return Index(inputs.loops[loop, of.LOOP_FIRST]), True
+            return Index(inputs.loops[loop, of.LOOP_FIRST]) * Index(4), True
         counts[trip] = ZERO
         loop = Index(inputs.loops[loop, of.LOOP_OUTER])
-    return j + ONE, False
+    return j + Index(4), False
 
 
 @inlined
-def into_ring(state: State, lane: Index, s: Index, done: Any) -> Any:
+def into_ring(state: State, t: Index, n: Index, s: Index, done: Any) -> Any:
     """Put an entry into the ring of a subsystem with a limit in flight: when the one that must end next does."""
-    counts, n = state.counts, lane * at.COUNTS
+    counts = state.counts
     place = Index(counts[n + at.PLACE + s])
-    ring = (lane * of.MOST_SUBSYSTEMS + s) * state.ring
+    ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
     state.flying[ring + place] = done
     place = place + ONE
     place = ZERO if place == counts[n + at.CAP + s] else place
@@ -40,10 +40,9 @@ def into_ring(state: State, lane: Index, s: Index, done: Any) -> Any:
 
 
 @inlined
-def meet(state: State, lane: Index, w: Index, slot: Index, done: Any, never: Any) -> bool:
+def meet(state: State, t: Index, n: Index, w: Index, slot: Index, done: Any, never: Any) -> bool:
     """Let a warp wait at a barrier, or open it if it is the last: whether it is."""
     times, counts = state.times, state.counts
-    t, n = lane * at.TIMES, lane * at.COUNTS
     times[t + at.HELD + w], times[t + at.OWN + w] = times[t + at.OWN + w], never
     release = max(times[t + at.RELEASE + slot], done)
     met, warps = counts[n + at.MET + slot] + ONE, Index(counts[n + at.WARPS])
@@ -60,15 +59,14 @@ def meet(state: State, lane: Index, w: Index, slot: Index, done: Any, never: Any
 
 @inlined
 def in_group(
-    state: State, inputs: Inputs, lane: Index, slot: Index, done: Any, never: Any, recording: bool
+    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, done: Any, never: Any, recording: bool
 ) -> bool:
     """Count an entry of a group, and put the next one in its slot if it was the last: whether so."""
     times, counts = state.times, state.counts
-    t, n = lane * at.TIMES, lane * at.COUNTS
     left = counts[n + at.LEFT + slot] - ONE
     counts[n + at.LEFT + slot] = left
     times[t + at.GROUP_END + slot] = max(times[t + at.GROUP_END + slot], done)
     if left == ZERO and counts[n + at.NEXT_GROUP] < counts[n + at.GROUPS]:
-        next_group(state, inputs, lane, slot, never, recording)
+        next_group(state, inputs, t, n, slot, never, recording)
         return True
     return False

@@ -38,18 +38,29 @@ def _picker(subsystems: int) -> Callable[..., Any]:
         return pick(context, times, counts, own, gate, subsystem, key, vectors, shift, valve, mask)
 
     def _ticks(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = _Warps(context, builder, signature, arguments, subsystems)
+        warps = Warps(context, builder, signature, arguments, subsystems)
         never = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
         least = cgutils.alloca_once_value(builder, never)
-        with cgutils.for_range(builder, warps.vectors, intp=ir.IntType(64)) as loop:
-            word = builder.or_(warps.earliest(loop.index), warps.keys(loop.index))
-            builder.store(warps.least(builder.load(least), word), least)
+        def word(nth):
+            return builder.or_(warps.earliest(nth), warps.keys(nth))
+        i64=ir.IntType(64)
+        one = builder.icmp_unsigned("==", warps.vectors, i64(1))
+        with builder.if_else(one) as (then, other):
+            with then:
+                builder.store(word(i64(0)), least)
+            with other:
+                two = warps.least(word(i64(0)), word(i64(1)))
+                builder.store(two, least)
+                more = builder.icmp_unsigned("!=", warps.vectors, i64(2))
+                with builder.if_then(more):
+                    with cgutils.for_range_slice(builder, i64(2), warps.vectors, i64(1), intp=i64) as (index,_):
+                        builder.store(warps.least(builder.load(least), word(index)), least)
         word = warps.reduced(builder.load(least))
         t = builder.and_(word, builder.not_(warps.mask))
-        return context.make_tuple(builder, signature.return_type, [t, builder.and_(word, warps.mask)])
+        return context.make_tuple(builder, signature.return_type, [t, word])
 
     def _float64(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = _Warps(context, builder, signature, arguments, subsystems)
+        warps = Warps(context, builder, signature, arguments, subsystems)
         never = ir.Constant(warps.times, [float("inf")] * WIDTH)
         nobody = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
         least, first = (cgutils.alloca_once_value(builder, x) for x in (never, nobody))
@@ -67,7 +78,7 @@ def _picker(subsystems: int) -> Callable[..., Any]:
     return in_llvm(with_names)
 
 
-class _Warps:
+class Warps:
     """The warps of a case while instructions that look at them are written."""
 
     def __init__(

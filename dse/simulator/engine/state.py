@@ -12,7 +12,7 @@ import numpy as np
 from dse.simulator.engine.layout import CASE_SLOTS, CASE_WARPS, CASE_WINDOW, MOST_SUBSYSTEMS, Index, Inputs
 
 # Entries of one case wait for one another. Those of six do not, and keep the parts of a core busy.
-LANES = Index(1)
+LANES = Index(7)
 NOBODY = Index(2**32 - 1)
 
 # A row has room for all warps, and its length is no power of two: the rows' beginnings share no cache set.
@@ -22,18 +22,22 @@ TIME_NUMBERS = 8
 END, NOW, VALVE, INTERVAL, LIMIT = map(Index, range(5))
 FREE = Index(TIME_NUMBERS)  # [subsystem] when it accepts again
 GATE = Index(TIME_NUMBERS + 8)  # [subsystem] when it takes an instruction: also one in flight has gone
+OLDEST = Index(TIME_NUMBERS + 16)  # [subsystem] when one in flight has; for the record only
 OWN, HELD, RELEASE, GROUP_END, START, WOKEN, NEEDED, RELEASED = (
-    Index(TIME_NUMBERS + 16 + n * ROW) for n in range(8)
+    Index(TIME_NUMBERS + 24 + n * ROW) for n in range(8)
 )
 # OWN [warp]: when its next instruction may enter, but for its subsystem. HELD [warp]: that, behind a barrier.
 # RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's. START [slot]: of its group.
 # For the record: WOKEN, NEEDED [warp] when the same-warp interval ends, when the operands are there;
 # RELEASED [slot] when the last barrier was.
-TIMES = Index(TIME_NUMBERS + 16 + 8 * ROW)
+TIMES = Index(TIME_NUMBERS + 24 + 8 * ROW)
 
-COUNT_NUMBERS = 40
+COUNT_NUMBERS = 48
 (
     CASE,  # NOBODY: the lane is empty
+    LANE,
+    NEXT_T,
+    NEXT_N,
     SHIFT,  # what is taken off a warp's key: for `rr` the warp to look at first
     LAST_WARP,  # that issued
     MASK,
@@ -56,8 +60,7 @@ COUNT_NUMBERS = 40
     UNTIL,  # as many are between snapshots
     SNAPSHOT,  # whether there is one
     END_ID,
-    RESULTS,  # where the lane's results begin
-) = map(Index, range(24))
+) = map(Index, range(26))
 PLACE = Index(COUNT_NUMBERS)  # [subsystem] of the oldest of those in flight, in their ring
 CAP = Index(COUNT_NUMBERS + 8)  # [subsystem]
 FREE_ID = Index(COUNT_NUMBERS + 16)  # [subsystem] the entry that set FREE; likewise below
@@ -65,6 +68,7 @@ OLDEST_ID = Index(COUNT_NUMBERS + 24)
 (
     SUBSYSTEM,  # [warp] of its next instruction
     NEXT,  # [warp] that instruction, a row of `words`
+    RESULTS,  # [warp]
     KEY,  # [warp] the scheduler's preference: the least first, less SHIFT
     RANK,  # [warp] by age, from 1
     WARP_AT,  # [rank] the warp of that age; at 0 the one that issued last
@@ -79,9 +83,9 @@ OLDEST_ID = Index(COUNT_NUMBERS + 24)
     RELEASED_ID,  # [slot]
     GROUP_END_ID,  # [slot]
     START_ID,  # [slot]
-) = (Index(COUNT_NUMBERS + 32 + n * ROW) for n in range(16))
-TRIPS = Index(COUNT_NUMBERS + 32 + 16 * ROW)  # [depth, warp] of the loops around its next instruction
-COUNTS = Index(COUNT_NUMBERS + 32 + 20 * ROW)
+) = (Index(COUNT_NUMBERS + 32 + n * ROW) for n in range(17))
+TRIPS = Index(COUNT_NUMBERS + 32 + 17 * ROW)  # [depth, warp] of the loops around its next instruction
+COUNTS = Index(COUNT_NUMBERS + 32 + 21 * ROW)
 
 
 class State(NamedTuple):
@@ -104,16 +108,23 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     per_lane = int(results.max(initial=0)) // 16 * 16 + 32
     ring = int(inputs.caps[order].max(initial=1))
     lanes, time = 2 * int(LANES), inputs.terms.dtype
-    counts = np.zeros(lanes * int(COUNTS), np.uint32)
-    counts[int(CASE) :: int(COUNTS)] = NOBODY
+    counts = _zeros(lanes * int(COUNTS), np.uint32)
     recorded = lanes if record else 0
     return State(
-        np.zeros(lanes * int(TIMES), time),
+        _zeros(lanes * int(TIMES), time),
         counts,
-        np.zeros(lanes * per_lane, time),
+        _zeros(lanes * per_lane, time),
         np.zeros(lanes * int(MOST_SUBSYSTEMS) * ring, time),
         np.zeros(recorded * per_lane, np.uint32),
         np.zeros(recorded * int(MOST_SUBSYSTEMS) * ring, np.uint32),
         Index(per_lane),
         Index(ring),
     )
+
+
+def _zeros(size, dtype):
+    """Return zeros that begin with a cache line, as vectors then do not lie across two."""
+    itemsize = np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64 // itemsize, dtype)
+    skip = -raw.ctypes.data % 64 // itemsize
+    return raw[skip : skip + size]
