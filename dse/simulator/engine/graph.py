@@ -23,7 +23,9 @@ class Graph(NamedTuple):
     needs: np.ndarray  # uint32 [n]: how many an instruction waits for
     pred_first: np.ndarray  # uint32 [n + 1]
     pred: np.ndarray  # uint32: those that an instruction waits for, ascending
-    stop: np.ndarray  # uint32 [n + 1]: the next barrier, the instruction itself included, or the program's length
+    stop: (
+        np.ndarray
+    )  # uint32 [n + 1]: the next barrier, the instruction itself included, or the program's length
     length: np.ndarray  # uint32 [n + 1]: of the program that begins there
     stride: np.ndarray  # uint32 [m]: instructions of a warp's row, in whole blocks
     blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
