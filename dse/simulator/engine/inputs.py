@@ -98,6 +98,11 @@ def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
     return np.arange(counts.sum()) + np.repeat(first[numbers] - offsets(counts)[:-1], counts)
 
 
+def rows_of(columns: Columns, numbers: np.ndarray) -> np.ndarray:
+    """Return the instructions of the columns that the rows of the inputs of some cases stand for."""
+    return within(columns.first, within(columns.program_first, numbers))
+
+
 def _cases(
     columns: Columns, numbers: np.ndarray, window: np.ndarray, *, record: bool, steady: bool
 ) -> np.ndarray:

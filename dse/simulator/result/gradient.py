@@ -6,20 +6,17 @@ wherever it has them. At a tie it may have a kink, or jump, and they are one cho
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jax import Array, lax
+from jaxtyping import Float
 
 from dse.precision import in_64_bits
 from dse.simulator.case.program import Case
-from dse.simulator.engine.batch import CaseBatch
-from dse.simulator.engine.loop import simulated
-from dse.simulator.engine.step import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
-from dse.simulator.result.critical_path import count_terms
-from dse.simulator.simulation import batches
+from dse.simulator.engine.layout import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
 
 
 class Terms(NamedTuple):
@@ -48,29 +45,24 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     """Make a function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode.
 
     The cases give the structure: programs, warps, options, and which of them have an issue limit. Simulates
-    in float64 whatever the terms, so use it under `dse.precision.in_64_bits()`.
+    in float64 whatever the terms, on the host, so use it under `dse.precision.in_64_bits()`.
     **Errors:** TypeError where the terms are not float64.
     """
-    numbers = np.arange(len(cases))
-    entries = np.array([case.entries for case in cases], np.int64)
-    parts = [_Part(cases, x) for x in batches(cases, numbers, entries, ticks=False, record=True)]
-    order = np.concatenate([part.batch.cases for part in parts])
+    structure = _Structure(cases)
 
     @jax.custom_vjp
     def of_terms(terms: Terms) -> Array:
-        ends = [part.simulated(terms, record=False)[0] for part in parts]
-        return jnp.concatenate(ends)[np.argsort(order)]
+        return _on_host(structure.makespans, (len(cases),), terms)
 
-    def forward(terms: Terms) -> tuple[Array, list[Array]]:
-        ends, counts = zip(*(part.with_counts(terms) for part in parts), strict=True)
-        return jnp.concatenate(ends)[np.argsort(order)], list(counts)
+    def forward(terms: Terms) -> tuple[Array, Array]:
+        size = len(cases) + sum(len(x) for x in terms)
+        results = _on_host(structure.makespans_and_counts, (size,), terms)
+        return results[: len(cases)], results[len(cases) :]
 
-    def backward(counts: list[Array], of_ends: Array) -> tuple[Terms]:
-        instructions = sum(len(program) for case in cases for program in case.programs)
-        gradient = Terms(*(jnp.zeros(instructions) for _ in range(3)), valve=jnp.zeros(len(cases)))
-        for part, of_part in zip(parts, counts, strict=True):
-            gradient = part.add_to(gradient, of_part, of_ends)
-        return (gradient,)
+    def backward(counts: Array, of_ends: Array) -> tuple[Terms]:
+        lengths = [len(case) for case in structure.case_of]
+        parts = jnp.split(counts, np.cumsum(lengths)[:-1])
+        return (Terms(*(x * of_ends[case] for x, case in zip(parts, structure.case_of, strict=True))),)
 
     of_terms.defvjp(forward, backward)
 
@@ -83,50 +75,65 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     return checked
 
 
-class _Part:
-    """A batch of cases whose terms are given later."""
+class _Structure:
+    """Cases whose terms are given later."""
 
-    def __init__(self, cases: Sequence[Case], batch: CaseBatch) -> None:
-        self.batch = batch
-        self.features = replace(batch.features, same_warp=True)
-        counts = [[len(program) for program in case.programs] for case in cases]
-        firsts = np.cumsum([0, *(sum(lengths) for lengths in counts)])
-        index = []
-        for n in batch.cases:
-            first = firsts[n]
-            for program in cases[n].programs:
-                unrolled = batch.features.dataflow and program.loops
-                index.append(first + (program.order if unrolled else np.arange(len(program))))
-                first += len(program)
-        self.instruction = np.concatenate(index)  # of all cases, for each of the batch
-        self.case = np.repeat(batch.cases[batch.columns.case], batch.columns.length)  # of each instruction
+    def __init__(self, cases: Sequence[Case]) -> None:
+        from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
 
-    def simulated(self, terms: Terms, record: bool) -> tuple[Array, ...]:
-        """Simulate with these terms: the ends of the cases, and the record."""
-        tables = {name: jnp.asarray(x) for name, x in self.batch.tables.items()}
-        for name in ("throughput_cycles", "latency_cycles", "same_warp"):
-            cycles = getattr(terms, name)[self.instruction]
-            tables[name] = jnp.zeros(len(tables["word"])).at[: len(cycles)].set(cycles)
-        closes = self.batch.columns.valve > 0
-        valve = jnp.where(closes, terms.valve[self.batch.cases], jnp.zeros(len(closes)))
-        tables["case_interval"] = jnp.zeros(len(tables["case_interval"])).at[: len(valve)].set(valve)
-        ends, _, *rest = simulated(tables, replace(self.features, record=record), self.batch)
-        return ends[: len(self.batch.cases)], *rest
-
-    def with_counts(self, terms: Terms) -> tuple[Array, Array]:
-        """Return the ends, and how often each term is on the critical paths."""
-        ends, last, *record = self.simulated(terms, record=True)
-        walks = np.arange(len(last)) < len(ends)
-        size = len(self.batch.tables["word"])
-        counts = count_terms(self.batch.tables["case_base"], walks, last, *record, instructions=size)
-        return ends, counts.reshape(-1, size)[:, : len(self.instruction)]
-
-    def add_to(self, gradient: Terms, counts: Array, of_ends: Array) -> Terms:
-        """Add to the gradient the share of this batch's makespans."""
-        share = counts.astype(of_ends.dtype) * of_ends[self.case][None]
-        return Terms(
-            throughput_cycles=gradient.throughput_cycles.at[self.instruction].add(share[OF_THROUGHPUT]),
-            latency_cycles=gradient.latency_cycles.at[self.instruction].add(share[OF_LATENCY]),
-            same_warp=gradient.same_warp.at[self.instruction].add(share[OF_SAME_WARP]),
-            valve=gradient.valve.at[self.case].add(share[OF_VALVE]),
+        self.columns = Columns.of(cases)
+        programs = [program for case in cases for program in case.programs]
+        case = np.repeat(np.arange(len(cases)), [sum(map(len, case.programs)) for case in cases])
+        self.case_of = Terms(case, case, case, np.arange(len(cases)))  # of each term
+        unrolled = np.repeat(self.columns.dataflow, self.columns.program_counts)
+        first = np.cumsum([0, *map(len, programs)])
+        self.instruction = np.concatenate(  # of each of the columns, where loops may be unrolled
+            [
+                start + (program.order if loops else np.arange(len(program)))
+                for start, program, loops in zip(first[:-1], programs, unrolled, strict=True)
+            ]
         )
+
+    def simulated(self, terms: Terms, critical: bool) -> Any:
+        from dse.simulator.engine.batches import simulate_columns
+
+        columns = replace(
+            self.columns,
+            throughput_cycles=terms.throughput_cycles[self.instruction],
+            latency_cycles=terms.latency_cycles[self.instruction],
+            same_warp=terms.same_warp[self.instruction],
+            valve=np.where(self.columns.valve > 0, terms.valve, 0.0),
+        )
+        return simulate_columns(columns, critical, steady=False, ticks=False)
+
+    def makespans(self, terms: Terms) -> np.ndarray:
+        return self.simulated(terms, critical=False).makespan
+
+    def makespans_and_counts(self, terms: Terms) -> np.ndarray:
+        """Return the makespans, and how often each term is on the critical path of its case."""
+        result = self.simulated(terms, critical=True)
+        size = len(terms.throughput_cycles)
+        counts = [
+            np.bincount(self.instruction, result.counts[kind], size)
+            for kind in (OF_THROUGHPUT, OF_LATENCY, OF_SAME_WARP)
+        ]
+        case = self.columns.case.repeat(self.columns.length)
+        return np.concatenate(
+            [result.makespan, *counts, np.bincount(case, result.counts[OF_VALVE], len(result.makespan))]
+        )
+
+
+def _on_host(function: Callable[[Terms], np.ndarray], shape: tuple[int, ...], terms: Terms) -> Array:
+    """Call a function of NumPy arrays of float64.
+
+    A callback runs in a thread of its own, where JAX has no float64: each number goes as two of uint32.
+    """
+
+    def call(*bits: Any) -> np.ndarray:
+        values = (np.ascontiguousarray(x).view(np.float64)[:, 0] for x in bits)
+        return function(Terms(*values)).reshape(*shape, 1).view(np.uint32)
+
+    bits = [lax.bitcast_convert_type(x, jnp.uint32) for x in terms]
+    result = jax.ShapeDtypeStruct((*shape, 2), jnp.uint32)
+    called = jax.pure_callback(call, result, *bits, vmap_method="sequential")
+    return lax.bitcast_convert_type(called, jnp.float64)

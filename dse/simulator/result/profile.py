@@ -1,13 +1,11 @@
 """The profile of a core, entry by entry: which instruction of which warp enters which subsystem, and when."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dse.errors import DseError
 from dse.simulator.case.program import Case
-from dse.simulator.engine.loop import run
-from dse.simulator.simulation import batches
 
 MOST_ENTRIES = 1 << 22
 
@@ -41,29 +39,33 @@ def profile(
 
     **Errors:** DseError for more than four million entries.
     """
+    from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
+    from dse.simulator.engine.driver import new_record, run
+    from dse.simulator.engine.inputs import make_inputs
+
     if case.entries > MOST_ENTRIES:
         raise DseError(f"profile: found {case.entries:,} entries, expected at most {MOST_ENTRIES:,}")
     labels = labels or tuple(() for _ in case.programs)
     if case.order == "dataflow":  # which is simulated unrolled
         named = zip(labels, case.programs, strict=True)
         labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
-    [batch] = batches([case], np.zeros(1, int), np.array([case.entries]), ticks=False, record=True)
-    batch = replace(batch, features=replace(batch.features, profile=True))
-    [end], _, last, waited_for, words, time, warp, group = run(batch)
-    columns, kept = batch.columns, slice(case.entries)
-    waited_for, time, warp, group = (x[kept] for x in (waited_for, time, warp, group))
-    at = words[kept] >> 2  # of all instructions
+    columns = Columns.of([case])
+    inputs, _ = make_inputs(columns, np.zeros(1, int), ticks=False, record=True)
+    record = new_record(inputs, profile=True)
+    [end], _ = run(inputs, record)
+    at = record.term >> 2  # of all instructions
+    program = np.repeat(np.arange(len(columns.length)), columns.length)[at]
     return Profile(
-        time=time,
-        accepts=time + columns.throughput_cycles[at],
-        done=time + columns.latency_cycles[at],
-        warp=warp,
-        group=group,
-        program=columns.program[at],
-        instruction=at - columns.starts[at],
+        time=record.time,
+        accepts=record.time + columns.throughput_cycles[at],
+        done=record.time + columns.latency_cycles[at],
+        warp=record.warp,
+        group=record.group,
+        program=program,
+        instruction=at - columns.first[program],
         subsystem=columns.subsystem[at],
-        waited_for=waited_for,
-        critical=_path(waited_for, int(last[0])),
+        waited_for=record.waited_for,
+        critical=_path(record.waited_for, int(record.last[0])),
         makespan=float(end),
         subsystems=subsystems or tuple(f"subsystem {s}" for s in range(case.subsystems)),
         labels=labels,
