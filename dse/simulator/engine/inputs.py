@@ -67,8 +67,11 @@ def make_inputs(
     of_programs[:, int(layout.PROGRAM_ENTRIES)] = columns.warp_entries[programs]
     of_programs[:, int(layout.PROGRAM_LENGTH)] = columns.length[programs]
     assignment = columns.assignment[within(columns.assigned, numbers)]
-    assignment = assignment + np.repeat(offsets(columns.program_counts[numbers])[:-1], columns.periods[numbers])
+    assignment = assignment + np.repeat(
+        offsets(columns.program_counts[numbers])[:-1], columns.periods[numbers]
+    )
     window = np.maximum.reduceat(places, columns.program_first[:-1]) + 1
+    window[columns.dataflow] = 1  # which keeps results in rows of its own
     clock = np.zeros((len(numbers), 2), terms.dtype)
     clock[:, int(layout.INTERVAL)] = columns.valve[numbers] * scale
     clock[:, int(layout.LIMIT)] = layout.TOP - columns.survey.largest[numbers] * scale if ticks else np.inf

@@ -21,7 +21,7 @@ from dse.simulator.engine.compile import in_llvm
 WIDTH = 16  # warps of a vector
 
 
-def _picker(subsystems: int) -> Callable[..., Any]:
+def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
     """Make `pick` for cases of at most so many subsystems."""
 
     def pick(_: Any, times: Any, counts: Any, *__: Any) -> Any:
@@ -38,7 +38,7 @@ def _picker(subsystems: int) -> Callable[..., Any]:
         return pick(context, times, counts, own, gate, subsystem, key, vectors, shift, valve, mask)
 
     def _ticks(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = Warps(context, builder, signature, arguments, subsystems)
+        warps = kind(context, builder, signature, arguments, subsystems)
         never = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
         least = cgutils.alloca_once_value(builder, never)
         def word(nth):
@@ -60,7 +60,7 @@ def _picker(subsystems: int) -> Callable[..., Any]:
         return context.make_tuple(builder, signature.return_type, [t, word])
 
     def _float64(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = Warps(context, builder, signature, arguments, subsystems)
+        warps = kind(context, builder, signature, arguments, subsystems)
         never = ir.Constant(warps.times, [float("inf")] * WIDTH)
         nobody = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
         least, first = (cgutils.alloca_once_value(builder, x) for x in (never, nobody))
@@ -164,4 +164,4 @@ class Warps:
 
 
 # Each subsystem more is two instructions more for every vector.
-pick_of_2, pick_of_4, pick_of_8 = (_picker(subsystems) for subsystems in (2, 4, 8))
+pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (2, 4, 8))

@@ -39,7 +39,9 @@ def result_slots(columns: "Columns") -> tuple[np.ndarray, np.ndarray]:
 def _allocate(pred_first: Any, pred: Any, loops: Any, slots: Any, work: Any) -> int:
     """Hand out slots where there are loops, and return how many; results that nobody awaits share one."""
     length = len(slots)
-    begin, end, free, ending, following = work  # ENDING: a result that ends at an instruction; FOLLOWING: the next
+    begin, end, free, ending, following = (
+        work  # ENDING: a result that ends at an instruction; FOLLOWING: the next
+    )
     _lifetimes(pred_first, pred, loops, begin, end)
     count = free_count = 0
     for early in (True, False):  # first those that are needed from the start of the program on

@@ -108,12 +108,12 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     per_lane = int(results.max(initial=0)) // 16 * 16 + 32
     ring = max(int(inputs.caps[order].max(initial=0)), 2)
     lanes, time = 2 * int(LANES), inputs.terms.dtype
-    counts = _zeros(lanes * int(COUNTS), np.uint32)
+    counts = zeros(lanes * int(COUNTS), np.uint32)
     recorded = lanes if record else 0
     return State(
-        _zeros(lanes * int(TIMES), time),
+        zeros(lanes * int(TIMES), time),
         counts,
-        _zeros(lanes * per_lane, time),
+        zeros(lanes * per_lane, time),
         np.zeros(lanes * int(MOST_SUBSYSTEMS) * ring, time),
         np.zeros(recorded * per_lane, np.uint32),
         np.zeros(recorded * int(MOST_SUBSYSTEMS) * ring, np.uint32),
@@ -122,7 +122,7 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     )
 
 
-def _zeros(size, dtype):
+def zeros(size, dtype):
     """Return zeros that begin with a cache line, as vectors then do not lie across two."""
     itemsize = np.dtype(dtype).itemsize
     raw = np.zeros(size + 64 // itemsize, dtype)

@@ -1,0 +1,363 @@
+"""The loop of dataflow order: any instruction whose operands are there may enter, up to the next barrier.
+
+A warp has a row of the times from which its instructions may enter, but for their subsystems and what holds
+the whole warp: `never` for those that have entered, wait for a result, or lie behind a barrier. Of each block
+of a row and each subsystem the least is kept, and of these again the least of the row, so that a step looks
+through the warps, then through the blocks of one, then at the instructions of one block.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse.simulator.engine import layout as of
+from dse.simulator.engine import state as at
+from dse.simulator.engine.begin import ONE, ZERO, begin_case
+from dse.simulator.engine.causes import note_cause, note_entry
+from dse.simulator.engine.compile import compiled, inlined
+from dse.simulator.engine.entry import in_group, into_ring, meet
+from dse.simulator.engine.graph import BLOCK, Graph
+from dse.simulator.engine.layout import Index, Inputs, Record
+from dse.simulator.engine.pick import Warps, picker
+from dse.simulator.engine.state import NOBODY, State
+from dse.simulator.engine.vectors import early, least, lowest_bit
+
+LANES = Index(2)  # that take turns: a step has more to do that waits for nothing than one of program order
+FOUR, SIZE, ROW = Index(4), Index(BLOCK), Index(at.ROW)
+ALL = Index((1 << BLOCK) - 1)  # instructions of a block
+# No program loops in this order: the rows of trips are free for where a warp's program begins, with which
+# block, how many instructions have entered, and the number of the barrier that comes next, or the length.
+FIRST, FIRST_BLOCK, ENTERED, STOP = (at.TRIPS + Index(n) * ROW for n in range(4))
+# In a lane's part of `keys` there is a gate for each subsystem, and then a row of warps for each.
+GATES, KEYS = ZERO, of.MOST_SUBSYSTEMS * Index(2)
+KEYS_OF_LANE = KEYS + of.MOST_SUBSYSTEMS * ROW
+
+
+class Rows(NamedTuple):
+    """The rows of the warps of all lanes: of instructions, of blocks for each subsystem, and of subsystems."""
+
+    may: np.ndarray  # T: when an instruction may enter
+    ready: np.ndarray  # T: when the last of its operands is there that has entered; then, when it is itself
+    missing: np.ndarray  # uint32: how many of these have not; then, which entry it is
+    least: np.ndarray  # T: of each block, when the first instruction of a subsystem may enter
+    keys: np.ndarray  # T: of each subsystem and warp, when the first instruction may
+    instructions: Index  # of a lane
+    blocks: Index
+
+
+def new_rows(inputs: Inputs, graph: Graph, order: np.ndarray) -> Rows:
+    """Make rows for the largest of the cases `order`."""
+    cases, time, lanes = inputs.cases[order].astype(np.int64), inputs.terms.dtype, int(LANES)
+    resident = cases[:, of.CASE_WARPS] * cases[:, of.CASE_SLOTS]
+    instructions = int((resident * graph.stride[order]).max(initial=0))
+    blocks = int((resident * cases[:, of.CASE_SUBSYSTEMS] * graph.blocks[order]).max(initial=0))
+    return Rows(
+        may=at.zeros(lanes * instructions, time),
+        ready=at.zeros(lanes * instructions, time),
+        missing=at.zeros(lanes * instructions, np.uint32),
+        least=at.zeros(lanes * blocks, time),
+        keys=at.zeros(lanes * int(KEYS_OF_LANE), time),
+        instructions=Index(instructions),
+        blocks=Index(blocks),
+    )
+
+
+class _WarpsWithRows(Warps):
+    """Warps with a row of times for each subsystem."""
+
+    def earliest(self, nth: Any) -> Any:
+        """Return from when on each warp of the n-th vector may issue."""
+        earliest = None
+        for s, gate in enumerate(self.gates):
+            row = self.builder.add(self.own, self.own.type(s * at.ROW))
+            of_subsystem = self.later(self.load(self.time_data, row, nth, self.times), gate)
+            earliest = of_subsystem if earliest is None else self.least(earliest, of_subsystem)
+        return self.later(earliest, self.valve)
+
+
+_pick_of_2, _pick_of_4, _pick_of_8 = (picker(subsystems, _WarpsWithRows) for subsystems in (2, 4, 8))
+
+
+@inlined
+def _begin_case(
+    state: State, inputs: Inputs, graph: Graph, rows: Rows, lane: Index, case: Index, never: Any,
+    recording: bool,
+) -> None:  # fmt: skip
+    """Put a case into a lane."""
+    begin_case(state, inputs, lane, case, never, recording)
+    t, n, keys = lane * at.TIMES, lane * at.COUNTS, lane * KEYS_OF_LANE
+    resident = Index(state.counts[n + at.WARPS]) * Index(state.counts[n + at.SLOTS])
+    _begin_warps(state, graph, rows, t, n, ZERO, resident, never)
+    for s in range(of.MOST_SUBSYSTEMS):
+        rows.keys[keys + GATES + s] = ZERO
+        # What fills up the last vector never issues, nor does anything into what is no subsystem.
+        begin = resident if s < state.counts[n + at.SUBSYSTEMS] else ZERO
+        for w in range(begin, Index(state.counts[n + at.VECTORS]) * Index(16)):
+            rows.keys[keys + KEYS + s * ROW + w] = never
+
+
+@inlined
+def _begin_warps(
+    state: State, graph: Graph, rows: Rows, t: Index, n: Index, begin: Index, end: Index, never: Any
+) -> None:
+    """Fill the rows of some warps, which are at the start of their programs."""
+    counts = state.counts
+    none = state.times.dtype.type(0)
+    stride, blocks = Index(graph.stride[counts[n + at.CASE]]), Index(graph.blocks[counts[n + at.CASE]])
+    for w in range(begin, end):
+        first = Index(counts[n + at.NEXT + w]) // FOUR
+        stop = Index(graph.stop[first])
+        counts[n + FIRST + w] = first
+        counts[n + FIRST_BLOCK + w] = graph.first_block[first]
+        counts[n + ENTERED + w] = ZERO
+        counts[n + STOP + w] = stop
+        row, row_of_blocks = _rows(state, graph, rows, n, w)
+        for i in range(Index(graph.length[first])):
+            rows.missing[row + i] = graph.needs[first + i]
+            rows.ready[row + i] = none
+        for i in range(row, row + stride):
+            rows.may[i] = never
+        for k in range(row_of_blocks, row_of_blocks + blocks * Index(counts[n + at.SUBSYSTEMS])):
+            rows.least[k] = never
+        _open(state, graph, rows, n, w, ZERO, max(stop, ONE))  # a barrier may come first
+        _set_keys(state, graph, rows, t, n, w, never)
+
+
+@inlined
+def _rows(state: State, graph: Graph, rows: Rows, n: Index, w: Index) -> tuple[Index, Index]:
+    """Return where the row of a warp's instructions begins, and that of its blocks for the first subsystem."""
+    counts = state.counts
+    case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
+    row_of_blocks = w * Index(counts[n + at.SUBSYSTEMS]) * Index(graph.blocks[case])
+    return lane * rows.instructions + w * Index(graph.stride[case]), lane * rows.blocks + row_of_blocks
+
+
+@inlined
+def _open(state: State, graph: Graph, rows: Rows, n: Index, w: Index, begin: Index, end: Index) -> None:
+    """Let those of some instructions enter that have their operands, as no barrier holds them any longer."""
+    row, row_of_blocks = _rows(state, graph, rows, n, w)
+    first, blocks = Index(state.counts[n + FIRST + w]), Index(graph.blocks[state.counts[n + at.CASE]])
+    for i in range(begin, end):
+        if rows.missing[row + i] == ZERO:
+            _let(graph, rows, first, row, row_of_blocks, blocks, i, rows.ready[row + i])
+
+
+@inlined
+def _let(
+    graph: Graph,
+    rows: Rows,
+    first: Index,
+    row: Index,
+    row_of_blocks: Index,
+    blocks: Index,
+    i: Index,
+    ready: Any,
+) -> None:
+    """Let instruction i of a warp enter from a time on."""
+    k = row_of_blocks + Index(graph.subsystem[first + i]) * blocks + i // SIZE
+    rows.may[row + i] = ready
+    rows.least[k] = min(rows.least[k], ready)
+
+
+@inlined
+def _set_keys(state: State, graph: Graph, rows: Rows, t: Index, n: Index, w: Index, never: Any) -> None:
+    """Note when the first instruction of each subsystem may enter."""
+    blocks = Index(graph.blocks[state.counts[n + at.CASE]])
+    _, row = _rows(state, graph, rows, n, w)
+    key = Index(state.counts[n + at.LANE]) * KEYS_OF_LANE + KEYS + w
+    held = state.times[t + at.OWN + w]
+    for _ in range(Index(state.counts[n + at.SUBSYSTEMS])):
+        first = never
+        for k in range(row, row + blocks, SIZE):
+            first = min(first, least(rows.least, k, never, ALL))
+        rows.keys[key] = max(first, held)
+        row, key = row + blocks, key + ROW
+
+
+@inlined
+def _simulate(
+    inputs: Inputs, state: State, graph: Graph, rows: Rows, order: np.ndarray, ends: np.ndarray,
+    record: Record, never: Any, general: bool, recording: bool,
+) -> None:  # fmt: skip
+    times, counts = state.times, state.counts
+    words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
+    waiting, last_case = ZERO, Index(len(order))
+    busy, t, n = ZERO, ZERO, ZERO
+    while busy < LANES and waiting < last_case:
+        _begin_case(state, inputs, graph, rows, busy, Index(order[waiting]), never, recording)
+        waiting += ONE
+        busy += ONE
+    for lane in range(busy):
+        following = ZERO if lane + ONE == busy else lane + ONE
+        counts[lane * at.COUNTS + at.NEXT_T] = following * at.TIMES
+        counts[lane * at.COUNTS + at.NEXT_N] = following * at.COUNTS
+    while busy > ZERO:
+        while True:
+            keys = Index(counts[n + at.LANE]) * KEYS_OF_LANE
+            shift, mask = Index(counts[n + at.SHIFT]), Index(counts[n + at.MASK])
+            subsystems = Index(counts[n + at.SUBSYSTEMS])
+            picked = (
+                rows.keys, counts, keys + KEYS, keys + GATES, ZERO, n + at.KEY,
+                Index(counts[n + at.VECTORS]), np.uint32(shift), times[t + at.VALVE], np.uint32(mask),
+            )  # fmt: skip
+            if subsystems <= Index(2):
+                now, key = _pick_of_2(*picked)
+            elif subsystems <= Index(4):
+                now, key = _pick_of_4(*picked)
+            else:
+                now, key = _pick_of_8(*picked)
+            if now >= times[t + at.LIMIT]:
+                break
+            w = (key + shift) & mask
+            scheduler = counts[n + at.SCHEDULER]
+            if scheduler != of.RR:
+                w = Index(counts[n + at.WARP_AT + w])
+
+            # The warp's candidate: with a valve it may have been ready before now.
+            threshold = never
+            for s in range(subsystems):
+                threshold = min(
+                    threshold, max(rows.keys[keys + KEYS + s * ROW + w], rows.keys[keys + GATES + s])
+                )
+            row, row_of_blocks = _rows(state, graph, rows, n, w)
+            blocks = Index(graph.blocks[counts[n + at.CASE]])
+            block = blocks
+            for s in range(subsystems):
+                if rows.keys[keys + GATES + s] <= threshold:
+                    for k in range(ZERO, blocks, SIZE):
+                        bits = early(rows.least, row_of_blocks + s * blocks + k, threshold)
+                        block = min(block, k + lowest_bit(bits))
+            members, opened = (Index(counts[n + FIRST_BLOCK + w]) + block) * of.MOST_SUBSYSTEMS, ZERO
+            for s in range(subsystems):
+                if rows.keys[keys + GATES + s] <= threshold:
+                    opened |= Index(graph.members[members + s])
+            place = row + block * SIZE
+            found = lowest_bit(early(rows.may, place, threshold) & opened)
+            i, first = block * SIZE + found, Index(counts[n + FIRST + w])
+            j = first + i
+            word = Index(words[j * FOUR + of.WORD])
+            s = word & of.SUBSYSTEM_MASK
+            rest = Index(graph.members[members + s]) & ~(ONE << found)
+            rows.least[row_of_blocks + s * blocks + block] = least(rows.may, place, never, rest)
+            rows.may[place + found] = never
+
+            done, wake = now + terms[j * FOUR + of.LATENCY], now + terms[j * FOUR + of.SAME_WARP]
+            if recording:
+                _note_needs(state, graph, rows, t, n, w, row, j)
+                note_cause(state, record, t, n, w, s, j, now)
+                rows.ready[row + i], rows.missing[row + i] = done, counts[n + at.ENTERED]
+                unused = Index(counts[n + at.RESULTS + w])
+                note_entry(state, t, n, w, s, unused, done, wake, (word & of.BARRIER) != ZERO)
+
+            # What waits for its result.
+            stop = Index(counts[n + STOP + w])
+            for edge in range(Index(graph.succ_first[j]), Index(graph.succ_first[j + ONE])):
+                to = Index(graph.succ[edge])
+                ready = max(rows.ready[row + to], done)
+                rows.ready[row + to] = ready
+                missing = rows.missing[row + to] - ONE
+                rows.missing[row + to] = missing
+                if missing == ZERO and to < stop:
+                    _let(graph, rows, first, row, row_of_blocks, blocks, to, ready)
+
+            # The core.
+            times[t + at.OWN + w] = wake
+            times[t + at.VALVE] = now + times[t + at.INTERVAL]
+            times[t + at.END] = max(times[t + at.END], done)
+            gate = now + terms[j * FOUR + of.THROUGHPUT]
+            flags = Index(counts[n + at.FLAGS])
+            if general:
+                times[t + at.FREE + s] = gate
+                counts[n + at.ENTERED] += ONE
+                if flags & of.HAS_CAPS and counts[n + at.CAP + s] > ZERO:
+                    gate = max(gate, into_ring(state, t, n, s, done))
+            rows.keys[keys + GATES + s] = gate
+            if scheduler == of.RR:
+                counts[n + at.SHIFT] = w + ONE
+            else:
+                if scheduler == of.GTO:
+                    last = counts[n + at.LAST_WARP]
+                    if last != NOBODY:
+                        counts[n + at.KEY + last] = counts[n + at.RANK + last]
+                    counts[n + at.KEY + w] = ZERO
+                    counts[n + at.WARP_AT] = w
+                counts[n + at.LAST_WARP] = w
+
+            if general and flags & (of.HAS_BARRIERS | of.HAS_SEQUENCE):
+                slot, warps = Index(counts[n + at.SLOT + w]), Index(counts[n + at.WARPS])
+                if flags & of.HAS_BARRIERS:
+                    entered, length = Index(counts[n + ENTERED + w]) + ONE, Index(graph.length[first])
+                    counts[n + ENTERED + w] = entered
+                    if word & of.BARRIER:
+                        stop = Index(graph.stop[j + ONE]) if i + ONE < length else length
+                        counts[n + STOP + w] = stop
+                        _open(state, graph, rows, n, w, i + ONE, stop)
+                        if meet(state, t, n, w, slot, done, never):
+                            for v in range(slot * warps, slot * warps + warps):
+                                _set_keys(state, graph, rows, t, n, v, never)
+                    if entered == stop and stop < length:
+                        _open(state, graph, rows, n, w, stop, stop + ONE)
+                if flags & of.HAS_SEQUENCE and in_group(state, inputs, t, n, slot, done, never, recording):
+                    _begin_warps(state, graph, rows, t, n, slot * warps, slot * warps + warps, never)
+            _set_keys(state, graph, rows, t, n, w, never)
+            t, n = Index(counts[n + at.NEXT_T]), Index(counts[n + at.NEXT_N])
+
+        # Nothing enters any more, or too late.
+        case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
+        ends[case] = times[t + at.END]
+        for s in range(Index(counts[n + at.SUBSYSTEMS])):
+            for w in range(Index(counts[n + at.WARPS]) * Index(counts[n + at.SLOTS])):
+                if (
+                    rows.keys[lane * KEYS_OF_LANE + KEYS + s * ROW + w] != never
+                ):  # it goes on, beyond the limit
+                    ends[case] = never
+        if recording:
+            record.last[case] = counts[n + at.END_ID]
+        if waiting < last_case:
+            _begin_case(state, inputs, graph, rows, lane, Index(order[waiting]), never, recording)
+            waiting += ONE
+        else:
+            busy -= ONE
+            before = n
+            while counts[before + at.NEXT_N] != n:
+                before = Index(counts[before + at.NEXT_N])
+            t, counts[before + at.NEXT_T] = Index(counts[n + at.NEXT_T]), counts[n + at.NEXT_T]
+            n, counts[before + at.NEXT_N] = Index(counts[n + at.NEXT_N]), counts[n + at.NEXT_N]
+
+
+@inlined
+def _note_needs(
+    state: State, graph: Graph, rows: Rows, t: Index, n: Index, w: Index, row: Index, j: Index
+) -> None:
+    """Put down when the operands of instruction j are there, and the first of those that come last."""
+    latest, number = state.times.dtype.type(0), NOBODY
+    for at_pred in range(Index(graph.pred_first[j]), Index(graph.pred_first[j + ONE])):
+        pred = row + Index(graph.pred[at_pred])
+        if rows.ready[pred] > latest or number == NOBODY:
+            latest, number = rows.ready[pred], Index(rows.missing[pred])
+    state.times[t + at.NEEDED + w] = latest
+    state.counts[n + at.NEEDED_ID + w] = number
+
+
+@compiled
+def simulate_plain(
+    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
+) -> None:
+    """Simulate cases that have no more than an issue limit."""
+    _simulate(inputs, state, graph, rows, order, ends, record, never, False, False)
+
+
+@compiled
+def simulate_any(
+    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
+) -> None:
+    """Simulate cases with all that there is."""
+    _simulate(inputs, state, graph, rows, order, ends, record, never, True, False)
+
+
+@compiled
+def simulate_recording(
+    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
+) -> None:
+    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
+    _simulate(inputs, state, graph, rows, order, ends, record, never, True, True)
