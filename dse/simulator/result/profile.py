@@ -41,6 +41,7 @@ def profile(
     """
     from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
     from dse.simulator.engine.driver import new_record, run
+    from dse.simulator.engine.graph import make_graph
     from dse.simulator.engine.inputs import make_inputs
 
     if case.entries > MOST_ENTRIES:
@@ -52,7 +53,8 @@ def profile(
     columns = Columns.of([case])
     inputs, _ = make_inputs(columns, np.zeros(1, int), ticks=False, record=True)
     record = new_record(inputs, profile=True)
-    [end], _ = run(inputs, record)
+    graph = make_graph(columns, np.zeros(1, int)) if case.order == "dataflow" else None
+    [end], _ = run(inputs, graph, record)
     at = record.term >> 2  # of all instructions
     program = np.repeat(np.arange(len(columns.length)), columns.length)[at]
     return Profile(
