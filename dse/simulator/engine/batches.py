@@ -9,6 +9,7 @@ import numpy as np
 from dse.simulator.engine.columns import Columns
 from dse.simulator.engine.critical_path import KINDS, path_counts
 from dse.simulator.engine.driver import never, new_record, run
+from dse.simulator.engine.graph import make_graph
 from dse.simulator.engine.inputs import make_inputs, rows_of, suit_ticks
 
 MOST_CASES = 8_192  # at a time
@@ -38,7 +39,7 @@ def simulate_columns(
         for numbers in batches(columns, np.nonzero(suits if ticks else np.isnan(makespan))[0], critical):
             inputs, unit = make_inputs(columns, numbers, ticks=ticks, record=critical, steady=steady)
             record = new_record(inputs) if critical else None
-            ends, leapt = run(inputs, record)
+            ends, leapt = run(inputs, record, make_graph(columns, numbers))
             known = ends < never(inputs)
             makespan[numbers] = np.where(known, ends * unit, math.nan)
             skipped[numbers] = np.where(known, leapt, 0)

@@ -31,8 +31,10 @@ class Graph(NamedTuple):
     blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
 
 
-def make_graph(columns: Columns, numbers: np.ndarray) -> Graph:
-    """Make the graph of the cases with these numbers."""
+def make_graph(columns: Columns, numbers: np.ndarray) -> Graph | None:
+    """Make the graph of the cases with these numbers, none in program order."""
+    if not columns.dataflow[numbers[0]]:
+        return None
     programs = within(columns.program_first, numbers)
     first = offsets(columns.length[programs])
     rows = within(columns.first, programs)

@@ -41,6 +41,7 @@ def profile(
     """
     from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
     from dse.simulator.engine.driver import new_record, run
+    from dse.simulator.engine.graph import make_graph
     from dse.simulator.engine.inputs import make_inputs
 
     if case.entries > MOST_ENTRIES:
@@ -50,9 +51,10 @@ def profile(
         named = zip(labels, case.programs, strict=True)
         labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
     columns = Columns.of([case])
-    inputs, _ = make_inputs(columns, np.zeros(1, int), ticks=False, record=True)
+    numbers = np.zeros(1, int)
+    inputs, _ = make_inputs(columns, numbers, ticks=False, record=True)
     record = new_record(inputs, profile=True)
-    [end], _ = run(inputs, record)
+    [end], _ = run(inputs, record, make_graph(columns, numbers))
     at = record.term >> 2  # of all instructions
     program = np.repeat(np.arange(len(columns.length)), columns.length)[at]
     return Profile(
