@@ -43,9 +43,11 @@ os.sched_setaffinity(0, {CORE})  # before JAX starts its threads
 import numpy as np  # noqa: E402
 
 from dse.simulator import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
-from dse.simulator.engine.batch import CaseBatch  # noqa: E402
-from dse.simulator.engine.loop import run  # noqa: E402
-from dse.simulator.simulation import batches  # noqa: E402
+from dse.simulator.engine.layout import Inputs  # noqa: E402
+from dse.simulator.engine.batches import batches  # noqa: E402
+from dse.simulator.engine.columns import Columns  # noqa: E402
+from dse.simulator.engine.driver import never, run  # noqa: E402
+from dse.simulator.engine.inputs import make_inputs  # noqa: E402
 
 BACK = 8  # how far predecessors lie back
 
@@ -107,9 +109,12 @@ def loops(count: int, warps: int, scheduler: str) -> list[Case]:
     return made
 
 
-def prepared(made: Sequence[Case], steady: bool = True) -> list[CaseBatch]:
-    entries = np.array([case.entries for case in made])
-    return list(batches(made, np.arange(len(made)), entries, ticks=True, record=False, steady=steady))
+def prepared(made: Sequence[Case], steady: bool = True) -> list[Inputs]:
+    columns = Columns.of(made)
+    return [
+        make_inputs(columns, numbers, ticks=True, steady=steady)[0]
+        for numbers in batches(columns, np.arange(len(made)), record=False)
+    ]
 
 
 def best(run: Callable[[], Any], seconds: float) -> tuple[float, float]:
@@ -139,7 +144,7 @@ def measure(
     found = [run(batch) for batch in ready]
     ends, skipped = (np.concatenate([each[i] for each in found]) for i in (0, 1))
     compiled = time.process_time() - started
-    if np.isnan(ends).any():
+    if (ends == never(ready[0])).any():
         raise SystemExit("bench: found cases that need float64, expected ticks")
     cpu = wall = tables = whole = math.inf
     others = 0.0

@@ -42,9 +42,10 @@ def assert_equal(result: Simulation, oracle: Oracle) -> None:
 def test_equals_plain_python(oracle: Oracle, random_case: MakeCase, features: str, order: Any):
     rng = np.random.default_rng(len(features) + len(order))
     cases = [replace(random_case(rng, features), order=order) for _ in range(40)]
-    result = simulate(cases, critical=True)
-    assert result.in_ticks.all()
-    assert_equal(result, oracle)
+    in_floats, in_ticks = simulate(cases, critical=True), simulate(cases)
+    assert in_ticks.in_ticks.all()
+    np.testing.assert_array_equal(in_ticks.makespan, in_floats.makespan)
+    assert_equal(in_floats, oracle)
 
 
 @pytest.mark.parametrize("order", ["program", "dataflow"])
@@ -54,8 +55,9 @@ def test_equals_plain_python_where_no_tick_divides_the_terms(
     rng = np.random.default_rng(5)
     every = "valve cap same_warp barriers sequence several"
     cases = [replace(random_case(rng, every, grid=None), order=order) for _ in range(40)]
-    result = simulate(cases, critical=True)
-    assert not result.in_ticks.any()
+    result, without_paths = simulate(cases, critical=True), simulate(cases)
+    assert not without_paths.in_ticks.any()
+    np.testing.assert_array_equal(without_paths.makespan, result.makespan)
     assert_equal(result, oracle)
 
 

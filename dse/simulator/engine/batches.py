@@ -39,7 +39,8 @@ def simulate_columns(
         for numbers in batches(columns, np.nonzero(suits if ticks else np.isnan(makespan))[0], critical):
             inputs, unit = make_inputs(columns, numbers, ticks=ticks, record=critical, steady=steady)
             record = new_record(inputs) if critical else None
-            ends, leapt = run(inputs, record, make_graph(columns, numbers))
+            graph = make_graph(columns, numbers) if columns.dataflow[numbers[0]] else None
+            ends, leapt = run(inputs, graph, record)
             known = ends < never(inputs)
             makespan[numbers] = np.where(known, ends * unit, math.nan)
             skipped[numbers] = np.where(known, leapt, 0)

@@ -269,8 +269,8 @@ def _simulate(
             if recording:
                 times[t + at.FREE + s] = gate
                 counts[n + at.ENTERED] += ONE
-            if flags & of.HAS_CAPS and counts[n + at.CAP + s] > ZERO:
-                gate = max(gate, into_ring(state, t, n, s, done))
+            if flags & of.HAS_CAPS:
+                gate = max(gate, into_ring(state, n, s, done))
             rows.keys[keys + GATES + s] = gate
             if scheduler == of.RR:
                 counts[n + at.SHIFT] = w + ONE

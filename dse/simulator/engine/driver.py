@@ -1,50 +1,55 @@
 """The driver: the cases of some inputs to the loop that fits them, on all cores."""
 
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 
-from dse.simulator.engine import dataflow_order, layout
+from dse.simulator.engine import dataflow_order, layout, program_order
+from dse.simulator.engine.dataflow_order import new_rows
 from dse.simulator.engine.graph import Graph
 from dse.simulator.engine.layout import Inputs, Record, no_record
 from dse.simulator.engine.pick import WIDTH
-from dse.simulator.engine.program_order import simulate_any, simulate_plain, simulate_recording
 from dse.simulator.engine.state import new_state
 
-PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)  # of the flags, what the plain loop has nothing for
+Loop = Callable[..., None]
+
+# Of the flags, those that the plain loops have nothing for.
+NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
 PARTS = 8  # for each thread: cases differ in length
-WORTH_A_THREAD = 1 << 18  # entries: about two milliseconds
+WORTH_A_PART = 1 << 18  # entries: about two milliseconds
 
 
 def run(
-    inputs: Inputs, record: Record | None = None, graph: Graph | None = None
+    inputs: Inputs, graph: Graph | None = None, record: Record | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simulate all cases: their ends in the type of the inputs' times, and the entries that were skipped.
 
-    In dataflow order where there is a graph. An end is `never` where a time grew too large for its word. The record is filled where there is one.
+    In dataflow order if there is a graph. An end is `never` where a time grew too large for its word. The
+    record is filled where there is one.
     """
     count = len(inputs.cases)
     ends, skipped = np.zeros(count, inputs.terms.dtype), np.zeros(count, np.int64)
-    end = never(inputs)
-    jobs = [(loop, part) for loop, order in _by_loop(inputs, record, graph) for part in _parts(inputs, order)]
+    notes, end = record or no_record(), never(inputs)
 
-    def one(job: tuple[Any, np.ndarray]) -> None:
+    def simulate(job: tuple[Loop, np.ndarray]) -> None:
         loop, order = job
-        state = new_state(inputs, order, record is not None)
+        state = new_state(inputs, order, notes.record)
         if graph is None:
-            loop(inputs, state, order, ends, skipped, record or no_record(), end)
+            loop(inputs, state, order, ends, skipped, notes, end)
         else:
-            rows = dataflow_order.new_rows(inputs, graph, order)
-            loop(inputs, state, graph, rows, order, ends, record or no_record(), end)
+            loop(inputs, state, graph, new_rows(inputs, graph, order), order, ends, notes, end)
 
+    loops = _by_loop(inputs, dataflow=graph is not None, record=notes.record)
+    jobs = [(loop, part) for loop, order in loops for part in _parts(inputs, order)]
     if len(jobs) == 1 or threads() == 1:
         for job in jobs:
-            one(job)
+            simulate(job)
     else:
         with ThreadPoolExecutor(threads()) as pool:
-            list(pool.map(one, jobs))
+            list(pool.map(simulate, jobs))
     return ends, skipped
 
 
@@ -58,26 +63,29 @@ def never(inputs: Inputs) -> Any:
     return np.uint32(2**32 - 1) if inputs.terms.dtype == np.uint32 else np.float64(np.inf)
 
 
-def _by_loop(inputs: Inputs, record: Record | None, graph: Graph | None) -> list[tuple[Any, np.ndarray]]:
-    """Sort the cases by the loop that simulates them, and then so that neighbours are alike: long ones first."""
+def _by_loop(inputs: Inputs, *, dataflow: bool, record: bool) -> list[tuple[Loop, np.ndarray]]:
+    """Sort the cases by the loop that simulates them, then so that neighbours are alike, and long ones first."""
     cases = inputs.cases.astype(np.int64)
+    flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
-    order = np.lexsort((-cases[:, layout.CASE_ENTRIES], cases[:, layout.CASE_FLAGS], vectors))
-    if graph is not None:
+    order = np.lexsort((-cases[:, layout.CASE_ENTRIES], flags, vectors))
+    if dataflow:
         return [(dataflow_order.simulate_recording if record else dataflow_order.simulate_any, order)]
-    if record is not None:
-        return [(simulate_recording, order)]
-    plain = (cases[:, layout.CASE_FLAGS] & PLAIN == 0) & (cases[:, layout.CASE_SCHEDULER] == layout.RR)
-    plain &= inputs.terms.dtype == np.uint32
-    loops = ((simulate_plain, order[plain[order]]), (simulate_any, order[~plain[order]]))
-    return [(loop, order) for loop, order in loops if len(order)]
+    if record:
+        return [(program_order.simulate_recording, order)]
+    plain = (flags & NOT_PLAIN == 0) & (scheduler == layout.RR) & (inputs.terms.dtype == np.uint32)
+    found = (
+        (program_order.simulate_plain, order[plain[order]]),
+        (program_order.simulate_any, order[~plain[order]]),
+    )
+    return [(loop, order) for loop, order in found if len(order)]
 
 
 def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
     """Cut an order into parts for the threads."""
     entries = int(inputs.cases[order, layout.CASE_ENTRIES].astype(np.int64).sum())
-    parts = min(PARTS * threads(), entries // WORTH_A_THREAD, len(order)) if threads() > 1 else 1
-    return [order[n :: max(parts, 1)] for n in range(max(parts, 1))]
+    parts = max(1, min(PARTS * threads(), entries // WORTH_A_PART, len(order))) if threads() > 1 else 1
+    return [order[n::parts] for n in range(parts)]
 
 
 def new_record(inputs: Inputs, profile: bool = False) -> Record:

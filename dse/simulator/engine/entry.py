@@ -27,16 +27,19 @@ def around_loops(state: State, inputs: Inputs, t: Index, n: Index, w: Index, j: 
 
 
 @inlined
-def into_ring(state: State, t: Index, n: Index, s: Index, done: Any) -> Any:
-    """Put an entry into the ring of a subsystem with a limit in flight: when the one that must end next does."""
+def into_ring(state: State, n: Index, s: Index, done: Any) -> Any:
+    """Put an entry into the ring of its subsystem: when the one that must end before the next may enter does.
+
+    Without a branch, as which subsystem it is differs from entry to entry: a ring without a limit is written
+    to at its first place, and read at its second, which stays 0.
+    """
     counts = state.counts
-    place = Index(counts[n + at.PLACE + s])
+    place, cap = Index(counts[n + at.PLACE + s]), Index(counts[n + at.CAP + s])
     ring = (Index(counts[n + at.LANE]) * of.MOST_SUBSYSTEMS + s) * state.ring
     state.flying[ring + place] = done
-    place = place + ONE
-    place = ZERO if place == counts[n + at.CAP + s] else place
+    place = place + ONE if place + ONE < cap else ZERO
     counts[n + at.PLACE + s] = place
-    return state.flying[ring + place]
+    return state.flying[ring + place + Index(cap == ZERO)]
 
 
 @inlined

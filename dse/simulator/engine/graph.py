@@ -31,10 +31,8 @@ class Graph(NamedTuple):
     blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
 
 
-def make_graph(columns: Columns, numbers: np.ndarray) -> Graph | None:
-    """Make the graph of the cases with these numbers, none in program order."""
-    if not columns.dataflow[numbers[0]]:
-        return None
+def make_graph(columns: Columns, numbers: np.ndarray) -> Graph:
+    """Make the graph of the cases with these numbers."""
     programs = within(columns.program_first, numbers)
     first = offsets(columns.length[programs])
     rows = within(columns.first, programs)

@@ -111,8 +111,8 @@ def _simulate(
                 times[t + at.FREE + s] = accepts
                 times[t + at.NOW] = now
                 counts[n + at.ENTERED] += ONE
-                if flags & of.HAS_CAPS and counts[n + at.CAP + s] > ZERO:
-                    gate = max(accepts, into_ring(state, t, n, s, done))
+                if flags & of.HAS_CAPS:
+                    gate = max(accepts, into_ring(state, n, s, done))
             times[t + at.GATE + s] = gate
             if not general or scheduler == of.RR:
                 counts[n + at.SHIFT] = w + ONE
@@ -159,13 +159,17 @@ def _simulate(
 
 
 @compiled
-def simulate_plain(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any) -> None:
+def simulate_plain(
+    inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
+) -> None:
     """Simulate cases that have no more than an issue limit."""
     _simulate(inputs, state, order, ends, skipped, record, never, False, False)
 
 
 @compiled
-def simulate_any(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any) -> None:
+def simulate_any(
+    inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
+) -> None:
     """Simulate cases with all that there is."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
 

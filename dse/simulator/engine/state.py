@@ -106,7 +106,7 @@ def new_state(inputs: Inputs, order: np.ndarray, record: bool) -> State:
     cases = inputs.cases[order].astype(np.int64)
     results = cases[:, CASE_WARPS] * cases[:, CASE_SLOTS] * cases[:, CASE_WINDOW]
     per_lane = int(results.max(initial=0)) // 16 * 16 + 32
-    ring = int(inputs.caps[order].max(initial=1))
+    ring = max(int(inputs.caps[order].max(initial=0)), 2)
     lanes, time = 2 * int(LANES), inputs.terms.dtype
     counts = zeros(lanes * int(COUNTS), np.uint32)
     recorded = lanes if record else 0

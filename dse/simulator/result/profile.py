@@ -51,10 +51,10 @@ def profile(
         named = zip(labels, case.programs, strict=True)
         labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
     columns = Columns.of([case])
-    numbers = np.zeros(1, int)
-    inputs, _ = make_inputs(columns, numbers, ticks=False, record=True)
+    inputs, _ = make_inputs(columns, np.zeros(1, int), ticks=False, record=True)
     record = new_record(inputs, profile=True)
-    [end], _ = run(inputs, record, make_graph(columns, numbers))
+    graph = make_graph(columns, np.zeros(1, int)) if case.order == "dataflow" else None
+    [end], _ = run(inputs, graph, record)
     at = record.term >> 2  # of all instructions
     program = np.repeat(np.arange(len(columns.length)), columns.length)[at]
     return Profile(
