@@ -141,7 +141,9 @@ def rank_warps(state: State, n: Index) -> None:
 
 
 @inlined
-def next_group(state: State, inputs: Inputs, t: Index, n: Index, slot: Index, never: Any, recording: bool) -> None:
+def next_group(
+    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, never: Any, recording: bool
+) -> None:
     """Put the next group into a slot whose group has ended."""
     times, counts = state.times, state.counts
     group, start = Index(counts[n + at.NEXT_GROUP]), times[t + at.GROUP_END + slot]

@@ -177,7 +177,7 @@ def _set_keys(state: State, graph: Graph, rows: Rows, t: Index, n: Index, w: Ind
 @inlined
 def _simulate(
     inputs: Inputs, state: State, graph: Graph, rows: Rows, order: np.ndarray, ends: np.ndarray,
-    record: Record, never: Any, general: bool, recording: bool,
+    record: Record, never: Any, recording: bool,
 ) -> None:  # fmt: skip
     times, counts = state.times, state.counts
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
@@ -266,11 +266,11 @@ def _simulate(
             times[t + at.END] = max(times[t + at.END], done)
             gate = now + terms[j * FOUR + of.THROUGHPUT]
             flags = Index(counts[n + at.FLAGS])
-            if general:
+            if recording:
                 times[t + at.FREE + s] = gate
                 counts[n + at.ENTERED] += ONE
-                if flags & of.HAS_CAPS:
-                    gate = max(gate, into_ring(state, n, s, done))
+            if flags & of.HAS_CAPS:
+                gate = max(gate, into_ring(state, n, s, done))
             rows.keys[keys + GATES + s] = gate
             if scheduler == of.RR:
                 counts[n + at.SHIFT] = w + ONE
@@ -283,7 +283,7 @@ def _simulate(
                     counts[n + at.WARP_AT] = w
                 counts[n + at.LAST_WARP] = w
 
-            if general and flags & (of.HAS_BARRIERS | of.HAS_SEQUENCE):
+            if flags & (of.HAS_BARRIERS | of.HAS_SEQUENCE):
                 slot, warps = Index(counts[n + at.SLOT + w]), Index(counts[n + at.WARPS])
                 if flags & of.HAS_BARRIERS:
                     entered, length = Index(counts[n + ENTERED + w]) + ONE, Index(graph.length[first])
@@ -340,19 +340,11 @@ def _note_needs(
 
 
 @compiled
-def simulate_plain(
-    inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
-) -> None:
-    """Simulate cases that have no more than an issue limit."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, False, False)
-
-
-@compiled
 def simulate_any(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
     """Simulate cases with all that there is."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, True, False)
+    _simulate(inputs, state, graph, rows, order, ends, record, never, False)
 
 
 @compiled
@@ -360,4 +352,4 @@ def simulate_recording(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
     """Simulate cases in float64 with all that there is, and record what each entry waited for."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, True, True)
+    _simulate(inputs, state, graph, rows, order, ends, record, never, True)

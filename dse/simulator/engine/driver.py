@@ -18,7 +18,6 @@ Loop = Callable[..., None]
 
 # Of the flags, those that the plain loops have nothing for.
 NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
-NOT_PLAIN_IN_DATAFLOW = NOT_PLAIN & ~int(layout.HAS_SAME_WARP | layout.HAS_MANY)
 PARTS = 8  # for each thread: cases differ in length
 WORTH_A_PART = 1 << 18  # entries: about two milliseconds
 
@@ -70,14 +69,15 @@ def _by_loop(inputs: Inputs, *, dataflow: bool, record: bool) -> list[tuple[Loop
     flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
     order = np.lexsort((-cases[:, layout.CASE_ENTRIES], flags, vectors))
-    loops = dataflow_order if dataflow else program_order
-    if record:
-        return [(loops.simulate_recording, order)]
     if dataflow:
-        plain = flags & NOT_PLAIN_IN_DATAFLOW == 0
-    else:
-        plain = (flags & NOT_PLAIN == 0) & (scheduler == layout.RR) & (inputs.terms.dtype == np.uint32)
-    found = ((loops.simulate_plain, order[plain[order]]), (loops.simulate_any, order[~plain[order]]))
+        return [(dataflow_order.simulate_recording if record else dataflow_order.simulate_any, order)]
+    if record:
+        return [(program_order.simulate_recording, order)]
+    plain = (flags & NOT_PLAIN == 0) & (scheduler == layout.RR) & (inputs.terms.dtype == np.uint32)
+    found = (
+        (program_order.simulate_plain, order[plain[order]]),
+        (program_order.simulate_any, order[~plain[order]]),
+    )
     return [(loop, order) for loop, order in found if len(order)]
 
 

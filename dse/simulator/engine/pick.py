@@ -41,9 +41,11 @@ def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
         warps = kind(context, builder, signature, arguments, subsystems)
         never = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
         least = cgutils.alloca_once_value(builder, never)
+
         def word(nth):
             return builder.or_(warps.earliest(nth), warps.keys(nth))
-        i64=ir.IntType(64)
+
+        i64 = ir.IntType(64)
         one = builder.icmp_unsigned("==", warps.vectors, i64(1))
         with builder.if_else(one) as (then, other):
             with then:
@@ -53,7 +55,10 @@ def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
                 builder.store(two, least)
                 more = builder.icmp_unsigned("!=", warps.vectors, i64(2))
                 with builder.if_then(more):
-                    with cgutils.for_range_slice(builder, i64(2), warps.vectors, i64(1), intp=i64) as (index,_):
+                    with cgutils.for_range_slice(builder, i64(2), warps.vectors, i64(1), intp=i64) as (
+                        index,
+                        _,
+                    ):
                         builder.store(warps.least(builder.load(least), word(index)), least)
         word = warps.reduced(builder.load(least))
         t = builder.and_(word, builder.not_(warps.mask))

@@ -159,13 +159,17 @@ def _simulate(
 
 
 @compiled
-def simulate_plain(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any) -> None:
+def simulate_plain(
+    inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
+) -> None:
     """Simulate cases that have no more than an issue limit."""
     _simulate(inputs, state, order, ends, skipped, record, never, False, False)
 
 
 @compiled
-def simulate_any(inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any) -> None:
+def simulate_any(
+    inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
+) -> None:
     """Simulate cases with all that there is."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
 

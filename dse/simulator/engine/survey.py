@@ -58,7 +58,7 @@ def survey(columns: "Columns") -> Survey:
 @inlined
 def _scale(x: Any, scale: Any) -> Any:
     """Double `scale` until it makes x a whole number; where there is no such scale, it becomes infinite."""
-    while x * scale != np.floor(x * scale):
+    while scale < np.inf and x * scale != np.floor(x * scale):
         scale *= 2.0
     return scale
 
