@@ -340,16 +340,16 @@ def _note_needs(
 
 
 @compiled
-def simulate_any(
+def simulate_ticks(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases with all that there is."""
+    """Simulate cases in ticks with all that there is."""
     _simulate(inputs, state, graph, rows, order, ends, record, never, False)
 
 
 @compiled
-def simulate_recording(
+def simulate_float64(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, True)
+    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    _simulate(inputs, state, graph, rows, order, ends, record, never, record.record)

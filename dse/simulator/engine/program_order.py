@@ -167,16 +167,16 @@ def simulate_plain(
 
 
 @compiled
-def simulate_any(
+def simulate_ticks(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases with all that there is."""
+    """Simulate cases in ticks with all that there is."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
 
 
 @compiled
-def simulate_recording(
+def simulate_float64(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
-    _simulate(inputs, state, order, ends, skipped, record, never, True, True)
+    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    _simulate(inputs, state, order, ends, skipped, record, never, True, record.record)
