@@ -43,11 +43,11 @@ os.sched_setaffinity(0, {CORE})  # before JAX starts its threads
 import numpy as np  # noqa: E402
 
 from dse.simulator import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
-from dse.simulator.engine.layout import Inputs  # noqa: E402
 from dse.simulator.engine.batches import batches  # noqa: E402
 from dse.simulator.engine.columns import Columns  # noqa: E402
 from dse.simulator.engine.driver import never, run  # noqa: E402
 from dse.simulator.engine.inputs import make_inputs  # noqa: E402
+from dse.simulator.engine.layout import Inputs  # noqa: E402
 
 BACK = 8  # how far predecessors lie back
 
