@@ -11,6 +11,7 @@ from dse.simulator.case.program import Case
 from dse.simulator.engine.layout import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
 
 TERMS = {"throughput_cycles": OF_THROUGHPUT, "latency_cycles": OF_LATENCY, "same_warp": OF_SAME_WARP}
+MOST_CASES = 8_192  # whose columns are made at a time, to bound memory
 MOST_WALKED = 1 << 27  # entries of one case with a critical path
 
 
@@ -69,13 +70,17 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
     if critical and (entries > MOST_WALKED).any():
         found = f"a case of {entries.max():,} entries"
         raise DseError(f"critical path: found {found}, expected at most {MOST_WALKED:,}")
-    if not cases:
-        none = np.zeros(0)
-        return Simulation((), none, entries, none.astype(bool), entries, () if critical else None)
-    columns = Columns.of(cases)
-    result = simulate_columns(columns, critical, steady)
-    paths = tuple(_paths(cases, columns.first, result.counts)) if critical else None
-    return Simulation(tuple(cases), result.makespan, entries, result.in_ticks, result.skipped, paths)
+    makespan, in_ticks = np.zeros(len(cases)), np.zeros(len(cases), bool)
+    skipped, paths = np.zeros(len(cases), np.int64), list[Critical]()
+    for start in range(0, len(cases), MOST_CASES):
+        some = slice(start, start + MOST_CASES)
+        columns = Columns.of(cases[some])
+        result = simulate_columns(columns, critical, steady)
+        makespan[some], in_ticks[some], skipped[some] = result.makespan, result.in_ticks, result.skipped
+        if critical:
+            paths += _paths(cases[some], columns.first, result.counts)
+    found = tuple(paths) if critical else None
+    return Simulation(tuple(cases), makespan, entries, in_ticks, skipped, found)
 
 
 def _paths(cases: Sequence[Case], first: np.ndarray, counts: np.ndarray) -> Iterator[Critical]:
