@@ -1,1 +1,1 @@
-"""The engine of the simulator: batches of cases, and the compiled loop that runs them."""
+"""The engine of the simulator: cases as flat arrays, and the compiled loops that run them."""
