@@ -1,7 +1,7 @@
 """All cases of a call as flat arrays: instructions, programs and cases, each one after another."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +10,10 @@ from dse.simulator.case.program import MOST_SUBSYSTEMS, SCHEDULERS, Case, Progra
 from dse.simulator.engine.slots import result_slots
 from dse.simulator.engine.survey import Survey, survey
 
+_OF_INSTRUCTIONS = (
+    "subsystem", "throughput_cycles", "latency_cycles", "same_warp", "barrier", "pred_counts",
+)  # fmt: skip
+_OF_PROGRAMS = ("length", "loop_counts")
 _SCHEDULER = {name: n for n, name in enumerate(SCHEDULERS)}
 
 
@@ -72,6 +76,25 @@ class Columns:
             periods=np.array([len(case.assignment) for case in cases]),
             assignment=np.array([number for case in cases for number in case.assignment]),
         )
+
+    def take(self, numbers: np.ndarray) -> "Columns":
+        """Return the columns of the cases with these numbers, each as often as it is named."""
+        programs = within(self.program_first, numbers)
+        instructions = within(self.first, programs)
+        taken = {
+            "pred": self.pred[within(self.pred_first, instructions)],
+            "loops": self.loops[within(self.loop_first, programs)],
+            "assignment": self.assignment[within(self.assigned, numbers)],
+        }
+        for field in fields(self):
+            values = getattr(self, field.name)
+            if field.name in _OF_INSTRUCTIONS:
+                taken[field.name] = values[instructions]
+            elif field.name in _OF_PROGRAMS:
+                taken[field.name] = values[programs]
+            elif field.name not in taken:
+                taken[field.name] = values[numbers]
+        return Columns(**taken)
 
     @cached_property
     def first(self) -> np.ndarray:
@@ -153,6 +176,12 @@ class Columns:
 def offsets(counts: np.ndarray) -> np.ndarray:
     """Return where each of some lists starts that lie one after another, and where the last one ends."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+
+
+def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Return the members of some lists, one list after another; `first` says where each starts."""
+    counts = first[numbers + 1] - first[numbers]
+    return np.arange(counts.sum()) + np.repeat(first[numbers] - offsets(counts)[:-1], counts)
 
 
 def _as_simulated(case: Case) -> Sequence[Program]:
