@@ -86,12 +86,11 @@ def note_entry(
 
 @inlined
 def note_needs(
-    state: State, inputs: Inputs, t: Index, n: Index, w: Index, result: Index, after: Index, zero: Any
+    state: State, inputs: Inputs, t: Index, n: Index, w: Index, result: Index, after: Index
 ) -> None:
     """Put down when the operands of what a warp enters next are there, and the first of those that come last."""
-    words = inputs.words
-    row = after // Index(4)
-    latest, number = zero, NOBODY
+    words, row = inputs.words, after // Index(4)
+    latest, number = state.times.dtype.type(0), NOBODY
     for nth in range(4):
         pair = Index(words[row, of.NEEDS + Index(nth // 2)])
         need = (pair >> of.NEED_AT) if nth % 2 else (pair & of.NEED_MASK)

@@ -25,7 +25,16 @@ PROMISES = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 def inlined(function: F) -> F:
     """Make a function part of those that call it, so that arguments which are constants there leave no trace."""
-    return cast(F, numba.njit(inspect.unwrap(function), forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, **PROMISES))
+    return cast(
+        F,
+        numba.njit(
+            inspect.unwrap(function),
+            forceinline=True,
+            no_cpython_wrapper=True,
+            no_cfunc_wrapper=True,
+            **PROMISES,
+        ),
+    )
 
 
 def compiled(function: F) -> F:

@@ -15,11 +15,12 @@ from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry
 from dse.simulator.engine.compile import compiled, inlined
-from dse.simulator.engine.entry import in_group, into_ring, meet
+from dse.simulator.engine.step import in_group, into_ring, meet, note_issue
 from dse.simulator.engine.graph import BLOCK, Graph
 from dse.simulator.engine.layout import Index, Inputs, Record
 from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import NOBODY, State
+from dse.simulator.engine.turns import leave, next_lane, take_turns
 from dse.simulator.engine.vectors import early, least, lowest_bit
 
 LANES = Index(2)  # that take turns: a step has more to do that waits for nothing than one of program order
@@ -181,16 +182,11 @@ def _simulate(
 ) -> None:  # fmt: skip
     times, counts = state.times, state.counts
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
-    waiting, last_case = ZERO, Index(len(order))
-    busy, t, n = ZERO, ZERO, ZERO
-    while busy < LANES and waiting < last_case:
-        _begin_case(state, inputs, graph, rows, busy, Index(order[waiting]), never, recording)
-        waiting += ONE
-        busy += ONE
-    for lane in range(busy):
-        following = ZERO if lane + ONE == busy else lane + ONE
-        counts[lane * at.COUNTS + at.NEXT_T] = following * at.TIMES
-        counts[lane * at.COUNTS + at.NEXT_N] = following * at.COUNTS
+    waiting, last_case = min(LANES, Index(len(order))), Index(len(order))
+    for lane in range(waiting):
+        _begin_case(state, inputs, graph, rows, lane, Index(order[lane]), never, recording)
+    take_turns(state, waiting)
+    busy, t, n = waiting, ZERO, ZERO
     while busy > ZERO:
         while True:
             keys = Index(counts[n + at.LANE]) * KEYS_OF_LANE
@@ -209,7 +205,7 @@ def _simulate(
             if now >= times[t + at.LIMIT]:
                 break
             w = (key + shift) & mask
-            scheduler = counts[n + at.SCHEDULER]
+            scheduler = Index(counts[n + at.SCHEDULER])
             if scheduler != of.RR:
                 w = Index(counts[n + at.WARP_AT + w])
 
@@ -272,16 +268,7 @@ def _simulate(
             if flags & of.HAS_CAPS:
                 gate = max(gate, into_ring(state, n, s, done))
             rows.keys[keys + GATES + s] = gate
-            if scheduler == of.RR:
-                counts[n + at.SHIFT] = w + ONE
-            else:
-                if scheduler == of.GTO:
-                    last = counts[n + at.LAST_WARP]
-                    if last != NOBODY:
-                        counts[n + at.KEY + last] = counts[n + at.RANK + last]
-                    counts[n + at.KEY + w] = ZERO
-                    counts[n + at.WARP_AT] = w
-                counts[n + at.LAST_WARP] = w
+            note_issue(state, n, w, scheduler)
 
             if flags & (of.HAS_BARRIERS | of.HAS_SEQUENCE):
                 slot, warps = Index(counts[n + at.SLOT + w]), Index(counts[n + at.WARPS])
@@ -300,7 +287,7 @@ def _simulate(
                 if flags & of.HAS_SEQUENCE and in_group(state, inputs, t, n, slot, done, never, recording):
                     _begin_warps(state, graph, rows, t, n, slot * warps, slot * warps + warps, never)
             _set_keys(state, graph, rows, t, n, w, never)
-            t, n = Index(counts[n + at.NEXT_T]), Index(counts[n + at.NEXT_N])
+            t, n = next_lane(state, n)
 
         # Nothing enters any more, or too late.
         case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
@@ -317,12 +304,8 @@ def _simulate(
             _begin_case(state, inputs, graph, rows, lane, Index(order[waiting]), never, recording)
             waiting += ONE
         else:
+            t, n = leave(state, n)
             busy -= ONE
-            before = n
-            while counts[before + at.NEXT_N] != n:
-                before = Index(counts[before + at.NEXT_N])
-            t, counts[before + at.NEXT_T] = Index(counts[n + at.NEXT_T]), counts[n + at.NEXT_T]
-            n, counts[before + at.NEXT_N] = Index(counts[n + at.NEXT_N]), counts[n + at.NEXT_N]
 
 
 @inlined
@@ -340,16 +323,16 @@ def _note_needs(
 
 
 @compiled
-def simulate_any(
+def simulate_ticks(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases with all that there is."""
+    """Simulate cases in ticks with all that there is."""
     _simulate(inputs, state, graph, rows, order, ends, record, never, False)
 
 
 @compiled
-def simulate_recording(
+def simulate_float64(
     inputs: Any, state: Any, graph: Any, rows: Any, order: Any, ends: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
-    _simulate(inputs, state, graph, rows, order, ends, record, never, True)
+    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    _simulate(inputs, state, graph, rows, order, ends, record, never, record.record)

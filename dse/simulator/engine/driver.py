@@ -16,7 +16,7 @@ from dse.simulator.engine.state import new_state
 
 Loop = Callable[..., None]
 
-# Of the flags, those that the plain loops have nothing for.
+# Of the flags, those that the plain loop has nothing for.
 NOT_PLAIN = ~int(layout.HAS_VALVE | layout.HAS_SEVERAL)
 PARTS = 8  # for each thread: cases differ in length
 WORTH_A_PART = 1 << 18  # entries: about two milliseconds
@@ -42,7 +42,7 @@ def run(
         else:
             loop(inputs, state, graph, new_rows(inputs, graph, order), order, ends, notes, end)
 
-    loops = _by_loop(inputs, dataflow=graph is not None, record=notes.record)
+    loops = _by_loop(inputs, dataflow=graph is not None)
     jobs = [(loop, part) for loop, order in loops for part in _parts(inputs, order)]
     if len(jobs) == 1 or threads() == 1:
         for job in jobs:
@@ -63,21 +63,19 @@ def never(inputs: Inputs) -> Any:
     return np.uint32(2**32 - 1) if inputs.terms.dtype == np.uint32 else np.float64(np.inf)
 
 
-def _by_loop(inputs: Inputs, *, dataflow: bool, record: bool) -> list[tuple[Loop, np.ndarray]]:
+def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]:
     """Sort the cases by the loop that simulates them, then so that neighbours are alike, and long ones first."""
     cases = inputs.cases.astype(np.int64)
     flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
     order = np.lexsort((-cases[:, layout.CASE_ENTRIES], flags, vectors))
+    loops = dataflow_order if dataflow else program_order
+    if inputs.terms.dtype == np.float64:
+        return [(loops.simulate_float64, order)]
     if dataflow:
-        return [(dataflow_order.simulate_recording if record else dataflow_order.simulate_any, order)]
-    if record:
-        return [(program_order.simulate_recording, order)]
-    plain = (flags & NOT_PLAIN == 0) & (scheduler == layout.RR) & (inputs.terms.dtype == np.uint32)
-    found = (
-        (program_order.simulate_plain, order[plain[order]]),
-        (program_order.simulate_any, order[~plain[order]]),
-    )
+        return [(loops.simulate_ticks, order)]
+    plain = ((flags & NOT_PLAIN == 0) & (scheduler == layout.RR))[order]
+    found = ((loops.simulate_plain, order[plain]), (loops.simulate_ticks, order[~plain]))
     return [(loop, order) for loop, order in found if len(order)]
 
 

@@ -22,65 +22,47 @@ WIDTH = 16  # warps of a vector
 
 
 def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
-    """Make `pick` for cases of at most so many subsystems."""
+    """Make a function that picks among the warps of a case with at most so many subsystems.
 
-    def pick(_: Any, times: Any, counts: Any, *__: Any) -> Any:
-        time, count, place = times.dtype, types.uint32, types.uint64
-        signature = types.Tuple([time, count])(
-            times, counts, place, place, place, place, place, count, time, count
-        )
-        return signature, _ticks if isinstance(time, types.Integer) else _float64
+    It returns when the next instruction enters, and a word of which the low bits are the key of its warp.
+    """
 
-    def with_names(
-        context: Any, times: Any, counts: Any, own: Any, gate: Any, subsystem: Any, key: Any, vectors: Any,
-        shift: Any, valve: Any, mask: Any,
+    def pick(
+        _: Any, times: Any, counts: Any, own: Any, gate: Any, subsystem: Any, key: Any, vectors: Any, shift: Any,
+        valve: Any, mask: Any,
     ) -> Any:  # fmt: skip
-        return pick(context, times, counts, own, gate, subsystem, key, vectors, shift, valve, mask)
+        """Pick; `own`, `gate`, `subsystem` and `key` are where these begin in `times` and `counts`."""
+        time, count, index = times.dtype, types.uint32, types.uint64
+        arguments = (times, counts, index, index, index, index, index, count, time, count)
+        signature = types.Tuple([time, count])(*arguments)
+        in_ticks = isinstance(time, types.Integer)
 
-    def _ticks(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = kind(context, builder, signature, arguments, subsystems)
-        never = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
-        least = cgutils.alloca_once_value(builder, never)
+        def write(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
+            warps = kind(context, builder, signature, arguments, subsystems)
+            found = _in_ticks(builder, warps) if in_ticks else _in_float64(builder, warps)
+            return context.make_tuple(builder, signature.return_type, found)
 
-        def word(nth):
-            return builder.or_(warps.earliest(nth), warps.keys(nth))
+        return signature, write
 
-        i64 = ir.IntType(64)
-        one = builder.icmp_unsigned("==", warps.vectors, i64(1))
-        with builder.if_else(one) as (then, other):
-            with then:
-                builder.store(word(i64(0)), least)
-            with other:
-                two = warps.least(word(i64(0)), word(i64(1)))
-                builder.store(two, least)
-                more = builder.icmp_unsigned("!=", warps.vectors, i64(2))
-                with builder.if_then(more):
-                    with cgutils.for_range_slice(builder, i64(2), warps.vectors, i64(1), intp=i64) as (
-                        index,
-                        _,
-                    ):
-                        builder.store(warps.least(builder.load(least), word(index)), least)
-        word = warps.reduced(builder.load(least))
-        t = builder.and_(word, builder.not_(warps.mask))
-        return context.make_tuple(builder, signature.return_type, [t, word])
+    return in_llvm(pick)
 
-    def _float64(context: Any, builder: Any, signature: Any, arguments: Sequence[Any]) -> Any:
-        warps = kind(context, builder, signature, arguments, subsystems)
-        never = ir.Constant(warps.times, [float("inf")] * WIDTH)
-        nobody = ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
-        least, first = (cgutils.alloca_once_value(builder, x) for x in (never, nobody))
-        with cgutils.for_range(builder, warps.vectors, intp=ir.IntType(64)) as loop:
-            builder.store(warps.least(builder.load(least), warps.earliest(loop.index)), least)
-        t = warps.reduced(builder.load(least))
-        latest = warps.splat(t)
-        with cgutils.for_range(builder, warps.vectors, intp=ir.IntType(64)) as loop:
-            ready = builder.fcmp_ordered("<=", warps.earliest(loop.index), latest)
-            key = builder.select(ready, warps.keys(loop.index), nobody)
-            builder.store(warps.least(builder.load(first), key), first)
-        key = builder.and_(warps.reduced(builder.load(first)), warps.mask)
-        return context.make_tuple(builder, signature.return_type, [t, key])
 
-    return in_llvm(with_names)
+def _in_ticks(builder: Any, warps: "Warps") -> tuple[Any, Any]:
+    """Find the least word of time and key."""
+    word = warps.least_of_all(lambda nth: builder.or_(warps.earliest(nth), warps.keys(nth)), warps.counts)
+    return builder.and_(word, builder.not_(warps.mask)), word
+
+
+def _in_float64(builder: Any, warps: "Warps") -> tuple[Any, Any]:
+    """Find the least time, then the least key of the warps that are ready by then."""
+    now = warps.least_of_all(warps.earliest, warps.times)
+    latest, nobody = warps.splat(now), ir.Constant(warps.counts, [2**32 - 1] * WIDTH)
+
+    def keys(nth: Any) -> Any:
+        ready = builder.fcmp_ordered("<=", warps.earliest(nth), latest)
+        return builder.select(ready, warps.keys(nth), nobody)
+
+    return now, warps.least_of_all(keys, warps.counts)
 
 
 class Warps:
@@ -152,6 +134,21 @@ class Warps:
         key = self.load(self.count_data, self.key, nth, self.counts)
         return b.and_(b.sub(key, self.shift), self.masks)
 
+    def least_of_all(self, values: Callable[[Any], Any], vector: Any) -> Any:
+        """Return the least element of all vectors, most often one or two, where a loop would cost more."""
+        b, index = self.builder, ir.IntType(64)
+        found = cgutils.alloca_once(b, vector)
+        with b.if_else(b.icmp_unsigned("==", self.vectors, index(1))) as (one, several):
+            with one:
+                b.store(values(index(0)), found)
+            with several:
+                b.store(self.least(values(index(0)), values(index(1))), found)
+                with b.if_then(b.icmp_unsigned("!=", self.vectors, index(2))):
+                    rest = cgutils.for_range_slice(b, index(2), self.vectors, index(1), intp=index)
+                    with rest as (nth, _):
+                        b.store(self.least(b.load(found), values(nth)), found)
+        return self.reduced(b.load(found))
+
     def reduced(self, values: Any) -> Any:
         """Return the least element of a vector, halving it four times."""
         b, width = self.builder, WIDTH
@@ -166,7 +163,3 @@ class Warps:
             )
             values = self.least(*halves)
         return b.extract_element(values, ir.IntType(32)(0))
-
-
-# Each subsystem more is two instructions more for every vector.
-pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (2, 4, 8))

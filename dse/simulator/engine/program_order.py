@@ -1,8 +1,8 @@
 """The loop of program order: lanes take turns, and each turn enters the next instruction of one warp.
 
-An entry is a chain of a few dozen dependent operations, during which a core has time for those of other
-cases. Nothing that differs from entry to entry decides a branch but barriers, the ends of loops, warps and
-groups, so that the core rarely guesses wrong.
+An entry is a chain of a few dozen operations that wait for one another, during which a core has time for those
+of other cases. Little that differs from entry to entry decides a branch: barriers, and the ends of loops,
+warps and groups, so that the core rarely guesses wrong.
 """
 
 from typing import Any
@@ -11,119 +11,101 @@ import numpy as np
 
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
-from dse.simulator.engine.causes import note_cause, note_entry, note_needs
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
+from dse.simulator.engine.causes import note_cause, note_entry, note_needs
 from dse.simulator.engine.compile import compiled, inlined
 from dse.simulator.engine.layout import Index, Inputs, Record
 from dse.simulator.engine.periods import skip_periods
-from dse.simulator.engine.pick import pick_of_2, pick_of_4, pick_of_8
-from dse.simulator.engine.state import LANES, NOBODY, State
-from dse.simulator.engine.entry import around_loops, in_group, into_ring, meet
+from dse.simulator.engine.pick import WIDTH, Warps, picker
+from dse.simulator.engine.state import LANES, State
+from dse.simulator.engine.step import around_loops, further_needs, in_group, into_ring, meet, note_issue
+from dse.simulator.engine.turns import leave, next_lane, take_turns
 
-FOUR = Index(4)  # numbers in a row of instructions
+ROW = Index(4)  # numbers of an instruction, in words and in terms
+VECTOR = Index(WIDTH)
+
+# Each subsystem more is two instructions more for every vector of warps.
+pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (2, 4, 8))
 
 
 @inlined
 def _simulate(
-    inputs: Inputs, state: State, order: np.ndarray, ends: np.ndarray, skipped: np.ndarray, record: Record, never: Any,
-    general: bool, recording: bool,
+    inputs: Inputs, state: State, order: np.ndarray, ends: np.ndarray, skipped: np.ndarray, record: Record,
+    never: Any, general: bool, recording: bool,
 ) -> None:  # fmt: skip
     times, counts, results = state.times, state.counts, state.results
-    # One index each: a second one would be multiplied by the length of a row that is known only now.
+    # One index each: a second one would be multiplied by the length of a row, which is known only now.
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
-    waiting, stop = ZERO, Index(len(order))
-    busy, t, n = ZERO, ZERO, ZERO
-    while busy < LANES and waiting < stop:
-        begin_case(state, inputs, busy, Index(order[waiting]), never, recording)
-        waiting += ONE
-        busy += ONE
-    for lane in range(busy):
-        following = ZERO if lane + ONE == busy else lane + ONE
-        counts[lane * at.COUNTS + at.NEXT_T] = following * at.TIMES
-        counts[lane * at.COUNTS + at.NEXT_N] = following * at.COUNTS
+    waiting, stop = min(LANES, Index(len(order))), Index(len(order))
+    for lane in range(waiting):
+        begin_case(state, inputs, lane, Index(order[lane]), never, recording)
+    take_turns(state, waiting)
+    busy, t, n = waiting, ZERO, ZERO  # t, n: where the lane's part of times and of counts begins
     while busy > ZERO:
         while True:
             shift, mask = Index(counts[n + at.SHIFT]), Index(counts[n + at.MASK])
-            picked = (
+            warps = (
                 times, counts, t + at.OWN, t + at.GATE, n + at.SUBSYSTEM, n + at.KEY,
                 Index(counts[n + at.VECTORS]), np.uint32(shift), times[t + at.VALVE], np.uint32(mask),
             )  # fmt: skip
             if counts[n + at.SUBSYSTEMS] <= Index(2):
-                now, key = pick_of_2(*picked)
+                now, key = pick_of_2(*warps)
             elif counts[n + at.SUBSYSTEMS] <= Index(4):
-                now, key = pick_of_4(*picked)
+                now, key = pick_of_4(*warps)
             else:
-                now, key = pick_of_8(*picked)
+                now, key = pick_of_8(*warps)
             if now >= times[t + at.LIMIT]:
                 break
             w = (key + shift) & mask
+            scheduler, flags = of.RR, ZERO
             if general:
-                scheduler = counts[n + at.SCHEDULER]
+                flags = Index(counts[n + at.FLAGS])
+                scheduler = Index(counts[n + at.SCHEDULER])
                 if scheduler != of.RR:
                     w = Index(counts[n + at.WARP_AT + w])
 
-            # The instruction.
+            # The instruction enters.
             j = Index(counts[n + at.NEXT + w])
             word = Index(words[j + of.WORD])
             s = word & of.SUBSYSTEM_MASK
+            done, accepts = now + terms[j + of.LATENCY], now + terms[j + of.THROUGHPUT]
+            first = Index(counts[n + at.RESULTS + w])
+            result = first + (word >> of.SLOT_AT)
+            results[result] = done
             if recording:
-                note_cause(state, record, t, n, w, s, j // FOUR, now)
-            done = now + terms[j + of.LATENCY]
-            accepts = now + terms[j + of.THROUGHPUT]
-            result = Index(counts[n + at.RESULTS + w])
-            results[result + (word >> of.SLOT_AT)] = done
-            if recording:
-                slotted, woken = result + (word >> of.SLOT_AT), now + terms[j + of.SAME_WARP]
-                note_entry(state, t, n, w, s, slotted, done, woken, (word & of.BARRIER) != ZERO)
+                wake = now + terms[j + of.SAME_WARP]
+                note_cause(state, record, t, n, w, s, j // ROW, now)
+                note_entry(state, t, n, w, s, result, done, wake, (word & of.BARRIER) != ZERO)
 
-            # What the warp enters next, and from when on it may.
-            after, over, event = j + FOUR, (word & of.LAST) != ZERO, False
-            if general:
-                flags = Index(counts[n + at.FLAGS])
-                if word & of.REPEATS:
-                    after, event = around_loops(state, inputs, t, n, w, j)
-                    over = over and not event
+            # The warp goes on to the next one: when may that enter?
+            after, over, event = j + ROW, (word & of.LAST) != ZERO, False
+            if general and word & of.REPEATS:
+                after, event = around_loops(state, inputs, n, w, j)
+                over = over and not event
             needs = Index(words[after + of.NEEDS])
-            own = max(results[result + (needs & of.NEED_MASK)], results[result + (needs >> of.NEED_AT)])
+            own = max(results[first + (needs & of.NEED_MASK)], results[first + (needs >> of.NEED_AT)])
             own = max(own, now)
             if general and flags & of.HAS_SAME_WARP:
                 own = max(own, now + terms[j + of.SAME_WARP])
             if general and flags & of.HAS_MANY:
-                needs = Index(words[after + of.NEEDS_2])
-                own = max(own, results[result + (needs & of.NEED_MASK)])
-                own = max(own, results[result + (needs >> of.NEED_AT)])
-                if words[after + of.WORD] & of.FURTHER:
-                    k = Index(words[after + of.FURTHER_AT])
-                    while inputs.further[k] != ZERO:
-                        own = max(own, results[result + inputs.further[k]])
-                        k += ONE
+                own = further_needs(state, inputs, first, after, own)
             if recording:
-                note_needs(state, inputs, t, n, w, result, after, times.dtype.type(0))
+                note_needs(state, inputs, t, n, w, first, after)
             times[t + at.OWN + w] = never if over else own
             counts[n + at.SUBSYSTEM + w] = words[after + of.WORD] & of.SUBSYSTEM_MASK
             counts[n + at.NEXT + w] = after
 
-            # The core.
+            # The core: when does it take another one?
             times[t + at.VALVE] = now + times[t + at.INTERVAL]
             times[t + at.END] = max(times[t + at.END], done)
-            gate = accepts
             if general:
-                times[t + at.FREE + s] = accepts
                 times[t + at.NOW] = now
+                times[t + at.FREE + s] = accepts
                 counts[n + at.ENTERED] += ONE
                 if flags & of.HAS_CAPS:
-                    gate = max(accepts, into_ring(state, n, s, done))
-            times[t + at.GATE + s] = gate
-            if not general or scheduler == of.RR:
-                counts[n + at.SHIFT] = w + ONE
-            else:
-                if scheduler == of.GTO:
-                    last = counts[n + at.LAST_WARP]
-                    if last != NOBODY:
-                        counts[n + at.KEY + last] = counts[n + at.RANK + last]
-                    counts[n + at.KEY + w] = ZERO
-                    counts[n + at.WARP_AT] = w
-                counts[n + at.LAST_WARP] = w
+                    accepts = max(accepts, into_ring(state, n, s, done))
+            times[t + at.GATE + s] = accepts
+            note_issue(state, n, w, scheduler)
 
             if general and flags & (of.HAS_BARRIERS | of.HAS_SEQUENCE):
                 slot = Index(counts[n + at.SLOT + w])
@@ -133,50 +115,45 @@ def _simulate(
                     event |= in_group(state, inputs, t, n, slot, done, never, recording)
             if general and event and counts[n + at.STEADY]:
                 skip_periods(state, inputs, t, n, never)
-            t, n = Index(counts[n + at.NEXT_T]), Index(counts[n + at.NEXT_N])
+            t, n = next_lane(state, n)
 
         # Nothing enters any more, or too late.
-        case = counts[n + at.CASE]
+        case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
         ends[case] = times[t + at.END]
-        for w in range(counts[n + at.VECTORS] * Index(16)):
-            if times[t + at.OWN + w] != never:  # it goes on, beyond the limit
+        for w in range(Index(counts[n + at.VECTORS]) * VECTOR):
+            if times[t + at.OWN + w] != never:
                 ends[case] = never
         if general:
             skipped[case] = counts[n + at.SKIPPED]
         if recording:
             record.last[case] = counts[n + at.END_ID]
-        lane = Index(counts[n + at.LANE])
         if waiting < stop:
             begin_case(state, inputs, lane, Index(order[waiting]), never, recording)
             waiting += ONE
         else:
+            t, n = leave(state, n)
             busy -= ONE
-            before = n
-            while counts[before + at.NEXT_N] != n:
-                before = Index(counts[before + at.NEXT_N])
-            t, counts[before + at.NEXT_T] = Index(counts[n + at.NEXT_T]), counts[n + at.NEXT_T]
-            n, counts[before + at.NEXT_N] = Index(counts[n + at.NEXT_N]), counts[n + at.NEXT_N]
 
 
 @compiled
 def simulate_plain(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases that have no more than an issue limit."""
+    """Simulate cases in ticks, with `rr`, that have no more than an issue limit."""
     _simulate(inputs, state, order, ends, skipped, record, never, False, False)
 
 
 @compiled
-def simulate_any(
+def simulate_ticks(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases with all that there is."""
+    """Simulate cases in ticks with all that there is."""
     _simulate(inputs, state, order, ends, skipped, record, never, True, False)
 
 
 @compiled
-def simulate_recording(
+def simulate_float64(
     inputs: Any, state: Any, order: Any, ends: Any, skipped: Any, record: Any, never: Any
 ) -> None:
-    """Simulate cases in float64 with all that there is, and record what each entry waited for."""
-    _simulate(inputs, state, order, ends, skipped, record, never, True, True)
+    """Simulate cases in float64 with all that there is; if asked for, record what each entry waited for."""
+    _simulate(inputs, state, order, ends, skipped, record, never, True, record.record)
