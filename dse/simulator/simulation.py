@@ -79,7 +79,7 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
 
 
 def _paths(cases: Sequence[Case], first: np.ndarray, counts: np.ndarray) -> Iterator[Critical]:
-    """Yield each case's counts, of all [4, instructions]; `first` is the first instruction of each program."""
+    """Yield each case's counts, of all [4, instructions]; `first` is where each program starts."""
     firsts = iter(first.tolist())
     for case in cases:
         of_programs = []

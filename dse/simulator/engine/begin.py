@@ -1,11 +1,11 @@
-"""A lane begins: a case is put into it, groups of warps into its slots, and warps in the order of their ages."""
+"""A lane begins: a case is put into it, groups into its slots, and warps in the order of their ages."""
 
 from typing import Any
 
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.compile import inlined
-from dse.simulator.engine.layout import Index, Inputs
+from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.pick import WIDTH
 from dse.simulator.engine.state import NOBODY, State
 
@@ -13,7 +13,7 @@ ZERO, ONE, VECTOR = Index(0), Index(1), Index(WIDTH)
 
 
 @inlined
-def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: Any, recording: bool) -> None:
+def begin_case(state: State, inputs: Inputs, lane: Place, case: Place, never: Any, recording: bool) -> None:
     """Put a case into a lane, and its first groups into the slots, at time 0."""
     times, counts, cases = state.times, state.counts, inputs.cases
     t, n = lane * at.TIMES, lane * at.COUNTS
@@ -75,7 +75,7 @@ def begin_case(state: State, inputs: Inputs, lane: Index, case: Index, never: An
 
 @inlined
 def begin_group(
-    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, group: Index, start: Any, never: Any,
+    state: State, inputs: Inputs, t: Place, n: Place, slot: Place, group: Place, start: Any, never: Any,
     recording: bool,
 ) -> None:  # fmt: skip
     """Put a group's warps into a slot, at the start of their programs."""
@@ -120,8 +120,8 @@ def begin_group(
 
 
 @inlined
-def rank_warps(state: State, n: Index) -> None:
-    """Write down the keys: for `rr` a warp's number, else its rank by age, and for `gto` 0 for the last one."""
+def rank_warps(state: State, n: Place) -> None:
+    """Write down the keys: for `rr` a warp's number, else its rank by age; for `gto` 0 for the last one."""
     counts = state.counts
     warps, slots, scheduler = (
         Index(counts[n + at.WARPS]),
@@ -142,7 +142,7 @@ def rank_warps(state: State, n: Index) -> None:
 
 @inlined
 def next_group(
-    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, never: Any, recording: bool
+    state: State, inputs: Inputs, t: Place, n: Place, slot: Place, never: Any, recording: bool
 ) -> None:
     """Put the next group into a slot whose group has ended."""
     times, counts = state.times, state.counts
@@ -158,7 +158,7 @@ def next_group(
 
 
 @inlined
-def _sort_by_age(state: State, t: Index, n: Index, slot: Index, start: Any) -> None:
+def _sort_by_age(state: State, t: Place, n: Place, slot: Place, start: Any) -> None:
     """Move a slot to its place by the start of its group, and by its number among equals."""
     counts = state.counts
     by_age, slots = n + at.BY_AGE, Index(counts[n + at.SLOTS])

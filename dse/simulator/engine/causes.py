@@ -11,13 +11,13 @@ from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ZERO
 from dse.simulator.engine.compile import inlined
-from dse.simulator.engine.layout import Index, Inputs, Record
+from dse.simulator.engine.layout import Index, Inputs, Place, Record
 from dse.simulator.engine.state import NOBODY, State
 
 
 @inlined
-def cause(state: State, t: Index, n: Index, w: Index, s: Index, now: Any) -> tuple[Index, int]:
-    """Find the entry that set the binding constraint, in the order of the list, and which of its terms counts."""
+def cause(state: State, t: Place, n: Place, w: Place, s: Place, now: Any) -> tuple[Place, int]:
+    """Find the entry that set the binding constraint, first of the list, and which term counts."""
     times, counts = state.times, state.counts
     slot = Index(counts[n + at.SLOT + w])
     if times[t + at.NEEDED + w] == now and counts[n + at.NEEDED_ID + w] != NOBODY:
@@ -40,7 +40,7 @@ def cause(state: State, t: Index, n: Index, w: Index, s: Index, now: Any) -> tup
 
 @inlined
 def note_cause(
-    state: State, record: Record, t: Index, n: Index, w: Index, s: Index, row: Index, now: Any
+    state: State, record: Record, t: Place, n: Place, w: Place, s: Place, row: Place, now: Any
 ) -> None:
     """Record an entry of instruction `row` before it changes anything."""
     counts = state.counts
@@ -56,7 +56,7 @@ def note_cause(
 
 @inlined
 def note_entry(
-    state: State, t: Index, n: Index, w: Index, s: Index, result: Index, done: Any, woken: Any, barrier: bool
+    state: State, t: Place, n: Place, w: Place, s: Place, result: Place, done: Any, woken: Any, barrier: bool
 ) -> None:
     """Put down the entry's number beside the times that it is about to set, before it is counted."""
     times, counts = state.times, state.counts
@@ -86,9 +86,9 @@ def note_entry(
 
 @inlined
 def note_needs(
-    state: State, inputs: Inputs, t: Index, n: Index, w: Index, result: Index, after: Index
+    state: State, inputs: Inputs, t: Place, n: Place, w: Place, result: Place, after: Place
 ) -> None:
-    """Put down when the operands of what a warp enters next are there, and the first of those that come last."""
+    """Put down when the operands of a warp's next instruction are there, and the first that comes last."""
     words, row = inputs.words, after // Index(4)
     latest, number = state.times.dtype.type(0), NOBODY
     for nth in range(4):

@@ -1,53 +1,49 @@
 """Functions that Numba compiles: what they promise it, and where their machine code is kept.
 
-Numba keeps machine code beside the function that was compiled, and takes it anew when that function's file has
-changed, though not when another has whose functions are part of it. So the folder here is named after all
-sources of the engine. Where no folder can be written, each process compiles for itself.
+Numba keeps machine code beside the function that was compiled, and makes it anew when that function's file
+has changed, but not when another has whose functions are part of it. So the folder here is named after all
+sources of the engine. Where no folder can be written to, each process compiles for itself.
 """
 
 import functools
 import hashlib
 import inspect
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import numba.core.config
 from numba.extending import intrinsic
 
 from dse.files import cache_folder
 
+_njit, _config = cast(Any, numba.njit), cast(Any, numba.core.config)  # which have few types
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Indices are in range, and no divisor is zero: neither is looked at.
-PROMISES = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
+# Indices are in range, and no divisor is zero: neither is looked at. Nor are references to arrays counted,
+# which took nine tenths of the time: so compiled functions are given all arrays, and make none.
+PROMISES: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 
 def inlined(function: F) -> F:
-    """Make a function part of those that call it, so that arguments which are constants there leave no trace."""
-    return cast(
-        F,
-        numba.njit(
-            inspect.unwrap(function),
-            forceinline=True,
-            no_cpython_wrapper=True,
-            no_cfunc_wrapper=True,
-            **PROMISES,
-        ),
-    )
+    """Make a function part of those that call it: arguments that are constants there leave no trace."""
+    options = PROMISES | {"forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return cast(F, _njit(inspect.unwrap(function), **options))
 
 
 def compiled(function: F) -> F:
-    """Compile a function for the types it is called with, once for all processes; it holds no interpreter lock."""
+    """Compile a function for the types it is called with, once for all processes; it runs beside others."""
     function = inspect.unwrap(function)  # without the checks of argument types that tests put around it
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(_folder())
+    folder = _folder()
+    if folder is None:
+        return cast(F, _njit(function, nogil=True, **PROMISES))
+    before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
     try:
-        return cast(F, numba.njit(function, cache=True, nogil=True, **PROMISES))
-    except RuntimeError:  # no folder to write to
-        return cast(F, numba.njit(function, nogil=True, **PROMISES))
+        return cast(F, _njit(function, cache=True, nogil=True, **PROMISES))
     finally:
-        numba.config.CACHE_DIR = before
+        _config.CACHE_DIR = before
 
 
 def in_llvm(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +52,13 @@ def in_llvm(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _folder() -> Path:
+def _folder() -> Path | None:
+    """Return the folder of machine code, None if it cannot be written to."""
     sources = sorted(Path(__file__).parent.glob("*.py"))
-    text = b"".join(path.read_bytes() for path in sources)
-    return cache_folder() / "simulator" / hashlib.sha256(text).hexdigest()[:16]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
+    folder = cache_folder() / "simulator" / digest[:16]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None

@@ -16,7 +16,7 @@ from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry
 from dse.simulator.engine.compile import compiled, inlined
 from dse.simulator.engine.graph import BLOCK, Graph
-from dse.simulator.engine.layout import Index, Inputs, Record
+from dse.simulator.engine.layout import Index, Inputs, Place, Record
 from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import NOBODY, State
 from dse.simulator.engine.step import in_group, into_ring, meet, note_issue
@@ -35,7 +35,7 @@ KEYS_OF_LANE = KEYS + of.MOST_SUBSYSTEMS * ROW
 
 
 class Rows(NamedTuple):
-    """The rows of the warps of all lanes: of instructions, of blocks for each subsystem, and of subsystems."""
+    """The rows of the warps of all lanes: of instructions, of blocks for each subsystem, of subsystems."""
 
     may: np.ndarray  # T: when an instruction may enter
     ready: np.ndarray  # T: when the last of its operands is there that has entered; then, when it is itself
@@ -81,7 +81,7 @@ _pick_of_2, _pick_of_4, _pick_of_8 = (picker(subsystems, _WarpsWithRows) for sub
 
 @inlined
 def _begin_case(
-    state: State, inputs: Inputs, graph: Graph, rows: Rows, lane: Index, case: Index, never: Any,
+    state: State, inputs: Inputs, graph: Graph, rows: Rows, lane: Place, case: Place, never: Any,
     recording: bool,
 ) -> None:  # fmt: skip
     """Put a case into a lane."""
@@ -99,7 +99,7 @@ def _begin_case(
 
 @inlined
 def _begin_warps(
-    state: State, graph: Graph, rows: Rows, t: Index, n: Index, begin: Index, end: Index, never: Any
+    state: State, graph: Graph, rows: Rows, t: Place, n: Place, begin: Place, end: Place, never: Any
 ) -> None:
     """Fill the rows of some warps, which are at the start of their programs."""
     counts = state.counts
@@ -126,8 +126,8 @@ def _begin_warps(
 
 
 @inlined
-def _rows(state: State, graph: Graph, rows: Rows, n: Index, w: Index) -> tuple[Index, Index]:
-    """Return where the row of a warp's instructions begins, and that of its blocks for the first subsystem."""
+def _rows(state: State, graph: Graph, rows: Rows, n: Place, w: Place) -> tuple[Place, Place]:
+    """Return where the row of a warp's instructions begins, and of its blocks for the first subsystem."""
     counts = state.counts
     case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
     row_of_blocks = w * Index(counts[n + at.SUBSYSTEMS]) * Index(graph.blocks[case])
@@ -135,7 +135,7 @@ def _rows(state: State, graph: Graph, rows: Rows, n: Index, w: Index) -> tuple[I
 
 
 @inlined
-def _open(state: State, graph: Graph, rows: Rows, n: Index, w: Index, begin: Index, end: Index) -> None:
+def _open(state: State, graph: Graph, rows: Rows, n: Place, w: Place, begin: Place, end: Place) -> None:
     """Let those of some instructions enter that have their operands, as no barrier holds them any longer."""
     row, row_of_blocks = _rows(state, graph, rows, n, w)
     first, blocks = Index(state.counts[n + FIRST + w]), Index(graph.blocks[state.counts[n + at.CASE]])
@@ -148,11 +148,11 @@ def _open(state: State, graph: Graph, rows: Rows, n: Index, w: Index, begin: Ind
 def _let(
     graph: Graph,
     rows: Rows,
-    first: Index,
-    row: Index,
-    row_of_blocks: Index,
-    blocks: Index,
-    i: Index,
+    first: Place,
+    row: Place,
+    row_of_blocks: Place,
+    blocks: Place,
+    i: Place,
     ready: Any,
 ) -> None:
     """Let instruction i of a warp enter from a time on."""
@@ -162,7 +162,7 @@ def _let(
 
 
 @inlined
-def _set_keys(state: State, graph: Graph, rows: Rows, t: Index, n: Index, w: Index, never: Any) -> None:
+def _set_keys(state: State, graph: Graph, rows: Rows, t: Place, n: Place, w: Place, never: Any) -> None:
     """Note when the first instruction of each subsystem may enter."""
     blocks = Index(graph.blocks[state.counts[n + at.CASE]])
     _, row = _rows(state, graph, rows, n, w)
@@ -311,7 +311,7 @@ def _simulate(
 
 @inlined
 def _note_needs(
-    state: State, graph: Graph, rows: Rows, t: Index, n: Index, w: Index, row: Index, j: Index
+    state: State, graph: Graph, rows: Rows, t: Place, n: Place, w: Place, row: Place, j: Place
 ) -> None:
     """Put down when the operands of instruction j are there, and the first of those that come last."""
     latest, number = state.times.dtype.type(0), NOBODY

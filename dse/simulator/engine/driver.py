@@ -64,18 +64,17 @@ def never(inputs: Inputs) -> Any:
 
 
 def _by_loop(inputs: Inputs, *, dataflow: bool) -> list[tuple[Loop, np.ndarray]]:
-    """Sort the cases by the loop that simulates them, then so that neighbours are alike, and long ones first."""
+    """Sort the cases by the loop that simulates them, then so that neighbours are alike; long ones first."""
     cases = inputs.cases.astype(np.int64)
     flags, scheduler = cases[:, layout.CASE_FLAGS], cases[:, layout.CASE_SCHEDULER]
     vectors = -(-(cases[:, layout.CASE_WARPS] * cases[:, layout.CASE_SLOTS]) // WIDTH)
     order = np.lexsort((-cases[:, layout.CASE_ENTRIES], flags, vectors))
-    loops = dataflow_order if dataflow else program_order
     if inputs.terms.dtype == np.float64:
-        return [(loops.simulate_float64, order)]
+        return [((dataflow_order if dataflow else program_order).simulate_float64, order)]
     if dataflow:
-        return [(loops.simulate_ticks, order)]
+        return [(dataflow_order.simulate_ticks, order)]
     plain = ((flags & NOT_PLAIN == 0) & (scheduler == layout.RR))[order]
-    found = ((loops.simulate_plain, order[plain]), (loops.simulate_ticks, order[~plain]))
+    found = ((program_order.simulate_plain, order[plain]), (program_order.simulate_ticks, order[~plain]))
     return [(loop, order) for loop, order in found if len(order)]
 
 

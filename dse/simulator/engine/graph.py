@@ -1,4 +1,4 @@
-"""What dataflow order needs to know of programs besides: who waits for whom, and where a warp meets others."""
+"""What dataflow order needs to know of programs besides: what waits for what, and where warps meet."""
 
 from typing import Any, NamedTuple
 

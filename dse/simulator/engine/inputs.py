@@ -32,7 +32,7 @@ def suit_ticks(columns: Columns) -> np.ndarray:
 def make_inputs(
     columns: Columns, numbers: np.ndarray, *, ticks: bool, record: bool = False, steady: bool = False
 ) -> tuple[Inputs, np.ndarray]:
-    """Make the inputs of the cases with these numbers, and return how many cycles 1 of each one's times is."""
+    """Make the inputs of the cases with these numbers, and return how many cycles 1 of their times is."""
     exponents = columns.survey.exponent[numbers]
     scale = 2.0 ** (exponents + key_bits(columns)[numbers]) if ticks else np.ones(len(numbers))
     programs = within(columns.program_first, numbers)

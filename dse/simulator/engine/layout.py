@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 Index = np.uint64
+Place = Index | int  # an index in a compiled function, as its author has it: there all are unsigned
 
 # Columns of `words`, an instruction each.
 WORD, NEEDS, NEEDS_2, FURTHER_AT = map(Index, range(4))

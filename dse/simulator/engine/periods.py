@@ -17,7 +17,7 @@ from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO
 from dse.simulator.engine.compile import inlined
-from dse.simulator.engine.layout import Index, Inputs
+from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.state import State
 
 # From a lane to its snapshot.
@@ -25,7 +25,7 @@ TO_TIMES, TO_COUNTS = at.LANES * at.TIMES, at.LANES * at.COUNTS
 
 
 @inlined
-def skip_periods(state: State, inputs: Inputs, t: Index, n: Index, never: Any) -> None:
+def skip_periods(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> None:
     """Skip the periods that come again if this state is that of the snapshot; else keep it if one is due."""
     counts = state.counts
     if counts[n + at.SNAPSHOT] != ZERO and _same(state, t, n, never):
@@ -45,7 +45,7 @@ def skip_periods(state: State, inputs: Inputs, t: Index, n: Index, never: Any) -
 
 
 @inlined
-def _keep(state: State, t: Index, n: Index) -> None:
+def _keep(state: State, t: Place, n: Place) -> None:
     """Take a snapshot."""
     times, counts = state.times, state.counts
     slots = Index(counts[n + at.SLOTS])
@@ -83,7 +83,7 @@ def _alike(time: Any, now: Any, before: Any, then: Any, never: Any) -> bool:
 
 
 @inlined
-def _same(state: State, t: Index, n: Index, never: Any) -> bool:
+def _same(state: State, t: Place, n: Place, never: Any) -> bool:
     """Tell whether a lane is in the state of its snapshot; what differs most often is looked at first."""
     times, counts = state.times, state.counts
     if counts[n + at.SHIFT] != counts[TO_COUNTS + n + at.SHIFT]:
@@ -123,7 +123,7 @@ def _same(state: State, t: Index, n: Index, never: Any) -> bool:
 
 
 @inlined
-def _same_in_flight(state: State, n: Index, now: Any, then: Any, never: Any) -> bool:
+def _same_in_flight(state: State, n: Place, now: Any, then: Any, never: Any) -> bool:
     """Compare the rings, from the oldest place on."""
     counts = state.counts
     for s in range(of.MOST_SUBSYSTEMS):
@@ -140,7 +140,7 @@ def _same_in_flight(state: State, n: Index, now: Any, then: Any, never: Any) -> 
 
 
 @inlined
-def _repeats(state: State, inputs: Inputs, t: Index, n: Index, never: Any) -> tuple[int, int]:
+def _repeats(state: State, inputs: Inputs, t: Place, n: Place, never: Any) -> tuple[Any, Any]:
     """Count how often the period since the snapshot comes again, and find the depth of its loop.
 
     The depth is -1 for the sequence of groups. All other loops have to be where they were.
@@ -171,13 +171,13 @@ def _repeats(state: State, inputs: Inputs, t: Index, n: Index, never: Any) -> tu
 
 
 @inlined
-def _later(times: np.ndarray, k: Index, by: Any, never: Any) -> None:
+def _later(times: np.ndarray, k: Place, by: Any, never: Any) -> None:
     if times[k] != never:
         times[k] += by
 
 
 @inlined
-def _skip(state: State, t: Index, n: Index, never: Any, repeats: int, depth: int) -> None:
+def _skip(state: State, t: Place, n: Place, never: Any, repeats: Any, depth: Any) -> None:
     """Move a lane on by so many periods."""
     times, counts = state.times, state.counts
     slots = Index(counts[n + at.SLOTS])

@@ -1,9 +1,9 @@
 """Picking the warp that issues next, of a case on its own: one minimum over its warps.
 
-A warp may issue from its own earliest time on, its subsystem's and the valve's. The next entry is at the least
-of these; where several warps may enter by then, the scheduler's key tells which one does. In ticks time and
-key are one word, with the key in the low bits, so that one minimum finds both. In float64 a second one goes
-over the warps that are ready.
+A warp may issue from its own earliest time on, its subsystem's and the valve's. The next entry is at the
+least of these; where several warps may enter by then, the scheduler's key tells which one does. In ticks time
+and key are one word, with the key in the low bits, so that one minimum finds both. In float64 a second one
+goes over the warps that are ready.
 
 Sixteen warps at a time are a vector of LLVM, the compiler behind Numba, as its own search for vectors misses
 some of this loop. LLVM makes of it what the processor has: two instructions of four or eight numbers, say,
@@ -28,8 +28,8 @@ def picker(subsystems: int, kind: type["Warps"]) -> Callable[..., Any]:
     """
 
     def pick(
-        _: Any, times: Any, counts: Any, own: Any, gate: Any, subsystem: Any, key: Any, vectors: Any, shift: Any,
-        valve: Any, mask: Any,
+        _: Any, times: Any, counts: Any, own: Any, gate: Any, subsystem: Any, key: Any, vectors: Any,
+        shift: Any, valve: Any, mask: Any,
     ) -> Any:  # fmt: skip
         """Pick; `own`, `gate`, `subsystem` and `key` are where these begin in `times` and `counts`."""
         time, count, index = times.dtype, types.uint32, types.uint64

@@ -1,8 +1,8 @@
 """The loop of program order: lanes take turns, and each turn enters the next instruction of one warp.
 
-An entry is a chain of a few dozen operations that wait for one another, during which a core has time for those
-of other cases. Little that differs from entry to entry decides a branch: barriers, and the ends of loops,
-warps and groups, so that the core rarely guesses wrong.
+An entry is a chain of a few dozen operations that wait for one another, during which a core has time for
+those of other cases. Little that differs from entry to entry decides a branch: barriers, and the ends of
+loops, warps and groups, so that the core rarely guesses wrong.
 """
 
 from typing import Any

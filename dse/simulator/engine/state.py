@@ -1,8 +1,8 @@
 """The state of the cases that a thread simulates at a time: lanes, one case each.
 
-Flat arrays: `times` of the type T of the batch, `counts` of uint32. What belongs to lane k begins at k times a
-stride; after that come single numbers, then a number for each subsystem, then rows, a number for each warp
-or group slot. Behind the lanes lies as much again, for a snapshot of each (`steady`).
+Flat arrays: `times` of the type T of the batch, `counts` of uint32. What belongs to lane k begins at k times
+a stride; there come single numbers, then a number for each subsystem, then rows, a number for each warp or
+group slot. Behind the lanes lies as much again, for a snapshot of each (`periods`).
 """
 
 from typing import NamedTuple
@@ -27,7 +27,7 @@ OWN, HELD, RELEASE, GROUP_END, START, WOKEN, NEEDED, RELEASED = (
     Index(TIME_NUMBERS + 24 + n * ROW) for n in range(8)
 )
 # OWN [warp]: when its next instruction may enter, but for its subsystem. HELD [warp]: that, behind a barrier.
-# RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's. START [slot]: of its group.
+# RELEASE, GROUP_END [slot]: latest result of the barrier's entries, of the group's. START: when that began.
 # For the record: WOKEN, NEEDED [warp] when the same-warp interval ends, when the operands are there;
 # RELEASED [slot] when the last barrier was.
 TIMES = Index(TIME_NUMBERS + 24 + 8 * ROW)

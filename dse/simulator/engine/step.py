@@ -6,12 +6,12 @@ from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, next_group
 from dse.simulator.engine.compile import inlined
-from dse.simulator.engine.layout import Index, Inputs
+from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.state import NOBODY, State
 
 
 @inlined
-def around_loops(state: State, inputs: Inputs, n: Index, w: Index, j: Index) -> tuple[Index, bool]:
+def around_loops(state: State, inputs: Inputs, n: Place, w: Place, j: Place) -> tuple[Place, bool]:
     """Find what a warp enters after instruction j, at which loops end: that, and whether one goes on."""
     counts = state.counts
     loop = Index(inputs.ends_loop[j // Index(4)])
@@ -27,7 +27,7 @@ def around_loops(state: State, inputs: Inputs, n: Index, w: Index, j: Index) -> 
 
 
 @inlined
-def further_needs(state: State, inputs: Inputs, first: Index, after: Index, own: Any) -> Any:
+def further_needs(state: State, inputs: Inputs, first: Place, after: Place, own: Any) -> Any:
     """Return when an instruction may enter of which all but the first two needs have been looked at."""
     results, row = state.results, after // Index(4)
     needs = Index(inputs.words[row, of.NEEDS_2])
@@ -42,7 +42,7 @@ def further_needs(state: State, inputs: Inputs, first: Index, after: Index, own:
 
 
 @inlined
-def note_issue(state: State, n: Index, w: Index, scheduler: Index) -> None:
+def note_issue(state: State, n: Place, w: Place, scheduler: Place) -> None:
     """Keep what the scheduler has to know of the warp that issued."""
     counts = state.counts
     if scheduler == of.RR:
@@ -58,7 +58,7 @@ def note_issue(state: State, n: Index, w: Index, scheduler: Index) -> None:
 
 
 @inlined
-def into_ring(state: State, n: Index, s: Index, done: Any) -> Any:
+def into_ring(state: State, n: Place, s: Place, done: Any) -> Any:
     """Put an entry into the ring of its subsystem: when the one that must end before the next may enter does.
 
     Without a branch, as which subsystem it is differs from entry to entry: a ring without a limit is written
@@ -74,7 +74,7 @@ def into_ring(state: State, n: Index, s: Index, done: Any) -> Any:
 
 
 @inlined
-def meet(state: State, t: Index, n: Index, w: Index, slot: Index, done: Any, never: Any) -> bool:
+def meet(state: State, t: Place, n: Place, w: Place, slot: Place, done: Any, never: Any) -> bool:
     """Let a warp wait at a barrier, or open it if it is the last: whether it is."""
     times, counts = state.times, state.counts
     times[t + at.HELD + w], times[t + at.OWN + w] = times[t + at.OWN + w], never
@@ -93,7 +93,7 @@ def meet(state: State, t: Index, n: Index, w: Index, slot: Index, done: Any, nev
 
 @inlined
 def in_group(
-    state: State, inputs: Inputs, t: Index, n: Index, slot: Index, done: Any, never: Any, recording: bool
+    state: State, inputs: Inputs, t: Place, n: Place, slot: Place, done: Any, never: Any, recording: bool
 ) -> bool:
     """Count an entry of a group, and put the next one in its slot if it was the last: whether so."""
     times, counts = state.times, state.counts

@@ -6,12 +6,12 @@ A lane knows where the next one's times and counts begin, so that no turn has to
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO
 from dse.simulator.engine.compile import inlined
-from dse.simulator.engine.layout import Index
+from dse.simulator.engine.layout import Index, Place
 from dse.simulator.engine.state import State
 
 
 @inlined
-def take_turns(state: State, lanes: Index) -> None:
+def take_turns(state: State, lanes: Place) -> None:
     """Let the first so many lanes take turns."""
     counts = state.counts
     for lane in range(lanes):
@@ -21,13 +21,13 @@ def take_turns(state: State, lanes: Index) -> None:
 
 
 @inlined
-def next_lane(state: State, n: Index) -> tuple[Index, Index]:
+def next_lane(state: State, n: Place) -> tuple[Place, Place]:
     """Return where the times and the counts of the lane begin whose turn is next."""
     return Index(state.counts[n + at.NEXT_T]), Index(state.counts[n + at.NEXT_N])
 
 
 @inlined
-def leave(state: State, n: Index) -> tuple[Index, Index]:
+def leave(state: State, n: Place) -> tuple[Place, Place]:
     """Take a lane out of the ring, and return the next one as `next_lane` does."""
     counts, before = state.counts, n
     while counts[before + at.NEXT_N] != n:

@@ -1,4 +1,4 @@
-"""Sixteen neighbours of an array at a time, as a vector of LLVM: which of them are early, and the least of some.
+"""Sixteen neighbours of an array at a time, as a vector of LLVM: which are early, and the least of some.
 
 LLVM, the compiler behind Numba, makes of it what the processor has: one instruction where that has vectors of
 sixteen numbers, else a few.

@@ -84,7 +84,7 @@ class _Structure:
         self.columns = Columns.of(cases)
         programs = [program for case in cases for program in case.programs]
         case = np.repeat(np.arange(len(cases)), [sum(map(len, case.programs)) for case in cases])
-        self.case_of = Terms(case, case, case, np.arange(len(cases)))  # of each term
+        self.case_of = (case, case, case, np.arange(len(cases)))  # of each term
         unrolled = np.repeat(self.columns.dataflow, self.columns.program_counts)
         first = np.cumsum([0, *map(len, programs)])
         self.instruction = np.concatenate(  # of each of the columns, where loops may be unrolled
@@ -94,36 +94,35 @@ class _Structure:
             ]
         )
 
-    def simulated(self, terms: Terms, critical: bool) -> Any:
+    def simulated(self, terms: Sequence[np.ndarray], critical: bool) -> Any:
         from dse.simulator.engine.batches import simulate_columns
 
+        throughput_cycles, latency_cycles, same_warp, valve = terms
         columns = replace(
             self.columns,
-            throughput_cycles=terms.throughput_cycles[self.instruction],
-            latency_cycles=terms.latency_cycles[self.instruction],
-            same_warp=terms.same_warp[self.instruction],
-            valve=np.where(self.columns.valve > 0, terms.valve, 0.0),
+            throughput_cycles=throughput_cycles[self.instruction],
+            latency_cycles=latency_cycles[self.instruction],
+            same_warp=same_warp[self.instruction],
+            valve=np.where(self.columns.valve > 0, valve, 0.0),
         )
         return simulate_columns(columns, critical, steady=False, ticks=False)
 
-    def makespans(self, terms: Terms) -> np.ndarray:
+    def makespans(self, *terms: np.ndarray) -> np.ndarray:
         return self.simulated(terms, critical=False).makespan
 
-    def makespans_and_counts(self, terms: Terms) -> np.ndarray:
+    def makespans_and_counts(self, *terms: np.ndarray) -> np.ndarray:
         """Return the makespans, and how often each term is on the critical path of its case."""
         result = self.simulated(terms, critical=True)
-        size = len(terms.throughput_cycles)
         counts = [
-            np.bincount(self.instruction, result.counts[kind], size)
+            np.bincount(self.instruction, result.counts[kind], len(terms[0]))
             for kind in (OF_THROUGHPUT, OF_LATENCY, OF_SAME_WARP)
         ]
         case = self.columns.case.repeat(self.columns.length)
-        return np.concatenate(
-            [result.makespan, *counts, np.bincount(case, result.counts[OF_VALVE], len(result.makespan))]
-        )
+        counts.append(np.bincount(case, result.counts[OF_VALVE], len(result.makespan)))
+        return np.concatenate([result.makespan, *counts])
 
 
-def _on_host(function: Callable[[Terms], np.ndarray], shape: tuple[int, ...], terms: Terms) -> Array:
+def _on_host(function: Callable[..., np.ndarray], shape: tuple[int, ...], terms: Terms) -> Array:
     """Call a function of NumPy arrays of float64.
 
     A callback runs in a thread of its own, where JAX has no float64: each number goes as two of uint32.
@@ -131,7 +130,7 @@ def _on_host(function: Callable[[Terms], np.ndarray], shape: tuple[int, ...], te
 
     def call(*bits: Any) -> np.ndarray:
         values = (np.ascontiguousarray(x).view(np.float64)[:, 0] for x in bits)
-        return function(Terms(*values)).reshape(*shape, 1).view(np.uint32)
+        return function(*values).reshape(*shape, 1).view(np.uint32)
 
     bits = [lax.bitcast_convert_type(x, jnp.uint32) for x in terms]
     result = jax.ShapeDtypeStruct((*shape, 2), jnp.uint32)
