@@ -107,17 +107,11 @@ def of_problem(problem: T1Problem) -> Description:
     ]
     return Description(
         name=problem.name,
-        summary="",
         path=problem.path,
         source=source,
         variant_of=problem.name,
         space=problem.space,
         problem=tuple(sizes.items()),
-        let=(),
-        launch=(),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=Build(
             kernel=problem.kernel_name,
             defines=tuple((name, parse(name, where, names)) for name in names),

@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dse.counts import Number
 from dse.cuda.compile.triton import TYPES, canonical
 from dse.errors import DseError
-from dse.kernels.description import ArrayArgument, DescriptorArgument
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
 from dse.sources.argument_types import type_of
-from dse.sources.triton_kernel import Argument, nothing_known_of
+from dse.sources.triton_kernel import Argument
 from dse.space.expression import parse
 
 
@@ -73,7 +73,7 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
     """Read `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is not known."""
     size, *more = (part.strip() for part in text.split(":", 2))
     if text == "?":
-        return kind, nothing_known_of(kind) if kind.startswith("*") else None
+        return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
     if not kind.startswith("*") and not more:
         return kind, parse(text, where, allowed)
     name = "uint8"
