@@ -88,7 +88,10 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
 
 def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
     """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows lie one after the other."""
-    element, block = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind).groups()  # type: ignore[union-attr]
+    match = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind)
+    if match is None:
+        raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")
+    element, block = match.groups()
     blocks = [parse(size, "given.signature", allowed) for size in split(block)]
     shape = [parse(size, where, allowed) for size in split(text)] if text else []
     if len(shape) != len(blocks):

@@ -97,7 +97,7 @@ def describe(found: Function, stated: Stated) -> Description:
             kernel=found.name,
             defines=tuple((name, parse(name, "given.constexprs", allowed)) for name in space),
             block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
-            grid=tuple(stated.grid),  # type: ignore[arg-type]
+            grid=tuple(stated.grid),
             arguments=arguments,
             options=tuple(f"{name}={text}" for name, text in stated.constants.items()),
             types=types,

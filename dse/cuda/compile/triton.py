@@ -169,7 +169,9 @@ def read_source(
 
 def canonical(kind: str) -> str:
     """Write a type as Triton does: `*float16` is `*fp16`."""
-    pointer, name, hint = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip()).groups("")  # type: ignore[union-attr]
+    match = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip(), re.DOTALL)
+    assert match is not None  # each part may be empty
+    pointer, name, hint = match.groups("")
     return pointer + TYPES.get(name.removeprefix("torch."), name) + hint
 
 
