@@ -5,14 +5,15 @@ import os
 import platform
 import re
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 from dse.files import cache_folder
 
 app = typer.Typer(
@@ -85,7 +86,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """
     _keep_what_jax_compiles()
     try:
-        code = app(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            warnings.simplefilter("default", Doubt)  # once each
+            code = app(arguments, standalone_mode=False)
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = " ".join(error.format_message().split()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
@@ -104,6 +108,14 @@ def in_options(mistake: str) -> str:
     return re.sub(
         r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\)$)", lambda field: OPTIONS.get(field[0], field[0]), mistake
     )
+
+
+def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Write a warning: one line for what the user gave."""
+    if issubclass(category, Doubt):
+        print(f"dse: warning: {message}", file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 
 
 def _end(mistake: str) -> NoReturn:
