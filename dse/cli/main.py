@@ -71,11 +71,16 @@ def _print_version(wanted: bool) -> bool:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
     """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
+    if quiet and "DSE_QUIET" not in os.environ:
+        os.environ["DSE_QUIET"] = "1"
+        context.call_on_close(lambda: os.environ.pop("DSE_QUIET", None))
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
