@@ -1,5 +1,6 @@
 """`dse`: mounts the commands and turns a user's mistake into one line."""
 
+import errno
 import hashlib
 import os
 import platform
@@ -7,6 +8,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
@@ -75,6 +77,9 @@ def main(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where dse itself went wrong, if it does.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
     """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
@@ -87,19 +92,33 @@ def run(arguments: Sequence[str] | None = None) -> None:
     """Run `dse` with `arguments`, by default those of the process, and exit.
 
     Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
-    interrupted.
+    interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
     _keep_what_jax_compiles()
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("default", Doubt)  # once each
             code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = " ".join(error.format_message().split()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
         _end(in_options(str(error)))
+    except OSError as error:  # of a file that no command knows of: standard output
+        _drop_output()
+        if error.errno == errno.EPIPE:  # its reader has seen enough
+            sys.exit(0)
+        _end(f"standard output: cannot write: {error.strerror or error}")
+    except Exception as error:
+        if "--traceback" in given:
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
+        print(f"dse: {what} ({hint})", file=sys.stderr)
+        sys.exit(1)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
@@ -121,6 +140,12 @@ def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
         print(f"dse: warning: {message}", file=sys.stderr)
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
+
+
+def _drop_output() -> None:
+    """Write nowhere what is left for standard output, which Python would try once more at the end."""
+    with suppress(OSError, ValueError):  # where it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(mistake: str) -> NoReturn:
