@@ -15,11 +15,13 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from dse.cli.options import Group
 from dse.errors import Doubt, DseError
 from dse.files import cache_folder
 
 app = typer.Typer(
     name="dse",
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
