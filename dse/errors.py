@@ -8,6 +8,10 @@ class DseError(Exception):
     """A mistake in what the user gave: one line that names the place, what was found, what is allowed."""
 
 
+class Doubt(UserWarning):
+    """What the user gave contradicts itself, but can be used: one line."""
+
+
 def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
     """Tell the first of the mistakes that pydantic lists as `field: found X, expected Y`."""
     mistake = mistakes[0]

@@ -3,6 +3,7 @@
 import os
 import secrets
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -63,8 +64,32 @@ def cache_folder() -> Path:
     """The folder of caches: $DSE_CACHE, else the platform's place for such files."""
     if given := os.environ.get("DSE_CACHE"):
         return Path(given)
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "dse"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "dse"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "dse"
+    if sys.platform == "win32" and (given := os.environ.get("LOCALAPPDATA")):
+        return Path(given) / "dse"
+    if given := os.environ.get("XDG_CACHE_HOME"):
+        return Path(given) / "dse"
+    try:
+        home = Path.home()
+    except RuntimeError:  # in a container: no HOME, and a user id that no list has
+        return Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+
+
+def own_folder(path: Path) -> None:
+    """Make a folder that only we write to, if there is none: what lies in it is trusted.
+
+    **Raises:** DseError if it is another user's, or all may write to it; OSError if it cannot be made.
+    """
+    for folder in [*reversed(path.parents), path]:
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)  # whatever the umask
+    if not hasattr(os, "getuid"):  # Windows keeps folders of a user from others
+        return
+    stated = path.stat()
+    if stated.st_uid not in (os.getuid(), 0):
+        owner = f"found user {stated.st_uid}, expected {os.getuid()}, who runs this"
+        raise DseError(f"{path}: owner: {owner}; set DSE_CACHE to a folder of yours")
+    if stated.st_mode & 0o002:
+        raise DseError(f"{path}: found a folder that all may write to; set DSE_CACHE to a folder of yours")
+    if stated.st_mode & 0o020 and stated.st_uid == os.getuid():
+        path.chmod(stated.st_mode & 0o755)

@@ -46,6 +46,7 @@ from dse.simulator import Case, Loop, Program, Terms, makespans, simulate  # noq
 from dse.simulator.engine.batches import batches  # noqa: E402
 from dse.simulator.engine.columns import Columns  # noqa: E402
 from dse.simulator.engine.driver import never, run  # noqa: E402
+from dse.simulator.engine.graph import Graph, make_graph  # noqa: E402
 from dse.simulator.engine.inputs import make_inputs  # noqa: E402
 from dse.simulator.engine.layout import Inputs  # noqa: E402
 
@@ -109,12 +110,16 @@ def loops(count: int, warps: int, scheduler: str) -> list[Case]:
     return made
 
 
-def prepared(made: Sequence[Case], steady: bool = True) -> list[Inputs]:
+Batch = tuple[Inputs, Graph | None]
+
+
+def prepared(made: Sequence[Case], steady: bool = True) -> list[Batch]:
     columns = Columns.of(made)
-    return [
-        make_inputs(columns, numbers, ticks=True, steady=steady)[0]
-        for numbers in batches(columns, np.arange(len(made)), record=False)
-    ]
+    ready = []
+    for numbers in batches(columns, np.arange(len(made)), record=False):
+        inputs = make_inputs(columns, numbers, ticks=True, steady=steady)[0]
+        ready.append((inputs, make_graph(columns, numbers) if columns.dataflow[numbers[0]] else None))
+    return ready
 
 
 def best(run: Callable[[], Any], seconds: float) -> tuple[float, float]:
@@ -141,15 +146,15 @@ def measure(
     ready = prepared(made, steady)
     first_tables = time.process_time() - started
     started = time.process_time()
-    found = [run(batch) for batch in ready]
+    found = [run(*batch) for batch in ready]
     ends, skipped = (np.concatenate([each[i] for each in found]) for i in (0, 1))
     compiled = time.process_time() - started
-    if (ends == never(ready[0])).any():
+    if (ends == never(ready[0][0])).any():
         raise SystemExit("bench: found cases that need float64, expected ticks")
     cpu = wall = tables = whole = math.inf
     others = 0.0
     for _ in range(rounds):
-        found = best(lambda: [run(batch) for batch in ready], seconds)
+        found = best(lambda: [run(*batch) for batch in ready], seconds)
         cpu, wall = min(cpu, found[0]), min(wall, found[1])
         tables = min(tables, best(lambda: prepared(made, steady), seconds / 2)[0])
         whole = min(whole, best(lambda: simulate(made, steady=steady), seconds / 2)[0])
@@ -181,7 +186,7 @@ def in_threads(made: list[Case], count: int, rounds: int) -> float:
         os.sched_setaffinity(0, {cores[n % len(cores)]})  # of this thread
         started = time.thread_time()
         for batch in parts[n]:
-            run(batch)
+            run(*batch)
         return time.thread_time() - started
 
     with ThreadPoolExecutor(count) as pool:

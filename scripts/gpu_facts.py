@@ -22,6 +22,8 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+from dse.gpus.rules import Rule
+
 NVIDIA = ["Tesla", "Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper"]
 NVIDIA += ["Blackwell"]
 AMD = ["GCN3", "GCN5.1", "CDNA2", "CDNA3", "RDNA2", "RDNA3"]  # RDNA is a line of its own
@@ -82,6 +84,17 @@ class Value:
     source: str
     provenance: str = "derived"
     rule: str = ""
+    follows: Rule | None = None  # where a file states this in place of the value
+
+    def follow(self, value: float, key: str, number: float, note: str = "", field: str = "") -> "Value":
+        """Another value that follows from this one by a rule of GPU files."""
+        return Value(
+            value, "cycles", self.source, "derived", note, Rule(key, float(f"{number:.9g}"), field, note)
+        )
+
+    def like(self, field: str, note: str = "", times: float = 1) -> "Value":
+        """This value, or so many times it, which another field states."""
+        return self.follow(times * self.value, "like", times, note, field)
 
     def derived(self, value: float, rule: str, unit: str = "cycles") -> "Value":
         """Another value worked out from this one."""

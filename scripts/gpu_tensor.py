@@ -33,7 +33,7 @@ def tensor(card: Card) -> dict[str, Value]:
     cpi = {kind: _cpi(rate) for kind, rate in rates.items()}
     latency = {kind: _latency(card, kind) for kind in rates}
     cpi["mma_warp"] = _warp_cpi(card, rates)
-    latency["mma_warp"] = latency["mma_fp16"].derived(latency["mma_fp16"].value, "as mma_fp16")
+    latency["mma_warp"] = latency["mma_fp16"].like("latency.mma_fp16")
     return {f"cpi.{kind}": value for kind, value in cpi.items()} | {
         f"latency.{kind}": value for kind, value in latency.items()
     }
@@ -61,8 +61,7 @@ def multiply_adds(card: Card, kind: str) -> Value | None:
 
 
 def _cpi(rate: Value) -> Value:
-    rule = f"1 / {tidy(rate.value)} multiply-adds a cycle and SM" + f": {rate.rule}" * bool(rate.rule)
-    return rate.derived(1 / rate.value, rule)
+    return rate.follow(1 / rate.value, "per_cycle", rate.value, rate.rule)
 
 
 def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
@@ -81,10 +80,8 @@ def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
                 reached = f"({tidy(share.value)} % of {tidy(full.value)} a cycle)"
                 rule = f"{WARP_PRODUCT} multiply-adds / {reached}{where}"
                 return share.derived(WARP_PRODUCT / (share.value / 100 * full.value), rule)
-    full = max((rates[kind] for kind in ("mma_fp16", "mma_fp16_fp16")), key=lambda rate: rate.value)
-    return full.derived(
-        WARP_PRODUCT / full.value, f"{WARP_PRODUCT} multiply-adds / {tidy(full.value)} a cycle"
-    )
+    kind = max(("mma_fp16", "mma_fp16_fp16"), key=lambda kind: rates[kind].value)
+    return _cpi(rates[kind]).like(f"cpi.{kind}", f"{WARP_PRODUCT} multiply-adds", WARP_PRODUCT)
 
 
 def _product(card: Card, kind: str) -> int:

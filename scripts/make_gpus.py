@@ -29,6 +29,7 @@ LIKE_MEMORY = {
     "HBM3E": "HBM3",
 }  # where none of the type was measured
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
+SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
 COMMENT = "Written by scripts/make_gpus.py: change the facts or the rules there."
 
@@ -88,20 +89,18 @@ def expected_efficiency(card: Card) -> tuple[float, str]:
 
 def dram_cpi(card: Card) -> Value:
     """Cycles of one SM per 32-byte sector, at its share of the bandwidth that streaming reaches."""
-    load = card.own("cpi_dram")
-    if load:
-        sectors = card.warp_size / 8
-        rule = f"{tidy(load.value)} cycles of a coalesced 4-byte load / {tidy(sectors)} sectors"
-        return replace(load, value=load.value / sectors, rule=rule)
-    mhz, reached, how = clock(card).value, achieved(card), "measured"
+    stated, reached, load = dram_bandwidth(card), achieved(card), card.own("cpi_dram")
     if reached is None:
-        stated = dram_bandwidth(card)
-        share, whose = expected_efficiency(card)
-        reached = stated.derived(share * stated.value, "")
-        how = f"{tidy(100 * share)} % of {tidy(stated.value)}, {whose}"
-    cycles = 32 * card.sm_count * mhz / 1e3 / reached.value
-    rule = f"32 B x {tidy(card.sm_count)} SMs x {tidy(mhz)} MHz / {tidy(reached.value)} GB/s ({how})"
-    return reached.derived(cycles, rule)
+        share, note = expected_efficiency(card)
+        reached = stated
+    else:
+        share = reached.value / stated.value
+        note = f"{tidy(reached.value)} GB/s measured"
+        if load:
+            sectors = tidy(card.warp_size / 8)
+            note = f"{tidy(load.value)} cycles of a coalesced 4-byte load of {sectors} sectors measured"
+    cycles = 32 * card.sm_count * clock(card).value / 1e3 / (share * stated.value)
+    return reached.follow(cycles, "bandwidth_share", share, note)
 
 
 def dram_latency(card: Card) -> Value:
@@ -154,17 +153,21 @@ def cache_sizes(card: Card) -> dict[str, Value]:
 def l1_cpi(card: Card) -> Value:
     """Cycles of one 128-byte pass."""
     if card.capability in ("8.6", "8.9", "12.0"):  # measured rates are those of the load/store lanes
-        return Value(1, "cycles", "NVIDIA, L1 width per SM", rule="128 B / 128 B/cycle and SM")
+        return wide(128, "NVIDIA, L1 width per SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
             rate = other.own("thr_l1")
             if rate:
-                where = f" on {other.key} ({what})" if what else ""
-                return rate.derived(128 / rate.value, f"128 B / {tidy(rate.value)} B/cycle{where}")
+                where = f"as on {other.key} ({what})" if what else ""
+                return rate.follow(128 / rate.value, "bytes_per_cycle", rate.value, where)
     if card.amd:
-        return Value(2, "cycles", "AMD, vector cache width per CU", rule="128 B / 64 B/cycle and CU")
-    width = 128 if card.capability in ("7.0", "8.0", "9.0", "10.0") else 64
-    return Value(128 / width, "cycles", "NVIDIA, L1 width per SM", rule=f"128 B / {width} B/cycle and SM")
+        return wide(64, "AMD, vector cache width per CU")
+    return wide(128 if card.capability in ("7.0", "8.0", "9.0", "10.0") else 64, "NVIDIA, L1 width per SM")
+
+
+def wide(width: float, source: str) -> Value:
+    """Cycles of a pass of 128 bytes through a memory so many bytes wide."""
+    return Value(width, "B", source).follow(128 / width, "bytes_per_cycle", width)
 
 
 def l2_bandwidth(card: Card) -> Value | None:
@@ -202,8 +205,8 @@ def l2_cpi(card: Card) -> Value:
             where += "" if width == theirs else f" x {tidy(width)} / {tidy(theirs)} bit of memory bus"
         else:
             share = rate.value / lender.sm_count
-        rule = f"32 B / {tidy(min(share, 64))} B/cycle and SM: {rate.rule}{where}"
-        return rate.derived(32 / min(share, 64), rule)
+        share = min(share, 64)
+        return rate.follow(32 / share, "bytes_per_cycle", share, f"{rate.rule}{where}")
     sys.exit(f"{card.key}: no card lends an L2 bandwidth")
 
 
@@ -214,9 +217,7 @@ def per_lane(card: Card, lanes: Value | None) -> Value | None:
     """Cycles of a warp instruction on a pipe so many lanes wide."""
     if lanes is None:
         return None
-    where = f", {lanes.rule}" if lanes.rule else ""
-    rule = f"{card.warp_size} threads / {tidy(lanes.value)} lanes{where}"
-    return lanes.derived(card.warp_size / lanes.value, rule)
+    return lanes.follow(card.warp_size / lanes.value, "lanes", lanes.value, lanes.rule)
 
 
 def arithmetic_cpi(card: Card) -> dict[str, Value]:
@@ -224,11 +225,12 @@ def arithmetic_cpi(card: Card) -> dict[str, Value]:
     lanes = card.need("lanes_fp32")
     fp32 = card.own("cpi_fadd", "cpi_fmul") or per_lane(card, lanes)
     if card.amd and lanes.value > 64:
-        rule = f"{card.warp_size} threads / 64 lanes; the others need packed or dual-issued instructions"
-        fp32 = lanes.derived(card.warp_size / 64, rule)
+        fp32 = lanes.follow(
+            card.warp_size / 64, "lanes", 64, "the others need packed or dual-issued instructions"
+        )
     assert fp32 is not None
-    same = fp32.derived(fp32.value, "as fp32: the same lanes")
-    quarter = fp32.derived(4 * fp32.value, "a quarter of the fp32 rate")
+    same = fp32.like("cpi.fp32", "the same lanes")
+    quarter = fp32.like("cpi.fp32", "a quarter of the fp32 rate", 4)
 
     int32 = card.own("cpi_iadd") or per_lane(card, card.own("lanes_int32")) or same
     if card.capability == "3.0":
@@ -236,13 +238,13 @@ def arithmetic_cpi(card: Card) -> dict[str, Value]:
     elif card.amd:
         imul32 = card.own("cpi_imul32") or quarter
     elif float(card.capability) >= 7:
-        imul32 = int32.derived(int32.value, "as int32: IMAD runs at that rate")
+        imul32 = int32.like("cpi.int32", "IMAD runs at that rate")
     else:
         imul32 = card.must_borrow("cpi_imul32")
 
     sfu = card.own("cpi_mufu_cos") or per_lane(card, card.borrow("lanes_sfu")) or quarter
     fp64 = card.own("cpi_dfma", "cpi_dmul") or per_lane(card, card.own("lanes_fp64"))
-    single = fp32.derived(fp32.value, "as fp32: no double precision, the compiler demotes double to float")
+    single = fp32.like("cpi.fp32", SINGLE)
     return {"fp32": fp32, "fp64": fp64 or single, "int32": int32, "imul32": imul32, "sfu": sfu}
 
 
@@ -255,13 +257,13 @@ def shared_cpi(card: Card) -> Value:
     if measured:
         return measured
     if card.amd:
-        return Value(1, "cycles", "AMD, LDS width per CU", rule="128 B / 128 B/cycle and CU")
+        return wide(128, "AMD, LDS width per CU")
     if card.uncached:
         rule = "two half-warps x 2 cycles over 16 banks"
         return Value(4, "cycles", f"{card.cite('KOT')}; {card.cite('TEG')}", rule=rule)
     if card.capability == "7.5":
         return card.must_borrow("cpi_lds")
-    return Value(1, "cycles", "NVIDIA, shared memory width per SM", rule="128 B / 128 B/cycle and SM")
+    return wide(128, "NVIDIA, shared memory width per SM")
 
 
 def timed_barrier(card: Card) -> tuple[Value, Value] | None:
@@ -288,8 +290,7 @@ def barrier_cpi(card: Card) -> Value:
     if cycles:
         return cycles
     if rate:
-        rule = f"32 threads / {tidy(rate.value)} barrier operations a cycle"
-        return rate.derived(32 / rate.value, rule)
+        return rate.follow(32 / rate.value, "lanes", rate.value, "barrier operations a cycle")
     return timed[0] if timed else card.must_borrow("cpi_bar_sync")
 
 
@@ -299,8 +300,7 @@ def throughputs(card: Card) -> dict[str, Value]:
     out["shared"], out["barrier"], out["dram"] = shared_cpi(card), barrier_cpi(card), dram_cpi(card)
     if card.uncached:
         for level, sectors in (("l1", 4), ("l2", 1)):
-            rule = f"no cache for global loads: DRAM's{' x 4 sectors' if sectors > 1 else ''}"
-            out[level] = out["dram"].derived(sectors * out["dram"].value, rule)
+            out[level] = out["dram"].like("cpi.dram", "no cache for global loads", sectors)
     else:
         out["l1"], out["l2"] = l1_cpi(card), l2_cpi(card)
     return out
@@ -314,16 +314,14 @@ def load_store(card: Card) -> dict[str, Value]:
         source, rule = "AMD", "no figure found: one a cycle, so that the memories behind bind"
         cycles = Value(1, "cycles", source, rule=rule)
     elif card.uncached:
-        cycles = Value(4, "cycles", card.cite("TEG"), rule="32 threads / 8 lanes")
+        cycles = Value(8, "1", card.cite("TEG")).follow(4, "lanes", 8)
     elif lanes:
-        cycles = lanes.derived(
-            32 / lanes.value, f"32 threads / {tidy(lanes.value)} load/store lanes", "cycles"
-        )
+        cycles = lanes.follow(32 / lanes.value, "lanes", lanes.value)
     else:
-        rule = f"32 threads / {width[card.capability]} load/store lanes"
+        note, wide_enough = "", width[card.capability]
         if card.capability in ("8.6", "8.9", "12.0"):
-            source, rule = card.cite("YKT"), f"{rule} (63.6 B/cycle of 4-byte loads on RTX 3060 Laptop)"
-        cycles = Value(32 / width[card.capability], "cycles", source, rule=rule)
+            source, note = card.cite("YKT"), "63.6 B/cycle of 4-byte loads on RTX 3060 Laptop"
+        cycles = Value(wide_enough, "1", source).follow(32 / wide_enough, "lanes", wide_enough, note)
     one = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
     rule = "since Volta, and on Fermi and Kepler, one memory is divided; Maxwell, Pascal and AMD have two"
     return {
@@ -337,7 +335,7 @@ def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
     out: dict[str, Value] = {}
     fp32 = out["fp32"] = card.must_borrow("lat_ffma", "lat_fmul", "lat_fadd", "sched_lat_ffma")
     near = card.borrow("lat_iadd", "lat_lop3", "lat_shf", "sched_lat_valu32", nearby=True)
-    out["int32"] = near or fp32.derived(fp32.value, "as fp32: the same pipe")
+    out["int32"] = near or fp32.like("latency.fp32", "the same pipe")
     transcendental = "lat_mufu", "lat_mufu_ex2", "lat_mufu_cos", "sim_lat_sfu", "sched_lat_trans32"
     sfu = out["sfu"] = card.must_borrow(*transcendental)
 
@@ -346,7 +344,7 @@ def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
         busy = cpi["imul32"].value - cpi["fp32"].value
         near = fp32.derived(fp32.value + busy, f"fp32's and the {tidy(busy)} cycles more in the unit")
     elif near is None and card.amd:
-        near = sfu.derived(sfu.value, "as sfu: both at a quarter of the fp32 rate")
+        near = sfu.like("latency.sfu", "both at a quarter of the fp32 rate")
     out["imul32"] = near or card.must_borrow("lat_imul32")
 
     doubles = "lat_dfma", "lat_dmul", "lat_dadd", "sim_lat_dp", "sched_lat_fp64"
@@ -356,7 +354,7 @@ def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
         rule = f"fp32's x {tidy(turns)}: the lanes take so many turns"
         fp64 = card.borrow(*doubles, nearby=True) or fp32.derived(fp32.value * turns, rule)
     elif lanes is None and card.uncached:
-        fp64 = fp32.derived(fp32.value, cpi["fp64"].rule)
+        fp64 = fp32.like("latency.fp32", SINGLE)
     else:
         fp64 = card.must_borrow(*doubles, alike=lambda other: other.lanes("fp64") == lanes)
     out["fp64"] = fp64
@@ -365,7 +363,7 @@ def latencies(card: Card, cpi: dict[str, Value]) -> dict[str, Value]:
     dram = out["dram"] = dram_latency(card)
     for level, parameters in (("l1", ("lat_l1", "sim_lat_l1")), ("l2", ("lat_l2",))):
         if card.uncached:
-            out[level] = dram.derived(dram.value, "no cache for global loads: DRAM's")
+            out[level] = dram.like("latency.dram", "no cache for global loads")
             continue
         value = card.must_borrow(*parameters)
         if value.value > dram.value:
@@ -475,18 +473,16 @@ def describe(card: Card) -> dict[str, Value]:
     """Work out every field of `dse.types.Gpu`; names of tables are joined by dots."""
     cpi, limit = throughputs(card), issue_limit(card)
     latency, limits = latencies(card, cpi), amd_limits(card) if card.amd else nvidia_limits(card)
-    fp32, l2, sectors = cpi["fp32"], cpi["l2"], card.warp_size / 8
-    rule = f"the larger of 1 / issue_limit, {tidy(1 / limit.value)}, and cpi.fp32, {tidy(fp32.value)}"
-    issue = fp32.derived(max(1 / limit.value, fp32.value), rule)
-    rule = f"cpi.l2 x {tidy(sectors)} sectors of a coalesced 4-byte access"
-    coalesced, uncoalesced = l2.derived(sectors * l2.value, rule), l2.derived(l2.value, "cpi.l2, one sector")
+    sectors, issue = card.warp_size / 8, card.own("issue_cycles")
+    coalesced = cpi["l2"].like("cpi.l2", "sectors of a coalesced 4-byte access", sectors)
+    uncoalesced = cpi["l2"].like("cpi.l2", "one sector")
     return {
         "sm_count": card.need("sm_count", unit="1"),
         "clock": clock(card),
         "dram_bandwidth": dram_bandwidth(card),
         **cache_sizes(card),
         "issue_limit": limit,
-        "issue_cycles": card.own("issue_cycles") or issue,
+        **({"issue_cycles": issue} if issue else {}),  # else it follows from the two
         "departure_delay_coal_cycles": card.own("mwp_departure_del_coal") or coalesced,
         "departure_delay_uncoal_cycles": card.own("mwp_departure_del_uncoal") or uncoalesced,
         **load_store(card),
@@ -512,7 +508,15 @@ def header(card: Card, listed: Listed) -> Header:
 def records(card: Card) -> list[Fact]:
     """The quantities of a card's file."""
     return [
-        Fact(field, float(value.value), value.unit, value.source, value.provenance, value.rule or None)
+        Fact(
+            field,
+            float(value.value),
+            value.unit,
+            value.source,
+            value.provenance,
+            value.rule or None,
+            follows=value.follows,
+        )
         for field, value in describe(card).items()
     ]
 

@@ -3,11 +3,13 @@
 import errno
 import os
 import re
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from dse.errors import DseError
-from dse.files import fill, replacing
+from dse.files import cache_folder, fill, own_folder, replacing
 
 
 def test_replaces_when_the_block_ends(tmp_path):
@@ -94,3 +96,36 @@ def test_a_page_without_the_section_is_left_alone(tmp_path):
     assert page.read_text() == "<!-- speed: begin -->\nold\n"
     with pytest.raises(DseError, match=r"absent.md: cannot read"):
         fill(tmp_path / "absent.md", "speed", "new")
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    before = os.umask(0)
+    try:
+        own_folder(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b")] == [0o700, 0o700]
+    (tmp_path / "a").chmod(0o775)
+    own_folder(tmp_path / "a")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o755
+    (tmp_path / "a").chmod(0o777)
+    with pytest.raises(DseError, match=r"a: found a folder that all may write to; set DSE_CACHE"):
+        own_folder(tmp_path / "a")
+
+
+def test_a_folder_of_someone_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 4321)
+    if tmp_path.stat().st_uid == 0:  # whom everybody trusts
+        os.chown(tmp_path, 1234, -1)
+    with pytest.raises(DseError, match=r"owner: found user \d+, expected \d+, who runs this"):
+        own_folder(tmp_path)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"

@@ -258,7 +258,7 @@ def test_files(read, script, tmp_path, capsys):
     assert records["latency.dram"].rule == "as on Known (same compute capability)"
     rule = records["cpi.dram"].rule
     assert rule is not None
-    assert rule.endswith("(80 % of 800, median of HBM2 on Known)")
+    assert rule.endswith("(80 % of 800 GB/s): median of HBM2 on Known")
     assert {r.field: r for r in known.fields}["latency.dram"].provenance == "measured"
     text = (out / "bare.toml").read_text()
     assert tomllib.loads(text)["cpi"]["l2"]["source"] == "RRZE-HPC/gpu-benches"

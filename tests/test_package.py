@@ -8,7 +8,7 @@ import pytest
 
 import dse
 from dse.cli.main import in_options
-from dse.report.show import number
+from dse.report.numbers import number
 
 HEAVY = ("jax", "numpy", "optuna", "pyarrow", "pydantic", "scipy")
 

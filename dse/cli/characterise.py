@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -78,6 +78,7 @@ def characterise(
     ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
+    wide: WideOption = False,
     out: OutOption = None,
 ) -> None:
     """Count what a kernel's CUDA source does, without a GPU.
@@ -128,7 +129,7 @@ def characterise(
         return
     table, compiler = _one(description, chosen, sizes, gpu_file, arch)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
-    present(table, title=title, section="part", json=json, csv=csv, out=out)
+    present(table, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
 
 
 def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:

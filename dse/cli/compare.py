@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 from dse.models import MODELS
 
@@ -39,6 +39,7 @@ def compare(
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Compare predictions with measured times, one row a model (all, unless --model is given).
 
@@ -60,7 +61,7 @@ def compare(
     rows = list(compare_models(counts, gpu_file.gpu, models, table, problem, progress))
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
-    present(rows, title=title, json=json, csv=csv, out=out)
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide)
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

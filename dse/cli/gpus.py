@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
 
 app = typer.Typer(name="gpus", cls=Group, rich_markup_mode="rich")
 
@@ -49,6 +49,7 @@ def show(
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
     from dse.gpus.read import load
@@ -71,4 +72,4 @@ def show(
         f"compute capability {header.compute_capability}" if header.compute_capability else header.gfx_name
     )
     title = f"{header.name}: {header.vendor} {header.architecture}, {capability}"
-    present(rows, title=title, section="provenance", json=json, csv=csv, out=out)
+    present(rows, title=title, section="provenance", json=json, csv=csv, out=out, wide=wide)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
 
 if TYPE_CHECKING:
     from dse.kernels.description import Description
@@ -40,6 +40,7 @@ def show(
     name: Annotated[str, typer.Argument(help="A kernel that `dse kernels` lists, or the path of one.")],
     json: JsonOption = False,
     csv: CsvOption = False,
+    wide: WideOption = False,
     out: OutOption = None,
 ) -> None:
     """Show a kernel's problem sizes, parameters, constraints, and the expressions that describe it."""
@@ -48,7 +49,7 @@ def show(
     kernel = load(name)
     title = f"{kernel.name}: {kernel.summary}"
     rows = [{"part": part, "name": field, "value": value} for part, field, value in _description(kernel)]
-    present(rows, title=title, section="part", json=json, csv=csv, out=out)
+    present(rows, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
 
 
 @app.command(epilog="Example: [bold]dse kernels check my-kernel/kernel.toml --gpu a100[/bold]")

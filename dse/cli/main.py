@@ -1,22 +1,27 @@
 """`dse`: mounts the commands and turns a user's mistake into one line."""
 
+import errno
 import hashlib
 import os
 import platform
 import re
 import sys
+import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dse.errors import DseError
+from dse.cli.options import Group
+from dse.errors import Doubt, DseError
 from dse.files import cache_folder
 
 app = typer.Typer(
     name="dse",
+    cls=Group,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -70,27 +75,52 @@ def _print_version(wanted: bool) -> bool:
 
 @app.callback()
 def main(
+    context: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
+    traceback: Annotated[
+        bool, typer.Option("--traceback", help="Show where dse itself went wrong, if it does.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress bar.")] = False,
 ) -> None:
     """Explore the launch configurations of GPU kernels, by analytical models, without a GPU."""
+    if quiet and "DSE_QUIET" not in os.environ:
+        os.environ["DSE_QUIET"] = "1"
+        context.call_on_close(lambda: os.environ.pop("DSE_QUIET", None))
 
 
 def run(arguments: Sequence[str] | None = None) -> None:
     """Run `dse` with `arguments`, by default those of the process, and exit.
 
     Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
-    interrupted.
+    interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
     _keep_what_jax_compiles()
+    given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        code = app(arguments, standalone_mode=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = _show
+            warnings.simplefilter("default", Doubt)  # once each
+            code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed
         message = " ".join(error.format_message().split()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
         _end(in_options(str(error)))
+    except OSError as error:  # of a file that no command knows of: standard output
+        _drop_output()
+        if error.errno == errno.EPIPE:  # its reader has seen enough
+            sys.exit(0)
+        _end(f"standard output: cannot write: {error.strerror or error}")
+    except Exception as error:
+        if "--traceback" in given:
+            raise
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
+        print(f"dse: {what} ({hint})", file=sys.stderr)
+        sys.exit(1)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
@@ -104,6 +134,20 @@ def in_options(mistake: str) -> str:
     return re.sub(
         r"^[\w.]+(?=: )|(?<= \()[\w.]+(?=\)$)", lambda field: OPTIONS.get(field[0], field[0]), mistake
     )
+
+
+def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+    """Write a warning: one line for what the user gave."""
+    if issubclass(category, Doubt):
+        print(f"dse: warning: {message}", file=sys.stderr)
+    else:
+        print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
+
+
+def _drop_output() -> None:
+    """Write nowhere what is left for standard output, which Python would try once more at the end."""
+    with suppress(OSError, ValueError):  # where it is no file
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _end(mistake: str) -> NoReturn:

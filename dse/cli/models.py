@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, Group, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -74,13 +74,15 @@ def show(
 
 
 @app.command(epilog="Example: [bold]dse models aspects[/bold]")
-def aspects(json: JsonOption = False, csv: CsvOption = False, out: OutOption = None) -> None:
+def aspects(
+    json: JsonOption = False, csv: CsvOption = False, wide: WideOption = False, out: OutOption = None
+) -> None:
     """Which aspects of performance each model takes into account, as in Table 7 of Lemeire et al."""
     from dse.models import MODELS
 
     declared = {name: _about(name).aspects for name in MODELS}
     rows = [{"model": name} | {aspect: aspect in declared[name] for aspect in _aspects()} for name in MODELS]
-    present(rows, title="Aspects", json=json, csv=csv, out=out)
+    present(rows, title="Aspects", json=json, csv=csv, out=out, wide=wide)
 
 
 def _write(page: Path) -> None:

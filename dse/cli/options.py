@@ -16,6 +16,8 @@ OutOption = Annotated[
     typer.Option("--out", "-o", metavar="FILE", help="Write a .parquet, .csv or .json file instead."),
 ]
 
+WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")]
+
 
 class Group(TyperGroup):
     """A command with subcommands whose context is what typer says it is: it hands out the base class."""
@@ -32,6 +34,7 @@ def present(
     title: str | None = None,
     units: Mapping[str, str] | None = None,
     section: str | None = None,
+    wide: bool = False,
 ) -> None:
     """Print rows as `dse.report.show` does, or write them to the file `out`."""
     if json and csv:
@@ -39,7 +42,7 @@ def present(
     if out is None:
         from dse.report.show import show
 
-        show(rows, title=title, json=json, csv=csv, units=units, section=section)
+        show(rows, title=title, json=json, csv=csv, units=units, section=section, wide=wide)
     else:
         from dse.tables import write_table
 

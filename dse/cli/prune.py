@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import CsvOption, JsonOption, WideOption, present
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -35,6 +35,7 @@ def prune(
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
     json: JsonOption = False,
     csv: CsvOption = False,
+    wide: WideOption = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Write those kept."),
@@ -97,4 +98,4 @@ def prune(
         for i, values in enumerate(zip(*shown.values(), strict=True), 1)
     ]
     if out is None or not (json or csv):
-        present(ranked, title=title, units={}, json=json, csv=csv, out=None)
+        present(ranked, title=title, units={}, json=json, csv=csv, out=None, wide=wide)

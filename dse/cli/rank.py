@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -24,6 +24,10 @@ def rank(
     gpu: inputs.GpuOption,
     model: inputs.ModelsOption = None,
     top: Annotated[int, typer.Option(min=0, help="How many to show; 0 shows all.")] = 10,
+    diverse: Annotated[
+        bool,
+        typer.Option("--diverse", help="Of equal predictions (within 0.1 %) show one, unlike those above."),
+    ] = False,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
     define: inputs.DefineOption = None,
@@ -59,6 +63,7 @@ def rank(
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Rank the launch configurations of a kernel on a GPU by predicted time.
 
@@ -73,6 +78,8 @@ def rank(
     )
     counts, problem = inputs.kernel(kernel, numbers, space, given, source, compiled)
     models = inputs.models(model, scheduler=scheduler, order=order, groups=groups)
+    if refit and diverse:
+        raise DseError("--diverse: found it with --refit, expected one of the two")
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
@@ -87,7 +94,7 @@ def rank(
         ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
     else:
-        shown = ranking.rows(top or None)
+        shown = ranking.rows(top or None, diverse)
     title = f"{counts.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
     title += f" by {models[0].name}"
     if ranking.impossible:
@@ -101,4 +108,7 @@ def rank(
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
     units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
-    present(shown, title=title, units=units, json=json, csv=csv, out=out)
+    present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    if not (json or csv or out or diverse or refit) and ranking.tied > 1:
+        equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
+        print(f"{equal}; --diverse shows one of each such group.")

@@ -105,7 +105,7 @@ def _markdown(papers: Mapping[str, list["Row"]]) -> str:
 
 
 def _table(rows: Iterable["Row"]) -> str:
-    from dse.report.show import number
+    from dse.report.numbers import number
     from dse.reproduce.papers import cells
 
     lines = ["| | paper | ours | difference | kind | why |", "| --- | ---: | ---: | ---: | --- | --- |"]

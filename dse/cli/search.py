@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -32,6 +32,7 @@ def search(
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.
 
@@ -65,7 +66,7 @@ def search(
     units = {"time": "s", "optimum": "s", "shared": "B"}
     count = len(searched.evaluated())
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
-    present(rows, title=title, units=units, json=json, csv=csv, out=out)
+    present(rows, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
     if json or csv or out:
         return
     if len(goals) > 1:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
 from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -50,6 +50,7 @@ def tune(
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
     """Find the fastest configuration with few measurements.
 
@@ -88,4 +89,4 @@ def tune(
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     units = {"time": "s", "fastest": "s"}
-    present(run.rows(), title=title, units=units, json=json, csv=csv, out=out)
+    present(run.rows(), title=title, units=units, json=json, csv=csv, out=out, wide=wide)

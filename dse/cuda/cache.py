@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from dse.errors import DseError
-from dse.files import cache_folder
+from dse.files import cache_folder, own_folder
 
 
 def key(*parts: str) -> str:
@@ -59,7 +59,7 @@ class Cache:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            own_folder(self.path.parent)
             with closing(sqlite3.connect(self.path, timeout=_PATIENCE_SECONDS)) as database:
                 with suppress(sqlite3.OperationalError):  # of two that turn to this mode, one is refused
                     database.execute("PRAGMA journal_mode = WAL")  # readers need not wait for a writer

@@ -4,9 +4,7 @@ Several configurations go through one process together, since starting nvdisasm 
 Machine code and what comes of executing it are kept apart.
 """
 
-import pickle
 import re
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -24,6 +22,7 @@ from dse.cuda.compile import nvrtc, triton, triton_cache
 from dse.cuda.compile.contract import Passed, Source
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.execute.interpret import addresses_of, run
+from dse.cuda.kept import pack, unpack
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments, TensorMap, UnknownArgument
 from dse.cuda.machine.state import Machine
@@ -50,7 +49,7 @@ from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "11"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "12"  # to be changed with what is kept, and with how it is worked out
 MAP_BYTES = 128  # of a tensor map
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
@@ -227,9 +226,10 @@ def characterise_all(
     gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
     same = (source.digest, str(arch), source.compiler, __version__, FORMAT, repr(jax.tree.leaves(gpu)))
     keys = [key(*same, repr(configuration)) for configuration in wanted]
-    kept = cache.get(keys)
+    kept = {name: unpack(data, KernelProfile, Failure) for name, data in cache.get(keys).items()}
+    results = {name: result for name, result in kept.items() if result is not None}
     missing = {
-        name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in kept
+        name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in results
     }
     workers = workers or processors()
     size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
@@ -246,9 +246,9 @@ def characterise_all(
         progress(now - done)
         done = now
 
-    for results in each(_characterise_batch, jobs, workers, batches_done):
-        kept |= results
-    return [pickle.loads(kept[name]) for name in keys]
+    for made in each(_characterise_batch, jobs, workers, batches_done):
+        results |= made
+    return [results[name] for name in keys]
 
 
 @dataclass(frozen=True)
@@ -262,7 +262,7 @@ class _Job:
     wanted: Mapping[str, Configuration]
 
 
-def _characterise_batch(job: _Job) -> dict[str, bytes]:
+def _characterise_batch(job: _Job) -> dict[str, KernelProfile | Failure]:
     compiled = _compiled(job)
     results: dict[str, KernelProfile | Failure] = {}
     ready: dict[str, Compiled] = {}
@@ -290,9 +290,8 @@ def _characterise_batch(job: _Job) -> dict[str, bytes]:
             results[name] = _unstated(profile, made, job.source) or profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
-    entries = {name: pickle.dumps(result) for name, result in results.items()}
-    job.cache.put(entries)
-    return entries
+    job.cache.put({name: pack(result) for name, result in results.items()})
+    return results
 
 
 def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
@@ -332,14 +331,15 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
     }
     digests = {name: key(*same, repr(some)) for name, some in settings.items()}
     kept = job.cache.get(set(digests.values()))
-    made_by_name: dict[str, Compiled | Failure] = {}
+    made: dict[str, Compiled | Failure] = {}  # by digest
     for name, digest in digests.items():
-        if digest not in kept:
-            made = job.source.compile(job.arch, settings[name])
-            kept[digest] = zlib.compress(pickle.dumps(made), 1)
-            job.cache.put({digest: kept[digest]})
-        made_by_name[name] = pickle.loads(zlib.decompress(kept[digest]))
-    return made_by_name
+        if digest not in made:
+            found = unpack(kept[digest], Compiled, Failure) if digest in kept else None
+            if found is None:
+                found = job.source.compile(job.arch, settings[name])
+                job.cache.put({digest: pack(found, smaller=True)})
+            made[digest] = found
+    return {name: made[digest] for name, digest in digests.items()}
 
 
 def as_launched(made: Compiled, configuration: Configuration) -> Configuration:

@@ -11,6 +11,7 @@ import numpy as np
 from dse import measured as measured_data
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError
+from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
 from dse.hardware.tensor import LACKS
 from dse.models import get_all
@@ -47,10 +48,29 @@ class Ranking:
         times = [name for name in self.evaluation.forecasts if len(self.evaluation.forecasts) > 1]
         return dict.fromkeys((*times, "time", "measured"), "s") | {"shared": "B"}
 
-    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return the first `top` as rows; parameters that never vary are left out."""
+    @property
+    def tied(self) -> int:
+        """How many are predicted as fast as the fastest, but for what no model can tell."""
+        return ties.tied(self._possible_s)
+
+    @property
+    def _possible_s(self) -> np.ndarray:
+        """Predicted seconds of those that can run, ascending."""
+        first = next(iter(self.evaluation.forecasts.values()))
+        return first.seconds[0, self.order[: self.count - self.impossible]]
+
+    def rows(self, top: int | None = None, diverse: bool = False) -> list[dict[str, Any]]:
+        """Return the first `top` as rows; parameters that never vary are left out.
+
+        With `diverse` only one of each group of equal predictions, each unlike those before it.
+        """
         e = self.evaluation
-        chosen = self.order[:top]
+        places = np.arange(self.count)[:top]
+        if diverse:
+            possible = self.order[: self.count - self.impossible]
+            columns = {name: values[possible] for name, values in self.parameters.items()}
+            places = ties.diverse(self._possible_s, columns, top or self.count)
+        chosen = self.order[places]
         varying = [name for name, values in self.parameters.items() if np.any(values != values[0])]
         first = next(iter(e.forecasts.values()))
         columns: dict[str, np.ndarray] = {name: self.parameters[name][chosen] for name in varying}
@@ -68,7 +88,8 @@ class Ranking:
             columns["measured"] = self.measured_s[chosen]
         lists = {name: values.tolist() for name, values in columns.items()}
         return [
-            {"rank": i + 1} | {name: values[i] for name, values in lists.items()} for i in range(len(chosen))
+            {"rank": place + 1} | {name: values[i] for name, values in lists.items()}
+            for i, place in enumerate(places.tolist())
         ]
 
 

@@ -1,6 +1,6 @@
 """A GPU file fitted to measured spaces, with its errors on what was fitted and on what was held out."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,7 +16,7 @@ from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit
 from dse.fitting.launches import log_seconds
 from dse.fitting.parameters import check, names_for, widths
 from dse.gpus import write as gpu_text
-from dse.gpus.read import GpuFile
+from dse.gpus.read import Fact, GpuFile
 from dse.measured.scores import mape, spearman
 from dse.models import get
 from dse.models.protocol import Model
@@ -160,9 +160,10 @@ def write(found: Calibration, path: Path) -> None:
                 provenance="fitted",
                 rule=f"by {found.model}, from {record.value:g} {record.unit}",
                 spread=float(moved[record.field][1]),
+                follows=None,
             )
             if record.field in moved
-            else record
+            else _kept(record, moved)
             for record in file.fields
         ]
         header = file.header.model_copy(update={"name": f"{file.header.name}, fitted", "aliases": []})
@@ -171,6 +172,12 @@ def write(found: Calibration, path: Path) -> None:
         if untold:
             comments.append(f"As in the catalogue, since the data cannot tell: {', '.join(untold)}.")
         gpu_text.write(target, header, records, comments)
+
+
+def _kept(record: Fact, moved: Container[str]) -> Fact:
+    """Return a quantity that was not fitted: with the value that the fit had it at, whatever it followed."""
+    follows = record.follows is not None and record.follows.field in moved
+    return replace(record, follows=None) if follows else record
 
 
 def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:

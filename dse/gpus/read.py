@@ -10,31 +10,20 @@ import tomllib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError
+from dse.gpus.facts import Entry, Fact, Quantities, hint
+from dse.gpus.rules import LEFT_OUT
 
 if TYPE_CHECKING:
     from dse.types import Gpu
 
-_SI = {  # unit of a field: the units it may be given in
-    "Hz": {"Hz": 1, "kHz": 1e3, "MHz": 1e6, "GHz": 1e9},
-    "B/s": {"B/s": 1, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12},
-    "B": {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 1e3, "MB": 1e6, "GB": 1e9},
-}
 _GROUPS = ("limits", "cpi", "latency")
-_MAY_BE_ZERO = (
-    "l1_bytes",
-    "l2_bytes",
-    "l1_with_shared",
-    "limits.registers_by_block",
-    "limits.shared_bytes_reserved",
-)
-_SMALLEST, _LARGEST = 1e-30, 1e30  # what single precision holds with room to spare
 
 
 class Header(BaseModel):
@@ -53,34 +42,6 @@ class Header(BaseModel):
     def capability(self) -> int:
         """The compute capability as one number: 80 for 8.0, and 0 where there is none."""
         return int((self.compute_capability or "0").replace(".", ""))
-
-
-class _Entry(BaseModel):
-    """A table of a GPU file: one quantity."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    value: int | float = Field(description="a number")
-    unit: str = Field(description="a unit")
-    source: str = Field(min_length=1, description="a text that says where the value is from")
-    provenance: Literal["stated", "measured", "measured here", "fitted", "derived"] = Field(
-        description="stated, measured, measured here, fitted or derived"
-    )
-    rule: str | None = Field(None, pattern=r"^[^\n]+$", description="one line on how it was worked out")
-    spread: float | None = Field(None, ge=0, description="of what it comes from, relative, 0 or more")
-
-
-@dataclass(frozen=True)
-class Fact:
-    """A quantity of a GPU as its file has it; names of tables are joined by dots, as in cpi.fp32."""
-
-    field: str
-    value: int | float
-    unit: str
-    source: str
-    provenance: str
-    rule: str | None
-    spread: float | None = None
 
 
 @dataclass(frozen=True)
@@ -165,23 +126,24 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             group = field.rpartition(".")[0]
             known = [] if group else [*Header.model_fields, *_GROUPS]
             known += [other for other in units if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field{_hint(field, known)}")
+            raise DseError(f"{path}: {field}: unknown field{hint(field, known)}")
     absent = _absent(tables)
     for field in units:
-        if field not in tables and field not in absent:
+        if field not in tables and field not in (*absent, *LEFT_OUT):
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = _checked(Header, head, path)
-    entries = {field: _checked(_Entry, tables[field], path, field) for field in units if field in tables}
+    entries = {field: _checked(Entry, tables[field], path, field) for field in units if field in tables}
+    known = Quantities(entries, units, path)
+    given = [field for field in units if field not in absent]
 
     arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
         for field in absent:
             group, _, last = field.rpartition(".")
             arrays[group][last] = jnp.asarray(ABSENT, dtype)
-        for field, entry in entries.items():
+        for field in given:
             group, _, last = field.rpartition(".")
-            number = _si(entry, units[field], path, field)
-            arrays[group][last] = jnp.asarray(number, jnp.int32 if group == "limits" else dtype)
+            arrays[group][last] = jnp.asarray(known.number(field), jnp.int32 if group == "limits" else dtype)
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),
@@ -189,7 +151,8 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             limits=Limits(**arrays["limits"]),
             compute_capability=jnp.asarray(header.capability, jnp.int32),
         )
-    return GpuFile(path, header, gpu, tuple(Fact(field, **dict(entry)) for field, entry in entries.items()))
+    known.warn()
+    return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
 
 
 def stack(gpus: Sequence["Gpu"]) -> "Gpu":
@@ -237,11 +200,6 @@ def _places(text: str, wanted: str) -> list[int]:
     ]
 
 
-def _hint(field: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(field, known, 1)
-    return f", did you mean {near[0]}?" if near else f", expected one of {', '.join(known)}"
-
-
 def _toml(text: bytes, path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text.decode("utf-8"))
@@ -287,24 +245,6 @@ def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _M
     key = str(mistake["loc"][0])
     where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
     if key not in keys:
-        raise DseError(f"{where}: unknown field{_hint(key, keys)}")
+        raise DseError(f"{where}: unknown field{hint(key, keys)}")
     found = "missing" if mistake["type"] == "missing" else f"found {given[key]!r}"
     raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")
-
-
-def _si(entry: _Entry, unit: str, path: Path, field: str) -> float:
-    """Convert a value to the unit of `dse.types`, if it can be one of that field."""
-    allowed = _SI.get(unit, {unit: 1})
-    if entry.unit not in allowed:
-        raise DseError(f"{path}: {field}.unit: found {entry.unit!r}, expected {' or '.join(allowed)}")
-    if entry.provenance == "derived" and entry.rule is None:
-        raise DseError(f"{path}: {field}.rule: missing, expected one line on how the value was worked out")
-    value, zero, count = entry.value, field in _MAY_BE_ZERO, field.startswith("limits.")
-    what = "a number" if entry.unit == "1" else entry.unit
-    lowest = "of 0 or more" if zero else "above 0"
-    if not (_SMALLEST < value < _LARGEST or (zero and value == 0)):
-        raise DseError(f"{path}: {field}: found {value!r}, expected {what} {lowest}, in single precision")
-    number = value * allowed[entry.unit]
-    if count and not (number == int(number) and number < 2**31):
-        raise DseError(f"{path}: {field}: found {value!r}, expected a whole number of {what} below 2^31")
-    return number

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from dse.files import replacing
 from dse.gpus.read import Fact, Header, load
+from dse.gpus.rules import LEFT_OUT
 
 
 def write(path: Path, header: Header, records: Sequence[Fact], comments: Sequence[str] = ()) -> None:
@@ -28,13 +29,27 @@ def _lines(header: Header, records: Sequence[Fact], comments: Sequence[str]) -> 
     for key, value in header.model_dump(exclude_none=True).items():
         yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
     for record in records:
+        if record.follows == LEFT_OUT.get(record.field, ()):
+            continue
         yield ""
         yield f"[{record.field}]"
-        yield f"value = {record.value}" if isinstance(record.value, int) else f"value = {record.value:.6g}"
-        yield f"unit = {json.dumps(record.unit)}"
+        yield from _quantity(record)
         yield f"source = {json.dumps(record.source, ensure_ascii=False)}"
         yield f"provenance = {json.dumps(record.provenance)}"
-        if record.rule:
-            yield f"rule = {json.dumps(record.rule, ensure_ascii=False)}"
+        if note := record.follows.note if record.follows else record.rule:
+            yield f"rule = {json.dumps(note, ensure_ascii=False)}"
         if record.spread is not None:
             yield f"spread = {record.spread:.3g}"
+
+
+def _quantity(record: Fact) -> Iterator[str]:
+    """Write a value with its unit, or what it follows from."""
+    if (rule := record.follows) is None:
+        yield f"value = {record.value}" if isinstance(record.value, int) else f"value = {record.value:.6g}"
+        yield f"unit = {json.dumps(record.unit)}"
+    elif rule.key == "like":
+        yield f"like = {json.dumps(rule.field)}"
+        if rule.number != 1:
+            yield f"times = {rule.number:.9g}"
+    else:
+        yield f"{rule.key} = {rule.number:.9g}"  # so that single precision loses nothing

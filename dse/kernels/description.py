@@ -23,7 +23,7 @@ from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
-from dse.space.expression import Expression
+from dse.space.expression import Expression, parse
 from dse.space.space import Space
 from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
@@ -62,6 +62,9 @@ class ArrayArgument:
     size: Expression  # elements
     type: str  # of an element, as NumPy names it
     values: Expression | None  # of `index` and of `random`, from 0 up to 1; None where nothing hangs on them
+
+
+UNKNOWN_ARRAY = ArrayArgument(parse(0, "array"), "uint8", None)  # neither its size is known nor what it holds
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,17 +114,17 @@ class Description:
     """
 
     name: str
-    summary: str
     path: Path  # of the kernel.toml or other file, for messages
     source: Path | None
     variant_of: str  # the work it does: kernels that share it are variants
     space: Space
-    problem: tuple[tuple[str, Number], ...]  # default sizes
-    let: Expressions
-    launch: Expressions
-    warp: Expressions
-    accesses: tuple[Access, ...]
-    spaces: tuple[Alias, ...]
+    summary: str = ""
+    problem: tuple[tuple[str, Number], ...] = ()  # default sizes
+    let: Expressions = ()
+    launch: Expressions = ()
+    warp: Expressions = ()
+    accesses: tuple[Access, ...] = ()
+    spaces: tuple[Alias, ...] = ()
     build: Build | None = None
     shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
     assumptions: tuple[str, ...] = ()  # where its file does not say what is needed, in words for the user

@@ -357,6 +357,8 @@ def _description(path: Path, file: _File) -> Description:
     source = None
     if file.source is not None:
         source = path.parent / file.source.file
+        if not source.resolve().is_relative_to(path.parent.resolve()):
+            raise DseError(f"{path}: source: found {file.source.file!r}, expected a file beside it or below")
         if not source.is_file():
             raise DseError(f"{path}: source: found no file {file.source.file}, expected one beside it")
     if file.launch is None and (source is None or source.suffix != TRITON):

@@ -4,9 +4,7 @@ Apart from the rest, so that these processes need not load it: they start anew f
 """
 
 import os
-import pickle
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +14,7 @@ from typing import Any
 from dse.cuda.cache import Cache, key
 from dse.cuda.compile.contract import Settings, Source
 from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.kept import pack, unpack
 from dse.cuda.parallel import each, processors
 from dse.version import __version__
 
@@ -38,12 +37,12 @@ def _made(wanted: _Compilation) -> Compiled | Failure:
     same = source.digest, str(wanted.arch), source.compiler, __version__, repr(wanted.settings)
     digest = key("measured", *same)
     kept = wanted.cache.get([digest]).get(digest)
-    if kept is None:
+    made = None if kept is None else unpack(kept, Compiled, Failure)
+    if made is None:
         with _bare():
             made = source.compile(wanted.arch, wanted.settings)
-        wanted.cache.put({digest: zlib.compress(pickle.dumps(made), 1)})
-        return made
-    return pickle.loads(zlib.decompress(kept))
+        wanted.cache.put({digest: pack(made, smaller=True)})
+    return made
 
 
 @contextmanager

@@ -6,17 +6,21 @@ the beginning is simulated; the rest is taken to go on as that ends.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
 import jax
 import numpy as np
 
+from dse.errors import DseError
 from dse.simulator.case.idg import PARTS, SUBSYSTEM_OF, SUBSYSTEMS, PhasePlan, Warp, plan
-from dse.simulator.case.program import Case, Program
-from dse.simulator.simulation import simulate
+from dse.simulator.case.program import MOST_ENTRIES, Case
+from dse.simulator.engine.layout import OF_LATENCY, OF_THROUGHPUT, OF_VALVE
 from dse.types import Launch
+
+if TYPE_CHECKING:
+    from dse.simulator.engine.columns import Columns
 
 PHASES = (1, 3)  # what is simulated of a warp that has more
 ROUNDS = 2  # of resident blocks, and what the last one has beside
@@ -116,29 +120,21 @@ def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) ->
     **Shapes:** as `predict`; the derivatives by counts of waits and barriers are 0: they give the structure.
     """
     settings = settings or Settings()
+    from dse.simulator.engine.batches import simulate_columns  # Numba takes a third of a second
+
     sampled = _sample(warp, launch, settings)
-    simulated = simulate(sampled.cases, critical=True)
-    assert simulated.critical is not None
+    simulated = simulate_columns(sampled.columns, critical=True)
+    made, launches, weights = sampled.made, sampled.launches, sampled.weights
     none = np.zeros(len(warp.waits))
-    busy: dict[str, Any] = {name: none.copy() for name in PARTS}
-    alone: dict[str, Any] = {name: none.copy() for name in PARTS}
-    issue, cycles = none.copy(), none.copy()
-    made = sampled.made
-    for (n, k), case, critical, makespan in zip(
-        np.argwhere(sampled.weights).tolist(),
-        sampled.cases,
-        simulated.critical,
-        simulated.makespan,
-        strict=True,
-    ):
-        graph, weight = made.graphs[n], sampled.weights[n, k]
-        cycles[n] += weight * makespan * sampled.tick[n]
-        repeated = len(case.programs[0]) // len(graph)
-        for into, counts in ((busy, critical.throughput_cycles[0]), (alone, critical.latency_cycles[0])):
-            shares = np.tile(graph.share, repeated) * counts
-            for part, share in zip(np.tile(graph.part, repeated).tolist(), shares.tolist(), strict=True):
-                into[PARTS[part]][n] += weight * share / made.phases[n]
-        issue[n] += weight * critical.valve / made.phases[n] / made.entries[n]
+    cycles = np.bincount(launches, weights * simulated.makespan * sampled.tick[launches], len(none))
+    case = sampled.columns.case.repeat(sampled.columns.length)  # of each instruction
+    of_launch = launches[case]
+    weight = weights[case] / made.phases[of_launch]
+    busy, alone = (
+        _of_parts(weight * sampled.share * simulated.counts[term], sampled.part, of_launch, len(none))
+        for term in (OF_THROUGHPUT, OF_LATENCY)
+    )
+    issue = np.bincount(of_launch, weight * simulated.counts[OF_VALVE], len(none)) / made.entries
 
     bounds = _bounds(warp, launch)[:, :-1]
     binding, bound = np.argmax(bounds, 1), bounds.max(1)
@@ -155,22 +151,32 @@ def with_slopes(warp: Warp, launch: Launch, settings: Settings | None = None) ->
     return np.maximum(cycles, bound), slopes
 
 
+def _of_parts(values: np.ndarray, part: np.ndarray, launch: np.ndarray, count: int) -> dict[str, Any]:
+    """Sum up values of instructions for each part and launch."""
+    sums = np.bincount(part * count + launch, values, len(PARTS) * count)
+    return dict(zip(PARTS, sums.reshape(len(PARTS), count), strict=True))
+
+
 @dataclass(frozen=True)
 class _Sample:
-    """The simulations that stand for N launches: cases in the order of the weights [N, 4] that are not 0."""
+    """The simulations that stand for N launches, C cases, each with a weight among those of its launch."""
 
     made: PhasePlan
-    cases: list[Case]
-    weights: np.ndarray
+    columns: "Columns"
+    launches: np.ndarray  # [C], of each case
+    weights: np.ndarray  # [C]
     tick: np.ndarray  # [N], cycles
+    part: np.ndarray  # [instructions], of PARTS
+    share: np.ndarray  # [instructions], of what a phase has of that part
 
 
 def _simulated(warp: Warp, launch: Launch, settings: Settings) -> np.ndarray:
     """Return cycles of N launches, each a weighted sum of a few makespans."""
+    from dse.simulator.engine.batches import simulate_columns
+
     sampled = _sample(warp, launch, settings)
-    makespan = np.zeros(sampled.weights.shape)
-    makespan[sampled.weights != 0] = simulate(sampled.cases).makespan
-    return (sampled.weights * makespan).sum(1) * sampled.tick
+    makespan = sampled.weights * simulate_columns(sampled.columns).makespan
+    return np.bincount(sampled.launches, makespan, len(sampled.tick)) * sampled.tick
 
 
 def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
@@ -187,24 +193,50 @@ def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
     valve = _two_reciprocals(issue / tick)
     tick = np.where(valve > 0, issue / np.maximum(valve, 1.0), tick)
 
+    launches, nth = np.nonzero(weights)
+    patterns, which = _patterns(made, launches, phases[launches, nth], settings)
+    columns = patterns.take(which)
+    part, share = columns.latency_cycles.astype(int), columns.throughput_cycles
+    of_launch = launches.repeat(columns.length)
+    throughput_cycles, latency_cycles = (
+        np.rint(cycles[of_launch, part] * share / tick[of_launch])
+        for cycles in (made.throughput_cycles, made.latency_cycles)
+    )
+    groups = groups[launches, nth]
+    columns = replace(
+        columns,
+        throughput_cycles=throughput_cycles,
+        latency_cycles=latency_cycles,
+        warps=warps[launches],
+        slots=np.minimum(slots[launches], groups),
+        groups=groups,
+        valve=valve[launches],
+    )
+    if (most := int(columns.entries.max())) > MOST_ENTRIES:
+        raise DseError(f"pipeline: found {most:,} entries of a launch, expected at most {MOST_ENTRIES:,}")
+    return _Sample(made, columns, launches, weights[launches, nth], tick, part, share)
+
+
+def _patterns(
+    made: PhasePlan, launches: np.ndarray, phases: np.ndarray, settings: Settings
+) -> tuple["Columns", np.ndarray]:
+    """Make a case of each different program, and tell which one each simulation of a launch has.
+
+    λ is what an instruction has of its part's cycles in a phase, and Λ the number of that part.
+    """
+    from dse.simulator.engine.columns import Columns
+
+    numbers: dict[tuple[int, int], int] = {}
     cases: list[Case] = []
-    programs: dict[tuple[int, int], Program] = {}
-    for n, k in np.argwhere(weights).tolist():
-        trips, count = int(phases[n, k]), int(groups[n, k])
-        if (n, trips) not in programs:
-            programs[n, trips] = made.program(n, trips, float(tick[n]))
-        cases.append(
-            Case(
-                programs=(programs[n, trips],),
-                warps=int(warps[n]),
-                slots=min(int(slots[n]), count),
-                groups=count,
-                issue_limit=1.0 / float(valve[n]) if valve[n] else math.inf,
-                order=settings.order,
-                scheduler=settings.scheduler,
-            )
-        )
-    return _Sample(made, cases, weights, tick)
+    which = []
+    for n, count in zip(launches.tolist(), phases.tolist(), strict=True):
+        graph = made.graphs[n]
+        number = numbers.setdefault((id(graph), count), len(cases))
+        if number == len(cases):
+            program = graph.program(graph.share, graph.part.astype(float), count)
+            cases.append(Case((program,), 1, order=settings.order, scheduler=settings.scheduler))
+        which.append(number)
+    return Columns.of(cases), np.array(which)
 
 
 def _samples(
@@ -238,7 +270,10 @@ def _line(at: np.ndarray, to: np.ndarray) -> np.ndarray:
 
 
 def _two_reciprocals(x: np.ndarray) -> np.ndarray:
-    """Find whole numbers near x, 0 or more, that are the reciprocal of their reciprocal, as few are not."""
+    """Find whole numbers near x, 0 or more, that are the reciprocal of their reciprocal, as few are not.
+
+    A case has an issue limit, so it has no valve but such a one.
+    """
     whole = np.rint(x)
     with np.errstate(divide="ignore"):
         while (other := 1.0 / (1.0 / whole) != whole).any():

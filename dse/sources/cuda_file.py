@@ -9,7 +9,7 @@ import numpy as np
 from dse import kernels
 from dse.cuda.compile.nvrtc import Declared, kernels_in, parameters_of, read_source
 from dse.errors import DseError
-from dse.kernels.description import ArrayArgument, Build, Description
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description
 from dse.sources.argument_types import TYPES, type_of
 from dse.sources.given import Given, build_with, refuse
 from dse.space.expression import Expression, one_of, parse
@@ -41,17 +41,10 @@ def load(path: Path, given: Given) -> Description:
     )
     return Description(
         name=given.function or path.stem,
-        summary="",
         path=path,
         source=path,
         variant_of=given.function or path.stem,
         space=Space(dict(given.tuned)),
-        problem=(),
-        let=(),
-        launch=(),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=build_with(build, given),
     )
 
@@ -99,7 +92,7 @@ def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayA
     if text.strip() == "?" and pointer is False:
         return None
     if text.strip() == "?":
-        return ArrayArgument(parse(0, where), "uint8", None)
+        return UNKNOWN_ARRAY
     if more and pointer is False:
         raise DseError(f"{where}: found the array {text!r}, expected a number")
     try:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dse.cuda.compile.options import check
 from dse.errors import DseError
 from dse.kernels.description import Alias, ArrayArgument, Build, Description
 from dse.sources import t1
@@ -107,17 +108,11 @@ def of_problem(problem: T1Problem) -> Description:
     ]
     return Description(
         name=problem.name,
-        summary="",
         path=problem.path,
         source=source,
         variant_of=problem.name,
         space=problem.space,
         problem=tuple(sizes.items()),
-        let=(),
-        launch=(),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=Build(
             kernel=problem.kernel_name,
             defines=tuple((name, parse(name, where, names)) for name in names),
@@ -168,13 +163,22 @@ def _argument(
 
 
 def _options(problem: T1Problem) -> tuple[str, ...]:
-    """Choose the compiler options that NVRTC takes; folders are relative to the file."""
+    """Choose the compiler options that NVRTC takes; folders are relative to the file.
+
+    **Raises:** DseError for an option that may not stand in a file, or a folder that is not below it.
+    """
+    where, here = f"{problem.path}: KernelSpecification.CompilerOptions", problem.path.parent
     options = []
     for option in problem.options:
-        if option.startswith("-I") and len(option) > 2:
-            option = f"-I{problem.path.parent / option[2:]}"
+        named = re.fullmatch(r"(?:-I|--include-path=)(.+)", option)
+        if named is not None:
+            folder = (here / named[1].strip()).resolve()
+            if not folder.is_relative_to(here.resolve()):
+                raise DseError(f"{where}: found {option!r}, expected a folder in {here} or below it")
+            option = f"-I{folder}"
         if not option.startswith(_OF_NVCC):
             options.append(option)
+    check(options, where)
     return tuple(options)
 
 

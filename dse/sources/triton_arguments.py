@@ -6,9 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dse.counts import Number
 from dse.cuda.compile.triton import TYPES, canonical
 from dse.errors import DseError
-from dse.kernels.description import ArrayArgument, DescriptorArgument
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
 from dse.sources.argument_types import type_of
-from dse.sources.triton_kernel import Argument, nothing_known_of
+from dse.sources.triton_kernel import Argument
 from dse.space.expression import parse
 
 
@@ -73,7 +73,7 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
     """Read `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is not known."""
     size, *more = (part.strip() for part in text.split(":", 2))
     if text == "?":
-        return kind, nothing_known_of(kind) if kind.startswith("*") else None
+        return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
     if not kind.startswith("*") and not more:
         return kind, parse(text, where, allowed)
     name = "uint8"
@@ -88,7 +88,10 @@ def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[
 
 def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
     """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows lie one after the other."""
-    element, block = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind).groups()  # type: ignore[union-attr]
+    match = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind)
+    if match is None:
+        raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")
+    element, block = match.groups()
     blocks = [parse(size, "given.signature", allowed) for size in split(block)]
     shape = [parse(size, where, allowed) for size in split(text)] if text else []
     if len(shape) != len(blocks):

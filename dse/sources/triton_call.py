@@ -11,13 +11,12 @@ from dse.counts import Number
 from dse.cuda.compile.triton import OPTIONS, canonical
 from dse.cuda.compile.triton_function import remember, unwrapped
 from dse.errors import DseError
-from dse.kernels.description import GPU_NAMES, Contents, Description, DescriptorArgument
+from dse.kernels.description import GPU_NAMES, UNKNOWN_ARRAY, Contents, Description, DescriptorArgument
 from dse.sources.triton_kernel import (
     Argument,
     Stated,
     as_text,
     describe,
-    nothing_known_of,
     of_decorators,
     settings,
     with_configs,
@@ -114,14 +113,14 @@ def _array(name: str, value: Any) -> tuple[str, Argument]:
     where = f"args: {name}"
     if isinstance(value, str):
         kind = canonical(value)
-        return kind, nothing_known_of(kind) if kind.startswith("*") else None
+        return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
     if hasattr(value, "block_shape"):
         sizes = (value.shape, value.strides, value.block_shape)
         shape, strides, block = (tuple(parse(int(size), where) for size in some) for some in sizes)
         return "", DescriptorArgument(_element(value.base, where), shape, strides, block)
     kind = f"*{_element(value, where)}"
     contents = _contents(value)
-    return kind, nothing_known_of(kind) if contents is None else Contents(contents)
+    return kind, UNKNOWN_ARRAY if contents is None else Contents(contents)
 
 
 def _element(value: Any, where: str) -> str:

@@ -32,7 +32,6 @@ def load(path: Path, given: Given) -> Description:
     allowed = {*columns, *sizes, *GPU_NAMES}
     return Description(
         name=source.kernel,
-        summary="",
         path=path,
         source=path,
         variant_of=source.kernel,
@@ -41,11 +40,6 @@ def load(path: Path, given: Given) -> Description:
             (Listed(tuple(columns), tuple(rows)),),
         ),
         problem=tuple(sizes.items()),
-        let=(),
-        launch=(),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=Build(
             kernel=source.kernel,
             defines=tuple((name, parse(name, "given", columns)) for name in columns),

@@ -11,6 +11,7 @@ from dse.cuda.compile.triton_function import Function
 from dse.errors import DseError
 from dse.kernels.description import (
     GPU_NAMES,
+    UNKNOWN_ARRAY,
     ArrayArgument,
     Build,
     Contents,
@@ -77,7 +78,7 @@ def describe(found: Function, stated: Stated) -> Description:
     types = tuple(canonical(stated.types.get(name, "")) for name in names)
     allowed = {*space, *stated.sizes, *GPU_NAMES}
     arguments = tuple(
-        stated.arguments.get(name, None if kind[:1] != "*" else nothing_known_of(kind))
+        stated.arguments.get(name, UNKNOWN_ARRAY if kind.startswith("*") else None)
         for name, kind in zip(names, types, strict=True)
     )
     for name, kind, argument in zip(names, types, arguments, strict=True):
@@ -87,33 +88,22 @@ def describe(found: Function, stated: Stated) -> Description:
             )
     return Description(
         name=found.name,
-        summary="",
         path=found.path,
         source=found.path,
         variant_of=found.name,
         space=Space(space, tuple(listed) if several else ()),
         problem=tuple((name, value) for name, value in stated.sizes.items() if name not in space),
-        let=(),
-        launch=(),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=Build(
             kernel=found.name,
             defines=tuple((name, parse(name, "given.constexprs", allowed)) for name in space),
             block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
-            grid=tuple(stated.grid),  # type: ignore[arg-type]
+            grid=tuple(stated.grid),
             arguments=arguments,
             options=tuple(f"{name}={text}" for name, text in stated.constants.items()),
             types=types,
         ),
         assumptions=stated.assumptions,
     )
-
-
-def nothing_known_of(kind: str) -> ArrayArgument:
-    """Return an array of which only the type is known."""
-    return ArrayArgument(parse(0, "given.arguments"), "uint8", None)
 
 
 def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 
 import pyarrow.parquet as pq
 import pytest
@@ -79,3 +80,12 @@ def test_show_says_what_it_does_not_know(run_dse, command):
 def test_json_or_csv(run_dse):
     ran = run_dse("models", "--json", "--csv")
     assert (ran.code, ran.err) == (2, "dse: --csv: found together with --json, expected one of them\n")
+
+
+def test_quiet_holds_for_one_command(run_dse, monkeypatch):
+    monkeypatch.delenv("DSE_QUIET", raising=False)
+    seen = []
+    monkeypatch.setattr("dse.gpus.read.names", lambda: seen.append(os.environ.get("DSE_QUIET")) or [])
+    assert run_dse("--quiet", "gpus").code == 0
+    assert run_dse("gpus").code == 0
+    assert seen == ["1", None]

@@ -3,8 +3,10 @@
 from importlib import import_module
 from pkgutil import iter_modules
 
+import pytest
+
 from dse import cli
-from dse.cli.main import COMMANDS
+from dse.cli.main import COMMANDS, run
 
 
 def test_every_module_with_a_command_is_a_row():
@@ -12,3 +14,23 @@ def test_every_module_with_a_command_is_a_row():
     commands = {name for name, module in modules.items() if hasattr(module, "app")} - {"main"}
     assert commands == set(COMMANDS)
     assert len(COMMANDS) == len(commands)
+
+
+def test_a_mistake_of_ours_is_one_line(run_dse, monkeypatch):
+    def fails():
+        raise ZeroDivisionError("a\nb")
+
+    monkeypatch.setattr("dse.gpus.read.names", fails)
+    ran = run_dse("gpus")
+    assert (ran.code, ran.out) == (1, "")
+    hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
+    assert ran.err == f"dse: ZeroDivisionError: a b ({hint})\n"
+
+
+def test_where_it_went_wrong_can_be_seen(monkeypatch):
+    def fails():
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("dse.gpus.read.names", fails)
+    with pytest.raises(ZeroDivisionError):
+        run(["--traceback", "gpus"])

@@ -27,6 +27,18 @@ def test_equal_times_keep_the_order_of_the_space(toy_kernel):
         assert seconds[a] < seconds[b] or (seconds[a] == seconds[b] and a < b)
 
 
+def test_one_of_each_group_of_equal_times(toy_kernel):
+    ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["roofline"])
+    rows = ranking.rows(diverse=True)
+    times = [row["time"] for row in rows]
+    assert times == sorted(times)
+    assert rows[0]["rank"] == 1
+    assert len(rows) < ranking.count - ranking.impossible
+    everything = {row["rank"]: row for row in ranking.rows()}
+    assert all(everything[row["rank"]] == row for row in rows)
+    assert ranking.tied >= 1
+
+
 def test_measured_times_stand_beside(toy_kernel, tmp_path):
     path = tmp_path / "a100.csv"
     path.write_text("block,items,time_ms\n64,1,2.5\n128,2,1.5\n")

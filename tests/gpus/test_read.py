@@ -12,6 +12,7 @@ import pytest
 
 from dse import catalogue, gpus
 from dse.errors import DseError
+from dse.gpus.rules import LEFT_OUT
 from dse.types import CLASSES, TENSOR, Limits, PerClass
 
 NAMES = gpus.names()
@@ -276,7 +277,7 @@ def test_lemeire_tables(files):
     for name, expected in rows.items():
         gpu = files[name].gpu
         found = gpu.cpi.fp32, gpu.cpi.fp64, gpu.cpi.sfu, gpu.cpi.barrier, gpu.cpi.dram, gpu.issue_limit
-        assert tuple(map(float, found)) == expected, name
+        assert tuple(map(float, found)) == pytest.approx(expected, rel=1e-8), name
 
 
 @pytest.mark.parametrize(
@@ -345,10 +346,18 @@ def test_every_value_says_where_it_is_from(files, name):
     assert {x.replace("cpi", "latency") for x in of_cpi} == of_latency
     assert bool(tensor) == (files[name].header.capability >= 70)
     for record in records:
+        if record.follows == LEFT_OUT.get(record.field, ()):
+            assert record.field not in raw
+            continue
         entry = raw
         for key in record.field.split("."):
             entry = entry[key]
-        assert entry == {k: v for k, v in vars(record).items() if k != "field" and v is not None}
+        stated = {k: v for k, v in vars(record).items() if k not in ("field", "follows") and v is not None}
+        if record.follows is not None:
+            key, number, like, note = record.follows
+            stated = {k: stated[k] for k in ("source", "provenance")} | {key: like or number}
+            stated |= ({"times": number} if like and number != 1 else {}) | ({"rule": note} if note else {})
+        assert entry == stated
         assert record.source
         assert record.provenance in ("stated", "measured", "fitted", "derived")
         if record.provenance == "derived":
@@ -450,7 +459,7 @@ def test_stack_has_the_gpus_on_the_leading_axis(files):
         ("l2_bytes", "40", "MB", 40e6),
         ("l2_bytes", "40", "KB", 40e3),
         ("l2_bytes", "0", "B", 0),
-        ("cpi.fp32", "0.25", "cycles", 0.25),
+        ("latency.fp32", "0.25", "cycles", 0.25),
         ("limits.shared_bytes_per_sm", "100", "KiB", 102400),
         ("limits.registers_per_sm", "32768.0", "registers", 32768),
     ],
@@ -472,7 +481,7 @@ def test_units(edited, field, value, unit, expected):
         ("clock", "inf", "MHz", "clock: found inf, expected MHz above 0"),
         ("clock", "1e300", "MHz", "clock: found 1e+300, expected MHz above 0"),
         ("clock", "1" + 400 * "0", "MHz", "clock: found 1"),
-        ("cpi.fp32", "-0.5", "cycles", "cpi.fp32: found -0.5, expected cycles above 0"),
+        ("latency.fp32", "-0.5", "cycles", "latency.fp32: found -0.5, expected cycles above 0"),
         ("l2_bytes", "-1", "B", "l2_bytes: found -1, expected B of 0 or more"),
         ("sm_count", "0", "1", "sm_count: found 0, expected a number above 0"),
         ("limits.warps_per_sm", "0", "warps", "limits.warps_per_sm: found 0, expected warps above 0"),
@@ -523,7 +532,7 @@ def test_wrong_values(edited, field, value, unit, expected):
         ('compute_capability = "8.0"', 'compute_capability = "8.0', "is not TOML: "),
         ("value = 1410\n", "", "clock.value: missing, expected a number"),
         ('unit = "MHz"\n', "", "clock.unit: missing, expected a unit"),
-        ("value = 1410\n", "valeu = 1410\n", "clock.value: missing, expected a number"),
+        ("value = 1410\n", "valeu = 1410\n", "clock.valeu: unknown field, did you mean value?"),
         ("value = 1410\n", "value = 1410\nvaleu = 3\n", "clock.valeu: unknown field, did you mean value?"),
     ],
 )
@@ -564,7 +573,7 @@ def test_wrong_source(edited, lines, expected):
 @pytest.mark.parametrize(
     ("field", "expected"),
     [
-        ("clock", "clock: found 1410, expected a table of value, unit, source, provenance, rule, spread"),
+        ("clock", "clock: found 1410, expected a table of value, unit, lanes, bytes_per_cycle,"),
         ("cpi", "cpi: found 1410, expected a table for each of its fields"),
     ],
 )
@@ -573,7 +582,7 @@ def test_a_field_that_is_no_table(tmp_path, field, expected):
     text = gpus.find("a100").read_text()
     others = [part for part in text.split("\n[") if not part.startswith((f"{field}]", f"{field}."))]
     path.write_text(f"{field} = 1410\n" + "\n[".join(others))
-    assert mistake(path) == expected
+    assert mistake(path).startswith(expected)
 
 
 def test_a_file_that_is_no_text(tmp_path):

@@ -27,9 +27,9 @@ def test_what_is_written_is_read(name, tmp_path):
 def test_texts_and_numbers_of_any_kind(tmp_path):
     file = gpus.load("a100-pcie-40gb", np.float64)
     header = file.header.model_copy(update={"name": 'a "fast" \\ one, λ', "aliases": []})
-    values = {"cpi.l1": 1234567.891, "cpi.l2": 1.5e-9, "cpi.dram": 3e15, "sm_count": 108}
+    values = {"cpi.l1": 1234567.891, "cpi.l2": 1.5e-9, "latency.dram": 3e15, "sm_count": 108}
     fields = [
-        replace(record, value=values[record.field], source='tab\t"quoted" µ', spread=0.012345)
+        replace(record, value=values[record.field], source='tab\t"quoted" µ', spread=0.012345, follows=None)
         if record.field in values
         else record
         for record in file.fields

@@ -80,7 +80,6 @@ def make(**changes):
             ),
             Access("result", "global", "store", expressions({"count": "tile", "bytes": 2})),
         ),
-        spaces=(),
     )
     let = expressions({"threads_wanted": "bx * by"}) + kernel.let
     return dataclasses.replace(dataclasses.replace(kernel, let=let), **changes)

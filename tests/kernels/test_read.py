@@ -133,6 +133,11 @@ def test_what_may_be_left_out(tmp_path):
         ('name = "stencil"\n', "", "name: found nothing, expected a value"),
         ('name = "stencil"\n', "name = 3\n", "name: found 3, expected text"),
         ('source = "stencil.cu"', 'sorce = "x"', r"sorce: found an unknown field, .*; did you mean source\?"),
+        (
+            'source = "stencil.cu"',
+            'source = "../x.cu"',
+            r"source: found '\.\./x\.cu', expected a file beside",
+        ),
         ('source = "stencil.cu"', 'source = "x.cu"', r"source: found no file x\.cu"),
         (
             "fp32 =",

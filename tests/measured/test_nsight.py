@@ -39,9 +39,6 @@ def description(build=None, **launch):
         problem=(("n", 2048),),
         let=expressions({"per_block": "bx * by", "odd": "l2_bytes * 2"}),
         launch=expressions(launch),
-        warp=(),
-        accesses=(),
-        spaces=(),
         build=build,
     )
 

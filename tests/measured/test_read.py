@@ -22,10 +22,6 @@ KERNEL = Description(
     variant_of="stencil",
     space=Space({"bx": [16, 32], "by": [1, 2], "staged": [0, 1], "share": [0.5, 1]}),
     problem=(("width", 1024), ("radius", 3)),
-    let=(),
-    launch=(),
-    warp=(),
-    accesses=(),
     spaces=(
         Alias("plain", set=(("share", 0.5),)),
         Alias(

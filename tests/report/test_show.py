@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dse.report import show as show_module
-from dse.report.show import number, progress, scale, show
+from dse.report.numbers import number, scale
+from dse.report.show import progress, show
 
 ROWS = [
     {"name": "a", "time": 0.0123456, "size": 49152, "fits": True},

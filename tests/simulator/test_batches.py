@@ -64,13 +64,16 @@ def test_equals_plain_python_where_no_tick_divides_the_terms(
 def test_long_programs_equal_plain_python_in_dataflow_order(
     oracle: Oracle, random_program: Callable[..., Program]
 ):
-    # Rows of several blocks, some of them full; barriers in any of them; more successors than a row of edges.
+    # Rows of several blocks, some of them full, and of more than are looked at together; barriers in any of
+    # them; instructions with many successors.
     rng = np.random.default_rng(6)
     cases = []
     for n, barriers in ((96, 0), (96, 7), (70, 3), (64, 1), (33, 2)):
         program = random_program(rng, n, 3, barriers, grid=64, same_warp=True)
         hub = replace(program, preds=tuple((0, *js) if i else () for i, js in enumerate(program.preds)))
         cases += [Case((p,), 2, 2, 3, order="dataflow", scheduler="gto") for p in (program, hub)]
+    for barriers in (0, 2):
+        cases.append(Case((random_program(rng, 300, 3, barriers),), 1, order="dataflow"))
     assert_equal(simulate(cases, critical=True), oracle)
 
 

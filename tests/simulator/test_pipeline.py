@@ -1,5 +1,6 @@
 """Launches as the pipeline model sees them: kernels of which the cycles can be told by hand, and bounds."""
 
+import math
 from typing import Any
 
 import jax
@@ -8,8 +9,9 @@ import pytest
 
 from dse import gpus
 from dse.models import roofline
-from dse.simulator import pipeline, simulate
+from dse.simulator import Case, pipeline, simulate
 from dse.simulator.case import idg
+from dse.simulator.engine.columns import Columns
 from dse.simulator.pipeline import TERMS, Settings
 from dse.types import CLASSES, Kernel, Launch, PerClass
 
@@ -200,3 +202,31 @@ def test_slopes_are_what_cycles_are_made_of(predicted):
     products = jax.tree.map(lambda part, slope: part * slope, warps, slopes)
     total = sum(products.busy.values()) + sum(products.alone.values()) + products.issue
     np.testing.assert_allclose(total, cycles, rtol=1e-4)  # terms are rounded to ticks
+
+
+@pytest.mark.parametrize("order", ["program", "dataflow"])
+@pytest.mark.parametrize("groups", [None, 9])
+def test_what_is_simulated_are_the_programs_of_the_plan(order, groups):
+    """The columns are those of cases made one by one; with all phases, programs have loops."""
+    warps, launches = together(CASES.values())
+    settings = Settings("gto", order, groups)
+    sampled = pipeline._sample(warps, launches, settings)
+    made, taken = sampled.made, sampled.columns
+    lengths = np.array([len(made.graphs[n]) for n in sampled.launches])
+    runs = np.add.reduceat(taken.times, taken.first[:-1])
+    cases = [
+        Case(
+            (made.program(int(n), int(count), float(sampled.tick[n])),),
+            int(taken.warps[c]),
+            int(taken.slots[c]),
+            int(taken.groups[c]),
+            1 / taken.valve[c] if taken.valve[c] else math.inf,
+            order=order,
+            scheduler="gto",
+        )
+        for c, (n, count) in enumerate(zip(sampled.launches, runs // lengths, strict=True))
+    ]
+    for name, values in vars(Columns.of(cases)).items():
+        np.testing.assert_array_equal(getattr(taken, name), values, err_msg=name)
+    assert (taken.loop_counts.max() > 0) == (groups is not None and order == "program")
+    assert (taken.slots <= np.asarray(launches.resident_blocks)[sampled.launches]).all()

@@ -134,6 +134,18 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
         ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
         ({"KernelFile": "no.cu"}, "KernelSpecification.KernelFile: found no file"),
         (
+            {"CompilerOptions": ["--create-pch=x"]},
+            "KernelSpecification.CompilerOptions: found '--create-pch=x', expected one of --define-macro,",
+        ),
+        (
+            {"CompilerOptions": ["-I/etc"]},
+            "KernelSpecification.CompilerOptions: found '-I/etc', expected a folder in",
+        ),
+        (
+            {"CompilerOptions": ["--include-path=inner/../.."]},
+            "KernelSpecification.CompilerOptions: found '--include-path=inner/../..', expected a folder in",
+        ),
+        (
             {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "m + 1"}]},
             "KernelSpecification.Arguments[0].Size: unknown name 'm' in 'm + 1', expected one of",
         ),

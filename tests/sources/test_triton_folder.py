@@ -107,9 +107,36 @@ def test_mistakes(folder, tmp_path):
     with pytest.raises(DseError, match=r"found no cubin with Triton's .json beside it"):
         load(tmp_path)
     (tmp_path / "k.cubin").write_bytes(b"")
-    (tmp_path / "k.json").write_text('{"name": "k", "num_warps": 4, "shared": 0}')
-    from dse.cuda.compile import triton_cache
 
-    triton_cache._entries.cache_clear()
-    with pytest.raises(DseError, match=r"k.json: found no 'target', expected what Triton writes"):
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("[]", r"k\.json: top level: found \[\], expected "),
+        ("{", r"k\.json: Invalid JSON"),
+        ('{"name": "k", "num_warps": 4, "shared": 0}', r"k\.json: target: found nothing, expected a value"),
+        (
+            '{"name": "k", "num_warps": 4, "shared": 0, "target": {"arch": "gfx942"}}',
+            r"k\.json: target\.arch: found 'gfx942'",
+        ),
+        (
+            '{"name": "k", "num_warps": 0, "shared": 0, "target": {"arch": 90}}',
+            r"k\.json: num_warps: found 0, expected .*greater than or equal to 1",
+        ),
+    ],
+)
+def test_a_json_that_is_not_triton_s(tmp_path, text, line):
+    (tmp_path / "k.cubin").write_bytes(b"")
+    (tmp_path / "k.json").write_text(text)
+    with pytest.raises(DseError, match=line):
         load(tmp_path)
+
+
+def test_a_cubin_without_the_kernel_that_its_json_names(folder, tmp_path):
+    cubin = next(folder.glob("*/add.cubin"))
+    shutil.copy(cubin, tmp_path / "other.cubin")
+    stated = json.loads(cubin.with_suffix(".json").read_text()) | {"name": "other"}
+    (tmp_path / "other.json").write_text(json.dumps(stated))
+    source = source_of(load(tmp_path, Given(grid=(1,))))
+    with pytest.raises(DseError, match=r"other\.cubin: kernel: found add, expected other"):
+        source.compile(90, (("binary", 1),))

@@ -11,7 +11,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from dse.cuda.cache import key
 from dse.cuda.compile.contract import Launched, Settings
+from dse.cuda.compile.includes import included
+from dse.cuda.compile.options import check
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
@@ -114,7 +116,8 @@ def read_source(
 
     **Edges:** the digest covers every file that an `#include` names and that is found, whether or not a
     configuration reads it; not one that is named by a macro.
-    **Raises:** DseError if the file cannot be read.
+    **Raises:** DseError if the file cannot be read, an option is not one of `dse.cuda.compile.options`, or a
+    file outside of these folders is included.
     """
     path = Path(path)
     if path.suffix == ".cubin":
@@ -124,8 +127,9 @@ def read_source(
         text = _read(path)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
     text = _read(path)
+    check(options, f"{path}: compiler options")
     searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
-    digest = key(kernel, str(len(options)), *options, path.name, text, *_included(text, searched))
+    digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
     return Source(str(path), text, kernel, searched, tuple(options), digest)
 
 
@@ -507,22 +511,6 @@ def _read(path: Path) -> str:
         raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
 
 
-def _included(text: str, folders: Sequence[str]) -> Iterator[str]:
-    """Yield the name and text of every file that `text` includes, directly or not, each once."""
-    waiting = [(name, folders) for name in _INCLUDE.findall(text)]
-    seen = set()
-    while waiting:
-        name, searched = waiting.pop()
-        path = next((path for folder in searched if (path := Path(folder, name)).is_file()), None)
-        if path is None or path in seen:
-            continue
-        seen.add(path)
-        included = path.read_text(encoding="utf-8", errors="replace")
-        yield name
-        yield included
-        waiting += [(inner, (str(path.parent), *folders)) for inner in _INCLUDE.findall(included)]
-
-
 def _installed_headers() -> list[Path]:
     """List the folder that NVIDIA's packages share for their headers."""
     try:
@@ -536,7 +524,6 @@ _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
-_INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 _KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")

@@ -26,6 +26,7 @@ from dse.cuda.compile.constants import Constants
 from dse.cuda.compile.contract import Launched, Passed, Settings
 from dse.cuda.compile.nvrtc import Compiled, Failure
 from dse.cuda.compile.triton_function import Function, function, triton
+from dse.cuda.compile.triton_metadata import Box, Metadata
 from dse.cuda.sass import elf
 from dse.errors import DseError
 
@@ -33,7 +34,6 @@ OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # a
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 
-_FRACTIONS = re.compile(r"\*\w*(fp|bf)\d")
 # Triton's names of types, by those of NumPy and PyTorch.
 TYPES = {
     "bool": "i1",
@@ -126,9 +126,9 @@ class TritonSource:
                 made = _compiled(found.jit, arch, dict(settings))
         except Exception as error:  # of any type: it is the compiler's word on this configuration
             return Failure("compile error", f"{where}: {self.kernel}: {_reason(error)}")
-        launched = launched_as(made.metadata._asdict())
+        metadata = Metadata.model_validate(made.metadata, from_attributes=True)
         [binary] = elf.read(made.asm["cubin"], self.path).values()
-        passed = _passed(found, dict(settings), made.metadata.tensordesc_meta)
+        passed = _passed(found, dict(settings), metadata.tensordesc_meta)
         rest = len(binary.parameters) - len(passed)
         passed += (Passed(),) * rest  # memory that Triton itself asks for
         return Compiled(
@@ -138,7 +138,7 @@ class TritonSource:
             log="",
             compiler=self.compiler,
             spill_bytes=None,
-            launched=replace(launched, passed=passed),
+            launched=replace(launched_as(metadata), passed=passed),
         )
 
 
@@ -169,8 +169,15 @@ def read_source(
 
 def canonical(kind: str) -> str:
     """Write a type as Triton does: `*float16` is `*fp16`."""
-    pointer, name, hint = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip()).groups("")  # type: ignore[union-attr]
+    match = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip(), re.DOTALL)
+    assert match is not None  # each part may be empty
+    pointer, name, hint = match.groups("")
     return pointer + TYPES.get(name.removeprefix("torch."), name) + hint
+
+
+def has_fractions(kind: str) -> bool:
+    """Return whether a type, as Triton writes it, is of an array of numbers with fractions."""
+    return re.match(r"\*\w*(fp|bf)\d", kind) is not None
 
 
 def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Specialised | Tensor | Any:
@@ -195,11 +202,10 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
     return Specialised(name, argument % ALIGNED == 0 and not parameter.do_not_specialize_on_alignment)
 
 
-def launched_as(metadata: Mapping[str, Any]) -> Launched:
+def launched_as(metadata: Metadata) -> Launched:
     """Return how code is launched by what Triton says of it."""
-    cluster = int(metadata.get("num_ctas") or 1)
-    scratch = int(metadata.get("global_scratch_size") or 0) * cluster
-    return Launched(32 * int(metadata["num_warps"]), int(metadata["shared"]), cluster, scratch)
+    scratch_bytes = metadata.global_scratch_size * metadata.num_ctas
+    return Launched(32 * metadata.num_warps, metadata.shared, metadata.num_ctas, scratch_bytes)
 
 
 def _type_of(number: bool | int | float) -> str:
@@ -228,16 +234,14 @@ def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:
     return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), target, options)
 
 
-def _passed(
-    found: Function, settings: Mapping[str, Any], maps: Sequence[Mapping[str, Any]]
-) -> tuple[Passed, ...]:
+def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
     """Return what the parameters take, but for those at the end that Triton itself adds."""
     passed: list[Passed] = []
-    waiting = list(maps or ())
+    waiting = list(maps)
     for place, parameter in enumerate(found.arguments):
         known = settings[parameter.name]
         if isinstance(known, Specialised):
-            passed.append(Passed(place, fractions=bool(_FRACTIONS.match(known.type))))
+            passed.append(Passed(place, fractions=has_fractions(known.type)))
         if not isinstance(known, Tensor):
             continue
         axes = range(len(known.block))
@@ -245,7 +249,7 @@ def _passed(
         shapes += [Passed(place, "stride", axis) for axis in axes]
         if waiting:
             like = waiting.pop(0)
-            passed.append(Passed(place, "map", box=tuple(like["block_size"]), swizzle=like["swizzle"]))
+            passed.append(Passed(place, "map", box=like.block_size, swizzle=like.swizzle))
         else:  # code without maps takes the descriptor apart
             passed += [Passed(place, "pointer"), *shapes, Passed(place, "flag"), Passed(place, "flag")]
         passed += shapes

@@ -1,6 +1,5 @@
 """Folders of machine code as Triton keeps it: beside each cubin what Triton says of it."""
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +11,8 @@ from dse.cuda.cache import key
 from dse.cuda.compile.constants import Constants
 from dse.cuda.compile.contract import Passed, Settings
 from dse.cuda.compile.nvrtc import Compiled, Failure
-from dse.cuda.compile.triton import OPTIONS, launched_as
+from dse.cuda.compile.triton import OPTIONS, has_fractions, launched_as
+from dse.cuda.compile.triton_metadata import Metadata, read
 from dse.cuda.sass import elf
 from dse.errors import DseError
 
@@ -32,18 +32,18 @@ class Entry:
     """One cubin, and what Triton says of it."""
 
     cubin: Path
-    metadata: Mapping[str, Any]
+    metadata: Metadata
     parameters: tuple[Parameter, ...]  # () where the assembly was not kept
 
     @property
     def options(self) -> dict[str, int]:
         """The options that it was compiled with; no limit of registers is 0."""
-        return {name: int(self.metadata.get(name) or 0) for name in OPTIONS}
+        return {name: getattr(self.metadata, name) for name in OPTIONS}
 
     @property
     def arch(self) -> int:
         """The architecture that it is for: 80 for sm_80."""
-        return int(self.metadata["target"]["arch"])
+        return self.metadata.target.arch
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class TritonCache:
     @property
     def compiler(self) -> str:
         """Triton and its version."""
-        return f"Triton {self.entries[0].metadata.get('triton_version', '')}".strip()
+        return f"Triton {self.entries[0].metadata.triton_version}".strip()
 
     def architectures(self) -> tuple[int, ...]:
         """List what there are cubins for."""
@@ -87,7 +87,10 @@ class TritonCache:
                 "not executed", f"{where}: architecture: found sm_{entry.arch}, expected sm_{arch}"
             )
         cubin = entry.cubin.read_bytes()
-        binary = elf.read(cubin, where)[entry.metadata["name"]]
+        binaries = elf.read(cubin, where)
+        if self.kernel not in binaries:
+            raise DseError(f"{where}: kernel: found {', '.join(binaries) or 'none'}, expected {self.kernel}")
+        binary = binaries[self.kernel]
         launched = launched_as(entry.metadata)
         passed = _passed(entry, self.names)
         passed += (Passed(),) * (len(binary.parameters) - len(passed))
@@ -101,7 +104,7 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
     **Raises:** DseError if there is none, or several kernels and none is named.
     """
     entries = _entries(path.resolve())
-    kernels = list(dict.fromkeys(entry.metadata["name"] for entry in entries))
+    kernels = list(dict.fromkeys(entry.metadata.name for entry in entries))
     if not entries:
         raise DseError(f"{path}: found no cubin with Triton's .json beside it, expected one at least")
     if kernel not in kernels and (kernel or len(kernels) > 1):
@@ -109,8 +112,8 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
         raise DseError(
             f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
         )
-    chosen = tuple(entry for entry in entries if entry.metadata["name"] == (kernel or kernels[0]))
-    digest = key(*(f"{entry.cubin}{entry.metadata.get('hash')}" for entry in chosen))
+    chosen = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
+    digest = key(*(f"{entry.cubin}{entry.metadata.hash}" for entry in chosen))
     return TritonCache(str(path), kernel or kernels[0], chosen, digest)
 
 
@@ -125,25 +128,21 @@ def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
 
 
 def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
-    boxes = [tuple(each["block_size"]) for each in entry.metadata.get("tensordesc_meta") or ()]
+    boxes = list(entry.metadata.tensordesc_meta)
     passed = []
     for name, part, kind in entry.parameters:
         place, (what, _, axis) = names.index(name), part.partition(".")
-        if what in ("shape", "stride"):
-            passed.append(Passed(place, what, int(axis)))  # type: ignore[arg-type]
+        if what == "shape" or what == "stride":
+            passed.append(Passed(place, what, int(axis)))
         elif part:
             passed.append(Passed(place, "flag"))
         elif kind.startswith("tensordesc") and boxes:
-            passed.append(Passed(place, "map", box=boxes.pop(0)))
+            box = boxes.pop(0)
+            passed.append(Passed(place, "map", box=box.block_size, swizzle=box.swizzle))
         else:
-            passed.append(Passed(place, "pointer" if kind.startswith("*") else "all"))
+            part = "pointer" if kind.startswith("*") else "all"
+            passed.append(Passed(place, part, fractions=has_fractions(kind)))
     return tuple(passed)
-
-
-_STATED = ("name", "num_warps", "shared", "target")
-
-
-_STATED = ("name", "num_warps", "shared", "target")
 
 
 @cache
@@ -151,15 +150,9 @@ def _entries(path: Path) -> tuple[Entry, ...]:
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
         try:
-            metadata = json.loads(cubin.with_suffix(".json").read_text(encoding="utf-8"))
+            metadata = read(cubin.with_suffix(".json"))
         except OSError:
             continue
-        except ValueError as error:
-            raise DseError(f"{cubin.with_suffix('.json')}: cannot read: {error}") from None
-        if missing := [name for name in _STATED if name not in metadata]:
-            raise DseError(
-                f"{cubin.with_suffix('.json')}: found no {missing[0]!r}, expected what Triton writes"
-            )
         entries.append(Entry(cubin, metadata, _parameters(cubin.with_suffix(".ttir"))))
     return tuple(entries)
 

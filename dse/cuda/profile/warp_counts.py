@@ -11,7 +11,7 @@ import numpy as np
 
 from dse.types import CLASSES
 
-Number = np.ndarray | float  # one launch has plain numbers
+Number = Any  # np.ndarray | float: one launch has plain numbers
 
 # Fields with a number for each of CLASSES; all others are one number.
 _PER_CLASS = ("work", "async_work", "waits", "async_waits")

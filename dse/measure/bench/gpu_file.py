@@ -97,10 +97,18 @@ def _records(
             driver = f"CUDA driver {device['driver']} on this GPU"
             yield gpus.Fact(record.field, number, unit, driver, "derived" if rule else "stated", rule)
         elif model.header.name != device["name"] and record.provenance != "stated":
-            rule = f"as on {model.name}: {record.rule}" if record.rule else f"as on {model.name}"
-            yield replace(record, rule=rule)
+            yield _as_on(model.name, record)
         else:
             yield record
+
+
+def _as_on(name: str, record: gpus.Fact) -> gpus.Fact:
+    """Return a quantity of another GPU, saying so."""
+    if record.follows is None:
+        return replace(record, rule=f"as on {name}: {record.rule}" if record.rule else f"as on {name}")
+    note = record.follows.note
+    note = f"as on {name}: {note}" if note else f"as on {name}"
+    return replace(record, follows=record.follows._replace(note=note))
 
 
 def _attributes(attributes: dict[str, int]) -> Iterator[tuple[str, tuple[int | float, str, str]]]:

@@ -105,7 +105,8 @@ def _begin_warps(
     counts = state.counts
     none = state.times.dtype.type(0)
     stride, blocks = Index(graph.stride[counts[n + at.CASE]]), Index(graph.blocks[counts[n + at.CASE]])
-    for w in range(begin, end):
+    for number in range(begin, end):
+        w = Index(number)
         first = Index(counts[n + at.NEXT + w]) // FOUR
         stop = Index(graph.stop[first])
         counts[n + FIRST + w] = first
@@ -140,7 +141,7 @@ def _open(state: State, graph: Graph, rows: Rows, n: Place, w: Place, begin: Pla
     first, blocks = Index(state.counts[n + FIRST + w]), Index(graph.blocks[state.counts[n + at.CASE]])
     for i in range(begin, end):
         if rows.missing[row + i] == ZERO:
-            _let(graph, rows, first, row, row_of_blocks, blocks, i, rows.ready[row + i])
+            _let(graph, rows, first, row, row_of_blocks, blocks, Index(i), rows.ready[row + i])
 
 
 @inlined
@@ -184,7 +185,7 @@ def _simulate(
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
     waiting, last_case = min(LANES, Index(len(order))), Index(len(order))
     for lane in range(waiting):
-        _begin_case(state, inputs, graph, rows, lane, Index(order[lane]), never, recording)
+        _begin_case(state, inputs, graph, rows, Index(lane), Index(order[lane]), never, recording)
     take_turns(state, waiting)
     busy, t, n = waiting, ZERO, ZERO
     while busy > ZERO:
@@ -280,8 +281,8 @@ def _simulate(
                         counts[n + STOP + w] = stop
                         _open(state, graph, rows, n, w, i + ONE, stop)
                         if meet(state, t, n, w, slot, done, never):
-                            for v in range(slot * warps, slot * warps + warps):
-                                _set_keys(state, graph, rows, t, n, v, never)
+                            for other in range(slot * warps, slot * warps + warps):
+                                _set_keys(state, graph, rows, t, n, Index(other), never)
                     if entered == stop and stop < length:
                         _open(state, graph, rows, n, w, stop, stop + ONE)
                 if flags & of.HAS_SEQUENCE and in_group(state, inputs, t, n, slot, done, never, recording):

@@ -5,9 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.simulator.case.program import MOST_SUBSYSTEMS
-from dse.simulator.engine.columns import Columns, offsets
+from dse.simulator.engine.columns import Columns, offsets, within
 from dse.simulator.engine.compile import compiled
-from dse.simulator.engine.inputs import within
 
 BLOCK = 16  # instructions of a warp that share minima
 

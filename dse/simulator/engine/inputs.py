@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from dse.simulator.engine import layout
-from dse.simulator.engine.columns import Columns, offsets
+from dse.simulator.engine.columns import Columns, offsets, within
 from dse.simulator.engine.compile import compiled
 from dse.simulator.engine.layout import Inputs
 
@@ -90,12 +90,6 @@ def make_inputs(
         clock=clock,
     )
     return inputs, 1.0 / scale
-
-
-def within(first: np.ndarray, numbers: np.ndarray) -> np.ndarray:
-    """Return the members of some lists, one list after another; `first` says where each starts."""
-    counts = first[numbers + 1] - first[numbers]
-    return np.arange(counts.sum()) + np.repeat(first[numbers] - offsets(counts)[:-1], counts)
 
 
 def rows_of(columns: Columns, numbers: np.ndarray) -> np.ndarray:

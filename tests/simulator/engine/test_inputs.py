@@ -162,3 +162,12 @@ def test_an_issue_limit_of_none_is_no_valve():
     _, inputs, _ = made([case])
     assert inputs.clock[0, 0] == 0
     assert not int(inputs.cases[0, layout.CASE_FLAGS]) & int(layout.HAS_VALVE)
+
+
+def test_taken_cases_are_those_cases(random_case: MakeCase, rolled_program: MakeProgram):
+    rng = np.random.default_rng(4)
+    cases = [random_case(rng, EVERY) for _ in range(5)] + [Case((rolled_program(rng),), 2) for _ in range(3)]
+    numbers = np.array([7, 0, 3, 3, 6])
+    taken, expected = Columns.of(cases).take(numbers), Columns.of([cases[n] for n in numbers])
+    for name, values in vars(expected).items():
+        np.testing.assert_array_equal(getattr(taken, name), values, err_msg=name)

@@ -1,0 +1,25 @@
+"""The compiler options that a kernel's own file may state: those that change its code and nothing else.
+
+NVRTC also has options that write files (precompiled headers, timings, traces) or read any folder.
+"""
+
+from collections.abc import Sequence
+
+from dse.errors import DseError
+
+ALLOWED = (
+    *("define-macro", "D", "undefine-macro", "U", "include-path", "I", "std", "maxrregcount"),
+    *("use_fast_math", "ftz", "prec-sqrt", "prec-div", "fmad", "extra-device-vectorization", "restrict"),
+    *("device-int128", "device-float128", "default-device", "device-as-default-execution-space"),
+    *("ftemplate-backtrace-limit", "disable-warnings", "w", "diag-suppress", "dopt", "lineinfo", "G"),
+)
+_JOINED = ("D", "U", "I")  # their value stands right behind
+
+
+def check(options: Sequence[str], where: str) -> None:
+    """Refuse any other. **Raises:** DseError that begins with `where`."""
+    for option in options:
+        name = option.lstrip("-").partition("=")[0]
+        if not option.startswith("-") or (name not in ALLOWED and name[:1] not in _JOINED):
+            allowed = ", ".join(f"-{each}" if len(each) == 1 else f"--{each}" for each in ALLOWED)
+            raise DseError(f"{where}: found {option!r}, expected one of {allowed}")

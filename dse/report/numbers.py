@@ -1,0 +1,44 @@
+"""Numbers as people read them: four digits, and a prefix that suits the whole column."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Prefixed units and their worth, largest first; a unit that is not named here is shown as it is.
+PREFIXES = {
+    "s": {"s": 1, "ms": 1e-3, "µs": 1e-6, "ns": 1e-9},
+    "Hz": {"GHz": 1e9, "MHz": 1e6, "kHz": 1e3, "Hz": 1},
+    "B/s": {"TB/s": 1e12, "GB/s": 1e9, "MB/s": 1e6, "kB/s": 1e3, "B/s": 1},
+    "B": {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "B": 1},
+}
+
+
+def number(x: float) -> str:
+    """Write four significant digits; whole numbers in full, very large and small ones with an exponent."""
+    if not math.isfinite(x):
+        return str(x)
+    if isinstance(x, int) or (abs(x - round(x)) <= 1e-6 * abs(x) and abs(x) < 1e7):  # in single precision
+        return str(round(x))
+    if not 1e-4 <= abs(x) < 1e7:
+        return f"{x:.3e}"
+    return f"{x:.{max(0, 3 - math.floor(math.log10(abs(x))))}f}"
+
+
+def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
+    """Choose the prefixed unit that suits the median of `values`, in `unit`; return it and its worth."""
+    sizes = sorted(abs(x) for x in values if isinstance(x, int | float) and x and math.isfinite(x))
+    if unit not in PREFIXES or not sizes:
+        return unit, 1
+    prefixed = list(PREFIXES[unit].items())
+    return next((pair for pair in prefixed if sizes[len(sizes) // 2] >= pair[1]), prefixed[-1])
+
+
+def plain(x: Any) -> Any:
+    """Return a value in Python's own types: arrays as lists, NumPy's and JAX's numbers as Python's."""
+    if hasattr(x, "tolist"):
+        x = x.tolist()
+    if isinstance(x, Mapping):
+        return {str(key): plain(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [plain(value) for value in x]
+    return x if x is None or isinstance(x, bool | int | float) else str(x)

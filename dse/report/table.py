@@ -1,0 +1,154 @@
+"""Rows as a table for people, in as many columns as the terminal is wide enough for."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dse.report.numbers import number, plain, scale
+
+# The columns that a narrow table keeps first; of the others those further left.
+FIRST = ("rank", "gpu", "kernel", "model", "time", "predicted", "measured", "bottleneck")
+NARROW, LONG = 12, 32  # characters that a column of text may be cut down to, and words be broken beyond
+_BETWEEN = 3  # characters between two columns
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as it is printed."""
+
+    name: str
+    header: str
+    cells: tuple[str, ...]
+    numeric: bool
+    width: int  # characters
+
+    @property
+    def least(self) -> int:
+        """The least width: numbers are never broken, headers and text between words."""
+        cells = max(map(len, self.cells), default=0)
+        if not self.numeric:
+            words = (len(word) for cell in self.cells for word in cell.split())
+            cells = min(cells, max(NARROW, min(LONG, max(words, default=0))))
+        return max(cells, *map(len, re.findall(r"[^ _]+_*", self.header)), 1)
+
+
+def print_table(
+    rows: Sequence[Mapping[str, Any]],
+    columns: Sequence[str],
+    title: str | None,
+    units: Mapping[str, str],
+    section: str | None,
+    wide: bool,
+) -> None:
+    """Print rows; see `dse.report.show.show`."""
+    made = [_column(name, rows, units) for name in columns]
+    console = Console()
+    if wide or not console.is_terminal:  # a file or a pipe has no width
+        console.width = 10_000
+        with console.capture() as drawn:
+            console.print(_drawn(made, rows, title, section))
+        print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
+        return
+    shown, same, left_out = fit(made, console.width, section)
+    if same:
+        alike = Text("The same in all rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same))
+        if title is not None:
+            console.print(Text(title, style="bold"))
+        console.print(alike, style="dim")
+        title = None
+    console.print(_drawn(shown, rows, title, section))
+    if left_out:
+        names = ", ".join(each.name for each in left_out)
+        console.print(
+            Text(f"Not shown: {names}. A wider terminal, --wide, --csv and --json show them."), style="dim"
+        )
+
+
+def fit(
+    columns: Sequence[Column], width: int, section: str | None = None
+) -> tuple[list[Column], list[Column], list[Column]]:
+    """Choose the columns that a table of so many characters has room for.
+
+    **Returns:** those that are shown, cut down to their widths; those that are the same in all rows; and
+    those that there is no room for.
+    """
+    shown, same = list(columns), []
+    if _total([each.width for each in shown]) <= width:
+        return shown, [], []
+    if len(shown[0].cells) > 1:
+        same = [each for each in shown if each.name not in (*FIRST, section) and len(set(each.cells)) == 1]
+        shown = [each for each in shown if each not in same]
+    order = sorted(shown, key=lambda each: FIRST.index(each.name) if each.name in FIRST else len(FIRST))
+    left_out: list[Column] = []
+    while len(order) > 1 and _total([each.least for each in shown]) > width:
+        left_out.insert(0, order.pop())
+        shown = [each for each in shown if each in order]
+    return _narrowed(shown, width), same, left_out
+
+
+def _narrowed(columns: Sequence[Column], width: int) -> list[Column]:
+    """Take from the widest columns, one character after another, until all have room."""
+    widths, least = [each.width for each in columns], [each.least for each in columns]
+    while _total(widths) > width:
+        slack = [have if have > must else 0 for have, must in zip(widths, least, strict=True)]
+        if not any(slack):
+            break
+        widths[slack.index(max(slack))] -= 1
+    return [replace(each, width=fits) for each, fits in zip(columns, widths, strict=True)]
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _BETWEEN * len(widths)
+
+
+def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> Column:
+    values = [plain(row.get(name)) for row in rows]
+    numeric = all(isinstance(x, int | float) or x is None for x in values)
+    unit, worth = scale(values, units[name]) if name in units else ("1", 1)
+    header = name if unit == "1" else f"{name} [{unit}]"
+    cells = tuple(_text(x, worth) for x in values)
+    return Column(name, header, cells, numeric, max(map(len, (header, *cells))))
+
+
+def _drawn(
+    columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str | None, section: str | None
+) -> Table:
+    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+    for each in columns:
+        # `Text` keeps rich from reading markup into it.
+        header, justify = Text(_wrapped(each.header, each.width)), "right" if each.numeric else "left"
+        table.add_column(header, justify=justify, width=each.width, overflow="fold")
+    for i, cells in enumerate(zip(*(each.cells for each in columns), strict=True)):
+        if section and i and rows[i].get(section) != rows[i - 1].get(section):
+            table.add_section()
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _wrapped(header: str, width: int) -> str:
+    """Break a header into lines of so many characters."""
+    lines = [""]
+    for piece in re.findall(r"[^ _]*[ _]*", header):
+        if lines[-1] and len((lines[-1] + piece).rstrip(" ")) > width:
+            lines.append("")
+        lines[-1] += piece
+    return "\n".join(line.rstrip(" ") for line in lines)
+
+
+def _text(x: Any, worth: float) -> str:
+    """Write a value as the table has it."""
+    if x is None:
+        return ""
+    if isinstance(x, bool):
+        return "yes" if x else "no"
+    if isinstance(x, int | float):
+        return number(x if worth == 1 else x / worth)
+    if isinstance(x, list):
+        return ", ".join(_text(value, worth) for value in x)
+    return str(x)

@@ -1,0 +1,120 @@
+"""Tables that fit the terminal."""
+
+import io
+import re
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.report.show import show
+from dse.report.table import FIRST, Column, fit
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def on_terminal(monkeypatch):
+    """Print rows on a terminal so many characters wide; return the lines."""
+
+    def lines(rows, width, **options):
+        stream = Terminal()
+        monkeypatch.setattr(sys, "stdout", stream)
+        for name, value in (("COLUMNS", str(width)), ("TERM", "xterm"), ("NO_COLOR", "1")):
+            monkeypatch.setenv(name, value)
+        show(rows, **options)
+        text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        return [line.rstrip() for line in text.splitlines()]
+
+    return lines
+
+
+ROWS = [
+    {"rank": 1 + i, "block_size_x": 32 << i, "use_padding": 0, "registers": 32, "shared": 4096 * i}
+    | {"occupancy": 0.5 + i / 8, "limited by": "registers", "time": 3e-4 + 1e-6 * i, "bottleneck": "fp32"}
+    for i in range(3)
+]
+UNITS = {"time": "s", "shared": "B"}
+
+
+def test_a_table_that_fits_is_shown_whole(on_terminal):
+    lines = on_terminal(ROWS, 120, units=UNITS, title="Best")
+    assert lines[0] == "Best"
+    header = lines[2].split("   ")
+    assert [name.strip() for name in header if name.strip()][-3:] == ["limited by", "time [µs]", "bottleneck"]
+    assert not any("Not shown" in line for line in lines)
+
+
+def test_what_is_the_same_in_all_rows_stands_above(on_terminal):
+    lines = on_terminal(ROWS, 80, units=UNITS, title="Best")
+    assert lines == [
+        "Best",
+        "The same in all rows: use_padding 0, registers 32, limited by registers",
+        "",
+        " rank   block_size_x   shared [KiB]   occupancy   time [µs]   bottleneck",
+        " " + "─" * 71,
+        "    1             32              0      0.5000         300   fp32",
+        "    2             64              4      0.6250         301   fp32",
+        "    3            128              8      0.7500         302   fp32",
+        "",
+    ]
+
+
+def test_headers_break_before_columns_go(on_terminal):
+    lines = on_terminal(ROWS, 62, units=UNITS)
+    assert [line.split() for line in lines[3:5]] == [
+        ["block_", "shared", "time"],
+        ["rank", "size_x", "[KiB]", "occupancy", "[µs]", "bottleneck"],
+    ]
+
+
+def test_what_has_no_room_is_named(on_terminal):
+    lines = on_terminal(ROWS, 36, units=UNITS)
+    assert "Not shown: shared, occupancy. A wider terminal, --wide" in " ".join(lines)
+    assert any(line.split() == ["1", "32", "300", "fp32"] for line in lines)
+
+
+def test_a_wide_table_and_a_pipe_have_all_columns(on_terminal, capsys):
+    wide = on_terminal(ROWS, 36, units=UNITS, wide=True)
+    assert "limited by" in wide[1]
+    assert all("fp32" in line for line in wide[3:6])
+
+
+def test_words_are_not_broken(on_terminal):
+    fields = ["limits.shared_bytes_per_block", "clock"]
+    rows = [{"field": field, "rule": "one two three " * len(field), "source": field * 60} for field in fields]
+    lines = on_terminal(rows, 60)
+    assert any(line.split()[:2] == ["limits.shared_bytes_per_block", "one"] for line in lines)
+
+
+names = st.text("ab_ ", min_size=1, max_size=14).map(lambda text: f"x{text.strip()}")
+cells = st.lists(st.text("abc 12", max_size=30), min_size=2, max_size=2).map(tuple)
+
+
+@given(st.lists(st.tuples(names, cells, st.booleans()), min_size=1, max_size=12), st.integers(60, 200))
+def test_it_is_never_wider_than_the_terminal(given, width):
+    columns = [
+        Column(f"{name}{i}", name, texts, numeric, max(map(len, (name, *texts))))
+        for i, (name, texts, numeric) in enumerate(given)
+    ]
+    shown, same, left_out = fit(columns, width)
+    found = {each.name for part in (shown, same, left_out) for each in part}
+    assert found == {each.name for each in columns}
+    assert len(shown) + len(same) + len(left_out) == len(columns)
+    if shown:
+        assert sum(each.width + 3 for each in shown) <= width
+    assert all(each.width >= each.least or not (same or left_out) for each in shown)
+
+
+def test_the_first_columns_stay_longest():
+    names = ["detail", *FIRST[:3]]
+    columns = [Column(name, name, ("12345678", "1"), True, 8) for name in names]
+    shown, _, left_out = fit(columns, 36)
+    assert [each.name for each in shown] == list(FIRST[:3])
+    assert [each.name for each in left_out] == ["detail"]
