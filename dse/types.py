@@ -239,14 +239,20 @@ class Prediction(_Quantities):
     details: dict[str, Array] = several("1")  # intermediates that the paper names (MWP, CWP, ridge)
 
     @staticmethod
-    def of(clock: Array, details: dict[str, Array] | None = None, /, **terms: Array) -> "Prediction":
-        """Predict cycles as the sum of `terms`."""
-        names, values = list(terms), jnp.broadcast_arrays(*terms.values())
-        cycles = sum(values[1:], values[0])
+    def of(
+        clock: Array, details: dict[str, Array] | None = None, times: Array | float = 1.0, /, **terms: Array
+    ) -> "Prediction":
+        """Predict cycles as `times` the sum of `terms`.
+
+        What multiplies every term belongs into `times`: the sum is then multiplied once, and by seconds for
+        each of its cycles where no more than the seconds are asked for.
+        """
+        values = jnp.broadcast_arrays(*terms.values())
+        total = sum(values[1:], values[0])
         return Prediction(
-            cycles=cycles,
-            seconds=cycles / clock,
-            terms=dict(zip(names, values, strict=True)),
+            cycles=total * times,
+            seconds=total * (times / clock),
+            terms={name: value * times for name, value in zip(terms, values, strict=True)},
             details=details or {},
         )
 
@@ -256,17 +262,18 @@ class Prediction(_Quantities):
     ) -> "Prediction":
         """Predict cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
 
-        What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone are
-        then compared once and not for each launch.
+        What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone, the
+        smaller arrays, are then compared first, once and not for each launch.
         """
-        largest = reduce(jnp.maximum, bounds.values())
+        largest = reduce(jnp.maximum, sorted(bounds.values(), key=jnp.size))
         cycles = largest * times
         terms, taken = {}, jnp.zeros(cycles.shape, bool)
         for name, value in bounds.items():
             binds = (value == largest) & ~taken
             terms[name] = jnp.where(binds, cycles, jnp.zeros_like(cycles))
             taken = taken | binds
-        return Prediction(cycles=cycles, seconds=cycles / clock, terms=terms, details=details or {})
+        seconds = largest * (times / clock)
+        return Prediction(cycles=cycles, seconds=seconds, terms=terms, details=details or {})
 
     @property
     def bottleneck(self) -> Int[Array, "*#batch"]:

@@ -48,4 +48,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         graph(kernel),
         exposed,
     )
-    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})
+    return Prediction.of(gpu.clock, details, launch.waves, **run)

@@ -103,14 +103,15 @@ def terms(
     `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
     load to a block, as in the paper, that is α_mem.
     """
-    comp_of_blocks = [  # Eq. L30, cycles of a block's computations
-        block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
-    ]
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
-    comp = sum(block.repeats * cycles for block, cycles in zip(blocks, comp_of_blocks, strict=True))
+    comp = sum(  # Eq. L30, cycles of all computations
+        jnp.maximum(insts * pipes.comp_cpi, insts * latency / block.ilp / warps)
+        for block, insts in ((block, block.repeats * block.comp_insts) for block in blocks)
+    )
     comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp
-    transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - safe_divide(comp_cycles, mem_insts))  # Eqs. L33, L34
+    hidden = comp_cycles * safe_divide(jnp.ones_like(mem_insts), mem_insts)  # behind one transfer
+    transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - hidden)  # Eqs. L33, L34
     between = comp_cycles / (times + barriers + 1.0)  # Eq. L35, NBC
     beyond = sum(  # a load costs the larger of its two arcs
         block.repeats
@@ -141,4 +142,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         kernel.work.barrier,
         graph(kernel),
     )
-    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})
+    return Prediction.of(gpu.clock, details, launch.waves, **run)
