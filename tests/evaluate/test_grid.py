@@ -13,6 +13,7 @@ import pytest
 
 from dse import gpus
 from dse.evaluate import grid as module
+from dse.evaluate import launches, layout, minima
 from dse.evaluate.grid import reduce_grid
 from dse.hardware import occupancy
 from dse.models import CLOSED_FORMS, predictor
@@ -126,20 +127,18 @@ def test_equals_evaluating_everything(models, dtype, rtol):
         check(summary, model, fields, rtol)
 
 
-@pytest.mark.parametrize(
-    ("order", "sizes"),  # of SHORT_ROW, LONG_ROW, BLOCK, STEP, TASK
-    [
-        ("GKCBR", (16, 64, 70, 210, 1000)),  # kernels in blocks of which the last two overlap
-        ("GKCBR", (2, 4, 8, 16, 64)),  # registers in pieces, the last one padded
-        ("GCKBR", (20, 21, 42, 84, 84)),  # block sizes in pieces, each with all registers
-        ("KGBCR", (16, 1 << 14, 30, 60, 90)),
-        ("BRCKG", (8, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # GPUs along the rows
-        ("KCRBG", (1 << 14, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # everything in one row
-    ],
-)
+@pytest.mark.parametrize("sizes", [(16, 64, 48, 32, 8), (2, 8, 16, 4, 3), (1 << 14, 1 << 14, 16, 16, 1)])
+@pytest.mark.parametrize("order", ["GKCBR", "GCKBR", "KGBCR", "BRCKG", "KCRBG"])
 def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
-    for name, size in zip(("SHORT_ROW", "LONG_ROW", "BLOCK", "STEP", "TASK"), sizes, strict=True):
-        monkeypatch.setattr(module, name, size)
+    short, long, loop, kernels, launches_at_once = sizes
+    monkeypatch.setattr(layout, "SHORT_ROW", short)
+    monkeypatch.setattr(layout, "LONG_ROW", long)
+    monkeypatch.setattr(layout, "ENOUGH", short // 2)
+    monkeypatch.setattr(minima, "LOOP", loop)
+    monkeypatch.setattr(minima, "KERNELS", kernels)
+    monkeypatch.setattr(minima, "TABLE", kernels)
+    monkeypatch.setattr(module, "LAUNCHES", launches_at_once)
+    monkeypatch.setattr(launches, "LENGTHS", (3, 5, 8))
     fields = made(order=order)
     for k, threads in ((5, 1), (40, 3)):
         check(reduce_grid(("roofline",), *fields, k=k, threads=threads)["roofline"], "roofline", fields)

@@ -1,0 +1,67 @@
+"""A function of arrays that broadcast, cut in two: what is smaller than the result, and the rest of it.
+
+Of a model on kernels × launches, what depends on the kernel alone is so worked out once, and not once more
+for each row of launches: XLA would fuse it into the loop over all of them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+from jaxtyping import Array
+
+
+class Parts(NamedTuple):
+    """`function(*arguments)` is `each(*once(*leaves of the arguments))`, a list of arrays each."""
+
+    once: Callable[..., list[Array]]  # all arrays that are smaller than the result
+    each: Callable[..., list[Array]]
+
+
+def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Parts:
+    """Cut `function` in two by the sizes of its arrays, for arguments of these shapes.
+
+    Functions jitted within it are dissolved. `once` may be batched by `jax.vmap`.
+    """
+    with jax.disable_jit():
+        closed = jax.make_jaxpr(function)(*arguments)
+    jaxpr = closed.jaxpr
+    size = max(_size(x) for x in jaxpr.outvars)
+    once, each = [], []
+    known = set()  # what `each` works out itself
+    for step in _needed(jaxpr):
+        read = _variables(step.invars)
+        large = any(_size(x) >= size for x in step.outvars) or any(x in known for x in read)
+        if large or not read:  # what reads nothing is a constant, and known to both
+            each.append(step)
+        if not large:
+            once.append(step)
+        if large or not read:
+            known.update(step.outvars)
+    read = _variables(x for step in each for x in step.invars) + _variables(jaxpr.outvars)
+    handed = [x for x in dict.fromkeys(read) if x not in known]
+    first = jaxpr.replace(eqns=once, outvars=handed, debug_info=None)
+    second = jaxpr.replace(eqns=each, invars=handed, constvars=[], debug_info=None)
+    return Parts(
+        core.jaxpr_as_fun(core.ClosedJaxpr(first, closed.consts)),
+        core.jaxpr_as_fun(core.ClosedJaxpr(second, [])),
+    )
+
+
+def _size(variable: Any) -> int:
+    return variable.aval.size
+
+
+def _variables(values: Iterable[Any]) -> list[Any]:
+    return [x for x in values if not isinstance(x, core.Literal)]
+
+
+def _needed(jaxpr: core.Jaxpr) -> list[core.JaxprEqn]:
+    """The steps of which a result is used."""
+    used, steps = set(_variables(jaxpr.outvars)), []
+    for step in reversed(jaxpr.eqns):
+        if not used.isdisjoint(step.outvars):
+            steps.append(step)
+            used.update(_variables(step.invars))
+    return steps[::-1]
