@@ -41,12 +41,29 @@ def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Parts:
             known.update(step.outvars)
     read = _variables(x for step in each for x in step.invars) + _variables(jaxpr.outvars)
     handed = [x for x in dict.fromkeys(read) if x not in known]
-    first = jaxpr.replace(eqns=once, outvars=handed, debug_info=None)
-    second = jaxpr.replace(eqns=each, invars=handed, constvars=[], debug_info=None)
-    return Parts(
-        core.jaxpr_as_fun(core.ClosedJaxpr(first, closed.consts)),
-        core.jaxpr_as_fun(core.ClosedJaxpr(second, [])),
-    )
+
+    def first(*leaves: Array) -> list[Array]:
+        values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *leaves), strict=True))
+        return _run(once, values, handed)
+
+    def second(*leaves: Array) -> list[Array]:
+        return _run(each, dict(zip(handed, leaves, strict=True)), jaxpr.outvars)
+
+    return Parts(first, second)
+
+
+def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Array], wanted: Iterable[Any]) -> list[Array]:
+    """Take some steps; `values` are those of the variables known so far."""
+
+    def value(x: Any) -> Array:
+        return x.val if isinstance(x, core.Literal) else values[x]
+
+    for step in steps:
+        settings = step.primitive.get_bind_params(step.params)
+        found = step.primitive.bind(*map(value, step.invars), **settings)
+        several = found if step.primitive.multiple_results else [found]
+        values.update(zip(step.outvars, several, strict=True))
+    return [value(x) for x in wanted]
 
 
 def _size(variable: Any) -> int:

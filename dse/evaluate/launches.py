@@ -110,7 +110,8 @@ def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     new = np.ones(possible.shape, bool)
     new[:, 1:] = possible[:, 1:] != possible[:, :-1]
     for x in jax.tree.leaves(launch):
-        new[:, 1:] |= x[:, 1:] != x[:, :-1]
+        if x.shape[1] > 1:
+            new[:, 1:] |= x[:, 1:] != x[:, :-1]
     first = np.flatnonzero(new)
     length = np.diff(first, append=new.size)
     can_run = possible.ravel()[first]
