@@ -39,8 +39,11 @@ CHUNKS = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)  # configurations, tried 
 TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
 
 
-def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
-    """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES."""
+def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any, Any, Any]:
+    """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES.
+
+    With `distinct` no two launches of a kernel are alike, as each has a block size of its own.
+    """
     import jax
 
     from dse import gpus
@@ -90,10 +93,14 @@ def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
     classes: dict[str, Any] = {name: np.asarray(values, dtype) for name, values in work.items()}
 
     threads = along("block size", np.arange(32, 1025, 1024 // shape[4])[: shape[4]])
+    registers = along("registers", np.linspace(16, 255, shape[5]).astype(int))
+    if distinct:
+        threads = threads - along("registers", np.arange(shape[5]))
+        registers = along("registers", np.linspace(16, 63, shape[5]).astype(int))
     resources: dict[str, Any] = {
         "threads": threads,
         "blocks": -(-OUTPUTS // (threads * c)),
-        "registers": along("registers", np.linspace(16, 255, shape[5]).astype(int)),
+        "registers": registers,
         "shared_bytes": 16 * threads,
     }
     with jax.enable_x64(True):

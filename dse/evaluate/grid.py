@@ -170,6 +170,7 @@ def _parts(
             for (name, rows), piece in zip(best.items(), np.split(position, ends[:-1]), strict=True)
         }
         totals = {name: float(np.sum(sums, dtype=np.float64)) for name, (_, sums) in found.items()}
+        totals = {name: np.inf if np.isnan(total) else total for name, total in totals.items()}  # 0 times inf
         return _Part(best, totals, int(some.weights.sum()) * layout.rows, some[used])
 
     def task(start: int) -> list[_Part]:

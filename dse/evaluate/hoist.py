@@ -28,17 +28,18 @@ def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Parts:
         closed = jax.make_jaxpr(function)(*arguments)
     jaxpr = closed.jaxpr
     size = max(_size(x) for x in jaxpr.outvars)
-    once, each = [], []
-    known = set()  # what `each` works out itself
+    once, each, late, known = [], [], set(), set()
     for step in _needed(jaxpr):
         read = _variables(step.invars)
-        large = any(_size(x) >= size for x in step.outvars) or any(x in known for x in read)
-        if large or not read:  # what reads nothing is a constant, and known to both
+        if any(_size(x) >= size for x in step.outvars) or not late.isdisjoint(read):
+            late.update(step.outvars)
             each.append(step)
-        if not large:
+        else:
             once.append(step)
-        if large or not read:
-            known.update(step.outvars)
+            if not known.issuperset(read):
+                continue
+            each.append(step)  # a constant: both work it out
+        known.update(step.outvars)
     read = _variables(x for step in each for x in step.invars) + _variables(jaxpr.outvars)
     handed = [x for x in dict.fromkeys(read) if x not in known]
 

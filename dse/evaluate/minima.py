@@ -78,6 +78,7 @@ def minima_and_sums(
     **Shapes:** gpus and kernels [*outer or 1, blocks * rows or 1, length or 1]; positions along the outer
     axes [table]; launches, weights [table, length]. Only the first `steps` steps are done.
     """
+    whole = any(x.shape[-1] > 1 for x in jax.tree.leaves((gpus, kernels)))
 
     def step(i: Array, found: dict[str, tuple[Array, Array]]) -> dict[str, tuple[Array, Array]]:
         piece, block = i // cut.blocks * cut.step, i % cut.blocks
@@ -104,7 +105,7 @@ def minima_and_sums(
             partial(_seconds, models, cut), *jax.tree.map(lambda x: x[0], (gpu, kernel, launch))
         )
         fixed = jax.vmap(once)(*jax.tree.leaves((gpu, kernel, launch)))
-        reduced = lax.map(lambda x: [_minimum_and_sum(s, x[1]) for s in each(*x[0])], (fixed, weight))
+        reduced = lax.map(lambda x: [_minimum_and_sum(s, x[1], whole) for s in each(*x[0])], (fixed, weight))
 
         def put(whole: Array, part: Array) -> Array:
             zero = jnp.zeros_like(block)
@@ -126,12 +127,18 @@ def _seconds(models: Sequence[Model], cut: Sizes, gpu: Gpu, kernel: Kernel, laun
     return [jnp.broadcast_to(model.predict(gpu, kernel, launch).seconds, full) for model in models]
 
 
-def _minimum_and_sum(seconds: Array, weight: Array) -> tuple[Array, Array]:
-    """Reduce each row once with two results: the model is evaluated once for both."""
+def _minimum_and_sum(seconds: Array, weight: Array, whole: bool) -> tuple[Array, Array]:
+    """Reduce each row once with two results: the model is evaluated once for both.
+
+    In `whole` rows a weight of 0 marks what cannot run. Else it marks copies, which change no minimum.
+    """
     dtype = seconds.dtype.type
     worst, none = dtype(jnp.finfo(dtype).max), dtype(0)  # with an infinite one the loop is not vectorised
+    weighted = seconds * weight
+    if whole:
+        seconds, weighted = jnp.where(weight > 0, seconds, worst), jnp.where(weight > 0, weighted, none)
     return lax.reduce(
-        (jnp.where(weight > 0, seconds, worst), jnp.where(weight > 0, seconds * weight, none)),
+        (seconds, weighted),
         (worst, none),
         lambda a, b: (jnp.minimum(a[0], b[0]), a[1] + b[1]),
         (2,),
