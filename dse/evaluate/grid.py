@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.evaluate.launches import Pieces, joined, pieces
+from dse.evaluate.launches import WIDE, Pieces, joined, pieces
 from dse.evaluate.layout import Fields, Layout, lay_out
 from dse.evaluate.minima import minima_and_sums, sizes
 from dse.hardware.tensor import lacking
@@ -151,12 +151,11 @@ def _parts(
     def reduced(some: Pieces) -> _Part:
         """Reduce pieces of one length that fit into one call."""
         cut = sizes(layout.sizes(layout.outer), layout.rows, some.length)
-        dtype = some.launches.waves.dtype
-        table = some[np.minimum(np.arange(cut.table), len(some) - 1)]
+        table = some.padded(cut.table)
         with in_64_bits():  # each thread has its own
             found = minima_and_sums(
                 models, cut, *arranged(cut.blocks * cut.rows),
-                table.positions.astype(np.int32), table.launches, table.weights.astype(dtype),
+                table.positions.astype(np.int32), table.launches, table.weights,
                 np.int32(cut.steps(len(some))),
             )  # fmt: skip
             found = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], found)
@@ -171,7 +170,7 @@ def _parts(
         }
         totals = {name: float(np.sum(sums, dtype=np.float64)) for name, (_, sums) in found.items()}
         totals = {name: np.inf if np.isnan(total) else total for name, total in totals.items()}  # 0 times inf
-        return _Part(best, totals, int(some.weights.sum()) * layout.rows, some[used])
+        return _Part(best, totals, int(some.weights.sum(dtype=float)) * layout.rows, some[used])
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
@@ -234,7 +233,7 @@ def _fastest(
     found, start = {}, 0
     for name, best in rows.items():
         here = slice(start, start := start + len(best.piece))
-        weights = some.weights[here].ravel()
+        weights = some.weights[here].ravel().astype(int)
         begin = (best.begin - some.columns[here, 0])[:, None] + some.columns[here]
         within = np.arange(weights.sum()) - np.repeat(np.cumsum(weights) - weights, weights)
         index = np.repeat(begin.ravel(), weights) + within
@@ -245,7 +244,7 @@ def _fastest(
     return found
 
 
-@partial(jax.jit, static_argnames="models")
+@partial(jax.jit, static_argnames="models", compiler_options=WIDE)
 def _seconds(models: tuple[Model, ...], gpus: Gpu, kernels: Kernel, launches: Launch) -> dict[str, Array]:
     """Predict every configuration of some rows, [rows, length]."""
     full = launches.waves.shape

@@ -6,6 +6,7 @@ a row is cut into pieces of few lengths, as each length is compiled for.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ from dse.precision import in_64_bits
 from dse.types import Gpu, Launch, Resources
 
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)
+WIDE = {"xla_cpu_prefer_vector_width": 512}
 WORTH = 1 / 16  # of all work: what a further length has to save
 
 
@@ -30,7 +32,7 @@ class Pieces:
 
     positions: np.ndarray  # [pieces], along the outer axes
     columns: np.ndarray
-    weights: np.ndarray
+    weights: np.ndarray  # floats
     launches: Launch  # NumPy arrays
 
     @property
@@ -44,6 +46,10 @@ class Pieces:
     def __getitem__(self, chosen: Any) -> "Pieces":
         arrays = self.positions, self.columns, self.weights, self.launches
         return Pieces(*jax.tree.map(lambda x: x[chosen], arrays))
+
+    def padded(self, count: int) -> "Pieces":
+        """Repeat the last one until there are so many."""
+        return self if len(self) == count else self[np.minimum(np.arange(count), len(self) - 1)]
 
     def filled(self, length: int) -> "Pieces":
         """Repeat each piece's last launch until there are so many."""
@@ -61,7 +67,7 @@ def joined(several: Sequence[Pieces]) -> Pieces:
     return Pieces(*jax.tree.map(lambda *x: np.concatenate(x), *arrays))
 
 
-@jax.jit
+@partial(jax.jit, compiler_options=WIDE)
 def _launches(gpus: Gpu, resources: Resources) -> tuple[Launch, Array]:
     launch, limiter = occupancy.launch(gpus, resources)
     return launch, occupancy.possible(limiter)
@@ -84,7 +90,8 @@ def pieces(
     if not alike:
         launch = jax.tree.map(lambda x: np.broadcast_to(x, full), launch)
         columns = np.broadcast_to(np.arange(layout.row), full)
-        yield Pieces(positions, columns, possible.astype(int), launch)[np.flatnonzero(possible.any(axis=1))]
+        weights = possible.astype(launch.waves.dtype)
+        yield Pieces(positions, columns, weights, launch)[np.flatnonzero(possible.any(axis=1))]
         return
     first, weights = _runs(launch, possible)
     # Group by group: its row, and its place there. Then piece by piece: where it starts, and its length.
@@ -100,7 +107,7 @@ def pieces(
         yield Pieces(
             positions[here[:, 0]],
             columns,
-            np.where(np.arange(length) < count[some, None], weights[at], 0),
+            np.where(np.arange(length) < count[some, None], weights[at], 0).astype(launch.waves.dtype),
             jax.tree.map(lambda x, i=here, j=columns: _pick(x, i, j), launch),
         )
 
@@ -120,7 +127,9 @@ def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 def _pick(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     """Take from an array [rows or 1, columns or 1]."""
-    return x[rows if x.shape[0] > 1 else 0 * rows, columns if x.shape[1] > 1 else 0 * columns]
+    if x.shape[0] == 1:
+        return x[0].take(columns if x.shape[1] > 1 else 0 * columns)
+    return x.ravel().take(rows * x.shape[1] + columns if x.shape[1] > 1 else rows)
 
 
 def _padded(count: np.ndarray) -> np.ndarray:

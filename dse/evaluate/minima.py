@@ -11,18 +11,18 @@ from jax import lax
 from jaxtyping import Array
 
 from dse.evaluate.hoist import split
+from dse.evaluate.launches import WIDE
 from dse.evaluate.layout import digits
 from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, Launch
 
-LOOP = 1 << 16  # configurations of one loop over all of them: what it reads stays in the cache
+LOOP = 1 << 18  # configurations of one loop over all of them: what it reads stays in the cache
 KERNELS = 1 << 12  # rows of which the part that launches do not change is worked out at once
 TABLE = 1 << 16  # launches handed over at once
 RESULTS = 1 << 20  # rows of one call, at most
 
 # Without fast math reductions are no vector instructions. To look for NaN takes a third longer.
-COMPILER_OPTIONS = {
-    "xla_cpu_prefer_vector_width": 512,
+COMPILER_OPTIONS = WIDE | {
     "xla_cpu_enable_fast_math": True,
     "xla_cpu_fast_math_honor_nans": False,
 }

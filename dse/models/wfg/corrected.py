@@ -43,7 +43,7 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         launch.warps_per_sm,
         two_pipes(gpu, kernel),
         comp_latency(gpu, kernel),
-        jnp.zeros_like(gpu.issue_limit),
+        None,
         kernel.work.barrier,
         graph(kernel),
         exposed,

@@ -93,15 +93,15 @@ def terms(
     warps: Array,
     pipes: TwoPipes,
     latency: Array,
-    issue: Array,
+    issue: Array | None,
     barriers: Array,
     blocks: Sequence[ComputeBlock],
     exposed: Exposed = exposed,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
 
-    `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
-    load to a block, as in the paper, that is α_mem.
+    `latency` is Λ_comp, `issue` λ_mem^instr or None where it takes no time, `barriers` α_sync. NBC counts what
+    a warp waits for: with one load to a block, as in the paper, that is α_mem.
     """
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
@@ -109,9 +109,12 @@ def terms(
         jnp.maximum(insts * pipes.comp_cpi, insts * latency / block.ilp / warps)
         for block, insts in ((block, block.repeats * block.comp_insts) for block in blocks)
     )
-    comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp
+    slot, of_barriers, of_all = 0.0, 0.0, 0.0
+    if issue is not None:
+        slot, of_barriers, of_all = issue, issue * barriers, issue * (mem_insts + barriers)
+    comp_cycles = comp + of_all  # Eq. L32, CYC_comp
     hidden = comp_cycles * safe_divide(jnp.ones_like(mem_insts), mem_insts)  # behind one transfer
-    transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - hidden)  # Eqs. L33, L34
+    transfer = slot + jnp.maximum(0.0, pipes.mem_cpi - hidden)  # Eqs. L33, L34
     between = comp_cycles / (times + barriers + 1.0)  # Eq. L35, NBC
     beyond = sum(  # a load costs the larger of its two arcs
         block.repeats
@@ -120,7 +123,7 @@ def terms(
         for block in blocks
     )
     per_warp = {  # Eqs. L37, L39: CPR = ω CPW
-        "compute": comp + issue * barriers,
+        "compute": comp + of_barriers,
         "memory": transfer * mem_insts,
         "latency": beyond,
     }
