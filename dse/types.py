@@ -5,6 +5,7 @@ launches on 2 (or launches on 1 where there is one kernel).
 """
 
 from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -196,8 +197,9 @@ class Kernel(_Quantities):
         """
         others = self.shared_insts + self.other_insts
         insts = sum((getattr(self.work, name) for name in ARITHMETIC), others) + self.work.mma_warp
-        products = reduce(jnp.add, (getattr(self.work, name) for name in MMA))
-        return jnp.where((insts == 0.0) & (products > 0.0), 1.0, insts)
+        products = reduce(add, (getattr(self.work, name) for name in MMA))
+        alone = (insts == 0.0) & (products > 0.0)
+        return insts + alone.astype(insts.dtype)  # NumPy arrays stay such: JAX may cut them to 32 bits
 
     @property
     def insts(self) -> Array:

@@ -35,8 +35,7 @@ QUICK = (4, 2, 6, 2, 8, 16)
 OUTPUTS = 1 << 26  # of each kernel
 BEST = 16
 CHUNKS = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)  # configurations, tried for NumPy
-# Fast math may take a reciprocal and one step of Newton for a division: 7e-9 was seen in float64.
-TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
+TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
 
 
 def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any, Any, Any]:

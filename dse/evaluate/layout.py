@@ -54,7 +54,8 @@ class Layout:
                 x = np.broadcast_to(x, (*head, *self.sizes(self.inner), x.shape[-1]))
             x = x.reshape(*head, -1, x.shape[-1])
             missing = rows - x.shape[-2] if x.shape[-2] > 1 else 0
-            return np.pad(x, [(0, 0)] * len(head) + [(0, missing), (0, 0)], mode="edge") if missing else x
+            widths: Any = (*((0, 0) for _ in head), (0, missing), (0, 0))
+            return np.pad(x, widths, mode="edge") if missing else x
 
         return jax.tree.map(arrange, fields)
 
@@ -138,7 +139,8 @@ def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...
         if tail[0] == 1:
             return np.broadcast_to(x, (*head, length, *shape[first + 1 :])).reshape(*head, 1, -1)
         x = np.broadcast_to(x, (*head, *shape[first:])).reshape(*head, shape[first], -1)
-        x = np.pad(x, [(0, 0)] * first + [(0, missing), (0, 0)], **padding) if missing else x
+        widths: Any = (*((0, 0) for _ in head), (0, missing), (0, 0))
+        x = np.pad(x, widths, **padding) if missing else x
         return x.reshape(*head, pieces, -1)
 
     gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)

@@ -6,6 +6,7 @@ warp, and cycles that already hide computation hide memory as well (`wfg-correct
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -100,15 +101,17 @@ def terms(
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
 
-    `latency` is Λ_comp, `issue` λ_mem^instr or None where it takes no time, `barriers` α_sync. NBC counts what
-    a warp waits for: with one load to a block, as in the paper, that is α_mem.
+    `latency` is Λ_comp, `issue` λ_mem^instr or None where it takes no time, `barriers` α_sync. NBC counts
+    what a warp waits for: with one load to a block, as in the paper, that is α_mem.
     """
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
-    comp = sum(  # Eq. L30, cycles of all computations
-        jnp.maximum(insts * pipes.comp_cpi, insts * latency / block.ilp / warps)
-        for block, insts in ((block, block.repeats * block.comp_insts) for block in blocks)
-    )
+    insts = [block.repeats * block.comp_insts for block in blocks]
+    comp_of_blocks = [  # Eq. L30, cycles of a block's computations, all repeats
+        jnp.maximum(number * pipes.comp_cpi, number * latency / block.ilp / warps)
+        for number, block in zip(insts, blocks, strict=True)
+    ]
+    comp = reduce(jnp.add, comp_of_blocks)
     slot, of_barriers, of_all = 0.0, 0.0, 0.0
     if issue is not None:
         slot, of_barriers, of_all = issue, issue * barriers, issue * (mem_insts + barriers)
