@@ -20,7 +20,8 @@ from dse.types import Gpu, Launch, Resources
 
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)
 WIDE = {"xla_cpu_prefer_vector_width": 512}
-WORTH = 1 / 16  # of all work: what a further length has to save
+WORTH = 1 / 16  # of all work: what a further length has to save,
+LEAST = 1 << 22  # and so many configurations: it has to be compiled for
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def pieces(
     place = np.arange(len(first)) - np.searchsorted(row, np.arange(len(positions)))[row]
     start = np.flatnonzero(place % LENGTHS[-1] == 0)
     count = np.diff(start, append=len(first))
-    padded = _padded(count)
+    padded = _padded(count, layout.rows)
     for length in np.unique(padded):
         some = padded == length
         at = start[some, None] + np.minimum(np.arange(length), count[some, None] - 1)
@@ -132,13 +133,14 @@ def _pick(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return x.ravel().take(rows * x.shape[1] + columns if x.shape[1] > 1 else rows)
 
 
-def _padded(count: np.ndarray) -> np.ndarray:
-    """To which of LENGTHS each piece is filled up: to the next one, if that saves enough."""
+def _padded(count: np.ndarray, rows: int) -> np.ndarray:
+    """To which of LENGTHS each piece, shared by `rows`, is filled up: the next one, if that saves enough."""
     lengths = np.array(LENGTHS)
     padded = lengths[np.searchsorted(lengths, count)]
     kept = [padded.max(initial=lengths[0])]
     for length in np.unique(padded)[::-1][1:]:
-        if (padded <= length).sum() * (kept[-1] - length) >= WORTH * padded.sum():
+        saved = (padded <= length).sum() * (kept[-1] - length)
+        if saved >= WORTH * padded.sum() and saved * rows >= LEAST:
             kept.append(length)
     kept = np.array(kept[::-1])
     return kept[np.searchsorted(kept, count)]
