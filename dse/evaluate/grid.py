@@ -7,7 +7,7 @@ these rows are evaluated once more.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from dse.evaluate.launches import WIDE, Pieces, joined, pieces
 from dse.evaluate.layout import Fields, Layout, lay_out
-from dse.evaluate.minima import minima_and_sums, sizes
+from dse.evaluate.minima import Sizes, minima_and_sums, sizes
 from dse.hardware.tensor import lacking
 from dse.models import get_all
 from dse.models.protocol import Model
@@ -148,9 +148,12 @@ def _parts(
     def arranged(rows: int) -> tuple[Gpu, Kernel]:
         return jax.tree.map(jnp.asarray, layout.arranged((gpus, kernels), rows))
 
+    def cut_for(length: int) -> Sizes:
+        return sizes(layout.sizes(layout.outer), layout.rows, length)
+
     def reduced(some: Pieces) -> _Part:
         """Reduce pieces of one length that fit into one call."""
-        cut = sizes(layout.sizes(layout.outer), layout.rows, some.length)
+        cut = cut_for(some.length)
         table = some.padded(cut.table)
         with in_64_bits():  # each thread has its own
             found = minima_and_sums(
@@ -174,22 +177,14 @@ def _parts(
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
-        some = pieces(layout, gpus, resources, positions, most, alike)
-        return [reduced(each) for each in _calls(some, layout)]
+        some = pieces(layout, gpus, resources, positions, most, alike, lambda length: cut_for(length).table)
+        return [reduced(each) for each in some]
 
     starts = range(0, layout.positions, most)
     if workers == 1:
         return [part for start in starts for part in task(start)]
     with ThreadPoolExecutor(workers) as pool:
         return [part for parts in pool.map(task, starts) for part in parts]
-
-
-def _calls(several: Iterator[Pieces], layout: Layout) -> Iterator[Pieces]:
-    """Cut pieces into as many as one call takes."""
-    for some in several:
-        table = sizes(layout.sizes(layout.outer), layout.rows, some.length).table
-        for start in range(0, len(some), table):
-            yield some[start : start + table]
 
 
 def _smallest(minima: np.ndarray, some: Pieces, layout: Layout, shape: tuple[int, ...], k: int) -> _Best:
@@ -223,21 +218,21 @@ def _fastest(
             np.concatenate([getattr(some, name) for some in best]) for name in ("minima", "begin", "kernel")
         )
         rows[model.name] = _Best(minima, begin, kernel, piece).smallest(k)
-    piece = np.concatenate([some.piece for some in rows.values()])
-    kernel = np.concatenate([some.kernel for some in rows.values()])
-    shared = np.resize(np.arange(len(piece)), k * len(models))  # one shape for all grids
-    some = every[piece[shared]]
-    numbers = layout.row_number(some.positions, kernel[shared])
+    # As many rows of each model: one shape for all grids.
+    piece = np.concatenate([np.resize(some.piece, k) for some in rows.values()])
+    kernel = np.concatenate([np.resize(some.kernel, k) for some in rows.values()])
+    every = every[piece]
+    numbers = layout.row_number(every.positions, kernel)
     with in_64_bits():
-        seconds = _seconds(models, *layout.take(fields[:2], numbers), some.launches)
-    found, start = {}, 0
-    for name, best in rows.items():
-        here = slice(start, start := start + len(best.piece))
-        weights = some.weights[here].ravel().astype(int)
-        begin = (best.begin - some.columns[here, 0])[:, None] + some.columns[here]
+        seconds = _seconds(models, *layout.take(fields[:2], numbers), every.launches)
+    found = {}
+    for (name, best), first in zip(rows.items(), range(0, len(piece), k), strict=True):
+        some = every[first : first + len(best.piece)]
+        weights = some.weights.ravel().astype(int)
+        begin = (best.begin - some.columns[:, 0])[:, None] + some.columns
         within = np.arange(weights.sum()) - np.repeat(np.cumsum(weights) - weights, weights)
         index = np.repeat(begin.ravel(), weights) + within
-        times = np.repeat(np.asarray(seconds[name])[here].ravel(), weights)
+        times = np.repeat(np.asarray(seconds[name])[: len(best.piece)].ravel(), weights)
         order = _up_to(times, k)
         order = order[np.lexsort((index[order], times[order]))][:k]
         found[name] = times[order], index[order]
@@ -246,8 +241,13 @@ def _fastest(
 
 @partial(jax.jit, static_argnames="models", compiler_options=WIDE)
 def _seconds(models: tuple[Model, ...], gpus: Gpu, kernels: Kernel, launches: Launch) -> dict[str, Array]:
-    """Predict every configuration of some rows, [rows, length]."""
-    full = launches.waves.shape
-    return {
-        model.name: jnp.broadcast_to(model.predict(gpus, kernels, launches).seconds, full) for model in models
-    }
+    """Predict some rows, each model as many: the first ones by the first model, and so on."""
+    rows, length = launches.waves.shape
+    count = rows // len(models)
+    found = {}
+    for number, model in enumerate(models):
+        mine = jax.tree.map(
+            lambda x, i=number * count: x[i : i + count] if len(x) > 1 else x, (gpus, kernels, launches)
+        )
+        found[model.name] = jnp.broadcast_to(model.predict(*mine).seconds, (count, length))
+    return found

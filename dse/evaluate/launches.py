@@ -4,7 +4,7 @@ Registers, for one, act through occupancy alone, so that many of them give the s
 a row is cut into pieces of few lengths, as each length is compiled for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -75,9 +75,15 @@ def _launches(gpus: Gpu, resources: Resources) -> tuple[Launch, Array]:
 
 
 def pieces(
-    layout: Layout, gpus: Gpu, resources: Resources, positions: np.ndarray, most: int, alike: bool
+    layout: Layout,
+    gpus: Gpu,
+    resources: Resources,
+    positions: np.ndarray,
+    most: int,
+    alike: bool,
+    table: Callable[[int], int],
 ) -> Iterator[Pieces]:
-    """Work out the launches at some positions, `most` at most.
+    """Work out the launches at some positions, `most` at most; of a length, `table` says how many at a time.
 
     With `alike`, nothing but launches differs along a row. Else rows stay whole, and weights of 0 mark what
     cannot run.
@@ -91,8 +97,9 @@ def pieces(
     if not alike:
         launch = jax.tree.map(lambda x: np.broadcast_to(x, full), launch)
         columns = np.broadcast_to(np.arange(layout.row), full)
-        weights = possible.astype(launch.waves.dtype)
-        yield Pieces(positions, columns, weights, launch)[np.flatnonzero(possible.any(axis=1))]
+        whole = Pieces(positions, columns, possible.astype(launch.waves.dtype), launch)
+        for some in _in_parts(np.flatnonzero(possible.any(axis=1)), table(layout.row)):
+            yield whole[some]
         return
     first, weights = _runs(launch, possible)
     # Group by group: its row, and its place there. Then piece by piece: where it starts, and its length.
@@ -102,15 +109,21 @@ def pieces(
     count = np.diff(start, append=len(first))
     padded = _padded(count, layout.rows)
     for length in np.unique(padded):
-        some = padded == length
-        at = start[some, None] + np.minimum(np.arange(length), count[some, None] - 1)
-        here, columns = row[at], column[at]
-        yield Pieces(
-            positions[here[:, 0]],
-            columns,
-            np.where(np.arange(length) < count[some, None], weights[at], 0).astype(launch.waves.dtype),
-            jax.tree.map(lambda x, i=here, j=columns: _pick(x, i, j), launch),
-        )
+        for some in _in_parts(np.flatnonzero(padded == length), table(int(length))):
+            end = count[some, None]
+            at = start[some, None] + np.minimum(np.arange(length), end - 1)
+            here, columns = row[at], column[at]
+            yield Pieces(
+                positions[here[:, 0]],
+                columns,
+                np.where(np.arange(length) < end, weights[at], 0).astype(launch.waves.dtype),
+                jax.tree.map(lambda x, i=here, j=columns: _pick(x, i, j), launch),
+            )
+
+
+def _in_parts(numbers: np.ndarray, most: int) -> Iterator[np.ndarray]:
+    for start in range(0, len(numbers), most):
+        yield numbers[start : start + most]
 
 
 def _runs(launch: Launch, possible: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -164,10 +164,10 @@ def test_equals_evaluating_everything_of_any_launches(threads, registers, shared
     gpu, kernel, resources = made()
     resources = replace(
         resources,
-        threads=along("B", threads, np.int32),
-        blocks=along("C", [3000, 2000, 1000], np.int32),
-        registers=along("R", registers, np.int32),
-        shared_bytes=along("C", shared, np.int32),
+        threads=along("B", threads, int),
+        blocks=along("C", [3000, 2000, 1000], int),
+        registers=along("R", registers, int),
+        shared_bytes=along("C", shared, int),
     )
     fields = jax.tree.map(np.asarray, (gpu, kernel, resources))
     check(reduce_grid(("volkov",), *fields, k=k, threads=1)["volkov"], "volkov", fields, some=False)

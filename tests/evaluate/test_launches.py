@@ -39,7 +39,7 @@ def test_each_possible_launch_is_there_once(rows):
     layout, gpu, resources = laid_out(*zip(*rows, strict=True))
     expected, possible = every_launch(gpu, resources)
     seen = np.zeros(possible.shape, int)
-    for some in pieces(layout, gpu, resources, np.arange(2), 2, alike=True):
+    for some in pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1):
         assert some.length in LENGTHS
         for i, position in enumerate(some.positions):
             row, columns = expected[position], some.columns[i]
@@ -59,7 +59,7 @@ def test_each_possible_launch_is_there_once(rows):
 def test_whole_rows_mark_what_cannot_run():
     layout, gpu, resources = laid_out([32, 600, 2000, 64], [16] * 4, [100] * 4)
     expected, possible = every_launch(gpu, resources)
-    (some,) = pieces(layout, gpu, resources, np.arange(2), 2, alike=False)
+    (some,) = pieces(layout, gpu, resources, np.arange(2), 2, alike=False, table=lambda _: 9)
     np.testing.assert_array_equal(some.weights, possible)
     np.testing.assert_array_equal(np.stack(jax.tree.leaves(some.launches), -1), expected)
 
@@ -67,7 +67,7 @@ def test_whole_rows_mark_what_cannot_run():
 def test_long_rows_are_cut_and_joined(monkeypatch):
     monkeypatch.setattr(module, "LENGTHS", (2, 4))
     layout, gpu, resources = laid_out([32] * 7, [16] * 7, [*range(100, 800, 100)])
-    whole = joined(list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True)))
+    whole = joined(list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1)))
     assert whole.columns.shape == (4, 4)
     assert sorted(whole.columns[whole.weights > 0].tolist()) == sorted([*range(7)] * 2)
     assert len(whole.padded(6)) == 6
