@@ -62,11 +62,16 @@ class _Best:
 
     minima: np.ndarray
     begin: np.ndarray  # flat index into the grid
-    kernel: np.ndarray  # which of the kernels that share the launches
-    piece: np.ndarray  # which of some pieces
+    position: np.ndarray  # along the outer axes
+    kernel: np.ndarray  # which of those that share the launches
+    column: np.ndarray  # where a piece of launches begins
 
     def __getitem__(self, chosen: np.ndarray) -> "_Best":
         return _Best(*(x[chosen] for x in vars(self).values()))
+
+    @staticmethod
+    def joined(several: "Iterable[_Best]") -> "_Best":
+        return _Best(*map(np.concatenate, zip(*(vars(each).values() for each in several), strict=True)))
 
     def smallest(self, k: int) -> "_Best":
         """The k smallest; of equals those that come first in the grid."""
@@ -80,7 +85,6 @@ class _Part:
     best: dict[str, _Best]  # by model
     totals: dict[str, float]
     count: int
-    pieces: Pieces  # those of `best`
 
 
 def reduce_grid(
@@ -113,7 +117,7 @@ def reduce_grid(
     parts = _parts(chosen, fields, layout, shape, k, threads or len(os.sched_getaffinity(0)))
     count = sum(part.count for part in parts)
     totals = {model.name: sum(part.totals[model.name] for part in parts) for model in chosen}
-    best = _fastest(chosen, fields, layout, parts, k) if count else {}
+    best = _fastest(chosen, fields, layout, [part.best for part in parts], k) if count else {}
     none = np.empty(0, fields[0].clock.dtype), np.empty(0, int)
     summaries = {}
     for name, total in totals.items():
@@ -138,7 +142,7 @@ def _parts(
 ) -> list[_Part]:
     """Reduce the whole grid, part by part."""
     gpus, kernels, resources = fields
-    alike = all(x.shape[-1] == 1 for x in jax.tree.leaves((gpus, kernels)))
+    alike = _alike(gpus, kernels)
     most = max(1, LAUNCHES // layout.row)
     if workers > 1:
         most = min(most, -(-layout.positions // (4 * workers)))
@@ -163,17 +167,9 @@ def _parts(
             )  # fmt: skip
             found = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], found)
         best = {name: _smallest(minima, some, layout, shape, k) for name, (minima, _) in found.items()}
-        used, position = np.unique(
-            np.concatenate([rows.piece for rows in best.values()]), return_inverse=True
-        )
-        ends = np.cumsum([len(rows.piece) for rows in best.values()])
-        best = {
-            name: _Best(rows.minima, rows.begin, rows.kernel, piece)
-            for (name, rows), piece in zip(best.items(), np.split(position, ends[:-1]), strict=True)
-        }
         totals = {name: float(np.sum(sums, dtype=np.float64)) for name, (_, sums) in found.items()}
         totals = {name: np.inf if np.isnan(total) else total for name, total in totals.items()}  # 0 times inf
-        return _Part(best, totals, int(some.weights.sum(dtype=float)) * layout.rows, some[used])
+        return _Part(best, totals, int(some.weights.sum(dtype=float)) * layout.rows)
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
@@ -193,8 +189,9 @@ def _smallest(minima: np.ndarray, some: Pieces, layout: Layout, shape: tuple[int
     at = _up_to(minima[near].ravel(), k)
     piece, kernel = near[at // layout.rows], at % layout.rows
     numbers = layout.row_number(some.positions[piece], kernel)
-    begin = layout.index(numbers, shape) + some.columns[piece, 0]
-    return _Best(minima[piece, kernel], begin, kernel, piece).smallest(k)
+    column = some.columns[piece, 0]
+    begin = layout.index(numbers, shape) + column
+    return _Best(minima[piece, kernel], begin, some.positions[piece], kernel, column).smallest(k)
 
 
 def _up_to(values: np.ndarray, k: int) -> np.ndarray:
@@ -205,38 +202,46 @@ def _up_to(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def _fastest(
-    models: tuple[Model, ...], fields: Fields, layout: Layout, parts: Sequence[_Part], k: int
+    models: tuple[Model, ...], fields: Fields, layout: Layout, parts: Sequence[dict[str, _Best]], k: int
 ) -> dict[str, tuple[np.ndarray, np.ndarray]]:
     """Evaluate the k rows with the smallest minima of each model: seconds and flat indices, k at most."""
-    first = np.cumsum([0] + [len(part.pieces) for part in parts])
-    every = joined([part.pieces for part in parts])
-    rows = {}
-    for model in models:
-        best = [part.best[model.name] for part in parts]
-        piece = np.concatenate([some.piece + start for some, start in zip(best, first, strict=False)])
-        minima, begin, kernel = (
-            np.concatenate([getattr(some, name) for some in best]) for name in ("minima", "begin", "kernel")
-        )
-        rows[model.name] = _Best(minima, begin, kernel, piece).smallest(k)
+    best = {model.name: _Best.joined([part[model.name] for part in parts]).smallest(k) for model in models}
     # As many rows of each model: one shape for all grids.
-    piece = np.concatenate([np.resize(some.piece, k) for some in rows.values()])
-    kernel = np.concatenate([np.resize(some.kernel, k) for some in rows.values()])
-    every = every[piece]
-    numbers = layout.row_number(every.positions, kernel)
+    rows = _Best.joined([each[np.arange(k) % len(each.begin)] for each in best.values()])
+    every = _again(fields, layout, rows)
+    numbers = layout.row_number(rows.position, rows.kernel)
     with in_64_bits():
         seconds = _seconds(models, *layout.take(fields[:2], numbers), every.launches)
     found = {}
-    for (name, best), first in zip(rows.items(), range(0, len(piece), k), strict=True):
-        some = every[first : first + len(best.piece)]
+    for number, (name, mine) in enumerate(best.items()):
+        count = len(mine.begin)
+        some = every[number * k : number * k + count]
         weights = some.weights.ravel().astype(int)
-        begin = (best.begin - some.columns[:, 0])[:, None] + some.columns
+        begin = (mine.begin - mine.column)[:, None] + some.columns
         within = np.arange(weights.sum()) - np.repeat(np.cumsum(weights) - weights, weights)
         index = np.repeat(begin.ravel(), weights) + within
-        times = np.repeat(np.asarray(seconds[name])[: len(best.piece)].ravel(), weights)
+        times = np.repeat(np.asarray(seconds[name])[:count].ravel(), weights)
         order = _up_to(times, k)
         order = order[np.lexsort((index[order], times[order]))][:k]
         found[name] = times[order], index[order]
     return found
+
+
+def _again(fields: Fields, layout: Layout, rows: _Best) -> Pieces:
+    """Work out the launches of some rows once more."""
+    gpus, kernels, resources = fields
+    positions = np.unique(rows.position)
+    most = len(rows.begin)
+    some = joined([*pieces(layout, gpus, resources, positions, most, _alike(gpus, kernels), lambda _: most)])
+    begin = some.positions * layout.row + some.columns[:, 0]
+    order = np.argsort(begin)
+    wanted = rows.position * layout.row + rows.column
+    return some[order[np.searchsorted(begin, wanted, sorter=order)]]
+
+
+def _alike(gpus: Gpu, kernels: Kernel) -> bool:
+    """Whether nothing but launches differs along a row."""
+    return all(x.shape[-1] == 1 for x in jax.tree.leaves((gpus, kernels)))
 
 
 @partial(jax.jit, static_argnames="models", compiler_options=WIDE)
