@@ -23,7 +23,9 @@ if TYPE_CHECKING:
         def __set__(self, instance: object, value: ArrayLike) -> None: ...
 
     Count = Quantity
+    Sums = Array
 else:
+    Sums = Array | np.ndarray  # of fields: of NumPy arrays in NumPy
     Quantity = Float[Array, "*#batch"]
     Count = Int[Array, "*#batch"]
 
@@ -185,12 +187,12 @@ class Kernel(_Quantities):
     phases: tuple[Phase, ...] = several("1", default=())  # in order; none where they are not known
 
     @property
-    def mem_insts(self) -> Array:
+    def mem_insts(self) -> Sums:
         """α_mem, global loads and stores of a warp."""
         return self.load_insts + self.store_insts
 
     @property
-    def comp_insts(self) -> Array:
+    def comp_insts(self) -> Sums:
         """α_comp, all warp instructions but global accesses and barriers.
 
         One where nothing is known but products of matrices: an instruction out of shared memory does many.
@@ -202,7 +204,7 @@ class Kernel(_Quantities):
         return insts + alone.astype(insts.dtype)  # NumPy arrays stay such: JAX may cut them to 32 bits
 
     @property
-    def insts(self) -> Array:
+    def insts(self) -> Sums:
         """All warp instructions issued for one warp."""
         return self.comp_insts + self.mem_insts + self.work.barrier
 

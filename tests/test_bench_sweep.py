@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -49,7 +50,7 @@ def script():
 
 def test_no_two_launches_of_a_distinct_grid_are_alike(script):
     gpu, _, resources = script.grid((2, 1, 1, 1, 32, 32), np.dtype(np.float64), distinct=True)
-    launch, limiter = jax.tree.map(np.asarray, occupancy.launch(gpu, resources))
+    launch, limiter = occupancy.launch(*jax.tree.map(jnp.asarray, (gpu, resources)))
     possible = np.asarray(occupancy.possible(limiter)).reshape(2, -1)
     for i in range(2):
         leaves = [np.broadcast_to(x, (2, 1, 1, 1, 32, 32))[i].ravel() for x in jax.tree.leaves(launch)]

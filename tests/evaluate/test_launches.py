@@ -1,6 +1,7 @@
 """Launches worth evaluating, against all launches of a row one by one."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +27,7 @@ def laid_out(threads, registers, blocks):
 
 def every_launch(gpu, resources):
     """All of them one by one, their leaves [2, L, 6], and which can run."""
-    launch, limiter = jax.tree.map(np.asarray, occupancy.launch(gpu, resources))
+    launch, limiter = occupancy.launch(*jax.tree.map(jnp.asarray, (gpu, resources)))
     possible = np.asarray(occupancy.possible(limiter))[:, 0]
     return np.stack([np.broadcast_to(x[:, 0], possible.shape) for x in jax.tree.leaves(launch)], -1), possible
 
