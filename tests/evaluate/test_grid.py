@@ -243,6 +243,13 @@ def test_equal_ones_come_in_the_order_of_the_grid():
         assert len(np.unique(summary.seconds)) < k
 
 
+def test_of_equal_rows_those_that_come_first_are_taken():
+    number = np.arange(40)
+    rows = module._Best(np.ones(40), number[::-1], *[number] * 3).smallest(3)
+    np.testing.assert_array_equal(rows.begin, [0, 1, 2])
+    np.testing.assert_array_equal(rows.kernel, [39, 38, 37])
+
+
 def test_fields_of_fewer_axes():
     gpu, kernel, resources = made()
     one = jax.tree.map(lambda x: x[0, 0, 0, 0, 0], gpu)
