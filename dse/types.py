@@ -32,13 +32,18 @@ else:
 
 def _as_float(x: Any) -> Any:
     """Make a float array: floats keep their precision, other numbers get JAX's default one."""
-    if isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.asarray(x)
-    return jnp.asarray(x, float)
+    floats = isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating)
+    return _as(x, jax.dtypes.canonicalize_dtype(x.dtype if floats else float))
 
 
 def _as_int(x: Any) -> Any:
-    return jnp.asarray(x, jnp.int32)
+    return _as(x, np.int32)
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    if isinstance(x, int | float | np.ndarray | np.generic):
+        x = np.asarray(x, dtype)  # JAX would compile a function for each shape
+    return jnp.asarray(x, dtype)
 
 
 def quantity(unit: str, **default: Any) -> Any:
@@ -282,4 +287,10 @@ class Prediction(_Quantities):
     @property
     def bottleneck(self) -> Int[Array, "*#batch"]:
         """Index into `terms` of the largest; of equals the first."""
-        return jnp.argmax(jnp.stack(list(self.terms.values())), axis=0).astype(jnp.int32)
+        # One after the other: to stack them, XLA would work out each term in a loop of its own.
+        largest, *others = self.terms.values()
+        index = jnp.zeros(jnp.shape(largest), jnp.int32)
+        for i, term in enumerate(others, 1):
+            index = jnp.where(term > largest, jnp.int32(i), index)
+            largest = jnp.maximum(largest, term)
+        return index
