@@ -8,8 +8,6 @@ heavy: the names below are loaded when they are first used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dse.version import __version__
-
 if TYPE_CHECKING:
     from dse import models
     from dse.api import (
@@ -25,9 +23,12 @@ if TYPE_CHECKING:
         sweep,
         tune,
     )
+    from dse.compiled import cache
+    from dse.version import __version__
 
 __all__ = [
     "__version__",
+    "cache",
     "compare",
     "fit",
     "gpu",
@@ -46,6 +47,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name == "models":
         return import_module("dse.models")
+    if name == "__version__":
+        return import_module("dse.version").__version__
+    if name == "cache":
+        return import_module("dse.compiled").cache
     if name in __all__:
         return getattr(import_module("dse.api"), name)
     raise AttributeError(f"module 'dse' has no attribute {name!r}")

@@ -215,7 +215,7 @@ def simulate(
 ) -> Simulation:
     """Simulate one configuration entry by entry, with its critical path; by default the fastest predicted."""
     from dse.simulator import pipeline
-    from dse.simulator.case import idg
+    from dse.simulator.on_host import average_warp
     from dse.simulator.simulation import simulate as simulate_cases
 
     counts, numbers = _kernel(kernel), _gpu(gpu).gpu
@@ -223,7 +223,7 @@ def simulate(
     chosen = dict(parameters) if parameters else curve.fastest(counts, numbers, problem)
     warp_counts, launch = curve.laid_out(counts, numbers, chosen, problem)
     settings = pipeline.Settings(scheduler, order, groups)
-    case, _ = pipeline.one(idg.warp(numbers, warp_counts), launch, settings)
+    case, _ = pipeline.one(average_warp(numbers, warp_counts), launch, settings)
     return simulate_cases([case], critical=True)
 
 

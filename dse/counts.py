@@ -6,7 +6,6 @@ A kernel that is described by expressions and one that is read from its source a
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import jax
 import numpy as np
 
 from dse.errors import DseError
+from dse.gpus import column
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.space.expression import one_of
@@ -35,35 +35,40 @@ class Alias:
     set: tuple[tuple[str, Number], ...] = ()  # parameter or problem size → its value in all rows
 
 
-class Batch(eqx.Module):
-    """L configurations in the form that a jitted function takes."""
+@runtime_checkable
+class Batch(Protocol):
+    """L configurations that can be counted, a part at a time."""
 
-    @abstractmethod
-    def take(self, index: np.ndarray) -> Batch:
-        """Take some of them, by their numbers. Called outside `jit`, within `dse.precision.in_64_bits()`."""
-
-    @abstractmethod
-    def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
-        """Count what they do and ask for on G GPUs. Called inside `jit`.
-
-        **Shapes:** GPU fields [G, 1]; the results broadcast against [G, L].
-        **Precision:** float fields as those of the GPUs.
-        """
+    def take(self, index: np.ndarray) -> KnownBatch:
+        """Count some of them, by their numbers."""
+        ...
 
 
-class KnownBatch(Batch):
-    """Configurations whose counts are numbers already: fields [G, L] or [1, L], in NumPy."""
+class KnownBatch(eqx.Module):
+    """Configurations whose counts are numbers: fields [G, L] or [1, L], in NumPy."""
 
     kernel: Kernel
     resources: Resources
+
+    @staticmethod
+    def of(kernel: Kernel, resources: Resources, count: int) -> KnownBatch:
+        """Lay out counts of which every field is a scalar, [L] or [G, L], with L = `count`."""
+
+        def rows(x: Any) -> np.ndarray:
+            x = np.asarray(x)
+            return np.broadcast_to(x, (*x.shape[:-1], count)).reshape(-1, count)
+
+        return KnownBatch(*jax.tree.map(rows, (kernel, resources)))
 
     def take(self, index: np.ndarray) -> KnownBatch:
         """Take some of them, by their numbers."""
         return jax.tree.map(lambda x: x[:, index], self)
 
-    def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
-        """Give the counts in the precision of the GPUs."""
-        return jax.tree.map(lambda x: x.astype(gpus.clock.dtype), self.kernel), self.resources
+    def on(self, gpus: Gpu) -> KnownBatch:
+        """Give the counts on GPUs of fields [G, 1]: all [G, L], floats in the precision of the GPUs."""
+        shape = (len(gpus.clock), self.resources.threads.shape[1])
+        kernel = jax.tree.map(lambda x: x.astype(gpus.clock.dtype), self.kernel)
+        return KnownBatch(*jax.tree.map(lambda x: np.broadcast_to(x, shape), (kernel, self.resources)))
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,7 @@ class Counted:
     @staticmethod
     def known(kernel: Kernel, resources: Resources, count: int, **more: Any) -> Counted:
         """Wrap counts that are numbers: every field is a scalar, [L] or [G, L], with L = `count`."""
-
-        def rows(x: Any) -> np.ndarray:
-            x = np.asarray(x)
-            return np.broadcast_to(x, (*x.shape[:-1], count)).reshape(-1, count)
-
-        return Counted(KnownBatch(*jax.tree.map(rows, (kernel, resources))), **more)
+        return Counted(KnownBatch.of(kernel, resources, count), **more)
 
 
 @runtime_checkable
@@ -188,5 +188,4 @@ class OwnKernel:
         """Count configurations on each GPU with the function."""
         length = len(next(iter(parameters.values())))
         with in_64_bits():
-            column = jax.tree.map(lambda x: x[:, None], gpus)
-            return Counted.known(*self.counted(parameters, column, sizes_of(self, problem)), length)
+            return Counted.known(*self.counted(parameters, column(gpus), sizes_of(self, problem)), length)

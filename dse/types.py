@@ -5,6 +5,7 @@ launches on 2 (or launches on 1 where there is one kernel).
 """
 
 from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 import equinox as eqx
@@ -22,20 +23,27 @@ if TYPE_CHECKING:
         def __set__(self, instance: object, value: ArrayLike) -> None: ...
 
     Count = Quantity
+    Sums = Array
 else:
+    Sums = Array | np.ndarray  # of fields: of NumPy arrays in NumPy
     Quantity = Float[Array, "*#batch"]
     Count = Int[Array, "*#batch"]
 
 
 def _as_float(x: Any) -> Any:
     """Make a float array: floats keep their precision, other numbers get JAX's default one."""
-    if isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating):
-        return jnp.asarray(x)
-    return jnp.asarray(x, float)
+    floats = isinstance(x, jax.Array | np.ndarray | np.generic) and jnp.issubdtype(x.dtype, jnp.floating)
+    return _as(x, jax.dtypes.canonicalize_dtype(x.dtype if floats else float))
 
 
 def _as_int(x: Any) -> Any:
-    return jnp.asarray(x, jnp.int32)
+    return _as(x, np.int32)
+
+
+def _as(x: Any, dtype: Any) -> Any:
+    if isinstance(x, int | float | np.ndarray | np.generic):
+        x = np.asarray(x, dtype)  # JAX would compile a function for each shape
+    return jnp.asarray(x, dtype)
 
 
 def quantity(unit: str, **default: Any) -> Any:
@@ -184,23 +192,24 @@ class Kernel(_Quantities):
     phases: tuple[Phase, ...] = several("1", default=())  # in order; none where they are not known
 
     @property
-    def mem_insts(self) -> Array:
+    def mem_insts(self) -> Sums:
         """α_mem, global loads and stores of a warp."""
         return self.load_insts + self.store_insts
 
     @property
-    def comp_insts(self) -> Array:
+    def comp_insts(self) -> Sums:
         """α_comp, all warp instructions but global accesses and barriers.
 
         One where nothing is known but products of matrices: an instruction out of shared memory does many.
         """
         others = self.shared_insts + self.other_insts
         insts = sum((getattr(self.work, name) for name in ARITHMETIC), others) + self.work.mma_warp
-        products = reduce(jnp.add, (getattr(self.work, name) for name in MMA))
-        return jnp.where((insts == 0.0) & (products > 0.0), 1.0, insts)
+        products = reduce(add, (getattr(self.work, name) for name in MMA))
+        alone = (insts == 0.0) & (products > 0.0)
+        return insts + alone.astype(insts.dtype)  # NumPy arrays stay such: JAX may cut them to 32 bits
 
     @property
-    def insts(self) -> Array:
+    def insts(self) -> Sums:
         """All warp instructions issued for one warp."""
         return self.comp_insts + self.mem_insts + self.work.barrier
 
@@ -239,14 +248,20 @@ class Prediction(_Quantities):
     details: dict[str, Array] = several("1")  # intermediates that the paper names (MWP, CWP, ridge)
 
     @staticmethod
-    def of(clock: Array, details: dict[str, Array] | None = None, /, **terms: Array) -> "Prediction":
-        """Predict cycles as the sum of `terms`."""
-        names, values = list(terms), jnp.broadcast_arrays(*terms.values())
-        cycles = sum(values[1:], values[0])
+    def of(
+        clock: Array, details: dict[str, Array] | None = None, times: Array | float = 1.0, /, **terms: Array
+    ) -> "Prediction":
+        """Predict cycles as `times` the sum of `terms`.
+
+        What multiplies every term belongs into `times`: the sum is then multiplied once, and by seconds for
+        each of its cycles where no more than the seconds are asked for.
+        """
+        values = jnp.broadcast_arrays(*terms.values())
+        total = sum(values[1:], values[0])
         return Prediction(
-            cycles=cycles,
-            seconds=cycles / clock,
-            terms=dict(zip(names, values, strict=True)),
+            cycles=total * times,
+            seconds=total * (times / clock),
+            terms={name: value * times for name, value in zip(terms, values, strict=True)},
             details=details or {},
         )
 
@@ -256,19 +271,26 @@ class Prediction(_Quantities):
     ) -> "Prediction":
         """Predict cycles as `times` the largest of `bounds`; the first that reaches it takes them all.
 
-        What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone are
-        then compared once and not for each launch.
+        What multiplies every bound belongs into `times`: in a grid, bounds of kernel and GPU alone, the
+        smaller arrays, are then compared first, once and not for each launch.
         """
-        largest = reduce(jnp.maximum, bounds.values())
+        largest = reduce(jnp.maximum, sorted(bounds.values(), key=jnp.size))
         cycles = largest * times
         terms, taken = {}, jnp.zeros(cycles.shape, bool)
         for name, value in bounds.items():
             binds = (value == largest) & ~taken
             terms[name] = jnp.where(binds, cycles, jnp.zeros_like(cycles))
             taken = taken | binds
-        return Prediction(cycles=cycles, seconds=cycles / clock, terms=terms, details=details or {})
+        seconds = largest * (times / clock)
+        return Prediction(cycles=cycles, seconds=seconds, terms=terms, details=details or {})
 
     @property
     def bottleneck(self) -> Int[Array, "*#batch"]:
         """Index into `terms` of the largest; of equals the first."""
-        return jnp.argmax(jnp.stack(list(self.terms.values())), axis=0).astype(jnp.int32)
+        # One after the other: to stack them, XLA would work out each term in a loop of its own.
+        largest, *others = self.terms.values()
+        index = jnp.zeros(jnp.shape(largest), jnp.int32)
+        for i, term in enumerate(others, 1):
+            index = jnp.where(term > largest, jnp.int32(i), index)
+            largest = jnp.maximum(largest, term)
+        return index

@@ -1,10 +1,17 @@
 """How many configurations a second the closed forms evaluate, beside the same in NumPy.
 
-    python scripts/bench_sweep.py [--quick] [--repeats 5] [--json]
+    python scripts/bench_sweep.py [--quick] [--repeats 5] [--beside "./closed_form 1 1"] [--json]
 
 A configuration is one (GPU, kernel, launch), and all of MODELS with the occupancy are evaluated for it: the
 minimum, the mean and the 16 fastest of each model over a grid of 2^28 of them, by `dse.evaluate.grid` and by
-chunked NumPy code that stands below. Both results are compared, and exit code 1 says that they differ.
+chunked NumPy code that stands below. Both results are compared, and exit code 1 says that they differ. In one
+grid many launches are equal or impossible, as registers act through occupancy alone; in the other one no two
+launches of a kernel are alike.
+
+`--beside` runs another program in turn with ours, on the same core. Of what it prints, lines that begin with
+`nested float32 1 thread(s): best NUMBER M` count, and such of float64: millions of configurations a second.
+The best of all rounds are compared. A program that evaluates each configuration of a dense grid at the same
+pace, equal or not, is a yardstick for both grids.
 
 On one core the process is pinned to it, and rates are by its CPU time: other work on the machine slows the
 clock on the wall but not that. On all cores they are by the clock on the wall.
@@ -14,6 +21,8 @@ import argparse
 import json
 import os
 import platform
+import re
+import shlex
 import subprocess
 import sys
 import time
@@ -21,6 +30,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
 from importlib.metadata import version
+from itertools import product
 from math import prod
 from pathlib import Path
 from statistics import median
@@ -34,13 +44,23 @@ FULL = (16, 32, 64, 8, 32, 32)
 QUICK = (4, 2, 6, 2, 8, 16)
 OUTPUTS = 1 << 26  # of each kernel
 BEST = 16
+GRIDS = ("repeats", "distinct")
+BESIDE = re.compile(r"^nested (float32|float64)\s+1 thread\(s\): best\s+([\d.]+) M", re.MULTILINE)
+RATIOS = {
+    f"ratio_{beside}{grid}{short}": f"dse over {other}, {short}{', no launches alike' if grid else ''}"
+    for beside, other in (("", "NumPy"), ("beside_", "the other program"))
+    for grid in ("", "distinct_")
+    for short in ("f32", "f64")
+}
 CHUNKS = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)  # configurations, tried for NumPy
-# Fast math may take a reciprocal and one step of Newton for a division: 7e-9 was seen in float64.
-TOLERANCE = {"float32": 1e-4, "float64": 1e-7}
+TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
 
 
-def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
-    """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES."""
+def grid(shape: Sequence[int], dtype: Any, distinct: bool = False) -> tuple[Any, Any, Any]:
+    """GPUs of the catalogue, kernels and launches made up by rules. Fields are NumPy arrays along AXES.
+
+    With `distinct` no two launches of a kernel are alike, as each has a block size of its own.
+    """
     import jax
 
     from dse import gpus
@@ -90,10 +110,14 @@ def grid(shape: Sequence[int], dtype: Any) -> tuple[Any, Any, Any]:
     classes: dict[str, Any] = {name: np.asarray(values, dtype) for name, values in work.items()}
 
     threads = along("block size", np.arange(32, 1025, 1024 // shape[4])[: shape[4]])
+    registers = along("registers", np.linspace(16, 255, shape[5]).astype(int))
+    if distinct:
+        threads = threads - along("registers", np.arange(shape[5]))
+        registers = along("registers", np.linspace(16, 63, shape[5]).astype(int))
     resources: dict[str, Any] = {
         "threads": threads,
         "blocks": -(-OUTPUTS // (threads * c)),
-        "registers": along("registers", np.linspace(16, 255, shape[5]).astype(int)),
+        "registers": registers,
         "shared_bytes": 16 * threads,
     }
     with jax.enable_x64(True):
@@ -357,23 +381,45 @@ def measure_numpy(
     return measured | {"chunk": best, "chunks": trials}, found
 
 
-def measure(cores: str, shape: tuple[int, ...], repeats: int) -> dict[str, Any]:
+def measure_beside(command: str) -> dict[str, float]:
+    """Rates that another program prints, by precision, configurations a second."""
+    printed = subprocess.run(shlex.split(command), check=True, stdout=subprocess.PIPE, text=True).stdout
+    return {dtype: float(rate) * 1e6 for dtype, rate in BESIDE.findall(printed)}
+
+
+def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None) -> dict[str, Any]:
     """All rates of one process: on one core also those of NumPy, and in what the results differ."""
     if cores == "one":  # before JAX counts the cores
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     from dse.evaluate.grid import reduce_grid
 
-    result: dict[str, Any] = {"differences": []}
-    for dtype in ("float32", "float64"):
-        fields = grid(shape, np.dtype(dtype))
+    result: dict[str, Any] = {"differences": [], "first_call_s": {}, "possible": {}}
+    runs = {}
+    for grid_name, dtype in product(GRIDS, ("float32", "float64")):
+        fields = grid(shape, np.dtype(dtype), distinct=grid_name == "distinct")
         run = partial(reduce_grid, MODELS, *fields, k=BEST, threads=len(os.sched_getaffinity(0)))
+        name = f"{grid_name} {dtype}"
+        runs[name], start = run, time.process_time()
         ours = run()  # compiles; results are NumPy arrays, so nothing is left to wait for
-        result[f"closed_forms {dtype}"] = rates(run, prod(shape), repeats)
+        result["first_call_s"][name] = time.process_time() - start
+        result["possible"][name] = ours[MODELS[0]].count / prod(shape)
         if cores == "one":
-            result[f"numpy {dtype}"], theirs = measure_numpy(fields, shape)
-            for name in MODELS:
-                if difference := disagreement(ours[name], theirs[name], TOLERANCE[dtype]):
-                    result["differences"].append(f"{name}, {dtype}: {difference}")
+            result[f"numpy {name}"], theirs = measure_numpy(fields, shape)
+            for model in MODELS:
+                if difference := disagreement(ours[model], theirs[model], TOLERANCE[dtype]):
+                    result["differences"].append(f"{model}, {name}: {difference}")
+    rounds: list[dict[str, Any]] = []
+    for _ in range(repeats):
+        rounds.append({name: rates(run, prod(shape), 1) for name, run in runs.items()})
+        if cores == "one" and beside:
+            rounds[-1]["beside"] = measure_beside(beside)
+    for name in runs:
+        by_clock = {clock: [each[name][clock][0] for each in rounds] for clock in ("wall", "cpu")}
+        result[f"closed_forms {name}"] = by_clock
+    if cores == "one" and beside:
+        result["beside"] = {
+            dtype: [each["beside"][dtype] for each in rounds] for dtype in rounds[0]["beside"]
+        }
     return result
 
 
@@ -389,6 +435,7 @@ def in_process(cores: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a process of its own: how many cores XLA may use is settled when it starts."""
     command = [sys.executable, __file__, "--measure", cores, "--repeats", str(options.repeats)]
     command += ["--quick"] if options.quick else []
+    command += ["--beside", options.beside] if options.beside else []
     return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
 
 
@@ -396,36 +443,48 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="a small grid: rates say little")
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--beside", metavar="COMMAND", help="another program, run in turn on the same core")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--measure", choices=["one", "all"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = QUICK if options.quick else FULL
     if options.measure:
-        print(json.dumps(measure(options.measure, shape, options.repeats)))
+        print(json.dumps(measure(options.measure, shape, options.repeats, options.beside)))
         return 0
 
     one, every = in_process("one", options), in_process("all", options)
     cores = len(os.sched_getaffinity(0))
-    table = {}  # rates of each repeat
-    for dtype, short in (("float32", "f32"), ("float64", "f64")):
-        table[f"closed_forms_{short}_one_core"] = one[f"closed_forms {dtype}"]["cpu"]
-        table[f"numpy_{short}_one_core"] = one[f"numpy {dtype}"]["cpu"]
-        table[f"closed_forms_{short}_all_cores"] = every[f"closed_forms {dtype}"]["wall"]
+    table, ratios = {}, {}  # rates of each repeat
+    for grid_name, (dtype, short) in product(GRIDS, (("float32", "f32"), ("float64", "f64"))):
+        kind = f"{grid_name}_{short}" if grid_name == "distinct" else short
+        name = f"{grid_name} {dtype}"
+        table[f"closed_forms_{kind}_one_core"] = one[f"closed_forms {name}"]["cpu"]
+        table[f"numpy_{kind}_one_core"] = one[f"numpy {name}"]["cpu"]
+        table[f"closed_forms_{kind}_all_cores"] = every[f"closed_forms {name}"]["wall"]
+        ours = table[f"closed_forms_{kind}_one_core"]
+        ratios[f"ratio_{kind}"] = median(ours) / median(table[f"numpy_{kind}_one_core"])
+        if beside := one.get("beside", {}).get(dtype):
+            table[f"beside_{short}_one_core"] = beside
+            ratios[f"ratio_beside_{kind}"] = max(ours) / max(beside)
     figures = {f"{name}_per_s": median(values) for name, values in table.items()}
-    report = figures | {
-        "ratio_f32": figures["closed_forms_f32_one_core_per_s"] / figures["numpy_f32_one_core_per_s"],
-        "ratio_f64": figures["closed_forms_f64_one_core_per_s"] / figures["numpy_f64_one_core_per_s"],
-        "repeats": table,
-        "one_core": one,
-        "all_cores": every,
-        "differences": one["differences"],
-        "models": MODELS,
-        "grid": dict(zip(AXES, shape, strict=True)),
-        "configurations": prod(shape),
-        "machine": {"cpu": processor(), "cores": cores, "load_1_min": os.getloadavg()[0]},
-        "versions": {"python": platform.python_version()}
-        | {n: version(n) for n in ("jax", "jaxlib", "numpy")},
-    }
+    report = (
+        figures
+        | ratios
+        | {
+            "repeats": table,
+            "one_core": one,
+            "all_cores": every,
+            "differences": one["differences"],
+            "first_call_s": one["first_call_s"],
+            "possible": one["possible"],
+            "models": MODELS,
+            "grid": dict(zip(AXES, shape, strict=True)),
+            "configurations": prod(shape),
+            "machine": {"cpu": processor(), "cores": cores, "load_1_min": os.getloadavg()[0]},
+            "versions": {"python": platform.python_version()}
+            | {n: version(n) for n in ("jax", "jaxlib", "numpy")},
+        }
+    )
     print(json.dumps(report) if options.json else text(report))
     return 1 if one["differences"] else 0
 
@@ -445,9 +504,13 @@ def text(report: dict[str, Any]) -> str:
         label = name.replace("_", " ").replace("closed forms", "dse").replace("numpy", "NumPy")
         numbers = " ".join(f"{x / 1e6:8.1f}" for x in (min(values), median(values), max(values)))
         lines.append(f"{label:34} {numbers}")
+    first = report["first_call_s"].items()
     lines += [
         "",
-        f"dse over NumPy on one core: {report['ratio_f32']:.1f} (f32), {report['ratio_f64']:.1f} (f64)",
+        *(f"{label:50} {report[key]:8.2f}" for key, label in RATIOS.items() if key in report),
+        "",
+        "first call, compilation included: " + ", ".join(f"{x:.1f} s ({name})" for name, x in first),
+        "can run: " + ", ".join(f"{x:.2f} ({name})" for name, x in report["possible"].items()),
         "One core: pinned, by CPU time. All cores: by the clock on the wall. Repeats of NumPy are GPUs.",
     ]
     return "\n".join(lines + (report["differences"] or ["Both give the same counts, sums and fastest."]))

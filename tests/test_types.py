@@ -71,6 +71,14 @@ def test_products_of_matrices_are_instructions():
     assert insts(mma_fp16=8192.0) == 1
 
 
+def test_instructions_of_numpy_counts_keep_their_precision():
+    counts = jax.tree.map(lambda _: np.full(2, 1 / 3), kernel(work=per_class(fp32=1.0)))
+    with jax.enable_x64(False):  # as it is outside of the library
+        insts = counts.insts
+    assert insts.dtype == np.float64
+    np.testing.assert_allclose(insts, (5 + 3 + 3 + 1 - 2) / 3, rtol=1)
+
+
 @pytest.mark.parametrize(
     ("given", "dtype"),
     [

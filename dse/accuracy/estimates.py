@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from dse import measured
@@ -25,7 +24,7 @@ from dse.cuda.source_kernel import SourceKernel, as_models_take_it
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.evaluate.compare import sample as take_sample
-from dse.gpus.read import GpuFile
+from dse.gpus.read import GpuFile, stack
 from dse.kernels.description import Description, evaluated_names
 from dse.measured.scores import spearman
 from dse.models import DEFAULT, get
@@ -120,7 +119,7 @@ def rows(checked: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _seconds(gpu: Gpu, kernel: Kernel, resources: Resources) -> np.ndarray:
     """Predict seconds with the default model, [L]."""
-    count, one = len(resources.threads), jax.tree.map(lambda x: x[None], gpu)
+    count, one = len(resources.threads), stack([gpu])
     batch = Counted.known(kernel, resources, count).batch
     return evaluate_counted(batch, count, "", [get(DEFAULT)], one).forecasts[DEFAULT].seconds[0]
 

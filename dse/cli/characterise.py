@@ -170,7 +170,7 @@ def _one(
     with in_64_bits():
         kernel, resources = None, None
         if description.described:
-            kernel, resources = describe(description, chosen, sizes, gpu.gpu, float)
+            kernel, resources = describe(description, chosen, sizes, gpu.gpu)
         rows = [*_resources(result, resources), *_whole(to_kernel(result.warp), kernel)]
     rows += _details(result)
     if not description.described:

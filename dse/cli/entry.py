@@ -1,6 +1,8 @@
 """The `dse` process: its standard streams, and its end when it is interrupted."""
 
+import atexit
 import codecs
+import gc
 import os
 import signal
 import sys
@@ -15,6 +17,7 @@ _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...",
 
 def main() -> None:
     """Run `dse`. Ctrl-C ends it with 130 and one line, whatever it is doing."""
+    _collect_less_garbage()
     try:
         _listen_for_interrupts()
         _write_what_can_be_written()
@@ -27,6 +30,12 @@ def main() -> None:
         if end.code == 130:
             _end_now(told=True)
         raise
+
+
+def _collect_less_garbage() -> None:
+    """Most of what a command makes lives as long as it: to look it all through took a fifth of the time."""
+    gc.set_threshold(100_000, 20, 50)
+    atexit.register(gc.freeze)  # else all of it is looked through once more at the end
 
 
 def _listen_for_interrupts() -> None:

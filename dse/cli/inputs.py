@@ -311,10 +311,11 @@ def description(
     DseError for a name in `changed` that is neither parameter nor size.
     """
     from dse import sources
-    from dse.sources import t1, t1_kernel
 
     loaded = sources.load(name, given)
     if space is not None:
+        from dse.sources import t1, t1_kernel
+
         loaded = t1_kernel.with_space(loaded, t1.load(space))
     sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}

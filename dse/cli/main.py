@@ -1,23 +1,20 @@
 """`dse`: mounts the commands and turns a user's mistake into one line."""
 
 import errno
-import hashlib
 import os
-import platform
 import re
 import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 import typer
 
 from dse.cli.options import Group
+from dse.compiled import cache
 from dse.errors import Doubt, DseError
-from dse.files import cache_folder
 
 app = typer.Typer(
     name="dse",
@@ -96,9 +93,9 @@ def run(arguments: Sequence[str] | None = None) -> None:
     Exit codes: 0 done; 1 done, and a check of the command failed; 2 the user's mistake, told in one line; 130
     interrupted. What is none of these is a mistake of ours: one line, and 1.
     """
-    _keep_what_jax_compiles()
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        cache()
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("default", Doubt)  # once each
@@ -154,22 +151,3 @@ def _end(mistake: str) -> NoReturn:
     if mistake:
         print(f"dse: {mistake}", file=sys.stderr)
     sys.exit(2)
-
-
-def _keep_what_jax_compiles() -> None:
-    """Keep compiled code from one command to the next, for processors that can do the same."""
-    if "JAX_COMPILATION_CACHE_DIR" in os.environ:
-        return
-    try:
-        with Path("/proc/cpuinfo").open() as lines:  # of the first processor; there may be hundreds
-            features = next(line for line in lines if line.startswith(("flags", "Features")))
-    except (OSError, StopIteration):
-        features = platform.processor()
-    digest = hashlib.sha256(f"{platform.machine()} {features}".encode()).hexdigest()[:16]
-    folder = cache_folder() / f"jax-{digest}"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
-        return
-    os.environ["JAX_COMPILATION_CACHE_DIR"] = str(folder)
-    os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")

@@ -303,6 +303,7 @@ def _of_kernel(
     from dse.evaluate.whatif import Setup, of_kernel
     from dse.simulator.case import idg
     from dse.simulator.case.graph_file import Graph
+    from dse.simulator.on_host import average_warp
     from dse.simulator.pipeline import one
 
     parameters = fastest(description, file.gpu, problem)
@@ -317,14 +318,14 @@ def _of_kernel(
 
     def made(setup: Setup, text: str = "") -> tuple["Case", tuple[str, ...]]:
         try:
-            return one(idg.warp(setup.gpu, setup.kernel), setup.launch, setup.settings)
+            return one(average_warp(setup.gpu, setup.kernel), setup.launch, setup.settings)
         except DseError as error:
             raise DseError(f"--what-if: {text}: {error}" if text else str(error)) from None
 
     case, labels = made(setup)
     # All simulate the same blocks, so that their makespans compare.
     setup = replace(setup, settings=replace(settings, groups=case.groups))
-    graph = Graph(description.name, case, idg.pipes(idg.warp(setup.gpu, setup.kernel)), (labels,))
+    graph = Graph(description.name, case, idg.pipes(average_warp(setup.gpu, setup.kernel)), (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
     title = f"{description.name} on {file.name}: {inputs.in_words(name, parameters)}\n"
     title += (

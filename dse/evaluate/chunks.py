@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.counts import Batch, Counts, Number
+from dse.counts import Batch, Counts, KnownBatch, Number
+from dse.gpus import column
 from dse.hardware import occupancy
 from dse.models import get_all
 from dse.models.protocol import CHUNK, Model
@@ -21,7 +22,7 @@ from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.types import Gpu, Kernel, Launch, Resources
 
-SMALLEST = 1_024
+SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
 
 
 @dataclass(frozen=True)
@@ -86,17 +87,17 @@ def evaluate_counted(
     batch: Batch, count: int, name: str, models: Sequence[Model], gpus: Gpu, progress: Progress = silent
 ) -> Evaluation:
     """Predict, as `evaluate`, `count` configurations whose counts are known. Chunks have few shapes."""
-    size = min(CHUNK, max(SMALLEST, 1 << (count - 1).bit_length()))
+    size = next((size for size in SIZES if size >= count), SIZES[-1])
     traced = tuple(model for model in models if model.differentiable)
     on_host = tuple(model for model in models if not model.differentiable)
     parts = []
     with in_64_bits():
-        column = jax.tree.map(lambda x: x[:, None], gpus)
+        of_chunk = column(gpus)
         for start in range(0, count, size):
             rows = min(size, count - start)
             # The last chunk is padded with its last row, so that all have one shape.
             chunk = batch.take(np.minimum(np.arange(start, start + size), count - 1))
-            part = _evaluate(traced, column, chunk, size, bool(on_host))
+            part = _evaluate(traced, of_chunk, chunk.on(of_chunk), bool(on_host))
             parts.append(
                 jax.tree.map(lambda x, n=rows: x if isinstance(x, str) else np.asarray(x)[:, :n], part)
             )
@@ -112,34 +113,42 @@ def evaluate_counted(
     return Evaluation(forecasts={model.name: Forecast(**by_model[model.name]) for model in models}, **whole)
 
 
+def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches: bool) -> dict[str, Any]:
+    """Run all closed forms on one chunk; with `launches` also return what models on the host are given.
+
+    A function is compiled for the launches and one for each model, so that any models that were once compiled
+    go together without another compilation.
+    """
+    launch, possible, facts = _laid_out(gpus, chunk)
+    return facts | {
+        "launches": (chunk.kernel, launch) if launches else (),
+        "forecasts": {model.name: _forecast(model, gpus, chunk.kernel, launch, possible) for model in models},
+    }
+
+
 @eqx.filter_jit
-def _evaluate(
-    models: tuple[Model, ...], gpus: Gpu, batch: Batch, size: int, launches: bool
-) -> dict[str, Any]:
-    """Run all closed forms on one chunk; with `launches` also return what models on the host are given."""
-    kernel, resources = batch.on(gpus)
-    launch, limiter = occupancy.launch(gpus, resources, kernel.work)
+def _laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
+    """Lay out launches, tell which can run, and give the rest that `Evaluation` has of them: [G, L]."""
+    launch, limiter = occupancy.launch(gpus, chunk.resources, chunk.kernel.work)
     possible = occupancy.possible(limiter)
+    facts = {
+        "resources": {name: getattr(chunk.resources, name) for name in Resources.__dataclass_fields__},
+        "warps_per_sm": jnp.where(possible, launch.warps_per_sm, 0.0),
+        "occupancy": jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0),
+        "limiter": limiter,
+    }
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, limiter.shape), launch), possible, facts
 
-    def full(x: Array) -> Array:
-        return jnp.broadcast_to(x, (len(gpus.clock), size))
 
-    forecasts = {}
-    for model in models:
-        prediction = model.predict(gpus, kernel, launch)
-        forecasts[model.name] = {
-            "cycles": full(jnp.where(possible, prediction.cycles, jnp.inf)),
-            "seconds": full(jnp.where(possible, prediction.seconds, jnp.inf)),
-            "bottleneck": full(jnp.where(possible, prediction.bottleneck, -1)),
-            "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
-        }
+@eqx.filter_jit
+def _forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
+    """Forecast by one closed form, as `Forecast` has it."""
+    prediction = model.predict(gpus, kernel, launch)
     return {
-        "launches": jax.tree.map(full, (kernel, launch)) if launches else (),
-        "resources": {name: full(getattr(resources, name)) for name in Resources.__dataclass_fields__},
-        "warps_per_sm": full(jnp.where(possible, launch.warps_per_sm, 0.0)),
-        "occupancy": full(jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0)),
-        "limiter": full(limiter),
-        "forecasts": forecasts,
+        "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
+        "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
+        "bottleneck": jnp.where(possible, prediction.bottleneck, -1),
+        "terms": tuple(prediction.terms),  # static: filter_jit hands strings through
     }
 
 
@@ -162,7 +171,8 @@ def _on_host(
         rows = jax.tree.map(lambda x, g=g, runs=runs: x[g, runs], (kernel, launch))
         prediction = model.predict(gpu, *rows, advance)
         cycles[g, runs], seconds[g, runs] = prediction.cycles, prediction.seconds
-        bottleneck[g, runs], terms = prediction.bottleneck, tuple(prediction.terms)
+        terms = tuple(prediction.terms)
+        bottleneck[g, runs] = np.argmax(np.stack([np.asarray(x) for x in prediction.terms.values()]), axis=0)
     return {"cycles": cycles, "seconds": seconds, "bottleneck": bottleneck, "terms": terms}
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import jax
 import numpy as np
 
 from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.chunks import Evaluation, evaluate
+from dse.gpus import stack
 from dse.measured.read import Measured
 from dse.measured.scores import budgets, random_expectation, score
 from dse.models.protocol import Model
@@ -33,7 +33,7 @@ def compare(
     the kernel's space. `problem` changes sizes that the file does not state.
     """
     sizes = {**(problem or {}), **measured.problem}
-    gpus = jax.tree.map(lambda x: x[None], gpu)
+    gpus = stack([gpu])
     evaluation = evaluate(kernel, models, gpus, measured.parameters, sizes, progress)
     return _rows(evaluation, measured)
 

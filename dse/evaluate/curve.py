@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,11 +12,12 @@ import numpy as np
 from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.rank import rank
+from dse.gpus import column, stack
 from dse.hardware import occupancy
 from dse.models import DEFAULT, get_all
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
-from dse.types import Gpu, Kernel, Launch
+from dse.types import Gpu, Kernel, Launch, Prediction
 
 
 def fastest(kernel: Counts, gpu: Gpu, problem: Mapping[str, Number]) -> dict[str, Number]:
@@ -34,15 +36,13 @@ def laid_out(
 
     **Raises:** DseError where it cannot be launched.
     """
-    column = {name: np.asarray([value]) for name, value in parameters.items()}
-    counted = kernel.count(column, jax.tree.map(lambda x: x[None], gpu), problem)
+    chosen = {name: np.asarray([value]) for name, value in parameters.items()}
+    gpus = stack([gpu])
+    counted = kernel.count(chosen, gpus, problem)
     with in_64_bits():
-        batch = counted.batch.take(np.zeros(1, int))
-        counts, resources = jax.tree.map(
-            lambda x: jnp.broadcast_to(x, (1, 1))[0, 0],
-            batch.on(jax.tree.map(lambda x: x[None, None], gpu)),
-        )
-        launch, limiter = occupancy.launch(gpu, resources, counts.work)
+        known = counted.batch.take(np.zeros(1, int)).on(column(gpus))
+        counts, resources = jax.tree.map(lambda x: jax.device_put(x[0, 0]), (known.kernel, known.resources))
+        launch, limiter = jax.jit(occupancy.launch)(gpu, resources, counts.work)
     if not occupancy.possible(limiter):
         values = ", ".join(f"{name}={value}" for name, value in parameters.items())
         why = occupancy.LIMITERS[int(limiter)]
@@ -64,7 +64,7 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
     total = float(blocks * launch.warps_per_block)
     rows = []
     for model in get_all(models):
-        prediction = model.predict(gpu, kernel, limited)
+        prediction = _predict(model, gpu, kernel, limited)
         cycles = np.broadcast_to(prediction.cycles, (most,)).astype(float)
         rows += [
             {
@@ -77,3 +77,12 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
             for w, c in zip(warps.tolist(), cycles.tolist(), strict=True)
         ]
     return rows
+
+
+def _predict(model: Model, *configurations: Any) -> Prediction:
+    return _compiled(model, *configurations) if model.differentiable else model.predict(*configurations)
+
+
+@eqx.filter_jit
+def _compiled(model: Model, gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
+    return model.predict(gpu, kernel, launch)

@@ -5,14 +5,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
-from dse import measured as measured_data
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
+from dse.gpus import stack
 from dse.hardware.tensor import LACKS
 from dse.models import get_all
 from dse.models.protocol import Model
@@ -111,7 +110,7 @@ def rank(
     """
     chosen = get_all(models)
     parameters = configurations(kernel, problem, sample)
-    gpus = jax.tree.map(lambda x: x[None], gpu)
+    gpus = stack([gpu])
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, gpus, problem, progress)
     evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
@@ -183,7 +182,9 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
 
 def _measured(kernel: Counts, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
     """Return measured seconds of each configuration, NaN where the file has none."""
-    table, space = measured_data.load(path, kernel), kernel.space
+    from dse import measured  # imports pyarrow
+
+    table, space = measured.load(path, kernel), kernel.space
     time_of = {
         int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0
     }

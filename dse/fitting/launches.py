@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from dse.counts import Batch, Counts, Number
+from dse.counts import Counts, KnownBatch, Number
 from dse.fitting.parameters import moved
+from dse.gpus import column, stack
 from dse.hardware import occupancy
 from dse.models import get
 from dse.models.protocol import Model, seconds
@@ -36,7 +37,7 @@ class Launches(eqx.Module):
         """Take some of them."""
         parts = (self.kernel, self.launch, self.possible)
         with in_64_bits():
-            return Launches(self.gpu, *jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[chosen]), parts))
+            return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[chosen]), parts))
 
 
 def of_kernel(
@@ -51,21 +52,22 @@ def of_kernel(
     **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
     """
     count = len(next(iter(parameters.values())))
-    counted = kernel.count(parameters, jax.tree.map(lambda x: x[None], gpu), problem, progress)
+    gpus = stack([gpu])
+    counted = kernel.count(parameters, gpus, problem, progress)
     with in_64_bits():
-        batch = counted.batch.take(np.arange(count))
-        launch, possible, counts = _laid_out(batch, jax.tree.map(lambda x: x[None, None], gpu), count)
+        known = counted.batch.take(np.arange(count)).on(column(gpus))
+        launch, possible, counts = _laid_out(known, gpu)
         failed = np.isin(np.arange(count), list(counted.failures))
-        return Launches(gpu, counts, launch, possible & ~failed)
+        return Launches(gpu, counts, launch, jnp.asarray(np.asarray(possible) & ~failed, bool))
 
 
 @eqx.filter_jit
-def _laid_out(batch: Batch, gpus: Gpu, count: int) -> tuple[Launch, Array, Kernel]:
+def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
     """Lay out each configuration on the one GPU, [L]."""
-    kernel, resources = batch.on(gpus)
-    launch, limiter = occupancy.launch(gpus, resources, kernel.work)
+    kernel, resources = jax.tree.map(lambda x: x[0], (known.kernel, known.resources))
+    launch, limiter = occupancy.launch(gpu, resources, kernel.work)
     whole = (launch, occupancy.possible(limiter), kernel)
-    return jax.tree.map(lambda x: jnp.broadcast_to(x, (1, count))[0], whole)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, resources.threads.shape), whole)
 
 
 def log_seconds(

@@ -102,9 +102,6 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
-    import jax
-    import jax.numpy as jnp
-
     from dse.precision import in_64_bits
     from dse.types import ABSENT, Gpu, Limits, PerClass
 
@@ -136,20 +133,20 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     known = Quantities(entries, units, path)
     given = [field for field in units if field not in absent]
 
-    arrays: dict[str, dict[str, jax.Array]] = {group: {} for group in ("", *_GROUPS)}
+    arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
         for field in absent:
             group, _, last = field.rpartition(".")
-            arrays[group][last] = jnp.asarray(ABSENT, dtype)
+            arrays[group][last] = np.asarray(ABSENT, dtype)
         for field in given:
             group, _, last = field.rpartition(".")
-            arrays[group][last] = jnp.asarray(known.number(field), jnp.int32 if group == "limits" else dtype)
+            arrays[group][last] = np.asarray(known.number(field), np.int32 if group == "limits" else dtype)
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),
             latency=PerClass(**arrays["latency"]),
             limits=Limits(**arrays["limits"]),
-            compute_capability=jnp.asarray(header.capability, jnp.int32),
+            compute_capability=header.capability,
         )
     known.warn()
     return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
@@ -158,12 +155,19 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
 def stack(gpus: Sequence["Gpu"]) -> "Gpu":
     """Make several GPUs one, on a new leading axis."""
     import jax
-    import jax.numpy as jnp
 
     from dse.precision import in_64_bits
 
     with in_64_bits():
-        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *gpus)
+        # By NumPy: JAX would compile a function for each number of GPUs.
+        return jax.tree.map(lambda *leaves: jax.device_put(np.stack(leaves)), *gpus)
+
+
+def column(gpus: "Gpu") -> "Gpu":
+    """Make GPUs of fields [G] ones of fields [G, 1], in NumPy: configurations have the second axis."""
+    import jax
+
+    return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
 
 
 def _path(name: str) -> Path:

@@ -1,24 +1,19 @@
 """A described kernel: what one warp does and what a block asks for, as expressions of the parameters.
 
-Evaluated on a whole tuning space at once; nothing is compiled but the expressions themselves.
+Evaluated in NumPy on many configurations at once: nothing is compiled but accesses that are subscripts.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
-from dse.counts import Alias, Batch, Counted, Number, sizes_of
+from dse.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.errors import DseError
-from dse.hardware.memory import safe_divide
+from dse.gpus import column
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
 from dse.precision import in_64_bits
@@ -151,69 +146,68 @@ class Description:
         only.
         """
         _expect_described(self)
-        sizes = self.sizes(**(problem or {}))
-        with in_64_bits():
-            scalars = {name: jnp.asarray(value) for name, value in sizes.items()}
-        return Counted(
-            DescribedBatch(self, {name: values[None] for name, values in parameters.items()}, scalars)
-        )
+        return Counted(DescribedBatch(self, parameters, self.sizes(**(problem or {})), column(gpus)))
 
 
-class DescribedBatch(Batch):
-    """Configurations of a described kernel, of which expressions are evaluated inside `jit`."""
+@dataclass(frozen=True)
+class DescribedBatch:
+    """Configurations of a described kernel, of which expressions are evaluated when they are taken."""
 
-    description: Description = eqx.field(static=True)
-    parameters: Mapping[str, Any]  # [1, L]
-    problem: Mapping[str, Array]  # scalars
+    description: Description
+    parameters: Mapping[str, np.ndarray]  # [L]
+    problem: Mapping[str, Number]
+    gpus: Gpu  # fields [G, 1]
 
-    def take(self, index: np.ndarray) -> "DescribedBatch":
-        """Take some of them, by their numbers."""
-        columns = {name: jnp.asarray(values[:, index]) for name, values in self.parameters.items()}
-        return DescribedBatch(self.description, columns, self.problem)
-
-    def on(self, gpus: Gpu) -> tuple[Kernel, Resources]:
-        """Count what they do and ask for, see `dse.counts.Batch.on`."""
-        return describe(self.description, self.parameters, self.problem, gpus, gpus.clock.dtype)
+    def take(self, index: np.ndarray) -> KnownBatch:
+        """Count some of them, by their numbers."""
+        columns = {name: values[None, index] for name, values in self.parameters.items()}
+        return KnownBatch.of(*describe(self.description, columns, self.problem, self.gpus), len(index))
 
 
 def describe(
-    description: Description,
-    parameters: Mapping[str, Any],
-    problem: Mapping[str, Any],
-    gpu: Gpu,
-    dtype: Any,
+    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
 ) -> tuple[Kernel, Resources]:
-    """Count the kernel and the resources of each configuration, on each GPU.
+    """Count the kernel and the resources of each configuration, on each GPU, in NumPy.
 
     **Shapes:** parameters [1, L] with GPU fields [G, 1], or [L] with scalar fields; sizes are scalars. A
     field that depends on neither stays a scalar.
-    **Units:** counts of one warp; float fields have `dtype`. Expressions are evaluated in JAX's default
-    integer and float, so call it within `dse.precision.in_64_bits()` to have them exact.
+    **Units:** counts of one warp; float fields have 64 bits.
     **Edges:** `problem` may leave out sizes, which then take their defaults. Resources that are no whole
     numbers are rounded up. Those beyond 32 bits are cut off at 2^31 - 1, which is beyond every limit of a
     block; a grid of more blocks than that is described as if it had so many.
     **Raises:** DseError for a kernel that is known by its source only.
     """
     _expect_described(description)
-    names = _names(description, parameters, problem, gpu, jnp)
     counts: dict[str, Any] = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS}
-    counts |= {name: expression(names) for name, expression in description.warp}
-    counts |= _accesses(description, names) | {"other_insts": 0}
-    counts = {name: jnp.asarray(value, dtype) for name, value in counts.items()}
-    work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
-    resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
-    return Kernel(work=work, **counts), Resources(**resources)
+    with np.errstate(all="ignore"):  # what is no number fits no GPU
+        names = evaluated_names(description, parameters, problem, gpu)
+        counts |= {name: expression(names, np) for name, expression in description.warp}
+        counts |= _accesses(description, names) | {"other_insts": 0}
+    counts = {name: np.asarray(value, float) for name, value in counts.items()}
+    with in_64_bits():
+        work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
+        resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
+        return Kernel(work=work, **counts), Resources(**resources)
 
 
 def evaluated_names(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Any], gpu: Gpu
 ) -> dict[str, Any]:
-    """Evaluate every name that an expression of a launch may use, in NumPy.
+    """Evaluate every name that an expression of a warp or an access may use, in NumPy.
 
-    **Shapes:** parameters [L] or scalars, GPU fields scalars.
+    **Shapes:** parameters and GPU fields broadcast.
     **Edges:** of a kernel that is known by its source only, the launch has no names.
     """
-    return _names(description, parameters, problem, jax.tree.map(np.asarray, gpu), np)
+    names = dict(description.problem) | dict(problem) | dict(parameters)
+    names |= {"l1_bytes": gpu.l1_bytes, "l2_bytes": gpu.l2_bytes, "sm_count": gpu.sm_count}
+    names["warp_size"] = np.asarray(gpu.limits.warp_size, int)
+    for name, expression in description.let:
+        names[name] = expression(names, np)
+    launch = {name: _rounded_up(expression(names, np)) for name, expression in description.launch}
+    names |= {"shared_bytes": np.asarray(0)} | launch
+    if description.described:
+        names["warps"] = -(-names["threads"] // names["warp_size"])
+    return names
 
 
 def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: Number) -> None:
@@ -228,7 +222,7 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
     parameters = _sample(description, problem, sample)
     row = {name: values[np.newaxis] for name, values in parameters.items()}
     with np.errstate(invalid="ignore"):  # a NaN becomes a negative integer, which is found below
-        names = _names(description, row, problem, jax.tree.map(np.asarray, gpu), np)
+        names = evaluated_names(description, row, problem, gpu)
     fields = {f"launch.{name}": names[name] for name, _ in description.launch}
     fields |= {f"warp.{name}": expression(names, np) for name, expression in description.warp}
     for access in description.accesses:
@@ -244,26 +238,6 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
             raise DseError(f"{description.path}: {name}: found {found:g} at {at}, expected {lowest} or more")
 
 
-def _names(
-    description: Description,
-    parameters: Mapping[str, Any],
-    problem: Mapping[str, Any],
-    gpu: Gpu,
-    xp: ModuleType,
-) -> dict[str, Any]:
-    """Evaluate every name that an expression of a warp or an access may use."""
-    names = dict(description.problem) | dict(problem) | dict(parameters)
-    names |= {"l1_bytes": gpu.l1_bytes, "l2_bytes": gpu.l2_bytes, "sm_count": gpu.sm_count}
-    names["warp_size"] = xp.asarray(gpu.limits.warp_size, int)
-    for name, expression in description.let:
-        names[name] = expression(names, xp)
-    launch = {name: _rounded_up(expression(names, xp), xp) for name, expression in description.launch}
-    names |= {"shared_bytes": xp.asarray(0, int)} | launch
-    if description.described:
-        names["warps"] = -(-names["threads"] // names["warp_size"])
-    return names
-
-
 def _expect_described(description: Description) -> None:
     if not description.described:
         raise DseError(
@@ -274,63 +248,70 @@ def _expect_described(description: Description) -> None:
 
 def _accesses(description: Description, names: Mapping[str, Any]) -> dict[str, Any]:
     """Add up all accesses of a warp."""
-    total: dict[str, Any] = dict.fromkeys(_SUMS, jnp.asarray(0, float))
+    total: dict[str, Any] = dict.fromkeys(_SUMS, np.asarray(0, float))
 
     def add(**amounts: Any) -> None:
         for name, amount in amounts.items():
             total[name] = total[name] + amount
 
     for access in description.accesses:
-        given = {name: jnp.asarray(expression(names), float) for name, expression in access.fields}
+        given = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
         if access.subscript is not None:
             given = _looked_at(access, access.subscript, _shape(description, names), names) | given
         count = given["count"]
-        asked = jnp.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
+        asked = np.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
         if access.space == "shared":
-            passes = given["passes"] if "passes" in given else jnp.maximum(asked / 128.0, 1.0)
+            passes = given["passes"] if "passes" in given else np.maximum(asked / 128.0, 1.0)
             add(shared=count * passes, shared_insts=count)
             continue
         coalesced = asked / 32.0
         sectors = given.get("sectors", coalesced)
-        passes = given["passes"] if "passes" in given else jnp.maximum(sectors / 4.0, 1.0)
-        scattered = jnp.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
+        passes = given["passes"] if "passes" in given else np.maximum(sectors / 4.0, 1.0)
+        scattered = np.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
         l2 = given.get("l2_sectors", count * sectors)
         add(**{f"{access.op}_insts": count, "uncoal_insts": count * scattered})
         add(sectors=count * sectors, uncoal_sectors=count * scattered * sectors, bytes=count * asked)
         add(l1=count * passes, l2=l2, dram=given.get("dram_sectors", l2))
 
     insts = total["load_insts"] + total["store_insts"]
-    total["bytes_per_access"] = safe_divide(total.pop("bytes"), insts)
-    total["transactions_per_uncoal"] = safe_divide(total.pop("uncoal_sectors"), total["uncoal_insts"], 1.0)
+    total["bytes_per_access"] = _per(insts, total.pop("bytes"), 0.0)
+    total["transactions_per_uncoal"] = _per(total["uncoal_insts"], total.pop("uncoal_sectors"), 1.0)
     return total
+
+
+def _per(count: Any, total: Any, default: float) -> np.ndarray:
+    """Divide a total by a count, and give `default` where that is 0."""
+    return np.where(count == 0, default, total / np.where(count == 0, 1.0, count))
 
 
 def _shape(description: Description, names: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     """Threads of a block along x, y and z: what is not given, x has where alone, else z."""
-    given = {name: _rounded_up(expression(names), jnp) for name, expression in description.shape}
-    threads, one = names["threads"], jnp.asarray(1, int)
+    given = {name: _rounded_up(expression(names, np)) for name, expression in description.shape}
+    threads, one = names["threads"], np.asarray(1)
     x = given.get("threads_x", threads)
     y = given.get("threads_y", one)
-    return x, y, given.get("threads_z", jnp.maximum(threads // (x * y), 1))
+    return x, y, given.get("threads_z", np.maximum(threads // (x * y), 1))
 
 
 def _looked_at(
     access: Access, subscript: Subscript, shape: tuple[Any, Any, Any], names: Mapping[str, Any]
-) -> dict[str, Array]:
+) -> dict[str, np.ndarray]:
     """`passes` and, of global accesses, `sectors`, lane by lane."""
     size = dict(access.fields).get("bytes")
-    width = 4 if size is None else int(size(names, np)) if not size.names else size(names)
-    return average_access(
-        subscript.index, access.loops, names, shape, names["warp_size"], width, access.space == "shared"
-    )
+    width = 4 if size is None else int(size(names, np)) if not size.names else size(names, np)
+    asked = {name: np.asarray(value) for name, value in names.items() if name in subscript.index.names}
+    shared = access.space == "shared"
+    with in_64_bits():
+        found = average_access(subscript.index, access.loops, asked, shape, names["warp_size"], width, shared)
+    return {name: np.asarray(value) for name, value in found.items()}
 
 
-def _rounded_up(value: Any, xp: ModuleType) -> Any:
-    return xp.asarray(xp.ceil(value) if value.dtype.kind == "f" else value, int)
+def _rounded_up(value: Any) -> Any:
+    return np.asarray(np.ceil(value) if value.dtype.kind == "f" else value, int)
 
 
-def _int32(value: Array) -> Array:
-    return jnp.clip(value, _INT32.min, _INT32.max).astype(jnp.int32)
+def _int32(value: Any) -> np.ndarray:
+    return np.asarray(np.clip(value, _INT32.min, _INT32.max), np.int32)
 
 
 def _sample(description: Description, problem: Mapping[str, Number], count: int) -> dict[str, np.ndarray]:

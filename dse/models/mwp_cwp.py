@@ -76,7 +76,7 @@ def narrated(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#
 
 def printed(mwp: Array, cwp: Array, comp: Array, mem: Array) -> Bool[Array, "*#batch"]:
     """Decide which launches are memory bound, by Eq. 23 as printed."""
-    return (cwp >= mwp) | (comp > mem)
+    return ((cwp >= mwp) | (comp > mem)) & (mem > 0)
 
 
 def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> Prediction:
@@ -96,30 +96,28 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch, memory_bound=narrated) -> 
 
     _, from_dram = served(kernel)
     warp_bandwidth = safe_divide(gpu.clock * kernel.bytes_per_access * from_dram, mem_l)  # Eq. 7, B/s
-    peak = safe_divide(gpu.dram_bandwidth / launch.active_sms, warp_bandwidth, jnp.inf)  # Eq. 6
-    mwp = jnp.minimum(jnp.minimum(safe_divide(mem_l, delay, jnp.inf), n), peak)  # Eqs. 5, 16, 17
+    peak = safe_divide(gpu.dram_bandwidth, warp_bandwidth, jnp.inf)  # of Eq. 6, for all SMs together
+    overlapping = safe_divide(mem_l, delay, jnp.inf)  # Eq. 16
+    mwp = jnp.minimum(jnp.minimum(overlapping, n), peak / launch.active_sms)  # Eqs. 5, 6, 17
     mwp = jnp.maximum(mwp, 1.0)  # else Eqs. 22, 23 and 26 would have negative terms
     cwp = jnp.minimum(safe_divide(mem + comp, comp, jnp.inf), n)  # Eqs. 8, 9
 
+    # N / MWP from the parts of MWP: of those divisions all but one take place once for all launches.
+    turns = jnp.maximum(jnp.maximum(n / overlapping, 1.0), n * launch.active_sms / peak)
+    turns = jnp.minimum(turns, n)
     exposed = safe_divide(comp, mem_insts) * (mwp - 1.0)  # of Eqs. 22, 23; Comp_p is Eq. 2
     cases = [
-        mem_insts == 0,  # the paper leaves this open: pure issue time
         (mwp == n) & (cwp == n),  # Eq. 22: too few warps
         memory_bound(mwp, cwp, comp, mem),  # Eq. 23; else Eq. 24
     ]
-    memory = first_case(cases, [0.0 * mem, mem, mem * n / mwp], mem_l)
-    compute = first_case(cases, [comp * n, comp + exposed, exposed], comp * n)
-    sync = delay * (mwp - 1.0) * kernel.work.barrier * launch.resident_blocks  # Eq. 26
+    # The paper leaves open what no memory instruction means. Here it is Eq. 24, pure issue time: Mem_L is 0.
+    memory = first_case(cases, [mem, mem * turns], mem_l)
+    compute = first_case(cases, [comp + exposed, exposed], comp * n)
+    sync = delay * kernel.work.barrier * launch.resident_blocks * (mwp - 1.0)  # Eq. 26
     details = {
         "mwp": mwp,
         "cwp": cwp,
         "cpi": safe_divide(memory + compute, (kernel.comp_insts + mem_insts) * n),  # Eq. 25, without barriers
-        "case": first_case(cases, [0, 1, 2], 3),  # into CASES
+        "case": first_case([mem_insts == 0, *cases], [0, 1, 2], 3),  # into CASES
     }
-    return Prediction.of(
-        gpu.clock,
-        details,
-        memory=memory * launch.waves,
-        compute=compute * launch.waves,
-        sync=sync * launch.waves,
-    )
+    return Prediction.of(gpu.clock, details, launch.waves, memory=memory, compute=compute, sync=sync)

@@ -48,15 +48,18 @@ ABOUT = About(
 
 
 def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Array]:
-    """Return CPR of each case, cycles for a run of `warps`; the largest holds. `latency_of_one` is Λ_app."""
+    """Return CPR / ω of each case, cycles for each of `warps`; the largest holds.
+
+    `latency_of_one` is Λ_app.
+    """
     mwp, _ = mwp_and_cwp(pipes)
-    period = pipes.comp_per_mem * pipes.comp_cpi  # CI λ_comp
     has_memory = jnp.minimum(pipes.mem_insts, 1.0)  # share of warps with a period to fill and drain
+    period = has_memory * pipes.comp_per_mem * pipes.comp_cpi  # CI λ_comp
+    transfers = has_memory * pipes.mem_insts * pipes.mem_cpi
     return {
-        "memory": has_memory
-        * (pipes.mem_insts * pipes.mem_cpi * warps + period * jnp.minimum(mwp, warps)),  # Eq. L26
-        "compute": pipes.comp_insts * pipes.comp_cpi * warps + has_memory * pipes.mem_latency,  # Eq. L27
-        "latency": latency_of_one + has_memory * period * (warps - 1.0),  # Eq. L28
+        "memory": transfers + period * jnp.minimum(mwp / warps, 1.0),  # Eq. L26
+        "compute": pipes.comp_insts * pipes.comp_cpi + has_memory * pipes.mem_latency / warps,  # Eq. L27
+        "latency": period + (latency_of_one - period) / warps,  # Eq. L28
     }
 
 
@@ -71,5 +74,5 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     warps = launch.warps_per_sm
     run = bounds(warps, pipes, latency_of_one_warp(gpu, kernel))
     busy = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
-    run |= {name: busy[name] * warps for name in APART}  # Eq. L3
-    return Prediction.largest(gpu.clock, launch.waves, {"mwp": mwp, "cwp": cwp}, **run)
+    run |= {name: busy[name] for name in APART}  # Eq. L3
+    return Prediction.largest(gpu.clock, warps * launch.waves, {"mwp": mwp, "cwp": cwp}, **run)

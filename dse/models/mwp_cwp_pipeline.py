@@ -85,4 +85,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     warps = launch.warps_per_sm
     run = terms(warps, pipes)
     details = {"mwp": mwp, "cwp": cwp, "case": first_case(conditions(warps, pipes), [0, 1, 2], 3)}
-    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})
+    return Prediction.of(gpu.clock, details, launch.waves, **run)

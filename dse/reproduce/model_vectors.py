@@ -162,6 +162,7 @@ def of_mwp_cwp_corrected(case: Inputs) -> Outputs:
     """Cycles, and the cases that are as long: at a tie the other implementation may name either."""
     pipes = two_pipes(case, case["a_comp"], case["a_mem"])
     bounds = mwp_cwp_corrected.bounds(jnp.asarray(case["omega"]), pipes, jnp.asarray(case["lambda_app"]))
+    bounds = {name: case["omega"] * np.asarray(bound) for name, bound in bounds.items()}
     cycles = np.max(list(bounds.values()), axis=0)
     words = {"memory": "memory", "compute": "compute", "latency": "few-warps"}
     reached = {words[name]: np.asarray(bound) >= cycles * (1 - 1e-12) for name, bound in bounds.items()}

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
 import numpy as np
 import optuna
 from optuna.trial import Trial, TrialState
@@ -23,6 +22,7 @@ from optuna.trial import Trial, TrialState
 from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate
+from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.types import Gpu
@@ -269,9 +269,7 @@ def _evaluate(
             continue
         configurations = [asked[i][2] for i in places]
         parameters = {key: np.array([c[key] for c in configurations]) for key in configurations[0]}
-        evaluation = evaluate(
-            variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
-        )
+        evaluation = evaluate(variant.kernel, (model,), stack([gpu]), parameters, variant.problem)
         columns = {
             "time": evaluation.forecasts[get(model).name].seconds[0],
             "registers": evaluation.resources["registers"][0],
@@ -291,7 +289,5 @@ def optimum(variant: Variant, gpu: Gpu, model: str | Model) -> float | None:
     count = len(next(iter(parameters.values())))
     if not 0 < count <= (EXHAUSTIVE if get(model).differentiable else EXHAUSTIVE_SIMULATED):
         return None
-    evaluation = evaluate(
-        variant.kernel, (model,), jax.tree.map(lambda x: x[None], gpu), parameters, variant.problem
-    )
+    evaluation = evaluate(variant.kernel, (model,), stack([gpu]), parameters, variant.problem)
     return float(evaluation.forecasts[get(model).name].seconds.min())

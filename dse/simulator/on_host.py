@@ -20,7 +20,7 @@ from dse.simulator.case.idg import Warp
 from dse.simulator.pipeline import TERMS, Settings
 from dse.types import Gpu, Kernel, Launch, Prediction
 
-_average_warp = jax.jit(idg.warp)
+average_warp = jax.jit(idg.warp)
 
 
 def predict(
@@ -39,7 +39,7 @@ def predict(
         return np.broadcast_to(np.asarray(x), (count,))[index]
 
     with in_64_bits():
-        warp = _average_warp(gpu, jax.tree.map(padded, kernel))
+        warp = average_warp(gpu, jax.tree.map(padded, kernel))
 
         def whole(x: Any) -> np.ndarray:
             return np.broadcast_to(np.asarray(x, np.float64), index.shape)[:count]
@@ -51,10 +51,7 @@ def predict(
         clock = np.asarray(gpu.clock)
         cycles, terms = jax.tree.map(lambda x: np.asarray(x, clock.dtype), (cycles, terms))
         return Prediction(
-            cycles=jnp.asarray(cycles),
-            seconds=jnp.asarray(cycles / clock),
-            terms={name: jnp.asarray(term) for name, term in terms.items()},
-            details={},
+            cycles=cycles, seconds=cycles / clock, terms=jax.tree.map(jax.device_put, terms), details={}
         )
 
 

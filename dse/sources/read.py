@@ -3,13 +3,13 @@
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
 from dse import kernels
 from dse.errors import DseError
 from dse.kernels.description import Description
-from dse.sources import cuda_file, t1_kernel, triton_file, triton_folder
 from dse.sources.given import Given, with_given
 
 
@@ -21,14 +21,19 @@ class Kind(NamedTuple):
     note: str = ""
 
 
+def _by(module: str) -> Callable[[Path, Given], Description]:
+    """Read with the `load` of a module of this room, which is imported for the first such file."""
+    return lambda path, given: import_module(f"dse.sources.{module}").load(path, given)
+
+
 def _described(path: Path, given: Given) -> Description:
     return with_given(kernels.load(path), given, str(path))
 
 
 KINDS = (
-    Kind((".cu", ".ptx", ".cubin", ".sass"), cuda_file.load),
-    Kind((".py",), triton_file.load, " (Triton)"),
-    Kind((".json",), t1_kernel.load, " (T1)"),
+    Kind((".cu", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
+    Kind((".py",), _by("triton_file"), " (Triton)"),
+    Kind((".json",), _by("t1_kernel"), " (T1)"),
     Kind((".toml",), _described),
 )
 
@@ -50,7 +55,7 @@ def load(name: str | Path, given: Given | None = None) -> Description:
         if path.suffix.lower() in kind.suffixes:
             return kind.load(path, given)
     if path.is_dir() and not (path / kernels.FILE).is_file():
-        return triton_folder.load(path, given)
+        return _by("triton_folder")(path, given)
     if path.is_file():
         expected = ", ".join(suffix + kind.note for kind in KINDS for suffix in kind.suffixes)
         raise DseError(f"{name}: suffix: found {path.suffix!r}, expected one of {expected}")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from dse.counts import Counts, Number
@@ -81,7 +81,7 @@ def of_launches(
     """Make candidates of launches that a closed form can predict."""
     with in_64_bits():
         names = names_for([launches.kernel])
-        log_s, slopes = linearised(launches, model, names, jnp.zeros(len(names)))
+        log_s, slopes = linearised(launches, model, names, jax.device_put(np.zeros(len(names))))
     log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
     known = possible & np.isfinite(log_s)
     slopes = np.where(known[:, None], slopes, 0.0) * widths(file, names)

@@ -30,7 +30,9 @@ class Record:
     number: Any
 
 
-RECORD = Record(3, None, b"\0\xff", (Inner("a", np.arange(6.0).reshape(2, 3)),), {"x": 1}, np.array([1.5], np.float32))
+RECORD = Record(
+    3, None, b"\0\xff", (Inner("a", np.arange(6.0).reshape(2, 3)),), {"x": 1}, np.array([1.5], np.float32)
+)
 
 
 @pytest.mark.parametrize("smaller", [False, True])

@@ -24,8 +24,18 @@ def test_these_are_all():
     assert [name for name in kernels.names() if name.startswith("triton_")] == sorted(FEW)
 
 
-@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "h100-sxm"])
-@pytest.mark.parametrize("name", FEW)
+# One by pointers and one of boxes always; the others take a second or two each.
+QUICK = {("triton_softmax", "a100-pcie-40gb"), ("triton_matmul_tma", "h100-sxm")}
+
+
+@pytest.mark.parametrize(
+    ("name", "gpu"),
+    [
+        pytest.param(name, gpu, marks=() if (name, gpu) in QUICK else pytest.mark.slow)
+        for name in FEW
+        for gpu in ("a100-pcie-40gb", "h100-sxm")
+    ],
+)
 def test_a_few_configurations_are_ranked(name, gpu, run_dse, monkeypatch, tmp_path):
     monkeypatch.setenv("DSE_CACHE", str(tmp_path))
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))

@@ -24,7 +24,7 @@ NAMES = ("gtx-280", "mi250x")  # warps of 32 and of 64
 def plain(description, models, gpu, configuration):
     """One configuration on one GPU by each model, without jit, chunks or a batch axis; and if it can run."""
     parameters = {name: np.asarray(value) for name, value in configuration.items()}
-    kernel, resources = describe(description, parameters, description.sizes(), gpu, gpu.clock.dtype)
+    kernel, resources = describe(description, parameters, description.sizes(), gpu)
     launch, limiter = occupancy.launch(gpu, resources)
     predictions = {model: predictor(model)(gpu, kernel, launch) for model in models}
     return predictions, bool(occupancy.possible(limiter))
@@ -68,8 +68,7 @@ def test_chunks_do_not_matter(toy_kernel, monkeypatch):
     gpu = gpus.stack([gpus.load("a100").gpu])
     parameters = description.space.configurations(description.sizes())
     whole = evaluate(description, ("volkov",), gpu, parameters)
-    monkeypatch.setattr(module, "CHUNK", 8)
-    monkeypatch.setattr(module, "SMALLEST", 8)
+    monkeypatch.setattr(module, "SIZES", (8,))
     parts = evaluate(description, ("volkov",), gpu, parameters)
     np.testing.assert_array_equal(whole.forecasts["volkov"].seconds, parts.forecasts["volkov"].seconds)
     np.testing.assert_array_equal(whole.limiter, parts.limiter)
@@ -80,13 +79,13 @@ def test_chunks_do_not_matter(toy_kernel, monkeypatch):
 def test_compiles_once_for_new_values_and_sizes(toy_kernel):
     description = kernels.load(toy_kernel)
     parameters = description.space.configurations(description.sizes())
-    compiled: Any = module._evaluate
+    compiled: tuple[Any, ...] = (module._laid_out, module._forecast)
     sizes = []
     with jax.log_compiles(False):
         for name, n in (("a100", 4096), ("rtx-3090", 8192), ("h200", 100_000)):
             evaluate(description, ("transit",), gpus.stack([gpus.load(name).gpu]), parameters, {"n": n})
-            sizes.append(compiled._cached._cache_size())
-    assert len(set(sizes)) == 1
+            sizes.append([each._cached._cache_size() for each in compiled])
+    assert sizes[0] == sizes[1] == sizes[2]
 
 
 def test_precision_follows_the_gpu(toy_kernel):
@@ -96,9 +95,12 @@ def test_precision_follows_the_gpu(toy_kernel):
     gpu = gpus.stack([gpus.load("a100", np.float32).gpu])
     found = evaluate(description, ("volkov", "pipeline"), gpu, parameters)
     assert {forecast.seconds.dtype for forecast in found.forecasts.values()} == {np.dtype(np.float32)}
-    batch, column = description.count(parameters, gpu).batch, jax.tree.map(lambda x: x[:, None], gpu)
-    traced = eqx.filter_eval_shape(module._evaluate, get_all(CLOSED_FORMS), column, batch, 2, False)
-    assert {forecast["seconds"].dtype for forecast in traced["forecasts"].values()} == {np.dtype(np.float32)}
+    column = jax.tree.map(lambda x: np.asarray(x)[:, None], gpu)
+    chunk = description.count(parameters, gpu).batch.take(np.arange(2)).on(column)
+    launch, possible, _ = module._laid_out(column, chunk)
+    for model in get_all(CLOSED_FORMS):
+        traced = eqx.filter_eval_shape(module._forecast, model, column, chunk.kernel, launch, possible)
+        assert {traced[name].dtype for name in ("cycles", "seconds")} == {np.dtype(np.float32)}, model.name
 
 
 @pytest.mark.parametrize("model", [Pipeline(), Pipeline("gto", groups=1)])
@@ -119,7 +121,7 @@ def test_what_is_simulated_is_the_same_outside(toy_kernel, model):
         gpu = file.gpu
         for i in range(3):
             one = {name: np.asarray(values[i]) for name, values in parameters.items()}
-            kernel, resources = describe(description, one, description.sizes(), gpu, gpu.clock.dtype)
+            kernel, resources = describe(description, one, description.sizes(), gpu)
             launch, limiter = occupancy.launch(gpu, resources)
             if not occupancy.possible(limiter):
                 assert (forecast.seconds[g, i], forecast.bottleneck[g, i]) == (np.inf, -1)

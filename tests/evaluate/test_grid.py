@@ -10,9 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dse import gpus
 from dse.evaluate import grid as module
+from dse.evaluate import launches, layout, minima
 from dse.evaluate.grid import reduce_grid
 from dse.hardware import occupancy
 from dse.models import CLOSED_FORMS, predictor
@@ -21,6 +24,7 @@ from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
 NAMES = ("a100", "mi250x", "gtx-280")  # warps of 32 and 64; registers allocated by warp and by block
 AXES = "GKCBR"  # GPUs, kernels, coarsening (of kernels and launches), block sizes, registers
 REGISTERS = (16, 40, 77, 128, 255)
+COMPILED: tuple[Any, ...] = (minima.minima_and_sums, launches._launches, module._seconds)
 COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))
 
 
@@ -93,15 +97,17 @@ def seconds_of(model, gpu, kernel, resources):
     return jnp.where(occupancy.possible(limiter), predictor(model)(gpu, kernel, launch).seconds, jnp.inf)
 
 
-def check(summary, model, fields, rtol=1e-12):
+def check(summary, model, fields, rtol=1e-12, some=True):
+    """Against all evaluated plainly; with `some`, of which some can run and some cannot."""
     seconds, shape = plain(model, fields)
     ran = np.isfinite(seconds)
     k = len(summary.seconds)
     best = sorted(np.flatnonzero(ran).tolist(), key=lambda i: (seconds[i], i))[:k]
-    assert 0 < ran.sum() < ran.size
+    assert 0 < ran.sum() < ran.size or not some
     assert (summary.shape, summary.count) == (shape, ran.sum())
     np.testing.assert_allclose(summary.total, math.fsum(seconds[ran]), rtol=rtol)
-    np.testing.assert_allclose(summary.mean, math.fsum(seconds[ran]) / ran.sum(), rtol=rtol)
+    if best:
+        np.testing.assert_allclose(summary.mean, math.fsum(seconds[ran]) / ran.sum(), rtol=rtol)
     np.testing.assert_allclose(summary.seconds[: len(best)], seconds[best], rtol=rtol)
     np.testing.assert_array_equal(summary.index[: len(best)], best)
     np.testing.assert_array_equal(summary.seconds[len(best) :], np.inf)
@@ -126,23 +132,89 @@ def test_equals_evaluating_everything(models, dtype, rtol):
         check(summary, model, fields, rtol)
 
 
-@pytest.mark.parametrize(
-    ("order", "sizes"),  # of SHORT_ROW, LONG_ROW, BLOCK, STEP, TASK
-    [
-        ("GKCBR", (16, 64, 70, 210, 1000)),  # kernels in blocks of which the last two overlap
-        ("GKCBR", (2, 4, 8, 16, 64)),  # registers in pieces, the last one padded
-        ("GCKBR", (20, 21, 42, 84, 84)),  # block sizes in pieces, each with all registers
-        ("KGBCR", (16, 1 << 14, 30, 60, 90)),
-        ("BRCKG", (8, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # GPUs along the rows
-        ("KCRBG", (1 << 14, 1 << 14, 1 << 17, 1 << 19, 1 << 23)),  # everything in one row
-    ],
-)
+@pytest.mark.parametrize("sizes", [(16, 64, 48, 32, 8), (2, 8, 16, 4, 3), (1 << 14, 1 << 14, 16, 16, 1)])
+@pytest.mark.parametrize("order", ["GKCBR", "GCKBR", "KGBCR", "BRCKG", "KCRBG"])
 def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
-    for name, size in zip(("SHORT_ROW", "LONG_ROW", "BLOCK", "STEP", "TASK"), sizes, strict=True):
-        monkeypatch.setattr(module, name, size)
+    short, long, loop, kernels, launches_at_once = sizes
+    monkeypatch.setattr(layout, "SHORT_ROW", short)
+    monkeypatch.setattr(layout, "LONG_ROW", long)
+    monkeypatch.setattr(layout, "ENOUGH", short // 2)
+    monkeypatch.setattr(minima, "LOOP", loop)
+    monkeypatch.setattr(minima, "KERNELS", kernels)
+    monkeypatch.setattr(minima, "TABLE", kernels)
+    monkeypatch.setattr(module, "LAUNCHES", launches_at_once)
+    monkeypatch.setattr(launches, "LENGTHS", (3, 5, 8))
     fields = made(order=order)
     for k, threads in ((5, 1), (40, 3)):
         check(reduce_grid(("roofline",), *fields, k=k, threads=threads)["roofline"], "roofline", fields)
+
+
+THREADS, REGISTERS = st.sampled_from([0, 32, 33, 64, 512, 1024, 1500]), st.sampled_from([8, 9, 40, 255, 300])
+
+
+@settings(max_examples=30)
+@given(
+    threads=st.lists(THREADS, min_size=6, max_size=6),
+    registers=st.lists(REGISTERS, min_size=12, max_size=12),
+    shared=st.lists(st.sampled_from([0, 1000, 1 << 20]), min_size=3, max_size=3),
+    k=st.sampled_from([1, 7, 4000]),  # 2,592 configurations
+)
+def test_equals_evaluating_everything_of_any_launches(threads, registers, shared, k):
+    # Repeats along the registers, ties between kernels 1 and 3, rows and positions where nothing can run.
+    gpu, kernel, resources = made()
+    resources = replace(
+        resources,
+        threads=along("B", threads, int),
+        blocks=along("C", [3000, 2000, 1000], int),
+        registers=along("R", registers, int),
+        shared_bytes=along("C", shared, int),
+    )
+    fields = jax.tree.map(np.asarray, (gpu, kernel, resources))
+    check(reduce_grid(("volkov",), *fields, k=k, threads=1)["volkov"], "volkov", fields, some=False)
+
+
+def test_compiles_once_for_a_shape():
+    fields = made()
+    reduce_grid(("roofline",), *fields, k=5, threads=1)
+    sizes = [compiled._cache_size() for compiled in COMPILED]
+    gpu, kernel, resources = fields
+    fewer = replace(resources, registers=resources.registers // 2, blocks=2 * resources.blocks)
+    other = eqx.tree_at(lambda g: g.clock, gpu, 2 * gpu.clock), kernel, jax.tree.map(np.asarray, fewer)
+    for again in (fields, other):
+        check(reduce_grid(("roofline",), *again, k=5, threads=1)["roofline"], "roofline", again)
+    assert [compiled._cache_size() for compiled in COMPILED] == sizes
+
+
+def test_few_compilations_for_rows_of_many_lengths():
+    before = COMPILED[0]._cache_size()
+    registers = np.repeat(np.arange(16, 256, 2), 3)  # fewer launches the larger the block
+    fields = made(registers=registers)
+    check(reduce_grid(("roofline",), *fields, k=5, threads=1)["roofline"], "roofline", fields)
+    assert COMPILED[0]._cache_size() - before == 1
+
+
+def test_impossible_and_equal_launches_are_not_evaluated(monkeypatch):
+    evaluated = []
+
+    def counted(*arguments, **named):
+        for some in launches.pieces(*arguments, **named):
+            evaluated.append(int((some.weights > 0).sum()))
+            yield some
+
+    monkeypatch.setattr(module, "pieces", counted)
+    fields = one_of(made(registers=np.repeat([16, 40, 77, 300], 20)), G=0)
+    summary = reduce_grid(("roofline",), *fields, threads=1)["roofline"]
+    check(summary, "roofline", fields)
+    assert summary.count > 5 * 3 * 6 * 2 * 20  # kernels, coarsenings, block sizes, registers
+    assert 0 < evaluated[0] <= 3 * 6 * 3
+
+
+def test_infinite_seconds_are_no_nan():
+    gpu, kernel, resources = made()
+    kernel = eqx.tree_at(lambda k: k.work.fp32, kernel, np.full_like(kernel.work.fp32, 1e308))
+    gpu = eqx.tree_at(lambda g: g.cpi.fp32, gpu, np.full_like(gpu.cpi.fp32, 1e10))
+    summary = reduce_grid(("roofline",), gpu, kernel, resources)["roofline"]
+    assert (summary.total, summary.minimum) == (np.inf, np.inf)
 
 
 def test_products_that_a_gpu_lacks_cannot_run():
@@ -169,6 +241,13 @@ def test_equal_ones_come_in_the_order_of_the_grid():
         summary = reduce_grid(("roofline",), *fields, k=k)["roofline"]
         check(summary, "roofline", fields)
         assert len(np.unique(summary.seconds)) < k
+
+
+def test_of_equal_rows_those_that_come_first_are_taken():
+    number = np.arange(40)
+    rows = module._Best(np.ones(40), number[::-1], *[number] * 3).smallest(3)
+    np.testing.assert_array_equal(rows.begin, [0, 1, 2])
+    np.testing.assert_array_equal(rows.kernel, [39, 38, 37])
 
 
 def test_fields_of_fewer_axes():

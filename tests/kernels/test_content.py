@@ -4,12 +4,12 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given
@@ -19,7 +19,7 @@ from dse import gpus, kernels
 from dse.hardware import occupancy
 from dse.kernels import description as describe
 from dse.kernels.description import Description
-from dse.types import Gpu, Resources
+from dse.types import Gpu, Kernel, Resources
 
 NAMES = [name for name in kernels.names() if kernels.load(name).described]
 A100, MI250X, FX5600 = "a100-pcie-40gb", "mi250x", "quadro-fx5600"
@@ -28,21 +28,24 @@ GPUS = {name: gpus.load(name, np.float64).gpu for name in (A100, MI250X, FX5600)
 
 def evaluated(name: str, gpu: str, parameters: Mapping[str, np.ndarray]) -> SimpleNamespace:
     """What the description says of these configurations: every field has the parameters' shape."""
-    arrays = {key: jnp.asarray(values) for key, values in parameters.items()}
     shape = np.shape(next(iter(parameters.values())))
-    fields = _fields(kernels.load(name), arrays, GPUS[gpu])
+    fields = _fields(kernels.load(name), parameters, GPUS[gpu])
     return SimpleNamespace(**{key: np.broadcast_to(value, shape) for key, value in fields.items()})
 
 
-@partial(jax.jit, static_argnums=0)
-def _fields(description: Description, parameters: dict[str, jax.Array], gpu: Gpu) -> dict[str, jax.Array]:
-    kernel, resources = describe.describe(description, parameters, {}, gpu, np.float64)
-    sums = {name: getattr(kernel, name) for name in ("comp_insts", "mem_insts", "insts")}
-    block_warps = -(-resources.threads // gpu.limits.warp_size)
-    grid_warps = jnp.asarray(block_warps, float) * jnp.asarray(resources.blocks, float)
+def _fields(description: Description, parameters: Mapping[str, np.ndarray], gpu: Gpu) -> dict[str, Any]:
+    kernel, resources = describe.describe(description, parameters, {}, gpu)
+    sums = _sums(kernel)
+    block_warps = -(-np.asarray(resources.threads) // np.asarray(gpu.limits.warp_size))
+    grid_warps = block_warps.astype(float) * np.asarray(resources.blocks, float)
     counts = {name: value for name, value in vars(kernel).items() if name != "phases"}
     fields = counts | vars(kernel.work) | vars(resources) | sums | {"grid_warps": grid_warps}
     return {name: value for name, value in fields.items() if name != "work"}
+
+
+@jax.jit
+def _sums(kernel: Kernel) -> dict[str, jax.Array]:
+    return {name: getattr(kernel, name) for name in ("comp_insts", "mem_insts", "insts")}
 
 
 @cache

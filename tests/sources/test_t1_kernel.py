@@ -166,7 +166,7 @@ def test_what_needs_a_description_says_that_there_is_none(write):
     path = write()
     kernel = load(path)
     message = f"{path}: launch: found none, expected expressions; this kernel is known by its source only"
-    for use in (lambda: check(kernel, GPU), lambda: describe(kernel, {"bx": 32, "tile": 1}, {}, GPU, float)):
+    for use in (lambda: check(kernel, GPU), lambda: describe(kernel, {"bx": 32, "tile": 1}, {}, GPU)):
         with pytest.raises(DseError) as error:
             use()
         assert str(error.value) == message

@@ -7,6 +7,7 @@ access, so that rows which begin anywhere in a sector do so here too.
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -22,6 +23,7 @@ SAMPLES = 8  # warps: as many as there are 4-byte elements in a sector
 _STEPS = (1, 3, 5, 7)  # odd: each goes through all residues, in an order of its own
 
 
+@eqx.filter_jit
 def average_access(
     index: Expression,
     loops: tuple[str, ...],
@@ -34,7 +36,8 @@ def average_access(
     """Count `passes` through the banks of shared memory, or `sectors` and `passes` (128-byte lines) of global
     memory, of one access of a warp.
 
-    `loops` are the indices among the names of `index` that run; `size` is in bytes, a power of two.
+    `loops` are the indices among the names of `index` that run; `size` is in bytes, a power of two. Compiled
+    for each index, and for each size that is a Python number.
     **Shapes:** `names`, sizes of the block and of a warp [...] broadcast or are scalars; so does the result.
     **Edges:** of a block with more than `SAMPLES` warps, the first that many count. A warp of 64 passes the
     banks of shared memory in two halves.

@@ -43,9 +43,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         launch.warps_per_sm,
         two_pipes(gpu, kernel),
         comp_latency(gpu, kernel),
-        jnp.zeros_like(gpu.issue_limit),
+        None,
         kernel.work.barrier,
         graph(kernel),
         exposed,
     )
-    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})
+    return Prediction.of(gpu.clock, details, launch.waves, **run)

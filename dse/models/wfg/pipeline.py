@@ -6,6 +6,7 @@ warp, and cycles that already hide computation hide memory as well (`wfg-correct
 """
 
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -93,24 +94,30 @@ def terms(
     warps: Array,
     pipes: TwoPipes,
     latency: Array,
-    issue: Array,
+    issue: Array | None,
     barriers: Array,
     blocks: Sequence[ComputeBlock],
     exposed: Exposed = exposed,
 ) -> tuple[dict[str, Array], dict[str, Array]]:
     """Return the parts of CPR, cycles for a run of `warps`, and the numbers that the paper names.
 
-    `latency` is Λ_comp, `issue` λ_mem^instr, `barriers` α_sync. NBC counts what a warp waits for: with one
-    load to a block, as in the paper, that is α_mem.
+    `latency` is Λ_comp, `issue` λ_mem^instr or None where it takes no time, `barriers` α_sync. NBC counts
+    what a warp waits for: with one load to a block, as in the paper, that is α_mem.
     """
-    comp_of_blocks = [  # Eq. L30, cycles of a block's computations
-        block.comp_insts * jnp.maximum(pipes.comp_cpi, latency / block.ilp / warps) for block in blocks
-    ]
     mem_insts = jnp.asarray(sum(block.repeats * block.mem_insts for block in blocks))
     times = sum(block.repeats * block.waits for block in blocks)
-    comp = sum(block.repeats * cycles for block, cycles in zip(blocks, comp_of_blocks, strict=True))
-    comp_cycles = comp + issue * (mem_insts + barriers)  # Eq. L32, CYC_comp
-    transfer = issue + jnp.maximum(0.0, pipes.mem_cpi - safe_divide(comp_cycles, mem_insts))  # Eqs. L33, L34
+    insts = [block.repeats * block.comp_insts for block in blocks]
+    comp_of_blocks = [  # Eq. L30, cycles of a block's computations, all repeats
+        jnp.maximum(number * pipes.comp_cpi, number * latency / block.ilp / warps)
+        for number, block in zip(insts, blocks, strict=True)
+    ]
+    comp = reduce(jnp.add, comp_of_blocks)
+    slot, of_barriers, of_all = 0.0, 0.0, 0.0
+    if issue is not None:
+        slot, of_barriers, of_all = issue, issue * barriers, issue * (mem_insts + barriers)
+    comp_cycles = comp + of_all  # Eq. L32, CYC_comp
+    hidden = comp_cycles * safe_divide(jnp.ones_like(mem_insts), mem_insts)  # behind one transfer
+    transfer = slot + jnp.maximum(0.0, pipes.mem_cpi - hidden)  # Eqs. L33, L34
     between = comp_cycles / (times + barriers + 1.0)  # Eq. L35, NBC
     beyond = sum(  # a load costs the larger of its two arcs
         block.repeats
@@ -119,7 +126,7 @@ def terms(
         for block in blocks
     )
     per_warp = {  # Eqs. L37, L39: CPR = ω CPW
-        "compute": comp + issue * barriers,
+        "compute": comp + of_barriers,
         "memory": transfer * mem_insts,
         "latency": beyond,
     }
@@ -141,4 +148,4 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
         kernel.work.barrier,
         graph(kernel),
     )
-    return Prediction.of(gpu.clock, details, **{name: cycles * launch.waves for name, cycles in run.items()})
+    return Prediction.of(gpu.clock, details, launch.waves, **run)

@@ -50,7 +50,7 @@ def compiled(arch: int, stages: int):
     return triton.compile(source, target=GPUTarget("cuda", arch, 32), options=options)
 
 
-@pytest.fixture(scope="module", params=GPUS)
+@pytest.fixture(scope="module", params=[pytest.param(80, marks=pytest.mark.slow), 90])
 def graphs(request) -> tuple[Gpu, dict[int, DependenceGraph]]:
     """A GPU, and the graph of a warp by the number of stages."""
     launch = LaunchArguments((16, 16, 1), (128, 1, 1), [None, None, None, SIZE, None, None])

@@ -299,8 +299,7 @@ def test_a_fraction_is_no_index():
 def test_transpose_by_its_subscripts_is_as_counted_by_hand():
     description, gpu = kernels.load("transpose"), gpus.load("a100-pcie-40gb", np.float64).gpu
     p = description.space.configurations(description.sizes())
-    describe_all = jax.jit(describe, static_argnums=(0, 4))
-    found, _ = describe_all(description, p, {}, gpu, np.float64)
+    found, _ = describe(description, p, {}, gpu)
     tile, rows, padding = p["tile"], p["rows"], p["padding"]
     # A column's elements lie `tile` banks apart, those of two columns of 16 eight to a bank; padded, none
     # meet but one pair of those. Two rows of 16, 17 apart, meet in one bank.

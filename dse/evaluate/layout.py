@@ -1,0 +1,153 @@
+"""How a grid of any axes is cut: rows of launches, kernels that share them, positions where these change."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dse.types import Gpu, Kernel, Resources
+
+Fields = tuple[Gpu, Kernel, Resources]
+
+SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
+ENOUGH = 1 << 6  # launches of a row, rather than that kernels or GPUs change along it
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Rows lie along the leading axes of a grid: `outer` ones, where launches change, and `inner` ones.
+
+    Along the inner ones kernels alone change. Fields are [*leading or 1, row or 1].
+    """
+
+    leading: tuple[int, ...]
+    outer: tuple[int, ...]  # axes
+    inner: tuple[int, ...]
+    row: int  # configurations
+
+    def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
+        """The rows along some leading axes."""
+        return tuple(self.leading[axis] for axis in axes)
+
+    @property
+    def positions(self) -> int:
+        """How many lie along the outer axes together."""
+        return prod(self.sizes(self.outer))
+
+    @property
+    def rows(self) -> int:
+        """How many share the launches of one position."""
+        return prod(self.sizes(self.inner))
+
+    def arranged(self, fields: Any, rows: int) -> Any:
+        """Arrange fields as [*outer or 1, rows or 1, row or 1], the last row repeated up to `rows`."""
+
+        def arrange(x: np.ndarray) -> np.ndarray:
+            x = x.transpose(*self.outer, *self.inner, len(self.leading))
+            head, inner = x.shape[: len(self.outer)], x.shape[len(self.outer) : -1]
+            if prod(inner) > 1:
+                x = np.broadcast_to(x, (*head, *self.sizes(self.inner), x.shape[-1]))
+            x = x.reshape(*head, -1, x.shape[-1])
+            missing = rows - x.shape[-2] if x.shape[-2] > 1 else 0
+            widths: Any = (*((0, 0) for _ in head), (0, missing), (0, 0))
+            return np.pad(x, widths, mode="edge") if missing else x
+
+        return jax.tree.map(arrange, fields)
+
+    def at(self, fields: Any, positions: np.ndarray) -> Any:
+        """Take fields at some positions, in the first of their rows: [positions or 1, row or 1]."""
+        return self.take(fields, self.row_number(positions, np.zeros_like(positions)))
+
+    def take(self, fields: Any, numbers: np.ndarray) -> Any:
+        """Take fields of the rows with these numbers: [numbers or 1, row or 1]."""
+        position = np.unravel_index(numbers, self.leading)
+
+        def take(x: np.ndarray) -> np.ndarray:
+            if prod(x.shape[:-1]) == 1:
+                return x.reshape(1, -1)
+            return x[tuple(i if size > 1 else 0 for i, size in zip(position, x.shape, strict=False))]
+
+        return jax.tree.map(take, fields)
+
+    def row_number(self, positions: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Number rows in the order of the grid."""
+        outer, inner = digits(positions, self.sizes(self.outer)), digits(rows, self.sizes(self.inner))
+        along = dict(zip((*self.outer, *self.inner), (*outer, *inner), strict=True))
+        return np.asarray(
+            np.ravel_multi_index([along[axis] for axis in range(len(self.leading))], self.leading)
+        )
+
+    def index(self, numbers: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+        """Flat indices into the grid of that shape where rows begin. The last leading axis cuts one of it."""
+        pieces = self.leading[-1]
+        width = prod(shape) // prod(self.leading[:-1])  # configurations of all pieces together
+        return numbers // pieces * width + numbers % pieces * self.row
+
+
+def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
+    """Find positions along each of some axes, the last one varying fastest; there may be no axis."""
+    found = []
+    for size in reversed(sizes):
+        found.append(index % size)
+        index = index // size
+    return found[::-1]
+
+
+def lay_out(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, Layout]:
+    """Cut fields that broadcast to `shape` into rows."""
+    fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
+    fields, leading, row = _cut(fields, shape)
+    launches = jax.tree.leaves((fields[0], fields[2]))
+    same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
+    outer = tuple(axis for axis in range(len(leading)) if not same[axis])
+    inner = tuple(axis for axis in range(len(leading)) if same[axis])
+    return fields, Layout(leading, outer, inner, row)
+
+
+def _first_of_row(fields: Fields, shape: tuple[int, ...]) -> int:
+    """The first of the trailing axes that make a row."""
+    fixed = jax.tree.leaves(fields[:2])
+    first = len(shape) - 1
+    while first > 0 and prod(shape[first:]) < SHORT_ROW:
+        if prod(shape[first:]) >= ENOUGH and any(x.shape[first - 1] > 1 for x in fixed):
+            break
+        first -= 1
+    return first
+
+
+def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
+    """Cut fields into [*leading or 1, row or 1]; also return the leading sizes and configurations of a row.
+
+    Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
+    lacks are launches of no threads: impossible, so that nothing counts them.
+    """
+    first = _first_of_row(fields, shape)
+    pieces = -(-prod(shape[first:]) // LONG_ROW)
+    length = -(-shape[first] // pieces)
+    pieces = -(-shape[first] // length)
+    missing = pieces * length - shape[first]
+
+    def cut(x: np.ndarray, **padding: Any) -> np.ndarray:
+        head, tail = x.shape[:first], x.shape[first:]
+        if prod(tail) == 1:
+            return x.reshape(*head, 1, 1)
+        if tail[0] == 1:
+            return np.broadcast_to(x, (*head, length, *shape[first + 1 :])).reshape(*head, 1, -1)
+        x = np.broadcast_to(x, (*head, *shape[first:])).reshape(*head, shape[first], -1)
+        widths: Any = (*((0, 0) for _ in head), (0, missing), (0, 0))
+        x = np.pad(x, widths, **padding) if missing else x
+        return x.reshape(*head, pieces, -1)
+
+    gpus, kernels, resources = jax.tree.map(partial(cut, mode="edge"), fields)
+    if missing:
+        threads = fields[2].threads
+        threads = np.broadcast_to(
+            threads, (*threads.shape[:first], shape[first], *threads.shape[first + 1 :])
+        )
+        resources = eqx.tree_at(lambda r: r.threads, resources, cut(threads, constant_values=0))
+    return (gpus, kernels, resources), (*shape[:first], pieces), length * prod(shape[first + 1 :])
