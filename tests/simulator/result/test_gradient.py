@@ -74,6 +74,16 @@ def test_is_a_function_like_others():
     assert gradient.valve[0] == 2 * plain.critical[0].valve
 
 
+def test_can_be_vmapped():
+    program = Program(np.zeros(2, int), np.array([1.3, 2.1]), np.array([4.7, 9.2]), ((), (0,)))
+    function, terms = makespans([Case((program,), 3)]), Terms.of([Case((program,), 3)])
+    several = Terms(*(jnp.stack([x, 2 * x, 3 * x]) for x in terms))
+    both = jax.jit(jax.vmap(jax.value_and_grad(lambda terms: function(terms)[0])))
+    ends, gradient = both(several)
+    np.testing.assert_allclose(ends, function(terms) * np.arange(1.0, 4.0), rtol=1e-12)
+    np.testing.assert_array_equal(gradient.latency_cycles[0], gradient.latency_cycles[2])
+
+
 def test_wants_float64():
     case = Case((Program(np.zeros(1, int), np.ones(1), np.ones(1), ((),)),), 1)
     terms = Terms(*(x.astype(np.float32) for x in Terms.of([case])))
