@@ -13,6 +13,7 @@ from functools import cache, partial
 import numpy as np
 
 from dse.cuda.caches.sectors import Family
+from dse.cuda.execute.moved_blocks import Addresses
 from dse.cuda.machine.launch import Dimensions
 from dse.cuda.machine.state import Machine, Stream
 from dse.cuda.machine.thread_set import WARP
@@ -25,8 +26,8 @@ _MOST_WARPS = 4  # of a block
 _BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
 _FAR = 2**45  # sectors: further than any two arrays lie apart
 
-# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → the machine, for its streams.
-Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Machine]
+# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → where they access memory.
+Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def groups(
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
     found = probe(at, asked)
     of_found = cache(partial(_Executions, found))
-    of_machine = cache(partial(_Executions, machine))
+    of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[list[Group]] = []
     for members, of_warps in zip(families, warps, strict=True):
         placed: dict[bytes, Group] = {}
@@ -116,7 +117,9 @@ def _first_warp(stream: Stream, block: int) -> int:
 class _Executions:
     """How often a warp of each block executed an instruction, and at which addresses."""
 
-    def __init__(self, machine: Machine, step: int, warp: int) -> None:
+    def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
+        machine = addresses.machine
+        self.row, self.moved = addresses.row, addresses.moved(step)
         chosen = int(machine.threads[WARP * warp]) // WARP
         self.blocks = machine.shape[0]
         self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, chosen)]
@@ -151,7 +154,7 @@ class _Executions:
         same = [(id(one.base), id(one.lanes), one.offset - streams[0].offset) for one in streams]
         key = (*same, here[numbers].tobytes())
         if key not in self.known:
-            self.known[key] = _shifts(*self._addresses(here, numbers))
+            self.known[key] = _shifts(*self._addresses(here, numbers), self.row, self.moved)
         return self.known[key]
 
     def _addresses(self, here: np.ndarray, numbers: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -165,21 +168,28 @@ class _Executions:
         return base, mask
 
 
-def _shifts(base: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _shifts(
+    base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Tell how many sectors each block lies from the first one, and which touch anything: [blocks - 1] both.
 
-    None where that cannot be told.
+    None where that cannot be told. **Shapes:** base, mask [rows, 32]; row, moved [blocks], bytes that a block
+    lies from its row; the first block is its row.
     """
-    common = mask[1:] & mask[0]
+    common = mask & mask[row[0]]
+    others, moved = row[1:], moved[1:]
     there = common.any(axis=1)
-    if not there.any():
+    if not there[others].any():
         return None
-    apart = base[1:] - base[0]
+    apart = base - base[row[0]]
     first = np.take_along_axis(apart, np.argmax(common, axis=1)[:, None], axis=1)
-    uneven = there & ((apart != first) & common).any(axis=1)
-    shift = np.where(there, first[:, 0] // SECTOR, 0)
+    uneven = (there & ((apart != first) & common).any(axis=1))[others]
+    there, first = there[others], first[others, 0]
+    shift = np.where(there, (first + moved) // SECTOR, 0)
     if uneven.any():
-        kinds, which = np.unique(np.where(common, base[1:], -1)[uneven], axis=0, return_inverse=True)
+        chosen = others[uneven]
+        places = np.where(common[chosen], base[chosen] + moved[uneven, None], -1)
+        kinds, which = np.unique(places, axis=0, return_inverse=True)
         if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
             return None
         shift[uneven] = _FAR * (1 + which.ravel())

@@ -1,0 +1,155 @@
+"""Runs some warps of many blocks, for their addresses in global memory alone: a row of blocks as one of them.
+
+Blocks in a row along x that do the same, but for addresses that move on evenly from block to block, are known
+by the first. As with the trips of a loop that is not guessed but proven: the number of the block is a register
+that changes by one, and the change is carried through all that the first block does (`induction`), which says
+for how many blocks more all branches go the same way. Where that cannot be shown each block is run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dse.cuda.execute.induction import Examination
+from dse.cuda.execute.interpret import Scheduler, bind_program, run
+from dse.cuda.execute.loop_skipping import LoopPolicy
+from dse.cuda.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.cuda.machine.launch import Dimensions
+from dse.cuda.machine.state import BoundProgram, Machine
+from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.sass.program import Step
+
+_NUMBER = "SR_CTAID.X"
+_HEADER = -1  # in place of the first basic block of a loop
+_ATTEMPTS = 4  # to cut rows where blocks begin to differ
+_SHORTEST = 4  # blocks in a row, mean, that are worth it
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where blocks access global memory: a machine that ran some, and which of them each block is like."""
+
+    machine: Machine
+    row: np.ndarray  # [blocks] that of the block in the machine
+    ahead: np.ndarray  # [blocks] how many blocks further along x
+    strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
+
+    @staticmethod
+    def of(machine: Machine) -> "Addresses":
+        """Take a machine that ran all of its blocks."""
+        count = machine.shape[0]
+        return Addresses(machine, np.arange(count), np.zeros(count, int))
+
+    def moved(self, step: int) -> np.ndarray:
+        """Tell how far the addresses of an instruction lie from those in the machine: [blocks] bytes."""
+        return self.ahead * (self.strides.get(step) or 0)
+
+
+def addresses_of(
+    machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
+) -> Addresses:
+    """Run some warps of other blocks of a launch that was run; no trips of loops are estimated.
+
+    **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
+    """
+    bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
+    if bound.only_addresses is None:
+        bound.only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
+    only_addresses, launch = bound.only_addresses, machine.launch
+    rows = _rows(blocks)
+    for _ in range(_ATTEMPTS):
+        if _SHORTEST * len(rows) > len(blocks):
+            break
+        found = Machine(only_addresses, launch, [blocks[row.start] for row in rows], warps)
+        try:
+            examination = _run(found, limit)
+        except Apart:
+            break
+        if found.missed_stores or _HEADER in found.irregular:
+            break
+        parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
+        if len(parts) == len(rows):
+            lengths = [len(row) for row in rows]
+            ahead = np.concatenate([np.arange(length) for length in lengths])
+            return Addresses(found, np.repeat(np.arange(len(rows)), lengths), ahead, examination.strides)
+        rows = parts
+    return Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
+
+
+def _rows(blocks: Sequence[Dimensions]) -> list[range]:
+    """List the stretches of blocks that follow each other along x."""
+    x, y, z = np.array(blocks).T
+    follows = (np.diff(x) == 1) & (np.diff(y) == 0) & (np.diff(z) == 0)
+    ends = [*(1 + np.flatnonzero(~follows)).tolist(), len(blocks)]
+    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def _cut(row: range, more: int) -> list[range]:
+    """Cut a row where blocks are no more known to do what its first block does."""
+    size = more + 1
+    return [row[first : first + size] for first in range(0, len(row), size)]
+
+
+class Apart(Exception):
+    """Blocks in a row that do not do the same."""
+
+
+def _run(machine: Machine, limit: int) -> "_OfBlocks":
+    with np.errstate(all="ignore"):
+        scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
+        examination = _OfBlocks(machine)
+        scheduler.loops.examined.append(examination)
+        scheduler.run()
+    return examination
+
+
+class _Changes(RegisterChanges):
+    """Changes from block to block."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, {})
+        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all is known to go on like this
+
+    def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
+        """Know all for so many blocks more at most, the least number of the lanes of each."""
+        least = np.where(lanes.mask, trips, FOR_EVER).min(axis=1)
+        self.more = np.minimum(self.more, np.maximum(least, 0))
+
+
+class _OfBlocks(Examination):
+    """All that the first blocks of some rows do, followed while they are run."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, _HEADER, len(machine.program.blocks), machine.sets.of(machine.live_mask), {}, False)
+        self.registers = self.changes = _Changes(machine)
+
+    @property
+    def more(self) -> list[int]:
+        """Blocks behind the first of each row that do the same."""
+        return self.changes.more.tolist()
+
+    def follow(self, step: Step, lanes: Lanes) -> None:
+        """Work out how what `step` writes differs in the next block.
+
+        **Raises:** Apart
+        """
+        try:
+            if not any(operand.text == _NUMBER for operand in step.sources):
+                super().follow(step, lanes)
+            elif step.opcode not in ("S2R", "S2UR"):
+                raise Irregular(f"{step.opcode} of the block's number")
+            elif (chosen := self.machine.under_guard(step, lanes)) is not None:
+                self.registers.set(step.targets[0], np.ones((1, 1), np.int64), chosen)
+        except Irregular as reason:
+            raise Apart(str(reason)) from None
+
+    def end(self, step: Step, lanes: Lanes) -> None:
+        """Check that threads go the same way in every block.
+
+        **Raises:** Apart
+        """
+        try:
+            super().end(step, lanes)
+        except Irregular as reason:
+            raise Apart(str(reason)) from None
