@@ -1,9 +1,9 @@
 """Runs some warps of many blocks, for their addresses in global memory alone: a row of blocks as one of them.
 
-Blocks in a row along x that do the same, but for addresses that move on evenly from block to block, are known
-by the first. As with the trips of a loop that is not guessed but proven: the number of the block is a register
-that changes by one, and the change is carried through all that the first block does (`induction`), which says
-for how many blocks more all branches go the same way. Where that cannot be shown each block is run.
+Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block, are
+known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is a
+register that changes by one, and the change is carried through all that the first block does (`induction`),
+which says for how many blocks more all branches go the same way. Where that cannot be shown each block is run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,12 +15,12 @@ from dse.cuda.execute.induction import Examination
 from dse.cuda.execute.interpret import Scheduler, bind_program, run
 from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
-from dse.cuda.machine.launch import Dimensions
+from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.program import Step
 
-_NUMBER = "SR_CTAID.X"
+_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the grid that rows may have
 _HEADER = -1  # in place of the first basic block of a loop
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # blocks in a row, mean, that are worth it
@@ -32,7 +32,7 @@ class Addresses:
 
     machine: Machine
     row: np.ndarray  # [blocks] that of the block in the machine
-    ahead: np.ndarray  # [blocks] how many blocks further along x
+    ahead: np.ndarray  # [blocks] how many blocks further along the row
     strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
 
     @staticmethod
@@ -57,50 +57,69 @@ def addresses_of(
     if bound.only_addresses is None:
         bound.only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
     only_addresses, launch = bound.only_addresses, machine.launch
-    rows = _rows(blocks)
-    for _ in range(_ATTEMPTS):
-        if _SHORTEST * len(rows) > len(blocks):
-            break
-        found = Machine(only_addresses, launch, [blocks[row.start] for row in rows], warps)
+    for axis in range(len(_NUMBERS)):
         try:
-            examination = _run(found, limit)
+            return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
         except Apart:
-            break
-        if found.missed_stores or _HEADER in found.irregular:
-            break
-        parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
-        if len(parts) == len(rows):
-            lengths = [len(row) for row in rows]
-            ahead = np.concatenate([np.arange(length) for length in lengths])
-            return Addresses(found, np.repeat(np.arange(len(rows)), lengths), ahead, examination.strides)
-        rows = parts
+            pass
     return Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
 
 
-def _rows(blocks: Sequence[Dimensions]) -> list[range]:
-    """List the stretches of blocks that follow each other along x."""
-    x, y, z = np.array(blocks).T
-    follows = (np.diff(x) == 1) & (np.diff(y) == 0) & (np.diff(z) == 0)
-    ends = [*(1 + np.flatnonzero(~follows)).tolist(), len(blocks)]
-    return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+def _by_rows(
+    bound: BoundProgram,
+    launch: LaunchArguments,
+    blocks: Sequence[Dimensions],
+    limit: int,
+    warps: Sequence[int] | None,
+    axis: int,
+) -> Addresses:
+    """Run the first blocks of rows along a dimension of the grid.
+
+    **Raises:** Apart if too many rows are needed; DseError as `run`.
+    """
+    rows = _rows(np.array(blocks), axis)
+    for _ in range(_ATTEMPTS):
+        if _SHORTEST * len(rows) > len(blocks):
+            break
+        machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
+        examination = _run(machine, limit, _NUMBERS[axis])
+        parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
+        if len(parts) == len(rows):
+            of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
+            for number, row in enumerate(rows):
+                of[row], ahead[row] = number, np.arange(len(row))
+            return Addresses(machine, of, ahead, examination.strides)
+        rows = parts
+    raise Apart("too few blocks do the same")
 
 
-def _cut(row: range, more: int) -> list[range]:
+def _rows(blocks: np.ndarray, axis: int) -> list[np.ndarray]:
+    """List the stretches of blocks [blocks, 3] that follow each other along a dimension, by their indices."""
+    others = [other for other in (2, 1, 0) if other != axis]
+    order = np.lexsort((blocks[:, axis], *(blocks[:, other] for other in others[::-1])))
+    step = np.zeros(3, int)
+    step[axis] = 1
+    starts = 1 + np.flatnonzero((np.diff(blocks[order], axis=0) != step).any(axis=1))
+    return np.split(order, starts)
+
+
+def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
     """Cut a row where blocks are no more known to do what its first block does."""
-    size = more + 1
-    return [row[first : first + size] for first in range(0, len(row), size)]
+    return np.split(row, range(more + 1, len(row), more + 1))
 
 
 class Apart(Exception):
     """Blocks in a row that do not do the same."""
 
 
-def _run(machine: Machine, limit: int) -> "_OfBlocks":
+def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
     with np.errstate(all="ignore"):
         scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
-        examination = _OfBlocks(machine)
+        examination = _OfBlocks(machine, number)
         scheduler.loops.examined.append(examination)
         scheduler.run()
+    if machine.missed_stores or _HEADER in machine.irregular:
+        raise Apart(machine.irregular.get(_HEADER, "it loads what it stored"))
     return examination
 
 
@@ -120,8 +139,11 @@ class _Changes(RegisterChanges):
 class _OfBlocks(Examination):
     """All that the first blocks of some rows do, followed while they are run."""
 
-    def __init__(self, machine: Machine) -> None:
-        super().__init__(machine, _HEADER, len(machine.program.blocks), machine.sets.of(machine.live_mask), {}, False)
+    def __init__(self, machine: Machine, number: str) -> None:
+        """`number` is the special register that grows by one from block to block."""
+        everyone = machine.sets.of(machine.live_mask)
+        super().__init__(machine, _HEADER, len(machine.program.blocks), everyone, {}, may_estimate=False)
+        self.number = number
         self.registers = self.changes = _Changes(machine)
 
     @property
@@ -135,7 +157,7 @@ class _OfBlocks(Examination):
         **Raises:** Apart
         """
         try:
-            if not any(operand.text == _NUMBER for operand in step.sources):
+            if not any(operand.text == self.number for operand in step.sources):
                 super().follow(step, lanes)
             elif step.opcode not in ("S2R", "S2UR"):
                 raise Irregular(f"{step.opcode} of the block's number")

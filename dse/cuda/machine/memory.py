@@ -154,7 +154,7 @@ class GlobalMemory:
         unknown: set[int] = set()
         outside = False
         region = address >> REGION_BITS
-        for number in np.unique(region).tolist():
+        for number in regions_of(address):
             contents = self.regions.get(number)
             if contents is None:
                 outside |= number not in self.regions
@@ -176,7 +176,7 @@ class GlobalMemory:
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
         """Store words; to regions whose contents are not known nothing is stored."""
         region = address >> REGION_BITS
-        for number in np.unique(region).tolist():
+        for number in regions_of(address):
             contents = self.regions.get(number)
             if contents is None:
                 continue
@@ -186,6 +186,14 @@ class GlobalMemory:
                 for word, value in enumerate(values):
                     stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)
                     contents[offset[here] + 4 * word + byte] = stored
+
+
+def regions_of(address: np.ndarray) -> list[int]:
+    """List the regions of global memory that addresses lie in: mostly one."""
+    if not address.size:
+        return []
+    lowest, highest = int(address.min()) >> REGION_BITS, int(address.max()) >> REGION_BITS
+    return [lowest] if lowest == highest else np.unique(address >> REGION_BITS).tolist()
 
 
 def in_block(address: np.ndarray) -> np.ndarray:
