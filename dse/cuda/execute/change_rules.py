@@ -202,7 +202,7 @@ def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 def _shifted_high_word(
     registers: RegisterChanges, low: Operand, high: Operand, count: int, lanes: Lanes
 ) -> Change:
-    """Find the change of the high word of a pair shifted to the left, while its low word does not overflow."""
+    """Find the change of the high word of a pair shifted left, while its low word does not overflow."""
     if registers.change_inside(low, high):
         raise Irregular(_INSIDE_TOO)
     change = plus(registers.change(low), times(registers.change(high), BITS_32))

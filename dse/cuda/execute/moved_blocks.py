@@ -1,12 +1,12 @@
 """Runs some warps of many blocks, for their addresses in global memory alone: a row of blocks as one of them.
 
-Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block, are
-known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is a
-register that changes by one, and the change is carried through all that the first block does (`induction`),
+Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block,
+are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
+a register that changes by one, and the change is carried through all that the first block does (`induction`),
 which says for how many blocks more all branches go the same way. Where that cannot be shown each block is run.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,10 +14,11 @@ import numpy as np
 from dse.cuda.execute.induction import Examination
 from dse.cuda.execute.interpret import Scheduler, bind_program, run
 from dse.cuda.execute.loop_skipping import LoopPolicy
-from dse.cuda.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.cuda.execute.register_changes import FOR_EVER, Change, Irregular, RegisterChanges, slot_of
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.sass.operands import Operand
 from dse.cuda.sass.program import Step
 
 _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the grid that rows may have
@@ -77,7 +78,7 @@ def _by_rows(
 
     **Raises:** Apart if too many rows are needed; DseError as `run`.
     """
-    rows = _rows(np.array(blocks), axis)
+    rows = _rows(np.array(blocks), axis, launch.grid[axis] - 1)
     for _ in range(_ATTEMPTS):
         if _SHORTEST * len(rows) > len(blocks):
             break
@@ -93,14 +94,18 @@ def _by_rows(
     raise Apart("too few blocks do the same")
 
 
-def _rows(blocks: np.ndarray, axis: int) -> list[np.ndarray]:
-    """List the stretches of blocks [blocks, 3] that follow each other along a dimension, by their indices."""
+def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
+    """List the stretches of blocks [blocks, 3] that follow each other along a dimension, by their indices.
+
+    The last block of the grid, which mostly differs, is not among those before it.
+    """
     others = [other for other in (2, 1, 0) if other != axis]
     order = np.lexsort((blocks[:, axis], *(blocks[:, other] for other in others[::-1])))
     step = np.zeros(3, int)
     step[axis] = 1
-    starts = 1 + np.flatnonzero((np.diff(blocks[order], axis=0) != step).any(axis=1))
-    return np.split(order, starts)
+    blocks = blocks[order]
+    parted = (np.diff(blocks, axis=0) != step).any(axis=1) | (blocks[1:, axis] == last)
+    return np.split(order, 1 + np.flatnonzero(parted))
 
 
 def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
@@ -124,11 +129,22 @@ def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
 
 
 class _Changes(RegisterChanges):
-    """Changes from block to block."""
+    """Changes from block to block, as some of the threads see them."""
 
     def __init__(self, machine: Machine) -> None:
         super().__init__(machine, {})
+        self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
         self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all is known to go on like this
+
+    def change(self, operand: Operand) -> Change:
+        """Find the change of a 32-bit source; none if it is that of other threads."""
+        return super().change(operand) if self.any_changes((slot_of(operand),)) else None
+
+    def any_changes(self, slots: Iterable[int]) -> bool:
+        """Tell whether one of these slots changes in some of the threads."""
+        changes = [self.by_slot[slot] for slot in slots if slot in self.by_slot]
+        everyone = self.lanes.total == self.machine.live
+        return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
 
     def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
         """Know all for so many blocks more at most, the least number of the lanes of each."""
@@ -156,6 +172,7 @@ class _OfBlocks(Examination):
 
         **Raises:** Apart
         """
+        self.changes.lanes = lanes
         try:
             if not any(operand.text == self.number for operand in step.sources):
                 super().follow(step, lanes)
@@ -171,6 +188,7 @@ class _OfBlocks(Examination):
 
         **Raises:** Apart
         """
+        self.changes.lanes = lanes
         try:
             super().end(step, lanes)
         except Irregular as reason:
