@@ -189,9 +189,7 @@ def _shifts(
     shift = np.where(there, (first + moved) // SECTOR, 0)
     if uneven.any():
         chosen = others[uneven]
-        # Blocks at the same addresses have the same sum of them: there are as many kinds as sums, or more.
-        sums = np.where(common, base, 0).sum(axis=1)[chosen] + common.sum(axis=1)[chosen] * moved[uneven]
-        if _BLOCKS_ALIKE * len(np.unique(sums)) > len(sums):
+        if _BLOCKS_ALIKE * _fewest_kinds(base, common, chosen, moved[uneven]) > len(chosen):
             return None
         places = np.where(common[chosen], base[chosen] + moved[uneven, None], -1)
         kinds, which = np.unique(places, axis=0, return_inverse=True)
@@ -199,3 +197,13 @@ def _shifts(
             return None
         shift[uneven] = _FAR * (1 + which.ravel())
     return shift, there
+
+
+def _fewest_kinds(base: np.ndarray, common: np.ndarray, row: np.ndarray, moved: np.ndarray) -> int:
+    """Count how many kinds of blocks there are at least, by the addresses that they touch.
+
+    Blocks of one row that are moved are all at different ones; blocks at the same have the same sum of them.
+    """
+    if moved.any():
+        return int(np.bincount(row).max())
+    return len(np.unique(np.where(common, base, 0).sum(axis=1)[row]))

@@ -3,7 +3,7 @@
 Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block,
 are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
 a register that changes by one, and the change is carried through all that the first block does (`induction`),
-which says for how many blocks more all branches go the same way. Where that cannot be shown each block is run.
+which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -159,7 +159,11 @@ class _OfBlocks(Examination):
         """`number` is the special register that grows by one from block to block."""
         everyone = machine.sets.of(machine.live_mask)
         super().__init__(machine, _HEADER, len(machine.program.blocks), everyone, {}, may_estimate=False)
-        self.number = number
+        self.numbered = {
+            step.index
+            for step in machine.program.steps
+            if any(operand.text == number for operand in step.sources)
+        }
         self.registers = self.changes = _Changes(machine)
 
     @property
@@ -172,9 +176,13 @@ class _OfBlocks(Examination):
 
         **Raises:** Apart
         """
+        changing = self.changes.by_slot.keys()
+        aside = step.memory or step.index in self.numbered or step.pipe in ("control", "tensor")
+        if not aside and changing.isdisjoint(step.reads) and changing.isdisjoint(step.writes):
+            return  # mostly: nothing that it reads or writes differs
         self.changes.lanes = lanes
         try:
-            if not any(operand.text == self.number for operand in step.sources):
+            if step.index not in self.numbered:
                 super().follow(step, lanes)
             elif step.opcode not in ("S2R", "S2UR"):
                 raise Irregular(f"{step.opcode} of the block's number")

@@ -193,6 +193,12 @@ class RegisterChanges:
         if change is None:
             return
         value = value.astype(np.int64)
+        if change.size == 1:
+            step = int(change.flat[0])
+            if step:
+                room = within.stop - 1 - value if step > 0 else value - within.start
+                self.limit_trips(room // abs(step), lanes)
+            return
         with np.errstate(all="ignore"):
             up = np.where(change > 0, (within.stop - 1 - value) // np.maximum(change, 1), FOR_EVER)
             down = np.where(change < 0, (value - within.start) // np.maximum(-change, 1), FOR_EVER)

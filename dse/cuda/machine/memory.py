@@ -140,13 +140,15 @@ class GlobalMemory:
         for index, contents in pointers(launch).items():
             raw = None
             if contents is not None:
-                data = np.ascontiguousarray(contents).view(np.uint8).reshape(-1)
-                raw = np.concatenate([data, np.zeros(-len(data) % 16 + 16, np.uint8)])
+                raw = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+                if len(raw) % 4:  # whole words are read of it
+                    raw = np.concatenate([raw, np.zeros(-len(raw) % 4, np.uint8)])
             self.regions[index + 1] = raw
         self.sizes = {
             index + 1: contents.nbytes for index, contents in pointers(launch).items() if contents is not None
         }
         self.written: set[int] = set()  # regions that the kernel stored to
+        self._copied: set[int] = set()  # whose contents are no more those of the arguments
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
         """Load (words of each access, regions of unknown contents, whether some lie in no region)."""
@@ -182,6 +184,9 @@ class GlobalMemory:
                 continue
             offset = address - (number << REGION_BITS) - MIDDLE
             here = (region == number) & (offset >= 0) & (offset + size <= self.sizes[number])
+            if number not in self._copied:
+                self._copied.add(number)
+                contents = self.regions[number] = contents.copy()
             for byte in range(min(size, 4)):
                 for word, value in enumerate(values):
                     stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)

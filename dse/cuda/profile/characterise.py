@@ -12,13 +12,12 @@ from dse.cuda.caches.cache_model import Traffic
 from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
-from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, Stream
+from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import SassProgram, Step, program
-from dse.hardware.coalescing import SECTOR
 
 _PASS = 128  # bytes of shared memory
 # Of what moves data between global and shared memory, what it does to shared memory.

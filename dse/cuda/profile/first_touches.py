@@ -33,8 +33,8 @@ def first_touches(machine: Machine, streams: Sequence[Stream]) -> np.ndarray:
         phase = phases.setdefault(id(stream.phase), len(of_phase))
         if phase == len(of_phase):
             of_phase.append(stream.phase)
-        for offset in [stream.offset] if stream.trips == _ONCE else stream.offsets().tolist():
-            entries.append((place(stream, offset % SECTOR), offset // SECTOR, phase))
+        offsets = [stream.offset] if stream.trips == _ONCE else stream.offsets().tolist()
+        entries += [(place(stream, offset % SECTOR), offset // SECTOR, phase) for offset in offsets]
     counts = np.zeros((len(machine.phases), machine.shape[0]), np.int64)
     if entries:
         starts = np.concatenate([[0], np.cumsum([len(one) for one in sectors])])
@@ -86,7 +86,7 @@ def _count(
 
 @njit(cache=True)
 def _slot(table: np.ndarray, key: int) -> int:
-    """Find the slot of a key in a hash table, or the free one that it would take: the first from its own on."""
+    """Find the slot of a key in a hash table, or the first free one from its own on."""
     mask = len(table) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask
     while table[slot] != key and table[slot] != _FREE:
