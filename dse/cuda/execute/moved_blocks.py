@@ -109,8 +109,11 @@ def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
 
 
 def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
-    """Cut a row where blocks are no more known to do what its first block does."""
-    return np.split(row, range(more + 1, len(row), more + 1))
+    """Cut a row where blocks are no more known to do what its first block does.
+
+    What ends that mostly comes again after as many blocks, but a single block may be one at an edge.
+    """
+    return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
 
 
 class Apart(Exception):

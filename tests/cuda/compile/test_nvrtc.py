@@ -8,12 +8,9 @@ import pytest
 from dse.cuda.compile import nvrtc as subject
 from dse.cuda.compile.nvrtc import (
     Compiled,
-    Declared,
     Failure,
     compile_source,
-    kernels_in,
     load,
-    parameters_of,
     read_source,
 )
 from dse.cuda.sass import elf
@@ -258,38 +255,6 @@ def test_shared_memory_that_the_launch_sizes(write):
         found = load(path)
         assert isinstance(found, Compiled)
         assert found.adds_shared == adds
-
-
-@pytest.mark.parametrize(
-    ("text", "kernel", "expected"),
-    [
-        ("__global__ void k(const float* x, float y[], int n = 3)", "", "x* y* n"),
-        ("__global__ void __launch_bounds__(128, 2) k(float a, double* /* int b, */ c)", "k", "a. c*"),
-        ("template <int N, class T> __global__ void k(T* a, std::array<int, 3> b)", "k<4, float>", "a* b"),
-        ("__global__ void j(int a); __global__ void k(void)", "_Z1kv", ""),
-        ("// __global__ void j(int a)\n__global__ void k(unsigned long long n)", "", "n"),
-        ("void f(int a)", "", None),
-    ],
-)
-def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | None):
-    found = parameters_of(read_source(write(text + " {}"), kernel))
-    assert (None if found is None else " ".join(map(_short, found))) == expected
-
-
-def _short(declared: Declared) -> str:
-    return declared.name + ("*" if declared.pointer else "." if declared.floating else "")
-
-
-def test_parameters_and_kernels_of_what_is_built(write):
-    source = read_source(write(PTX.replace(".param .u64 a", ".param .u64 a, .param .f32 b"), "k.ptx"))
-    assert kernels_in(source) == ["k"]
-    assert " ".join(map(_short, parameters_of(source) or ())) == "a* b."
-    made = compiled(write(SEVERAL), "negate")
-    path = write("", "k.cubin")
-    path.write_bytes(made.cubin)
-    assert set(kernels_in(read_source(path))) == {"_Z6negatePf", "clear"}
-    assert " ".join(map(_short, parameters_of(read_source(path, "negate")) or ())) == "*"
-    assert kernels_in(read_source(write(SEVERAL))) == ["scale", "negate", "clear"]
 
 
 @pytest.fixture
