@@ -9,11 +9,12 @@ them, and others are taken to share nothing.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
 from dse.cuda.caches.sectors import Family
-from dse.cuda.execute.moved_blocks import Addresses
+from dse.cuda.machine.addresses import Addresses
 from dse.cuda.machine.launch import Dimensions
 from dse.cuda.machine.state import Machine, Stream
 from dse.cuda.machine.thread_set import WARP
@@ -128,12 +129,12 @@ class _Executions:
         self.lanes = [
             slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
         ]
-        there: dict[tuple[int, bool], np.ndarray] = {}  # which rows have some of the lanes
+        there: dict[tuple[int, bool], Any] = {}  # which rows have some of the lanes
         for stream, lanes in zip(self.streams, self.lanes, strict=True):
             key = (id(stream.lanes), stream.issuer >= 0)
             if key not in there:
                 mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
-                there[key] = (mask if stream.issuer >= 0 else mask[:, lanes]).any(axis=1)
+                there[key] = np.any(mask if stream.issuer >= 0 else mask[:, lanes], axis=1)
         times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
         self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
         self.starts = self.ends - np.reshape(times, (len(times), self.rows))
@@ -179,7 +180,7 @@ def _shifts(
     """
     common = mask & mask[row[0]]
     others, moved = row[1:], moved[1:] - moved[0]
-    there = common.any(axis=1)
+    there = np.asarray(common.any(axis=1))
     if not there[others].any():
         return None
     apart = base - base[row[0]]

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -60,8 +60,11 @@ class Source:
         return architectures()
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration hangs on: its macros."""
-        return defines
+        """Return what the code of a configuration hangs on: its macros, as far as the text may name them."""
+        named = None if self.options else _words(self.text)
+        if named is None:
+            return defines
+        return tuple((name, value) for name, value in defines if name in named or not name.isidentifier())
 
     def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
         """Compile one configuration, see `compile_source`."""
@@ -348,6 +351,13 @@ def _string(size: Any, read: Any, program: Any) -> str:
     return _bytes(size, read, program).decode(errors="replace").strip("\0\n ")
 
 
+@lru_cache(maxsize=16)
+def _words(text: str) -> frozenset[str] | None:
+    """List the words of a text; None if it may have more: of other files, or put together from parts."""
+    words = frozenset(_WORD.findall(text))
+    return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
+
+
 def _macro(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
@@ -420,6 +430,8 @@ _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
+_FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
+_PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")
 _NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')
 _TOO_MUCH = re.compile(

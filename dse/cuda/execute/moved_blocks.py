@@ -6,8 +6,7 @@ a register that changes by one, and the change is carried through all that the f
 which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from dse.cuda.execute.induction import Examination
 from dse.cuda.execute.interpret import Scheduler, bind_program, run
 from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.execute.register_changes import FOR_EVER, Change, Irregular, RegisterChanges, slot_of
+from dse.cuda.machine.addresses import Addresses
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import BoundProgram, Machine
 from dse.cuda.machine.thread_set import Lanes
@@ -25,26 +25,6 @@ _NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the 
 _HEADER = -1  # in place of the first basic block of a loop
 _ATTEMPTS = 4  # to cut rows where blocks begin to differ
 _SHORTEST = 4  # blocks in a row, mean, that are worth it
-
-
-@dataclass(frozen=True)
-class Addresses:
-    """Where blocks access global memory: a machine that ran some, and which of them each block is like."""
-
-    machine: Machine
-    row: np.ndarray  # [blocks] that of the block in the machine
-    ahead: np.ndarray  # [blocks] how many blocks further along the row
-    strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
-
-    @staticmethod
-    def of(machine: Machine) -> "Addresses":
-        """Take a machine that ran all of its blocks."""
-        count = machine.shape[0]
-        return Addresses(machine, np.arange(count), np.zeros(count, int))
-
-    def moved(self, step: int) -> np.ndarray:
-        """Tell how far the addresses of an instruction lie from those in the machine: [blocks] bytes."""
-        return self.ahead * (self.strides.get(step) or 0)
 
 
 def addresses_of(

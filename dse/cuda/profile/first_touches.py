@@ -1,6 +1,7 @@
 """Counts the sectors of global memory that blocks touch for the first time, by the phase in which they do."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numba import njit
@@ -85,7 +86,7 @@ def _count(
 
 
 @njit(cache=True)
-def _slot(table: np.ndarray, key: int) -> int:
+def _slot(table: Any, key: Any) -> Any:
     """Find the slot of a key in a hash table, or the first free one from its own on."""
     mask = len(table) - 1
     slot = np.int64((np.uint64(key) * _SPREAD) >> np.uint64(32)) & mask

@@ -63,6 +63,23 @@ def test_compiles_a_configuration(write):
     assert compiled(write(ADD), arch=86, AMOUNT=2).binary.code != result.binary.code
 
 
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("", ("AMOUNT",)),
+        ("// LAUNCH_ONLY", ("AMOUNT", "LAUNCH_ONLY")),
+        ('#include "k.h"', ("AMOUNT", "LAUNCH_ONLY")),
+        ("#define JOINED(a, b) a##b", ("AMOUNT", "LAUNCH_ONLY")),
+        ("int LAUNCH_\\\nONLY;", ("AMOUNT", "LAUNCH_ONLY")),
+    ],
+)
+def test_macros_that_the_text_cannot_name_make_no_other_code(write, more: str, named: tuple[str, ...]):
+    write("", "k.h")
+    source = read_source(write(f"{more}\n{ADD}"))
+    settings = source.settings((("AMOUNT", 1), ("LAUNCH_ONLY", 2)), ())
+    assert tuple(name for name, _ in settings) == named
+
+
 def test_spills_and_warnings_are_told(write):
     text = """
     extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* a, int n)

@@ -7,7 +7,8 @@ import pytest
 
 from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.execute.loop_skipping import LoopPolicy
-from dse.cuda.execute.moved_blocks import Addresses, addresses_of
+from dse.cuda.execute.moved_blocks import addresses_of
+from dse.cuda.machine.addresses import Addresses
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
 from dse.cuda.machine.state import Machine
 from dse.cuda.sass.listing import parse
