@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from dse.cuda.machine.compiled import compiled
 from dse.cuda.machine.state import Machine, Stream
 from dse.hardware.coalescing import SECTOR
 
@@ -54,7 +54,7 @@ def _sectors(machine: Machine, stream: Stream, offset: int) -> np.ndarray:
     return sector
 
 
-@njit(cache=True)
+@compiled
 def _count(
     sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, phases: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -85,7 +85,7 @@ def _count(
                 table = larger
 
 
-@njit(cache=True)
+@compiled
 def _slot(table: Any, key: Any) -> Any:
     """Find the slot of a key in a hash table, or the first free one from its own on."""
     mask = len(table) - 1

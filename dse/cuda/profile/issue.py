@@ -7,7 +7,8 @@ Compiled: a walk through unrolled code issues tens of thousands. Where a warp st
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from dse.cuda.machine.compiled import compiled
 
 
 class Code(NamedTuple):
@@ -63,7 +64,7 @@ class Standing(NamedTuple):
         self.free_path[self.entered] += results
 
 
-@njit(cache=True)
+@compiled
 def issue(code: Code, first: int, last: int, fetch: float, standing: Standing) -> None:
     """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to come."""
     now, waited, ready, depth = standing.now, standing.waited, standing.ready, standing.depth
