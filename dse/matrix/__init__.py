@@ -1,0 +1,1 @@
+"""Triton's products of matrices (dense, of experts, block-scaled): times and best configurations, closed form."""
