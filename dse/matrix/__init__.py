@@ -1,1 +1,1 @@
-"""Triton's products of matrices (dense, of experts, block-scaled): times and best configurations, closed form."""
+"""Triton's products of matrices, dense and of experts: times and best configurations, in closed form."""

@@ -1,6 +1,7 @@
 """Triton's six parameters of a product of matrices, and the spaces that tuners try.
 
-Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py (Apache-2.0).
+Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py
+(Apache-2.0).
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,14 @@ PARAMETERS = ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "n
 Configurations = Int[np.ndarray, "configurations 6"]
 
 SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of PARAMETERS
-    "moe": ((16, 32, 64, 128, 256), (32, 64, 128, 256), (64, 128, 256), (1, 16, 32, 64), (4, 8), (2, 3, 4, 5)),
+    "moe": (
+        (16, 32, 64, 128, 256),
+        (32, 64, 128, 256),
+        (64, 128, 256),
+        (1, 16, 32, 64),
+        (4, 8),
+        (2, 3, 4, 5),
+    ),
     "w8a8": ((16, 32, 64, 128, 256), (32, 64, 128, 256), (64, 128), (1, 16, 32, 64), (4, 8), (2, 3, 4, 5)),
     "wide": (
         (16, 32, 64, 128, 256),
@@ -42,8 +50,8 @@ class Configuration(eqx.Module):
 
     @staticmethod
     def of(configurations: Configurations) -> "Configuration":
-        """Columns of a table, single precision. **Shapes:** [configurations] each."""
-        return Configuration(*(jnp.asarray(column, jnp.float32) for column in np.asarray(configurations).T))
+        """Columns of a table, single precision. **Shapes:** [1, configurations] each."""
+        return Configuration(*(jnp.asarray(column[None], jnp.float32) for column in configurations.T))
 
 
 def space(name: str, block: Sequence[int] = ()) -> Configurations:
@@ -72,5 +80,3 @@ def from_dicts(dicts: Sequence[Mapping[str, int]]) -> Configurations:
             if name not in one:
                 raise DseError(f"configuration: {name}: missing, expected {', '.join(PARAMETERS)}")
     return np.array([[int(one[name]) for name in PARAMETERS] for one in dicts]).reshape(-1, len(PARAMETERS))
-
-

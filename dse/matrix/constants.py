@@ -36,9 +36,9 @@ class Constants(eqx.Module):
 
     # Registers of a thread, and what lack of them costs
     registers: Float[Array, ""] = constant(40, 0.3)  # beside sums, operands and addresses
-    address_registers: Float[Array, ""] = constant(2, 0.3)  # for each 16-byte copy
+    address_registers: Float[Array, ""] = constant(2.5, 0.3)  # for each 16-byte copy
     held_operands: Float[Array, ""] = constant(0.5, 0.4)  # share of a tile's operands in registers at a time
-    spill: Float[Array, ""] = constant(2, 0.7)  # slowdown of a register file asked for twice
+    spill: Float[Array, ""] = constant(5, 0.7)  # slowdown of a register file asked for twice
     # One SM
     mma: Float[Array, ""] = constant(0.9, 0.1)  # share of the tensor rate, operands out of registers
     wgmma: Float[Array, ""] = constant(0.8, 0.15)  # the same, operands out of shared memory
@@ -46,11 +46,11 @@ class Constants(eqx.Module):
     wgmma_reads: Float[Array, ""] = constant(0.6, 0.3)  # share of wgmma's reads of it that others feel
     copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a 16-byte copy
     loop_slots: Float[Array, ""] = constant(30, 0.5, "issue slots")  # of a pass of the loop
-    barrier: Float[Array, ""] = constant(150, 0.5, "cycles")  # of a pass of the loop, alone
+    barrier: Float[Array, ""] = constant(80, 0.5, "cycles")  # of a pass of the loop, alone
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
     store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
     l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
-    short_rows: Float[Array, ""] = constant(0.1, 0.5)  # of L2: what rows of one 128-byte line cost more
+    short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: what rows of one 128-byte line cost more
     sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
     # Latency
     latency: Float[Array, ""] = constant(1, 0.3)  # of memory, relative to an idle one's
@@ -59,7 +59,7 @@ class Constants(eqx.Module):
     fill: Float[Array, ""] = constant(0.5, 0.5)  # of a block's first copies, relative to 64 B a cycle
     # DRAM and L2
     dram: Float[Array, ""] = constant(0.93, 0.03)  # share of the bandwidth that long streams reach
-    starved: Float[Array, ""] = constant(1, 0.5)  # loss by latency over copies in flight
+    starved: Float[Array, ""] = constant(0.5, 0.5)  # loss by latency over copies in flight
     crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
     crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
     page: Float[Array, ""] = constant(0.0333, 0.7)  # loss of GDDR where 1 KiB of a row is asked for at a time
@@ -70,14 +70,16 @@ class Constants(eqx.Module):
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)
     overlap: Float[Array, ""] = constant(4, 0.15)  # exponent: how well SMs and DRAM overlap
     # A launch
-    launch: Float[Array, ""] = constant(2e-6, 0.4, "s")
+    launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 
     @staticmethod
     def at(x: Float[Array, " constants"]) -> "Constants":
         """Constants at standard-normal coordinates."""
-        return Constants(*(about.default * jnp.exp(about.spread * x[i]) for i, about in enumerate(ABOUT.values())))
+        return Constants(
+            *(about.default * jnp.exp(about.spread * x[i]) for i, about in enumerate(ABOUT.values()))
+        )
 
 
 ABOUT: dict[str, About] = {field.name: field.metadata["about"] for field in fields(Constants)}

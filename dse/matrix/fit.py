@@ -1,11 +1,12 @@
 """Constants fitted to near-best sets: all configurations of a case that ran within 1 % of the best.
 
-Of what is not in a set nothing is known but that it was slower or not tried. What is minimised is, over cases,
+Of what is not in a set nothing is known but that it was slower or not tried. What is minimised is, over
+cases,
 
     -log Σ_set softmax(-log t / τ) + w ρ(log t_best) + ½ Σ x² / cases
 
-with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax that
-falls into the set, errors of the best time, and the prior.
+with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax
+that falls into the set, errors of the best time, and the prior.
 
 Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
 """
@@ -41,7 +42,9 @@ def fit(cases: Sequence[NearBest], steps: int = STEPS) -> Float[np.ndarray, " co
         return float(value), np.asarray(gradient, float)
 
     bounds = [(-4.0, 4.0)] * len(ABOUT)
-    return minimize(both, np.zeros(len(ABOUT)), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x
+    return minimize(
+        both, np.zeros(len(ABOUT)), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
+    ).x
 
 
 def _objective(cases: Sequence[NearBest]) -> Callable[[Array], Array]:
@@ -52,7 +55,7 @@ def _objective(cases: Sequence[NearBest]) -> Callable[[Array], Array]:
     fits = np.zeros_like(hits)
     for row, case in enumerate(cases):
         hits[row, [place[one] for one in case.configurations if one in place]] = True
-        fits[row] = possible(gpu_file(case.gpu), [case.product], table)
+        fits[row] = possible(gpu_file(case.gpu), [case.product], table)[0]
     hits &= fits
     told = hits.any(1)
     kept = [case for case, has in zip(cases, told, strict=True) if has]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 from dse.gpus import GpuFile
@@ -79,14 +79,14 @@ class Machine(eqx.Module):
         )
 
 
-def possible(file: GpuFile, products: Sequence[Product], configurations: np.ndarray) -> np.ndarray:
-    """Whether the buffers of a configuration fit in the shared memory of a block, for all products.
-
-    **Shapes:** configurations [C, 6]; result [C].
-    """
+def possible(
+    file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations 6"]
+) -> Bool[np.ndarray, "products configurations"]:
+    """Whether the buffers of a configuration fit in the shared memory of a block."""
     rows, columns, depth, stages = (configurations[:, place] for place in (0, 1, 2, 5))
     buffers = stages if int(file.gpu.compute_capability) >= BUFFERS_OF_SHARED else stages - 1
-    limit = int(file.gpu.limits.shared_bytes_per_block)
-    kinds = [OPERANDS[name] for name in {one.operands for one in products}]
-    tile = np.max([rows * kind.activation_bytes + columns * kind.weight_bytes for kind in kinds], axis=0)
-    return tile * depth * buffers <= limit
+    kinds = [OPERANDS[one.operands] for one in products]
+    row_bytes = np.array([[kind.activation_bytes] for kind in kinds])
+    column_bytes = np.array([[kind.weight_bytes] for kind in kinds])
+    asked = (rows * row_bytes + columns * column_bytes) * depth * buffers
+    return asked <= int(file.gpu.limits.shared_bytes_per_block)

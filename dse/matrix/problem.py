@@ -1,4 +1,4 @@
-"""Products of matrices as a caller knows them: sizes, experts, kinds of operands, and tiles to expect of them."""
+"""Products of matrices as a caller knows them: sizes, experts, operands, and the tiles to expect of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +39,9 @@ OPERANDS = {
 class Product:
     """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
 
-    `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even" hands
-    them out in turn. `shared_rows`: each row of activations is read for all of a token's experts, as by the
-    first product of a layer of experts; the second has a row for each.
+    `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
+    hands them out in turn. `shared_rows`: each row of activations is read for all of a token's experts, as
+    by the first product of a layer of experts; the second has a row for each.
     """
 
     tokens: int
@@ -56,7 +56,9 @@ class Product:
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):
             if not getattr(self, name) >= 1:
-                raise DseError(f"product: {name}: found {getattr(self, name)!r}, expected a number of at least 1")
+                raise DseError(
+                    f"product: {name}: found {getattr(self, name)!r}, expected a number of at least 1"
+                )
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)
             raise DseError(f"product: operands: found {self.operands!r}, expected one of {allowed}")

@@ -57,7 +57,9 @@ def gpu_file(device: str) -> GpuFile:
     Words are left off from the end until a file is found; a bare name is the SXM card where there is one. The
     A800 counts as the A100, of which it is a variant with slower links. **Raises:** DseError.
     """
-    words = [word for word in re.split("[_ -]+", device.upper().replace("A800", "A100")) if word not in VENDORS]
+    words = [
+        word for word in re.split("[_ -]+", device.upper().replace("A800", "A100")) if word not in VENDORS
+    ]
     if "A100" in words and "40GB" in words:  # both forms have the memory of the PCIe card
         words = ["A100", "PCIE", "40GB"]
     while words:
@@ -70,7 +72,7 @@ def gpu_file(device: str) -> GpuFile:
 
 
 def near_best(folder: Path) -> list[NearBest]:
-    """Read near_best.csv.gz; none where there is no such file. Operands are bf16, tokens handed out evenly."""
+    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly."""
     cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
     for row in _rows(folder / "near_best.csv.gz"):
         key = (row["gpu"], row["weight_type"], *(int(row[name]) for name in ("M", "E", "topk", "H", "N")))
@@ -84,7 +86,7 @@ def near_best(folder: Path) -> list[NearBest]:
 
 
 def recorded(folder: Path) -> list[Recorded]:
-    """Read recorded_best.csv.gz: NVIDIA's, those inside the tuner's space. None where there is no such file."""
+    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing."""
     found = []
     for row in _rows(folder / "recorded_best.csv.gz"):
         if row["vendor"] != "NVIDIA" or row["in_space"] != "1":

@@ -1,20 +1,23 @@
 """The time of one product of matrices by Triton, closed form.
 
-A block of the grid is a tile of the result. It loops over the depth: copies into shared memory run `stages` ahead,
-tensor cores multiply. Blocks lie on SMs in waves; a tile over rows belongs to one expert and may be padded.
+A block of the grid is a tile of the result. It loops over the depth: copies into shared memory run `stages`
+ahead, tensor cores multiply. Blocks lie on SMs in waves; a tile over rows belongs to one expert and may be
+padded.
 
-- An SM is as slow as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all blocks that it
-  gets, or as its waves of blocks that wait for copies one after the other.
-- DRAM is as slow as its bytes, which waves that read the same again raise where L2 does not keep them. Too few
-  copies in flight starve it (Little's law), too many crowd it, and short runs of a row cost GDDR its pages.
+- An SM is as slow as its busiest pipe (tensor cores, shared memory, issue, its share of L2) over all blocks
+  that it gets, or as its waves of blocks that wait for copies one after the other.
+- DRAM is as slow as its bytes, which waves that read the same again raise where L2 does not keep them. Too
+  few copies in flight starve it (Little's law), too many crowd it, and short runs of a row cost GDDR its
+  pages.
 - SMs and DRAM overlap, but not wholly; a launch and its first copies come before.
 
 What is fitted is in `dse.matrix.constants`.
-Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul), MIT;
-vLLM's fused_moe kernel (Apache-2.0); Little 1961.
+Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
+MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961.
 """
 
 from collections.abc import Sequence
+from functools import reduce
 
 import equinox as eqx
 import jax
@@ -24,7 +27,7 @@ from jaxtyping import Array, Float
 
 from dse.matrix.configuration import Configuration
 from dse.matrix.constants import Constants
-from dse.matrix.machine import Machine
+from dse.matrix.machine import RATES, Machine
 from dse.matrix.problem import OPERANDS, Product, active_experts, launched_row_tiles, row_tiles
 
 LANES = 32
@@ -46,7 +49,7 @@ class Case(eqx.Module):
     launched: Float[Array, "*#batch"]  # row tiles of the grid
     activation_bytes: Float[Array, "*#batch"]
     weight_bytes: Float[Array, "*#batch"]
-    rate: Float[Array, "*#batch 3"]  # 1 for the tensor rate of `RATES` that it runs at
+    runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for the tensor rate that it runs at, else 0
     converts: Float[Array, "*#batch"]
     scaled: Float[Array, "*#batch"]
 
@@ -69,10 +72,7 @@ class Case(eqx.Module):
             launched=jnp.asarray(launched_row_tiles(products, distinct)[:, place], jnp.float32),
             activation_bytes=column([kind.activation_bytes for kind in kinds]),
             weight_bytes=column([kind.weight_bytes for kind in kinds]),
-            rate=jnp.asarray(
-                [[[float(kind.rate == name) for name in ("mma_fp16", "mma_fp8", "mma_int8")]] for kind in kinds],
-                jnp.float32,
-            ),
+            runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},
             converts=column([kind.converts for kind in kinds]),
             scaled=column([kind.scaled_by_block for kind in kinds]),
         )
@@ -85,7 +85,7 @@ def seconds(
 
     **Shapes:** broadcast; GPUs × products × configurations in a dense grid.
     **Units:** s.
-    **Edges:** what does not fit on an SM is timed as one block an SM: `machine.possible` tells.
+    **Edges:** what does not fit on an SM is timed as if one block did: `machine.possible` tells.
     """
     k = constants
     bm, bn, bk, stages, warps = tile.rows, tile.columns, tile.depth, tile.stages, tile.warps
@@ -119,9 +119,11 @@ def seconds(
     # A pass of one block, cycles of its SM
     products = bm * jnp.maximum(bn, 8.0) * bk
     doubled = jnp.maximum(1.0, 8.0 * warp_columns / bn)  # warps that share columns do the same
-    rate = _rate(machine, case)
+    rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
     fed = products / 2048.0 * machine.mma_warp * jnp.maximum(a, b) / 2.0
-    mma = jnp.where(from_shared, products * rate / k.wgmma, jnp.maximum(products * rate, fed) / k.mma) * doubled
+    mma = (
+        jnp.where(from_shared, products * rate / k.wgmma, jnp.maximum(products * rate, fed) / k.mma) * doubled
+    )
     reads = jnp.where(
         from_shared,
         k.wgmma_reads * (bm * a + bn * b * bm / 64.0),
@@ -160,11 +162,15 @@ def seconds(
     streamed = running * bn * case.depth * b / jnp.maximum(jnp.minimum(an_expert, abreast), 1.0)
     again = (case.rows * case.depth * a * rounds - activations) * cold
     again = again * _beyond((streamed + abreast * bm * case.depth * a) / kept, k.l2_edge)
-    apart = jnp.maximum(an_expert - 1.0, 0.0) / tile.group * jnp.minimum(1.0, tile.group * column_tiles / running)
+    apart = (
+        jnp.maximum(an_expert - 1.0, 0.0) / tile.group * jnp.minimum(1.0, tile.group * column_tiles / running)
+    )
     one_expert = case.columns * case.depth * b + tile.group * bm * case.depth * a
     reread = weights * apart * _beyond(one_expert / kept, k.l2_edge)
     moved = (weights + activations) * cold + again + reread + case.rows * case.columns * 2.0
-    needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # in flight, of an SM
+    needed = (
+        machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency
+    )  # in flight, of an SM
     flight = sms / machine.sms * at_once * ahead * copied / needed
     run = RUN / (bk * b * jnp.minimum(stages - 1.0, 2.0))
     losses = k.starved / flight + k.crowded * flight**k.crowding + k.page * machine.gddr * run**k.run
@@ -181,16 +187,11 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
     for _ in range(3):  # up to eight warps
         more = rows * columns < warps
         down = (bm / rows >= bn / columns) & (rows < bm / 16.0)
-        rows, columns = jnp.where(more & down, rows * 2.0, rows), jnp.where(more & ~down, columns * 2.0, columns)
+        rows, columns = (
+            jnp.where(more & down, rows * 2.0, rows),
+            jnp.where(more & ~down, columns * 2.0, columns),
+        )
     return rows, columns
-
-
-def _rate(machine: Machine, case: Case) -> Array:
-    """Cycles of a multiply-add of the case's operands."""
-    return sum(
-        (case.rate[..., place] * machine.mma[name] for place, name in enumerate(machine.mma)),
-        jnp.zeros_like(case.rate[..., 0]),
-    )
 
 
 def _overlap(exponent: Array | float, *times: Array) -> Array:
