@@ -4,6 +4,7 @@ A constant is its default times exp(spread x): x is what is fitted, with a stand
 constants.toml has fitted values; `scripts/evaluate_moe.py DIR --write` writes it.
 """
 
+import json
 import tomllib
 from dataclasses import dataclass, fields
 from functools import cache
@@ -100,7 +101,7 @@ def fitted() -> Constants:
 def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:
     """Write fitted constants as the file has them; `spread` is that of x over fits that leave a GPU out."""
     lines = ["# Written by scripts/evaluate_moe.py --write: dse/matrix/constants.py says what each is.", ""]
-    lines += [f"source = {source!r}".replace("'", '"'), ""]
+    lines += [f"source = {json.dumps(source)}", ""]
     for place, (name, about) in enumerate(ABOUT.items()):
         value = about.default * np.exp(about.spread * x[place])
         lines += [
