@@ -86,7 +86,7 @@ class Fits:
 
 def main() -> None:
     """Score, and print or write."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=Path, metavar="DIR2", help="learn from this folder")
     parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
@@ -127,12 +127,12 @@ def evaluate(folder: Path, train: Path | None = None, shipped: bool = False) -> 
         hits[gpu], errors[gpu] = near_best_hits(cases, without(gpu))
     result: dict = {}
     if near:
-        result["near_best"] = rates(hits.values())
-        result["near_best"]["by_gpu"] = {
-            gpu: {**rates([one]), "mape": round(float(np.abs(errors[gpu]).mean()), 4)}
-            for gpu, one in hits.items()
+        mapes = {gpu: round(float(np.abs(one).mean()), 4) for gpu, one in errors.items()}
+        result["near_best"] = {
+            **rates(hits.values()),
+            "mape": round(float(np.abs(np.concatenate(list(errors.values()))).mean()), 4),
+            "by_gpu": {gpu: {**rates([one]), "mape": mapes[gpu]} for gpu, one in hits.items()},
         }
-        result["near_best"]["mape"] = round(float(np.abs(np.concatenate(list(errors.values()))).mean()), 4)
     if records:
         result["recorded"] = _recorded(records, told, others, own)
     result["skipped"] = sorted(set(skipped))
@@ -150,7 +150,7 @@ def _recorded(
             [gpu for gpu in told.cases if _architecture(gpu) != architecture],
             [one for one in others if _architecture(one.gpu) != architecture],
         )
-        for by, values in recorded_depths([records[place] for place in places], trained).items():
+        for by, values in recorded_depths([records[int(place)] for place in places], trained).items():
             depth[by][places] = values
     kinds = {
         "all": np.full(len(records), True),

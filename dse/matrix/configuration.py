@@ -68,7 +68,7 @@ def space(name: str, block: Sequence[int] = ()) -> Configurations:
     return table
 
 
-def as_dict(configuration: Sequence[int]) -> dict[str, int]:
+def as_dict(configuration: Sequence[int] | np.ndarray) -> dict[str, int]:
     """Name the parameters of one configuration."""
     return {name: int(value) for name, value in zip(PARAMETERS, configuration, strict=True)}
 

@@ -1,6 +1,6 @@
 """What a product of matrices needs to know of a GPU, from its file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ class Machine(eqx.Module):
         limits = [gpu.limits for gpu in gpus]
         capability = np.array([int(gpu.compute_capability) for gpu in gpus])
 
-        def column(values: Sequence) -> Array:
+        def column(values: Iterable) -> Array:
             return jnp.asarray(np.array([float(value) for value in values]), jnp.float32)
 
         def rate(gpu, name: str) -> float:

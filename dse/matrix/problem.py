@@ -2,15 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
 from scipy.stats import binom
 
 from dse.errors import DseError
-
-Routing = Literal["random", "even"]
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class Product:
     experts: int = 1
     topk: int = 1
     operands: str = "bf16"
-    routing: Routing = "random"
+    routing: str = "random"  # or "even"
     shared_rows: bool = True
 
     def __post_init__(self) -> None:
@@ -83,7 +80,7 @@ def experts_layer(
     hidden: int,
     intermediate: int,
     operands: str = "bf16",
-    routing: Routing = "random",
+    routing: str = "random",
 ) -> tuple[Product, Product]:
     """The two products of a layer of experts: w13 (gate and up side by side), then w2."""
     return (

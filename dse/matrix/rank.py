@@ -4,7 +4,6 @@ Both: log time less `WEIGHT` times the log of the expected share among the best.
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import jax
 import numpy as np
@@ -21,7 +20,7 @@ from dse.matrix.prior import Prior
 from dse.matrix.problem import Product
 from dse.matrix.time import Case, seconds
 
-By = Literal["physics", "prior", "both"]
+BY = ("physics", "prior", "both")
 WEIGHT = 0.02
 ALIKE = 0.03  # log time: of a tile's groups, each next one counts as so much later than it is
 
@@ -50,14 +49,14 @@ def scores(
     file: GpuFile,
     products: Sequence[Product],
     configurations: Int[np.ndarray, "configurations 6"],
-    by: By = "both",
+    by: str = "both",
     constants: Constants | None = None,
     prior: Prior | None = None,
     weight: float = WEIGHT,
 ) -> Float[np.ndarray, "products configurations"]:
     """What configurations are ranked by, lower is better: log time, less the weighted log of the prior."""
-    if by not in get_args(By):
-        raise DseError(f"by: found {by!r}, expected one of {', '.join(get_args(By))}")
+    if by not in BY:
+        raise DseError(f"by: found {by!r}, expected one of {', '.join(BY)}")
     time = np.log(predict([file], products, configurations, constants)[0])
     if by == "physics":
         return time
@@ -90,7 +89,7 @@ def best(
     file: GpuFile,
     products: Sequence[Product],
     configurations: Int[np.ndarray, "configurations 6"],
-    by: By = "both",
+    by: str = "both",
 ) -> tuple[np.ndarray, Float[np.ndarray, " products"]]:
     """The best configuration of each product and its predicted time."""
     chosen = configurations[np.argmin(scores(file, products, configurations, by), axis=1)]

@@ -20,6 +20,7 @@ from dse.matrix.problem import OPERANDS, Product, experts_layer
 
 UNKNOWN_DEPTH = 4096  # hidden size where a file's name has none: between the smallest and largest of models
 UNKNOWN_TOPK = 8
+BLOCK = (128, 128)  # of scales, where a tuner demands that tiles divide into them
 VENDORS = ("NVIDIA", "GEFORCE", "AMD")
 
 
@@ -112,7 +113,7 @@ def recorded(folder: Path) -> list[Recorded]:
                 depth_known=bool(row["K"]),
                 products=products,
                 configuration=tuple(int(row[name]) for name in PARAMETERS),
-                block=(block[0], block[1]) if row["space"].endswith("block128x128") else (),
+                block=BLOCK if row["space"].endswith("block128x128") else (),
             )
         )
     return found

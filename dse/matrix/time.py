@@ -57,6 +57,7 @@ class Case(eqx.Module):
     def of(products: Sequence[Product], heights: np.ndarray) -> "Case":
         """Products as arrays; `heights` is BLOCK_SIZE_M of each configuration."""
         distinct, place = np.unique(heights, return_inverse=True)
+        distinct = distinct.tolist()
         kinds = [OPERANDS[one.operands] for one in products]
 
         def column(values: Sequence) -> Array:

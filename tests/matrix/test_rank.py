@@ -44,7 +44,7 @@ def test_the_best_follows_the_rows():
 
 def test_mistakes_are_told():
     with pytest.raises(DseError, match="by: found 'luck', expected one of physics, prior, both"):
-        scores(A100, PRODUCTS, TABLE, "luck")  # pyright: ignore[reportArgumentType]
+        scores(A100, PRODUCTS, TABLE, "luck")
     old = gpus.load("gtx-1060")
     with pytest.raises(DseError, match="gpu: found NVIDIA GeForce GTX 1060 6GB, expected one whose file has"):
         predict([old], PRODUCTS, TABLE)
