@@ -58,7 +58,7 @@ def _objective(cases: Sequence[NearBest]) -> Callable[[Array], Array]:
         fits[row] = possible(gpu_file(case.gpu), [case.product], table)[0]
     hits &= fits
     told = hits.any(1)
-    kept = [cases[place] for place in np.flatnonzero(told)]
+    kept = [cases[place] for place in np.flatnonzero(told).tolist()]
     files = {name: gpu_file(name) for name in dict.fromkeys(case.gpu for case in kept)}
     which = np.array([list(files).index(case.gpu) for case in kept])
     machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(files.values())))
