@@ -57,7 +57,7 @@ class Kernel:
             allowed = ", ".join(name for name in DTYPES if f"{name}_block" in OPERANDS)
             raise DseError(f"dtype: found {self.dtype!r} with scales of blocks, expected one of {allowed}")
         if self.name == "w8a8" and self.block is None:
-            raise DseError("block: missing, expected the block of a scale, as 128x128")
+            raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
 
     @property
     def configurations(self) -> np.ndarray:

@@ -79,7 +79,7 @@ def test_what_is_loaded_is_the_best_of_the_tuners_space(tmp_path: Path):
         ),
         (
             ("w8a8", {"N": 64, "K": 64}, "fp8_w8a8"),
-            "block: missing, expected the block of a scale, as 128x128",
+            "scale_block: missing, expected the block of a scale, as 128x128",
         ),
     ],
 )
