@@ -17,7 +17,9 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 
+from dse.accuracy.markdown import table
 from dse.errors import DseError
+from dse.files import fill
 from dse.matrix import constants, prior, rank
 from dse.matrix.constants import Constants
 from dse.matrix.fit import fit
@@ -92,6 +94,7 @@ def main() -> None:
     parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
     parser.add_argument("--write", action="store_true", help="fit all, and write the package's files")
     parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="fill the tables of this page")
     given = parser.parse_args()
     if not given.folder.is_dir():
         raise DseError(f"{given.folder}: found no folder, expected one with near_best.csv.gz")
@@ -99,6 +102,8 @@ def main() -> None:
         write_files(given.folder)
         return
     found = evaluate(given.folder, given.train, given.shipped)
+    if given.page:
+        fill_page(given.page, found)
     if given.json:
         print(json.dumps(found, indent=2))
     else:
@@ -175,9 +180,35 @@ def write_files(folder: Path) -> None:
     x = told.coordinates(gpus)
     left_out = np.array([told.coordinates([one for one in gpus if one != gpu]) for gpu in gpus])
     constants.FILE.write_text(constants.text(x, left_out.std(axis=0), SOURCE), encoding="utf-8")
-    table = prior.Prior.of(configured([*(case for gpu in gpus for case in told.cases[gpu]), *records]))
-    prior.FILE.write_bytes(gzip.compress(table.text(LEAST_SHARE).encode(), mtime=0))
+    shares = prior.Prior.of(configured([*(case for gpu in gpus for case in told.cases[gpu]), *records]))
+    prior.FILE.write_bytes(gzip.compress(shares.text(LEAST_SHARE).encode(), mtime=0))
     print(f"weight of the prior, for dse/matrix/rank.py: {told.weight(gpus, records)}")
+
+
+def fill_page(page: Path, found: dict) -> None:
+    """Write the tables of docs/matrix_kernels.md."""
+    near = found["near_best"]
+    shown = [by for by in BY if by != "prior"]
+    columns = [f"{by}, {first}" for by in shown for first in ("first", "ten")]
+    rows = [
+        [
+            gpu,
+            *(f"{one[by][key]:.3f}" for by in shown for key in ("top1", "top10")),
+            f"{100 * one['mape']:.1f} %",
+        ]
+        for gpu, one in [*near["by_gpu"].items(), ("all", near)]
+    ]
+    fill(page, "near-best", table(["GPU", *columns, "error of the best time"], rows))
+    keys = ("median_percentile", "top_5_percent", "top_10_percent")
+    names = ("median depth", "within 5 %", "within 10 %")
+    kinds = [by for by in BY if by not in ("random", "prior")]
+    rows = [
+        [name.replace("NVIDIA_", "").replace("_", " "), str(one["cases"])]
+        + [f"{one[by][key]:.3f}" for by in kinds for key in keys]
+        for name, one in found["recorded"].items()
+    ]
+    header = ["records", "cases", *(f"{by}, {name}" for by in kinds for name in names)]
+    fill(page, "recorded", table(header, rows))
 
 
 def present(found: dict) -> None:
