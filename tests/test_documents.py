@@ -35,6 +35,13 @@ def test_the_examples_from_python(run_python):
 
 
 @pytest.mark.slow
+def test_the_example_of_matrix_kernels(run_python):
+    [code] = blocks("docs/matrix_kernels.md", "python")
+    ran = run_python(f"{code}\nprint(ten_to_try.shape, seconds.shape)")
+    assert (ran.code, ran.err, ran.out) == (0, "", "(3, 10, 6) (1, 3, 4800)\n")
+
+
+@pytest.mark.slow
 def test_the_examples_with_triton(tmp_path, monkeypatch):
     pytest.importorskip("triton")
 

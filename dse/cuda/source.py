@@ -21,7 +21,8 @@ from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile import nvrtc, triton, triton_cache
 from dse.cuda.compile.contract import Passed, Source
 from dse.cuda.compile.nvrtc import Compiled, Failure
-from dse.cuda.execute.interpret import addresses_of, run
+from dse.cuda.execute.interpret import run
+from dse.cuda.execute.moved_blocks import addresses_of
 from dse.cuda.kept import pack, unpack
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments, TensorMap, UnknownArgument

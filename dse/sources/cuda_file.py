@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from dse import kernels
-from dse.cuda.compile.nvrtc import Declared, kernels_in, parameters_of, read_source
+from dse.cuda.compile.declared import Declared, kernels_in, parameters_of
+from dse.cuda.compile.nvrtc import read_source
 from dse.errors import DseError
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description
 from dse.sources.argument_types import TYPES, type_of

@@ -6,13 +6,15 @@ whole from block to block; where the lanes of a warp move apart, blocks at the v
 them, and others are taken to share nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import Any
 
 import numpy as np
 
 from dse.cuda.caches.sectors import Family
+from dse.cuda.machine.addresses import Addresses
 from dse.cuda.machine.launch import Dimensions
 from dse.cuda.machine.state import Machine, Stream
 from dse.cuda.machine.thread_set import WARP
@@ -25,8 +27,8 @@ _MOST_WARPS = 4  # of a block
 _BLOCKS_ALIKE = 4  # at the same addresses, mean; if fewer, blocks share by chance rather than by tiles
 _FAR = 2**45  # sectors: further than any two arrays lie apart
 
-# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → the machine, for its streams.
-Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Machine]
+# Runs some warps, None: all, of some blocks of the launch: (blocks, warps) → where they access memory.
+Probe = Callable[[Sequence[Dimensions], Sequence[int] | None], Addresses]
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,7 @@ def groups(
     asked = sorted({warp for some in warps for warp in some})[:_MOST_WARPS]
     found = probe(at, asked)
     of_found = cache(partial(_Executions, found))
-    of_machine = cache(partial(_Executions, machine))
+    of_machine = cache(partial(_Executions, Addresses.of(machine)))
     result: list[list[Group]] = []
     for members, of_warps in zip(families, warps, strict=True):
         placed: dict[bytes, Group] = {}
@@ -114,73 +116,95 @@ def _first_warp(stream: Stream, block: int) -> int:
 
 
 class _Executions:
-    """How often a warp of each block executed an instruction, and at which addresses."""
+    """How often a warp of each row of blocks executed an instruction, and at which addresses."""
 
-    def __init__(self, machine: Machine, step: int, warp: int) -> None:
+    def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
+        machine = addresses.machine
+        self.row, self.moved = addresses.row, addresses.moved(step)
         chosen = int(machine.threads[WARP * warp]) // WARP
-        self.blocks = machine.shape[0]
+        self.rows = machine.shape[0]
         self.streams = [s for s in machine.streams if s.step == step and s.issuer in (-1, chosen)]
+        self.number = {id(stream): number for number, stream in enumerate(self.streams)}
         # of boxes their first places, else the lanes of the warp
         self.lanes = [
             slice(WARP) if s.issuer >= 0 else slice(WARP * warp, WARP * (warp + 1)) for s in self.streams
         ]
-        self.masks = [
-            np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes]
-            for stream, lanes in zip(self.streams, self.lanes, strict=True)
-        ]
-        there = [
-            np.broadcast_to(stream.lanes.mask, stream.lanes.shape).any(axis=1)
-            if stream.issuer >= 0
-            else mask.any(axis=1)
-            for stream, mask in zip(self.streams, self.masks, strict=True)
-        ]
-        times = [stream.repeats * one for stream, one in zip(self.streams, there, strict=True)]
-        self.ends = np.cumsum(np.reshape(times, (len(times), self.blocks)), axis=0)  # [streams, blocks]
-        self.starts = self.ends - np.reshape(times, (len(times), self.blocks))
+        there: dict[tuple[int, bool], Any] = {}  # which rows have some of the lanes
+        for stream, lanes in zip(self.streams, self.lanes, strict=True):
+            key = (id(stream.lanes), stream.issuer >= 0)
+            if key not in there:
+                mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+                there[key] = np.any(mask if stream.issuer >= 0 else mask[:, lanes], axis=1)
+        times = [s.repeats * there[id(s.lanes), s.issuer >= 0] for s in self.streams]
+        self.ends = np.cumsum(np.reshape(times, (len(times), self.rows)), axis=0)  # [streams, rows]
+        self.starts = self.ends - np.reshape(times, (len(times), self.rows))
+        self.in_step = bool((self.ends == self.ends[:, :1]).all())  # all execute it equally often
         self.known: dict[tuple, tuple[np.ndarray, np.ndarray] | None] = {}
 
     def before(self, stream: Stream, block: int) -> int:
         """Count the executions before a stream in a block."""
-        return int(self.starts[self.streams.index(stream), block])
+        return int(self.starts[self.number[id(stream)], block])
 
     def shifts(self, before: int) -> tuple[np.ndarray, np.ndarray] | None:
         """Tell how far blocks lie apart in the execution with so many before it, as `_shifts`."""
-        here = (self.starts <= before) & (before < self.ends)
-        numbers = np.flatnonzero(here.any(axis=1)).tolist()
-        streams = [self.streams[number] for number in numbers]
+        if self.in_step:
+            found = int(np.searchsorted(self.ends[:, 0], before, side="right"))
+            here = {found: np.ones(self.rows, bool)} if found < len(self.ends) else {}
+        else:
+            all_here = (self.starts <= before) & (before < self.ends)
+            here = {found: all_here[found] for found in np.flatnonzero(all_here.any(axis=1)).tolist()}
+        streams = [self.streams[found] for found in here]
         same = [(id(one.base), id(one.lanes), one.offset - streams[0].offset) for one in streams]
-        key = (*same, here[numbers].tobytes())
+        key = (*same, b"".join(rows.tobytes() for rows in here.values()))
         if key not in self.known:
-            self.known[key] = _shifts(*self._addresses(here, numbers))
+            self.known[key] = _shifts(*self._addresses(here), self.row, self.moved)
         return self.known[key]
 
-    def _addresses(self, here: np.ndarray, numbers: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Return the addresses of the streams in which blocks are `here`, and their threads: [blocks, 32]."""
-        base, mask = np.zeros((self.blocks, WARP), np.int64), np.zeros((self.blocks, WARP), bool)
-        for number in numbers:
-            stream, now = self.streams[number], here[number]
-            whole = np.broadcast_to(stream.base, stream.lanes.shape)
-            base[now] = whole[:, self.lanes[number]][now] + stream.offset
-            mask[now] = self.masks[number][now]
+    def _addresses(self, here: Mapping[int, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the addresses of the streams in which rows are `here`, and their threads: [rows, 32]."""
+        base, mask = np.zeros((self.rows, WARP), np.int64), np.zeros((self.rows, WARP), bool)
+        for found, now in here.items():
+            stream, lanes = self.streams[found], self.lanes[found]
+            base[now] = np.broadcast_to(stream.base, stream.lanes.shape)[:, lanes][now] + stream.offset
+            mask[now] = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[:, lanes][now]
         return base, mask
 
 
-def _shifts(base: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+def _shifts(
+    base: np.ndarray, mask: np.ndarray, row: np.ndarray, moved: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
     """Tell how many sectors each block lies from the first one, and which touch anything: [blocks - 1] both.
 
-    None where that cannot be told.
+    None where that cannot be told. **Shapes:** base, mask [rows, 32]; row, moved [blocks], bytes that a block
+    lies from its row.
     """
-    common = mask[1:] & mask[0]
-    there = common.any(axis=1)
-    if not there.any():
+    common = mask & mask[row[0]]
+    others, moved = row[1:], moved[1:] - moved[0]
+    there = np.asarray(common.any(axis=1))
+    if not there[others].any():
         return None
-    apart = base[1:] - base[0]
+    apart = base - base[row[0]]
     first = np.take_along_axis(apart, np.argmax(common, axis=1)[:, None], axis=1)
-    uneven = there & ((apart != first) & common).any(axis=1)
-    shift = np.where(there, first[:, 0] // SECTOR, 0)
+    uneven = (there & ((apart != first) & common).any(axis=1))[others]
+    there, first = there[others], first[others, 0]
+    shift = np.where(there, (first + moved) // SECTOR, 0)
     if uneven.any():
-        kinds, which = np.unique(np.where(common, base[1:], -1)[uneven], axis=0, return_inverse=True)
+        chosen = others[uneven]
+        if _BLOCKS_ALIKE * _fewest_kinds(base, common, chosen, moved[uneven]) > len(chosen):
+            return None
+        places = np.where(common[chosen], base[chosen] + moved[uneven, None], -1)
+        kinds, which = np.unique(places, axis=0, return_inverse=True)
         if _BLOCKS_ALIKE * len(kinds) > np.count_nonzero(uneven):
             return None
         shift[uneven] = _FAR * (1 + which.ravel())
     return shift, there
+
+
+def _fewest_kinds(base: np.ndarray, common: np.ndarray, row: np.ndarray, moved: np.ndarray) -> int:
+    """Count how many kinds of blocks there are at least, by the addresses that they touch.
+
+    Blocks of one row that are moved are all at different ones; blocks at the same have the same sum of them.
+    """
+    if moved.any():
+        return int(np.bincount(row).max())
+    return len(np.unique(np.where(common, base, 0).sum(axis=1)[row]))

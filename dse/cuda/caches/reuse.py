@@ -133,7 +133,7 @@ def follow(
     seen, here = window(blocks, wave, max(len(machine.streams), 1)), sample.blocks[block]
     try:
         if machine.estimated:  # not all trips of some loops were run
-            exact, block = probe([here], None), 0
+            exact, block = probe([here], None).machine, 0
             sample = Sample((here,), (1.0,), ())
         else:
             exact = machine

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import groupby
 
 import numpy as np
@@ -198,20 +199,26 @@ def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) ->
     if len(stream.base) == 1:
         return 0, 0, 0
     masks = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
-    moved = np.subtract(sample.blocks, sample.blocks[block])
     axes = []
     for axis, size in enumerate(machine.launch.grid):
-        others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
         steps: set[float] = set()
-        for other in others.tolist():
+        for other, moved in _in_line(sample, block, axis):
             common = (masks[other] & masks[block])[: stream.base.shape[1]]
             if common.any():
                 apart = (stream.base[other] - stream.base[block])[common]
                 even = (apart == apart[0]).all()
-                steps.add(float(apart[0]) / float(moved[other, axis]) if even else float("nan"))
+                steps.add(float(apart[0]) / moved if even else float("nan"))
         step = steps.pop() if len(steps) == 1 else float("nan")
         axes.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
     return axes[0], axes[1], axes[2]
+
+
+@lru_cache(maxsize=64)
+def _in_line(sample: Sample, block: int, axis: int) -> list[tuple[int, float]]:
+    """List the blocks that lie elsewhere along one dimension only, and how many blocks further."""
+    moved = np.subtract(sample.blocks, sample.blocks[block])
+    others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
+    return [(other, float(moved[other, axis])) for other in others.tolist()]
 
 
 def bypasses_l1(step: Step) -> bool:

@@ -13,14 +13,15 @@ import subprocess
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 from dse.cuda.cache import key
 from dse.cuda.compile.contract import Launched, Settings
 from dse.cuda.compile.includes import included
+from dse.cuda.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.cuda.compile.options import check
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
@@ -30,8 +31,6 @@ from dse.errors import DseError
 
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
-
-Kernel = TypeVar("Kernel")
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,11 @@ class Source:
         return architectures()
 
     def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
-        """Return what the code of a configuration hangs on: its macros."""
-        return defines
+        """Return what the code of a configuration hangs on: its macros, as far as the text may name them."""
+        named = None if self.options else _words(self.text)
+        if named is None:
+            return defines
+        return tuple((name, value) for name, value in defines if name in named or not name.isidentifier())
 
     def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
         """Compile one configuration, see `compile_source`."""
@@ -96,15 +98,6 @@ class Failure:
 
     reason: Literal["compile error", "too much shared memory", "too much local memory", "not executed"]
     message: str  # the first error
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A parameter of a kernel, as its source has it."""
-
-    name: str  # "" where the source does not tell
-    pointer: bool  # to an array, else a number or a structure
-    floating: bool = False  # a number with a fraction
 
 
 def read_source(
@@ -171,7 +164,7 @@ def compile_source(
         if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
             failure = _failure(source.path, log or str(result))
             if "__nv_name_map" in failure.message:
-                raise _no_kernel(source.path, source.kernel, _kernels_in(source.text))
+                raise no_kernel(source.path, source.kernel, declared_in(source.text))
             return failure
         cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         assembly = _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
@@ -180,7 +173,7 @@ def compile_source(
             name = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    binary = _chosen(elf.read(cubin, source.path), source.path, name)
+    binary = chosen(elf.read(cubin, source.path), source.path, name)
     warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
     return Compiled(
         binary,
@@ -212,7 +205,7 @@ def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compile
 
 def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
     if cubin := source.cubin:
-        binary = _fitting(_chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
+        binary = _fitting(chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
         # Beside line information there is the PTX, its lines parted by zeros.
         ptx = cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
         adds_shared = _adds_shared(ptx, binary.kernel)
@@ -225,7 +218,7 @@ def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
     cubin, log = _assembled(source, arch or int(target[1]))
     if not cubin:
         return _failure(source.path, log)
-    binary = _chosen(elf.read(cubin, source.path), source.path, source.kernel)
+    binary = chosen(elf.read(cubin, source.path), source.path, source.kernel)
     return Compiled(
         binary,
         cubin,
@@ -240,11 +233,11 @@ def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
 def _listed(source: Source, arch: int | None) -> Compiled:
     """Take from a listing what it tells; of the rest nothing is known."""
     listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
-    chosen = _chosen(listings, source.path, source.kernel)
-    registers, shared_bytes = listing.resources(source.text, chosen)
+    code = chosen(listings, source.path, source.kernel)
+    registers, shared_bytes = listing.resources(source.text, code)
     binary = Binary(
-        kernel=chosen.kernel,
-        arch=chosen.arch,
+        kernel=code.kernel,
+        arch=code.arch,
         code=b"",
         relocated=False,
         registers=registers,
@@ -257,7 +250,7 @@ def _listed(source: Source, arch: int | None) -> Compiled:
         constants=(),
         pointers={},
     )
-    return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=chosen)
+    return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=code)
 
 
 def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
@@ -309,76 +302,6 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
         return (b"" if ended.returncode else made.read_bytes()), log
 
 
-def kernels_in(source: Source) -> list[str]:
-    """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
-    if cubin := source.cubin:
-        return list(elf.read(cubin, source.path))
-    if Path(source.path).suffix == ".sass":
-        return [code.kernel for code in listing.parse(source.text, source.path)]
-    if Path(source.path).suffix == ".ptx":
-        return _ENTRY.findall(source.text)
-    return _kernels_in(_COMMENT.sub(" ", source.text))
-
-
-def parameters_of(source: Source) -> tuple[Declared, ...] | None:
-    """Return the parameters of its kernel, or of the only one that there is; None if they are not found.
-
-    What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
-
-    **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
-    """
-    if cubin := source.cubin:
-        binary = _chosen(elf.read(cubin, source.path), source.path, source.kernel)
-        return tuple(Declared("", parameter.size == 8) for parameter in binary.parameters)
-    if Path(source.path).suffix == ".sass":
-        return None
-    built = Path(source.path).suffix == ".ptx"
-    text = _COMMENT.sub(" ", source.text)
-    for match in (_ENTRY if built else _KERNEL).finditer(text):
-        if not source.kernel or _names(source.kernel, match[1]):
-            declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
-            break
-    else:
-        return None
-    if built:
-        return tuple(
-            Declared(
-                declaration.split()[-1], bool(re.search(r"\.[bsu]64\b", declaration)), ".f" in declaration
-            )
-            for declaration in declarations
-        )
-    declared = []
-    for declaration in declarations:
-        words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
-        if words and declaration.strip() != "void":
-            pointer = "*" in declaration or "[" in declaration
-            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
-    return tuple(declared)
-
-
-def _names(wanted: str, kernel: str) -> bool:
-    """Tell whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
-    plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
-    return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
-
-
-def _in_brackets(text: str, start: int) -> list[str]:
-    """Split at commas, up to the bracket that closes the one before `start`."""
-    parts, depth, begun = [], 0, start
-    for position in range(start, len(text)):
-        letter = text[position]
-        if letter in "([{<":
-            depth += 1
-        elif letter in ")]}>" and depth:
-            depth -= 1
-        elif letter == ")" or (letter == "," and not depth):
-            parts.append(text[begun:position])
-            begun = position + 1
-            if letter == ")":
-                break
-    return [part.strip() for part in parts if part.strip()]
-
-
 @cache
 def compiler() -> str:
     """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
@@ -428,32 +351,15 @@ def _string(size: Any, read: Any, program: Any) -> str:
     return _bytes(size, read, program).decode(errors="replace").strip("\0\n ")
 
 
+@lru_cache(maxsize=16)
+def _words(text: str) -> frozenset[str] | None:
+    """List the words of a text; None if it may have more: of other files, or put together from parts."""
+    words = frozenset(_WORD.findall(text))
+    return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
+
+
 def _macro(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
-
-
-def _chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
-    """Choose the kernel by its name, mangled or not; the only one if there is no name."""
-    if not kernel and len(kernels) == 1:
-        return next(iter(kernels.values()))
-    named = [name for name in kernels if name == kernel] or [
-        name for name in kernels if kernel and _names(name, kernel)
-    ]
-    if len(named) == 1:
-        return kernels[named[0]]
-    raise _no_kernel(where, kernel, list(kernels))
-
-
-def _no_kernel(where: str, kernel: str, names: Sequence[str]) -> DseError:
-    if kernel in names:
-        return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
-    stated = f"no {kernel}" if kernel else "several" if names else "none"
-    expected = f"one of {', '.join(names)}" if names else "a __global__ function (of a template: f<4>)"
-    return DseError(f"{where}: kernel: found {stated}, expected {expected}")
-
-
-def _kernels_in(text: str) -> list[str]:
-    return list(dict.fromkeys(_KERNEL.findall(text)))
 
 
 def _failure(path: str, log: str) -> Failure:
@@ -524,9 +430,8 @@ _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
-_KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")
+_FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
+_PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")
 _NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')
 _TOO_MUCH = re.compile(

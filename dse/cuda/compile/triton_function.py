@@ -40,11 +40,6 @@ class Function:
         return Path(inspect.getsourcefile(self.jit.fn) or self.jit.fn.__code__.co_filename)
 
     @property
-    def everywhere(self) -> bool:
-        """Whether another process finds it by its file and name: not so if a function made it."""
-        return "." not in self.jit.fn.__qualname__ and self.path.is_file()
-
-    @property
     def constexprs(self) -> dict[str, Any]:
         """The parameters that are constants, and their defaults; `inspect.Parameter.empty` without one."""
         return {parameter.name: parameter.default for parameter in self.jit.params if parameter.is_constexpr}

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dse.cuda.execute.register_changes import (
+    BITS_32,
     FOR_EVER,
     INT32,
     UINT32,
@@ -155,7 +156,11 @@ def _scaled_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         return
     upper = values[2] if len(values) > 3 else None
     if upper is not None and registers.change(upper) is not None:
-        raise Irregular("the high word of a shifted pair changes")
+        if _carries(step):
+            raise Irregular("the high word of a shifted pair changes")
+        high = _shifted_high_word(registers, a, upper, shift, lanes)
+        registers.set(step.targets[0], plus(high, registers.change(b)), lanes)
+        return
     # the high word stays as long as the low one does not overflow
     if step.has("SX32"):
         registers.limit(registers.value(a, INT32), registers.change(a), INT32, lanes)
@@ -168,6 +173,11 @@ def _scaled_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
 
 def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
     low, by, high = _values(step)[:3]
+    if step.has("L") and step.has("HI") and step.has("U64") and by.kind == "number":
+        registers.set(
+            step.targets[0], _shifted_high_word(registers, low, high, int(by.text, 0), lanes), lanes
+        )
+        return
     if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
         raise Irregular("a shift of a pair, or by what changes")
     if not step.has("L") and registers.change_inside(high):
@@ -187,6 +197,21 @@ def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
         return
     registers.limit(value & (2**count - 1), change, range(2**count), lanes)
     registers.set(step.targets[0], None, lanes)
+
+
+def _shifted_high_word(
+    registers: RegisterChanges, low: Operand, high: Operand, count: int, lanes: Lanes
+) -> Change:
+    """Find the change of the high word of a pair shifted left, while its low word does not overflow."""
+    if registers.change_inside(low, high):
+        raise Irregular(_INSIDE_TOO)
+    change = plus(registers.change(low), times(registers.change(high), BITS_32))
+    if change is None:
+        return None
+    _keep_pair(registers, low, lanes)
+    low_change = signed(change * 2**count)
+    registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32, lanes)
+    return (change * 2**count - low_change) >> 32
 
 
 def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:

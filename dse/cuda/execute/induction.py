@@ -78,7 +78,7 @@ class Examination:
             registers.set_same(step.writes, chosen)
             return
         why = registers.why_erratic(step.reads, chosen)
-        changing = any(slot in registers.by_slot for slot in step.reads)
+        changing = registers.any_changes(step.reads)
         if step.stores or step.atomic or step.kind == "copy":
             self._store(step, chosen, bool(why) or changing)
         elif why:
@@ -98,7 +98,7 @@ class Examination:
         slots = [operand.slot for operand in step.sources if operand.slot not in (PT, UPT, RZ, URZ)]
         if why := self.registers.why_erratic((*slots, step.guard), lanes):
             raise Irregular(why)
-        if any(slot in self.registers.by_slot for slot in slots):
+        if self.registers.any_changes(slots):
             raise Irregular(f"0x{step.address:x} goes to different places")
 
     def why_uneven(self) -> str:

@@ -69,7 +69,7 @@ def run(
     """
     with np.errstate(all="ignore"):
         machine = Machine(bound, launch, blocks, warps)
-        _Scheduler(machine, step_limit, loops).run()
+        Scheduler(machine, step_limit, loops).run()
     if bound.counting and warps is None:
         check_arrivals(machine)
     if machine.missed_stores and not bound.global_stores:
@@ -84,21 +84,7 @@ def run(
     return machine
 
 
-def addresses_of(
-    machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
-) -> Machine:
-    """Run some warps of other blocks of a launch that was run, for their addresses in global memory alone.
-
-    No trips of loops are estimated.
-
-    **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
-    """
-    bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
-    only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
-    return run(only_addresses, machine.launch, blocks, limit, LoopPolicy.SKIP, warps)
-
-
-class _Scheduler:
+class Scheduler:
     """Executes basic blocks, one after another, until no thread is left."""
 
     def __init__(self, machine: Machine, step_limit: int, loops: LoopPolicy) -> None:

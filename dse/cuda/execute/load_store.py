@@ -6,8 +6,7 @@ from operator import or_
 
 import numpy as np
 
-from dse.cuda.machine.launch import REGION_BITS
-from dse.cuda.machine.memory import in_block
+from dse.cuda.machine.memory import in_block, regions_of
 from dse.cuda.machine.state import Machine, Taint, union
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.sass.operands import RZ, URZ
@@ -84,10 +83,7 @@ def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lan
         return
     words, unknown = _load_global(machine, flat, step.bytes)
     taint = taint | unknown
-    if (
-        memory.written & {int(number) for number in np.unique(flat >> REGION_BITS)}
-        and not machine.bound.global_stores
-    ):
+    if memory.written and not machine.bound.global_stores and memory.written.intersection(regions_of(flat)):
         machine.missed_stores = True
     if step.atomic:
         taint = taint | data_taint | machine.source("the order of atomic operations")

@@ -90,6 +90,10 @@ class RegisterChanges:
         """Find the change of the 64 bits in a slot and the next."""
         return plus(self.by_slot.get(slot), times(self.by_slot.get(slot + 1), BITS_32))
 
+    def any_changes(self, slots: Iterable[int]) -> bool:
+        """Tell whether one of these slots changes."""
+        return any(slot in self.by_slot for slot in slots)
+
     def value(self, operand: Operand, integers: range) -> np.ndarray:
         """Read a 32-bit source as it is in this trip, as one of `INT32` or `UINT32`: int64."""
         if operand.kind == "number":
@@ -189,6 +193,12 @@ class RegisterChanges:
         if change is None:
             return
         value = value.astype(np.int64)
+        if change.size == 1:
+            step = int(change.flat[0])
+            if step:
+                room = within.stop - 1 - value if step > 0 else value - within.start
+                self.limit_trips(room // abs(step), lanes)
+            return
         with np.errstate(all="ignore"):
             up = np.where(change > 0, (within.stop - 1 - value) // np.maximum(change, 1), FOR_EVER)
             down = np.where(change < 0, (value - within.start) // np.maximum(-change, 1), FOR_EVER)

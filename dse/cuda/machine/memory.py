@@ -140,13 +140,15 @@ class GlobalMemory:
         for index, contents in pointers(launch).items():
             raw = None
             if contents is not None:
-                data = np.ascontiguousarray(contents).view(np.uint8).reshape(-1)
-                raw = np.concatenate([data, np.zeros(-len(data) % 16 + 16, np.uint8)])
+                raw = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+                if len(raw) % 4:  # whole words are read of it
+                    raw = np.concatenate([raw, np.zeros(-len(raw) % 4, np.uint8)])
             self.regions[index + 1] = raw
         self.sizes = {
             index + 1: contents.nbytes for index, contents in pointers(launch).items() if contents is not None
         }
         self.written: set[int] = set()  # regions that the kernel stored to
+        self._copied: set[int] = set()  # whose contents are no more those of the arguments
 
     def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
         """Load (words of each access, regions of unknown contents, whether some lie in no region)."""
@@ -154,7 +156,7 @@ class GlobalMemory:
         unknown: set[int] = set()
         outside = False
         region = address >> REGION_BITS
-        for number in np.unique(region).tolist():
+        for number in regions_of(address):
             contents = self.regions.get(number)
             if contents is None:
                 outside |= number not in self.regions
@@ -176,16 +178,27 @@ class GlobalMemory:
     def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
         """Store words; to regions whose contents are not known nothing is stored."""
         region = address >> REGION_BITS
-        for number in np.unique(region).tolist():
+        for number in regions_of(address):
             contents = self.regions.get(number)
             if contents is None:
                 continue
             offset = address - (number << REGION_BITS) - MIDDLE
             here = (region == number) & (offset >= 0) & (offset + size <= self.sizes[number])
+            if number not in self._copied:
+                self._copied.add(number)
+                contents = self.regions[number] = contents.copy()
             for byte in range(min(size, 4)):
                 for word, value in enumerate(values):
                     stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)
                     contents[offset[here] + 4 * word + byte] = stored
+
+
+def regions_of(address: np.ndarray) -> list[int]:
+    """List the regions of global memory that addresses lie in: mostly one."""
+    if not address.size:
+        return []
+    lowest, highest = int(address.min()) >> REGION_BITS, int(address.max()) >> REGION_BITS
+    return [lowest] if lowest == highest else np.unique(address >> REGION_BITS).tolist()
 
 
 def in_block(address: np.ndarray) -> np.ndarray:

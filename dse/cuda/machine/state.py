@@ -117,6 +117,7 @@ class BoundProgram:
             step.needed and step.pipe == "global" and step.targets for step in program.steps
         )
         self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
+        self.only_addresses: BoundProgram | None = None  # the same without counting, once it is asked for
 
     def slot_of(self, kind: str, key: Any) -> int:
         """Find the slot of a constant, a number or a special register; pairs take two."""

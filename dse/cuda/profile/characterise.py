@@ -3,7 +3,7 @@
 Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -12,13 +12,12 @@ from dse.cuda.caches.cache_model import Traffic
 from dse.cuda.execute.interpret import bind_program, run
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import Dimensions, LaunchArguments
-from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, Stream
+from dse.cuda.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine
 from dse.cuda.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import SassProgram, Step, program
-from dse.hardware.coalescing import SECTOR
 
 _PASS = 128  # bytes of shared memory
 # Of what moves data between global and shared memory, what it does to shared memory.
@@ -323,55 +322,14 @@ _PARTING = ("end", "indirect branch")
 
 def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:
     """Count the sectors of global memory that an average block touches first, by phase and way."""
+    from dse.cuda.profile.first_touches import first_touches  # imports Numba
+
+    ways = [_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
     touches: dict[tuple[tuple[int, int], str], float] = {}
     for way in ("load", "store"):
-        streams = [
-            stream for stream in machine.streams if _kind(machine.program.steps[stream.step]).endswith(way)
-        ]
-        if not streams:
-            continue
-        places, order = [], []
-        for number, sectors in enumerate(_sectors(machine, streams)):
-            places.append(sectors)
-            order.append(np.full(len(sectors), number))
-        flat = np.concatenate(places)
-        _, first = np.unique(flat, return_index=True)
-        which = np.concatenate(order)[first]
-        block = flat[first] >> _BLOCK_SHIFT
-        instance = np.stack([stream.phase for stream in streams])[which, block]
-        for number in np.unique(instance).tolist():
-            phase = machine.phases[number]
-            key = ((phase.opened, phase.closed), way)
-            touches[key] = touches.get(key, 0.0) + float(weights[block[instance == number]].sum())
+        streams = [stream for stream in machine.streams if ways[stream.step] == way]
+        for phase, counts in zip(machine.phases, first_touches(machine, streams), strict=True):
+            if counts.any():
+                key = ((phase.opened, phase.closed), way)
+                touches[key] = touches.get(key, 0.0) + float(counts @ weights)
     return touches
-
-
-_BLOCK_SHIFT = 48
-_AT_A_TIME = 2**20  # sectors
-
-
-def _sectors(machine: Machine, streams: Sequence[Stream]) -> Iterable[np.ndarray]:
-    """Yield the sectors that each stream touches, each once, with the block's number in the highest bits."""
-    known: dict[tuple[int, int, int, int], tuple[Stream, np.ndarray]] = {}
-    for stream in streams:
-        size = stream.size
-        offsets, touched = stream.offsets(), []
-        within = offsets % SECTOR
-        for offset in dict.fromkeys(within.tolist()):
-            key = (id(stream.base), id(stream.lanes), offset, size)
-            if key not in known:
-                known[key] = stream, _sectors_of(machine, stream, offset, size)
-            sectors, on = known[key][1], offsets[within == offset] // SECTOR
-            parts = -(-len(on) * len(sectors) // _AT_A_TIME)
-            touched += [np.unique(sectors + some[:, None]) for some in np.array_split(on, max(1, parts))]
-        yield np.unique(np.concatenate(touched)) if len(touched) > 1 else touched[0]
-
-
-def _sectors_of(machine: Machine, stream: Stream, offset: int, size: int) -> np.ndarray:
-    blocks = np.arange(machine.shape[0], dtype=np.int64)[:, None] << _BLOCK_SHIFT
-    shape = stream.lanes.shape
-    sector = np.broadcast_to((stream.base + offset) >> 5, shape) + blocks
-    sector = sector[np.broadcast_to(stream.lanes.mask, shape)]
-    if len(sector) > 1:  # neighbours mostly share one
-        sector = sector[np.append(True, sector[1:] != sector[:-1])]
-    return np.unique(sector)

@@ -9,11 +9,13 @@ Source: Jia et al., arXiv:1903.07486 (16 KiB, of Turing). Lines of 128 B, what i
 other instructions do not hide it, are taken so after measured times of long code with few resident warps.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cache
 from itertools import pairwise
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,13 +24,18 @@ from dse.cuda.machine.state import Machine
 from dse.cuda.machine.thread_set import Lanes
 from dse.cuda.profile.async_groups import Groups, Result, Role, role
 from dse.cuda.sass.opcodes import PIPES
+from dse.cuda.sass.operands import SLOTS
 from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import BasicBlock, SassProgram, Step
 from dse.types import MMA, TENSOR, Gpu
 
+if TYPE_CHECKING:
+    from dse.cuda.profile.issue import Code
+
 # Where a result comes from that is waited for: a pipe, of products their kind, of asynchronous copies "copy".
 SOURCES = (*PIPES, *MMA, "copy")
 _CODE_CACHE, _CODE_LINE = 16 * 1024, 128  # bytes
+_AWAITED, _STARTED = SLOTS, SLOTS + 1  # slots of the group that is waited for, of what is started
 _STEADY = 4  # times that a block is walked in a row before its time is taken as settled
 
 
@@ -110,25 +117,12 @@ class _Timed:
 
     needs: tuple[int, ...]  # slots that it waits for
     writes: tuple[int, ...]
-    pipe: str
+    pipe: int  # its place in PIPES
     latency: float
     interval: float
+    source: int  # where its result comes from: a place in SOURCES
     loads: int  # 1: from global memory
-    unit: np.ndarray  # 1 in the place of its source
     role: Role | None  # among asynchronous groups
-
-
-@dataclass
-class _State:
-    """Where a warp stands. What it did since the start is in `done`, its time as `done.cycles`."""
-
-    done: Walk = field(default_factory=Walk)
-    ready: dict[int, float] = field(default_factory=dict)  # slot → when it can be read
-    path: dict[int, np.ndarray] = field(default_factory=dict)  # slot → latencies waited for until then
-    depth: dict[int, float] = field(default_factory=dict)  # slot → length of the chain that ends in it
-    free: dict[str, tuple[float, np.ndarray]] = field(default_factory=dict)  # pipe → when it can be entered
-    flying: set[int] = field(default_factory=set)  # slots that wait for global memory
-    groups: Groups = field(default_factory=Groups)
 
 
 def walk(machine: Machine, block: int, warp: int, times: Timing) -> dict[tuple[int, int], Walk]:
@@ -187,81 +181,81 @@ class _Walker:
     """Walks one warp through basic blocks."""
 
     def __init__(self, program: SassProgram, times: Timing, path: Sequence[int]) -> None:
-        self.blocks = [_timed(block, times) for block in program.blocks]
-        self.code = _Code([len(block.steps) * program.spacing for block in program.blocks], path)
+        from dse.cuda.profile.issue import Standing, issue  # imports Numba
+
+        executed = set(path)
+        timed = [
+            [_timed(step, times) for step in block.steps] if block.index in executed else []
+            for block in program.blocks
+        ]
+        ends = np.cumsum([len(steps) for steps in timed]).tolist()
+        self.blocks = list(pairwise([0, *ends]))  # the place of the first step of each, and behind the last
+        self.steps = [step for steps in timed for step in steps]
+        self.code, self.issue = _code(self.steps), issue
+        self.with_role = [place for place, step in enumerate(self.steps) if step.role is not None]
+        self.barriers = [_barrier(block) for block in program.blocks]
+        self.cached = _Code([len(block.steps) * program.spacing for block in program.blocks], path)
         # Cycles that an instruction waits if its line has to be fetched: its part of that.
         self.fetch = times.latency["constant"] * program.spacing / _CODE_LINE
         self.latency = np.array([times.latency[source] for source in SOURCES])
-        self.state = _State()
+        self.standing = Standing.at_start(_STARTED + 1, len(PIPES), len(SOURCES))
+        self.groups = Groups()
+        self.done = Walk()  # since the start
         self.opened, self.since = -1, Walk()
         self.phases: dict[tuple[int, int], Walk] = {}
         self.last, self.in_a_row, self.settled = -1, 0, Walk()
 
     def block(self, index: int) -> None:
-        steps, barrier = self.blocks[index]
         self.in_a_row = self.in_a_row + 1 if index == self.last else 0
         self.last = index
-        if self.in_a_row > _STEADY and not self.state.groups.most_in_flight:  # goes on as it did
+        if self.in_a_row > _STEADY and not self.groups.most_in_flight:  # goes on as it did
             self._advance(self.settled)
         else:
-            before = self.state.done
-            self._issue(steps, self.code.missed(index) * self.fetch)
-            self.settled = self.state.done - before
-        if barrier >= 0:
-            self.close(barrier)
+            before = self.done
+            self._issue(*self.blocks[index], self.cached.missed(index) * self.fetch)
+            self.settled = self.done - before
+        if self.barriers[index] >= 0:
+            self.close(self.barriers[index])
 
-    def _issue(self, steps: list[_Timed], fetch: float) -> None:
-        state, done = self.state, self.state.done
-        ready, path, depth, free, flying = state.ready, state.path, state.depth, state.free, state.flying
-        time, waited, deepest, waits, loads = done.cycles, done.latencies, done.chain, done.waits, done.loads
-        for step in steps:
-            start, deep = time, 0.0
-            if step.pipe in free and free[step.pipe][0] > start:
-                start, waited = free[step.pipe]
-            for slot in step.needs:
-                if ready.get(slot, 0.0) > start:
-                    start, waited = ready[slot], path[slot]
-                deep = max(deep, depth.get(slot, 0.0))
-            if flying and not flying.isdisjoint(step.needs):
-                waits += 1
-                flying.clear()
-            if step.role is not None and step.role.waits:
-                awaited, in_flight = state.groups.wait(step.role)
-                if awaited is not None:
-                    waits += 1 / in_flight if step.role.queue == "copies" else 0
-                    if awaited.time > start:
-                        start, waited = awaited.time, awaited.path
-            if step.role is not None and step.role.starts:
-                held = step.interval if step.pipe == "tensor" else 0.0
-                there = Result(start + held + step.latency, waited + step.unit)
-                state.groups.start(step.role, there)
-            elif step.writes:
-                arrived = waited + step.unit
-                deepest = max(deepest, deep + 1)
-                for slot in step.writes:
-                    ready[slot], path[slot], depth[slot] = start + step.latency, arrived, deep + 1
-            if step.loads:
-                flying.update(step.writes)
-            if step.role is not None and step.role.closes:
-                state.groups.close(step.role)
-            free[step.pipe] = start + step.interval, waited
-            time = start + 1 + fetch
-            loads += step.loads
+    def _issue(self, first: int, last: int, fetch: float) -> None:
+        """Issue the steps from one place up to another."""
+        done, standing = self.done, self.standing
+        standing.now[:] = done.cycles, done.chain, done.waits, done.loads
+        standing.waited[:] = done.latencies
+        at = first
+        for place in self.with_role[bisect_left(self.with_role, first) : bisect_left(self.with_role, last)]:
+            self.issue(self.code, at, place, fetch, standing)
+            self._issue_with_role(place, fetch)
+            at = place + 1
+        self.issue(self.code, at, last, fetch, standing)
+        time, chain, waits, loads = standing.now.tolist()
+        waited = standing.waited.copy()
         slots = time - float(waited @ self.latency)
-        state.done = Walk(done.passes, time, done.insts + len(steps), loads, waits, deepest, waited, slots)
+        self.done = Walk(done.passes, time, done.insts + last - first, loads, waits, chain, waited, slots)
+
+    def _issue_with_role(self, place: int, fetch: float) -> None:
+        """Issue a step that starts, closes or waits for groups: these have slots of their own."""
+        role, standing = self.steps[place].role, self.standing
+        assert role is not None
+        if role.waits:
+            awaited, in_flight = self.groups.wait(role)
+            standing.ready[_AWAITED] = -inf if awaited is None else awaited.time
+            standing.path[_AWAITED] = 0.0 if awaited is None else awaited.path
+            if awaited is not None and role.queue == "copies":
+                standing.now[2] += 1 / in_flight
+        longest = standing.now[1]
+        self.issue(self.code, place, place + 1, fetch, standing)
+        if role.starts:  # no register has it, so no chain goes on from it
+            standing.now[1] = longest
+            self.groups.start(role, Result(float(standing.ready[_STARTED]), standing.path[_STARTED].copy()))
+        if role.closes:
+            self.groups.close(role)
 
     def _advance(self, more: Walk) -> None:
         """Do as much as in `more`; all that the warp waits for comes as much later."""
-        state = self.state
-        state.done = state.done + more
-        for slot in state.ready:
-            state.ready[slot] += more.cycles
-            state.path[slot] = state.path[slot] + more.latencies
-            state.depth[slot] += more.chain
-        state.free = {
-            pipe: (time + more.cycles, path + more.latencies) for pipe, (time, path) in state.free.items()
-        }
-        state.groups.postpone(more.cycles, more.latencies)
+        self.done = self.done + more
+        self.standing.postpone(more.cycles, more.latencies, more.chain)
+        self.groups.postpone(more.cycles, more.latencies)
 
     def trip(self, blocks: Iterable[int]) -> None:
         for index in blocks:
@@ -272,26 +266,26 @@ class _Walker:
 
         Where groups are in flight, a trip is as the one so many trips before.
         """
-        in_flight = self.state.groups.most_in_flight
+        in_flight = self.groups.most_in_flight
         warm, period = (2 * in_flight, in_flight + 1) if in_flight else (0, 1)
         if trips <= warm + period:
             self.trip(list(blocks) * trips)
             return
         self.trip(list(blocks) * warm)
-        done, since, phases = self.state.done, self.since, dict(self.phases)
+        done, since, phases = self.done, self.since, dict(self.phases)
         self.trip(list(blocks) * period)
         again = (trips - warm) / period - 1
         if self.since is not since:  # barriers inside: phases that ended are gone through again
             for key, walked in self.phases.items():
                 self.phases[key] = walked + (walked - phases.get(key, Walk())) * again
-            self.since = self.since + (self.state.done - done) * again
-        self._advance((self.state.done - done) * again)
+            self.since = self.since + (self.done - done) * again
+        self._advance((self.done - done) * again)
 
     def close(self, barrier: int) -> None:
         """End the phase at a barrier."""
         key = self.opened, barrier
-        self.phases[key] = self.phases.get(key, Walk()) + (self.state.done - self.since) + Walk(passes=1)
-        self.opened, self.since = barrier, self.state.done
+        self.phases[key] = self.phases.get(key, Walk()) + (self.done - self.since) + Walk(passes=1)
+        self.opened, self.since = barrier, self.done
 
 
 class _Code:
@@ -318,33 +312,56 @@ def _missed(size: int) -> float:
     return 1.0 - kept_at_random(size / _CODE_CACHE)
 
 
-def _timed(block: BasicBlock, times: Timing) -> tuple[list[_Timed], int]:
-    """Return (its instructions, address of the barrier at its end or -1)."""
+def _barrier(block: BasicBlock) -> int:
+    """Return the address of the barrier at its end; -1 if there is none."""
     last = block.steps[-1]
-    return [_timed_step(step, times) for step in block.steps], last.address if last.opcode == "BAR" else -1
+    return last.address if last.opcode == "BAR" else -1
 
 
-def _timed_step(step: Step, times: Timing) -> _Timed:
+def _timed(step: Step, times: Timing) -> _Timed:
     guard = (step.guard,) if step.guard >= 0 else ()
     asynchronous = role(step)
-    needs = (*step.reads, *guard, *step.writes)  # a write must not overtake the one before it
-    source, interval = str(step.pipe), times.interval.get(step.pipe, 1.0)
+    needs, writes = (*step.reads, *guard, *step.writes), step.writes  # a write must not overtake another
+    source, interval, held = str(step.pipe), times.interval.get(step.pipe, 1.0), 0.0
     if step.product is not None:
         source, interval = step.product.kind, _interval(step.product, times)
     if asynchronous is not None and asynchronous.starts:
         if asynchronous.queue == "products":  # sums stay in the pipe from one product to the next
-            needs = tuple(slot for slot in needs if slot not in step.writes)
+            needs = tuple(slot for slot in needs if slot not in writes)
         else:
             source = "copy" if step.product is None else source
+        writes, held = (_STARTED,), interval if step.pipe == "tensor" else 0.0
+    if asynchronous is not None and asynchronous.waits:
+        needs = (*needs, _AWAITED)
     return _Timed(
         needs=needs,
-        writes=step.writes,
-        pipe=step.pipe,
-        latency=times.latency[source],
+        writes=writes,
+        pipe=_PIPES[step.pipe],
+        latency=held + times.latency[source],
         interval=interval,
+        source=_SOURCES[source],
         loads=int(step.pipe == "global" and (bool(step.targets) or step.kind == "copy")),
-        unit=_UNITS[source],
         role=asynchronous,
+    )
+
+
+def _code(steps: Sequence[_Timed]) -> "Code":
+    """Put instructions side by side."""
+    from dse.cuda.profile.issue import Code
+
+    def flat(lists: list[tuple[int, ...]]) -> tuple[np.ndarray, np.ndarray]:
+        starts = np.zeros(len(lists) + 1, np.int64)
+        np.cumsum([len(one) for one in lists], out=starts[1:])
+        return np.array([slot for one in lists for slot in one], np.int64), starts
+
+    return Code(
+        *flat([step.needs for step in steps]),
+        *flat([step.writes for step in steps]),
+        pipe=np.array([step.pipe for step in steps], np.int64),
+        latency=np.array([step.latency for step in steps], float),
+        interval=np.array([step.interval for step in steps], float),
+        source=np.array([step.source for step in steps], np.int64),
+        loads=np.array([step.loads for step in steps], np.int64),
     )
 
 
@@ -354,4 +371,5 @@ def _interval(product: Product, times: Timing) -> float:
     return max(products, product.from_registers * times.products["mma_warp"])
 
 
-_UNITS: dict[str, np.ndarray] = dict(zip(SOURCES, np.eye(len(SOURCES)), strict=True))
+_PIPES: dict[str, int] = {name: number for number, name in enumerate(PIPES)}
+_SOURCES: dict[str, int] = {name: number for number, name in enumerate(SOURCES)}

@@ -12,7 +12,9 @@ import pytest
 from dse.cuda.caches import places, sectors
 from dse.cuda.caches.cache_model import Caches, Traffic, misses
 from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
-from dse.cuda.execute.interpret import addresses_of, run
+from dse.cuda.execute.interpret import run
+from dse.cuda.execute.moved_blocks import addresses_of
+from dse.cuda.machine.addresses import Addresses
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import BoundProgram, Machine
@@ -169,7 +171,7 @@ def test_addresses_that_move_evenly_lead_to_the_same(monkeypatch: pytest.MonkeyP
 def test_even_addresses_ask_for_no_probe():
     machine, sample = ran("plain", (TILES, TILES), None, None, None, SIZE, SIZE)
 
-    def probe(*_: Any) -> Machine:
+    def probe(*_: Any) -> Addresses:
         raise AssertionError
 
     assert misses(machine, sample, Caches(0.0, 2**20, SMS, 2), probe) == misses(
@@ -180,7 +182,7 @@ def test_even_addresses_ask_for_no_probe():
 def test_a_probe_that_fails_leaves_all_as_it_was():
     machine, sample = grouped(4)
 
-    def probe(*_: Any) -> Machine:
+    def probe(*_: Any) -> Addresses:
         raise DseError("too much to run")
 
     caches = Caches(0.0, 2**20, SMS, 2)

@@ -8,12 +8,9 @@ import pytest
 from dse.cuda.compile import nvrtc as subject
 from dse.cuda.compile.nvrtc import (
     Compiled,
-    Declared,
     Failure,
     compile_source,
-    kernels_in,
     load,
-    parameters_of,
     read_source,
 )
 from dse.cuda.sass import elf
@@ -64,6 +61,23 @@ def test_compiles_a_configuration(write):
     assert elf.read(result.cubin, "") == {"add": result.binary}
     assert compiled(write(ADD), arch=86, AMOUNT=1).binary.code == result.binary.code
     assert compiled(write(ADD), arch=86, AMOUNT=2).binary.code != result.binary.code
+
+
+@pytest.mark.parametrize(
+    ("more", "named"),
+    [
+        ("", ("AMOUNT",)),
+        ("// LAUNCH_ONLY", ("AMOUNT", "LAUNCH_ONLY")),
+        ('#include "k.h"', ("AMOUNT", "LAUNCH_ONLY")),
+        ("#define JOINED(a, b) a##b", ("AMOUNT", "LAUNCH_ONLY")),
+        ("int LAUNCH_\\\nONLY;", ("AMOUNT", "LAUNCH_ONLY")),
+    ],
+)
+def test_macros_that_the_text_cannot_name_make_no_other_code(write, more: str, named: tuple[str, ...]):
+    write("", "k.h")
+    source = read_source(write(f"{more}\n{ADD}"))
+    settings = source.settings((("AMOUNT", 1), ("LAUNCH_ONLY", 2)), ())
+    assert tuple(name for name, _ in settings) == named
 
 
 def test_spills_and_warnings_are_told(write):
@@ -258,38 +272,6 @@ def test_shared_memory_that_the_launch_sizes(write):
         found = load(path)
         assert isinstance(found, Compiled)
         assert found.adds_shared == adds
-
-
-@pytest.mark.parametrize(
-    ("text", "kernel", "expected"),
-    [
-        ("__global__ void k(const float* x, float y[], int n = 3)", "", "x* y* n"),
-        ("__global__ void __launch_bounds__(128, 2) k(float a, double* /* int b, */ c)", "k", "a. c*"),
-        ("template <int N, class T> __global__ void k(T* a, std::array<int, 3> b)", "k<4, float>", "a* b"),
-        ("__global__ void j(int a); __global__ void k(void)", "_Z1kv", ""),
-        ("// __global__ void j(int a)\n__global__ void k(unsigned long long n)", "", "n"),
-        ("void f(int a)", "", None),
-    ],
-)
-def test_parameters_by_the_text(write, text: str, kernel: str, expected: str | None):
-    found = parameters_of(read_source(write(text + " {}"), kernel))
-    assert (None if found is None else " ".join(map(_short, found))) == expected
-
-
-def _short(declared: Declared) -> str:
-    return declared.name + ("*" if declared.pointer else "." if declared.floating else "")
-
-
-def test_parameters_and_kernels_of_what_is_built(write):
-    source = read_source(write(PTX.replace(".param .u64 a", ".param .u64 a, .param .f32 b"), "k.ptx"))
-    assert kernels_in(source) == ["k"]
-    assert " ".join(map(_short, parameters_of(source) or ())) == "a* b."
-    made = compiled(write(SEVERAL), "negate")
-    path = write("", "k.cubin")
-    path.write_bytes(made.cubin)
-    assert set(kernels_in(read_source(path))) == {"_Z6negatePf", "clear"}
-    assert " ".join(map(_short, parameters_of(read_source(path, "negate")) or ())) == "*"
-    assert kernels_in(read_source(write(SEVERAL))) == ["scale", "negate", "clear"]
 
 
 @pytest.fixture

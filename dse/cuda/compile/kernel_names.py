@@ -1,0 +1,44 @@
+"""The kernels that a file declares, and the one of them that is meant."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
+
+from dse.errors import DseError
+
+Kernel = TypeVar("Kernel")
+
+
+def chosen(kernels: Mapping[str, Kernel], where: str, kernel: str) -> Kernel:
+    """Choose the kernel by its name, mangled or not; the only one if there is no name."""
+    if not kernel and len(kernels) == 1:
+        return next(iter(kernels.values()))
+    named = [name for name in kernels if name == kernel] or [
+        name for name in kernels if kernel and names(name, kernel)
+    ]
+    if len(named) == 1:
+        return kernels[named[0]]
+    raise no_kernel(where, kernel, list(kernels))
+
+
+def no_kernel(where: str, kernel: str, found: Sequence[str]) -> DseError:
+    """Make the error of a file that lacks a kernel, or of which none was chosen."""
+    if kernel in found:
+        return DseError(f"{where}: kernel: found {kernel} without template arguments, expected {kernel}<...>")
+    stated = f"no {kernel}" if kernel else "several" if found else "none"
+    expected = f"one of {', '.join(found)}" if found else "a __global__ function (of a template: f<4>)"
+    return DseError(f"{where}: kernel: found {stated}, expected {expected}")
+
+
+def names(wanted: str, kernel: str) -> bool:
+    """Tell whether a name, an expression or a mangled name means the kernel declared as `kernel`."""
+    plain = re.sub(r"<.*", "", wanted, flags=re.DOTALL).split("::")[-1].strip()
+    return plain == kernel or (wanted.startswith("_Z") and f"{len(kernel)}{kernel}" in wanted)
+
+
+def declared_in(text: str) -> list[str]:
+    """List the kernels that CUDA code declares."""
+    return list(dict.fromkeys(KERNEL.findall(text)))
+
+
+KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")

@@ -1,0 +1,118 @@
+"""The best configuration for each number of tokens, as files that vLLM and SGLang load.
+
+Names and keys: vLLM 0.33.0, `get_config_file_name` of fused_moe.py and `get_w8a8_block_fp8_configs` of
+fp8_utils.py; SGLang 0.5.23, the functions of the same names (Apache-2.0). Both map each number of tokens, as
+text, to the parameters; at run time the nearest number counts. The device is what
+torch.cuda.get_device_name() says.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.gpus import GpuFile
+from dse.matrix.configuration import as_dict, space
+from dse.matrix.problem import OPERANDS, Product, experts_layer
+from dse.matrix.rank import predict, scores
+
+FORMATS = ("vllm", "sglang")
+SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K")}
+DTYPES = tuple(name for name in OPERANDS if not name.endswith("_block"))
+UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel of vLLM and SGLang with its sizes, as they name them.
+
+    moe: E experts, N columns of a projection on this device, K hidden size, topk experts a token; both
+    products of the layer run with one configuration. w8a8: N columns, K depth, scales for blocks of both.
+    """
+
+    name: str
+    sizes: Mapping[str, int]
+    dtype: str = "bf16"
+    block: tuple[int, int] | None = None  # of scales: columns, depth
+
+    def __post_init__(self) -> None:
+        if self.name not in SIZES:
+            raise DseError(f"kernel: found {self.name!r}, expected one of {', '.join(SIZES)}")
+        names = SIZES[self.name]
+        if missing := [name for name in names if name not in self.sizes]:
+            raise DseError(f"values: {missing[0]}: missing, expected {', '.join(names)}")
+        if unknown := [name for name in self.sizes if name not in names]:
+            raise DseError(f"values: {unknown[0]}: unknown, expected {', '.join(names)}")
+        if wrong := [
+            name for name in names if self.sizes[name] != int(self.sizes[name]) or self.sizes[name] < 1
+        ]:
+            found = self.sizes[wrong[0]]
+            raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
+        if self.dtype not in DTYPES:
+            raise DseError(f"dtype: found {self.dtype!r}, expected one of {', '.join(DTYPES)}")
+        if (self.block or self.name == "w8a8") and f"{self.dtype}_block" not in OPERANDS:
+            allowed = ", ".join(name for name in DTYPES if f"{name}_block" in OPERANDS)
+            raise DseError(f"dtype: found {self.dtype!r} with scales of blocks, expected one of {allowed}")
+        if self.name == "w8a8" and self.block is None:
+            raise DseError("scale_block: missing, expected the block of a scale, as 128x128")
+
+    @property
+    def configurations(self) -> np.ndarray:
+        """The space that its tuner tries."""
+        return space(self.name, self.block if self.name == "moe" and self.block else ())
+
+    def products(self, tokens: int) -> tuple[Product, ...]:
+        """What it launches, one after the other."""
+        operands = f"{self.dtype}_block" if self.block else self.dtype
+        size = {name: int(value) for name, value in self.sizes.items()}
+        if self.name == "w8a8":
+            return (Product(tokens, size["N"], size["K"], operands=operands),)
+        return experts_layer(tokens, size["E"], size["topk"], size["K"], size["N"], operands)
+
+    def file_name(self, style: str, device: str) -> str:
+        """The name under which vLLM or SGLang looks the file up."""
+        if style not in FORMATS:
+            raise DseError(f"format: found {style!r}, expected one of {', '.join(FORMATS)}")
+        device = re.sub(r"[\s/]+", "_", device)
+        block = f"[{self.block[0]}, {self.block[1]}]" if self.block else ""
+        if style == "vllm":
+            block = block.replace(" ", "")
+            if self.name == "moe" and "H200" in device.split("_"):
+                device = "NVIDIA_H200"  # one name for all of the family
+        kind = "" if self.dtype in UNNAMED else f",dtype={self.dtype}"
+        shape = f",block_shape={block}" if block else ""
+        named = ("E", "N") if self.name == "moe" else ("N", "K")
+        sizes = ",".join(f"{name}={int(self.sizes[name])}" for name in named)
+        return f"{sizes},device_name={device}{kind}{shape}.json"
+
+
+def best(file: GpuFile, kernel: Kernel, tokens: Sequence[int]) -> list[dict[str, int | float]]:
+    """The best configuration for each number of tokens, and its predicted time.
+
+    **Raises:** DseError for a GPU without tensor cores, or one on which nothing of the space fits.
+    """
+    launches = list(zip(*(kernel.products(number) for number in tokens), strict=True))
+    table = kernel.configurations
+    times = np.stack([predict([file], products, table)[0] for products in launches]).sum(0)
+    # The prior is of the kernel, not of each launch: what it takes off is the same for all of them.
+    taken = scores(file, launches[0], table, "prior")
+    chosen = np.argmin(np.where(np.isfinite(times), np.log(times) + taken, np.inf), axis=1)
+    seconds = times[np.arange(len(tokens)), chosen]
+    if not np.isfinite(seconds).all():
+        raise DseError(f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}")
+    return [
+        {"M": int(number), **as_dict(table[place]), "seconds": float(time)}
+        for number, place, time in zip(tokens, chosen, seconds, strict=True)
+    ]
+
+
+def text(rows: Sequence[Mapping[str, int | float]]) -> str:
+    """The content of a file that vLLM and SGLang load."""
+    named = {
+        str(row["M"]): {name: value for name, value in row.items() if name not in ("M", "seconds")}
+        for row in rows
+    }
+    return json.dumps(named, indent=4) + "\n"

@@ -1,0 +1,54 @@
+"""`dse table`: what is printed and written, and mistakes in one line."""
+
+import json
+
+import pytest
+
+MOE = [
+    "table",
+    "moe",
+    "--gpu",
+    "h20",
+    *[word for size in ("E=8", "N=1024", "K=2048", "topk=2") for word in ("--set", size)],
+]
+
+
+def test_a_table_with_times(run_dse):
+    ran = run_dse(*MOE, "--for", "M=1,512", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    rows = json.loads(ran.out)
+    assert [row["M"] for row in rows] == [1, 512]
+    assert rows[0]["BLOCK_SIZE_M"] == 16 < rows[1]["BLOCK_SIZE_M"]
+    assert 0 < rows[0]["seconds"] < rows[1]["seconds"] < 1
+
+
+def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
+    ran = run_dse(
+        *MOE, "--for", "M=16", "--dtype", "fp8_w8a8", "--format", "vllm", "-o", str(tmp_path / "new")
+    )
+    assert (ran.code, ran.err) == (0, "")
+    path = tmp_path / "new" / "E=8,N=1024,device_name=NVIDIA_H20,dtype=fp8_w8a8.json"
+    assert ran.out == f"{path}\n"
+    assert list(json.loads(path.read_text())) == ["16"]
+    printed = run_dse(*MOE, "--for", "M=16", "--dtype", "fp8_w8a8", "--format", "sglang")
+    assert printed.out == path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["--for", "N=1"], "--for: found 'N=1', expected M= and whole numbers of at least 1, as M=1,2,4"),
+        (["--for", "M=0,1"], "--for: found 'M=0,1', expected M= and whole numbers of at least 1, as M=1,2,4"),
+        (["--block", "128"], "--block: found '128', expected two numbers, as 128x128"),
+        (
+            ["--dtype", "fp4"],
+            "--dtype: found 'fp4', expected one of bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16",
+        ),
+        (["--format", "trt"], "--format: found 'trt', expected vllm or sglang"),
+        (["-o", "here"], "--out: found without --format, expected --format vllm or sglang"),
+        (["--set", "M=3"], "--set: M: unknown, expected E, N, K, topk"),
+    ],
+)
+def test_mistakes_are_told(run_dse, words: list[str], line: str):
+    ran = run_dse(*MOE, *words)
+    assert (ran.code, ran.err) == (2, f"dse: {line}\n")

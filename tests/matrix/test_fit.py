@@ -1,0 +1,44 @@
+"""A fit finds the constants that made the sets, as far as they rank the same, and leaves the others."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from dse.matrix.configuration import space
+from dse.matrix.constants import ABOUT, Constants
+from dse.matrix.fit import fit
+from dse.matrix.problem import Product, experts_layer
+from dse.matrix.rank import predict
+from dse.matrix.records import NearBest, gpu_file
+
+
+def made(constants: Constants) -> list[NearBest]:
+    """Near-best sets as these constants have them."""
+    table = space("wide")
+    table = table[np.isin(table[:, 3], (1, 16))]
+    products = [experts_layer(m, 16, 2, 4096, 2048, routing="even")[0] for m in (1, 16, 256)]
+    products += [Product(m, 4096, 4096) for m in (64, 4096)]
+    [times] = predict([gpu_file("A100")], products, table, constants)
+    sets = [np.flatnonzero(row <= 1.01 * row.min()) for row in times]
+    return [
+        NearBest("A100", one, tuple(map(tuple, table[found].tolist())), tuple(row[found].tolist()))
+        for one, row, found in zip(products, times, sets, strict=True)
+    ]
+
+
+def test_fit_finds_times_and_sets():
+    x = np.zeros(len(ABOUT))
+    x[list(ABOUT).index("dram")], x[list(ABOUT).index("mma")], x[list(ABOUT).index("launch")] = (
+        -2.0,
+        -1.5,
+        1.5,
+    )
+    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    found = Constants.at(jnp.asarray(fit(cases, steps=25), jnp.float32))
+    table = space("wide")
+
+    def errors(constants: Constants) -> np.ndarray:
+        [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
+        return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
+
+    before = errors(Constants.at(jnp.zeros(len(ABOUT), jnp.float32)))
+    assert errors(found).max() < 0.05 < before.max()

@@ -1,0 +1,80 @@
+"""Recorded tuning results as they are read: cases, kinds of operands, devices by their names."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dse.errors import DseError
+from dse.matrix.configuration import PARAMETERS
+from dse.matrix.records import UNKNOWN_DEPTH, gpu_file, near_best, recorded
+
+NAMES = ",".join(PARAMETERS)
+NEAR = f"""gpu,weight_type,M,E,topk,H,N,{NAMES},avg_duration,sample_count
+A100,w13,16,8,2,1024,512,16,64,64,1,4,3,7.5,3
+A100,w13,16,8,2,1024,512,16,64,64,16,4,3,7.45,3
+A100,w2,16,8,2,1024,512,16,32,64,1,4,3,5,3
+"""
+BEST = f"""vendor,device,kernel,part,dtype,block_shape,E,N,K,topk,M,{NAMES},space,in_space
+NVIDIA,NVIDIA_H200,moe,,fp8_w8a8,128x128,256,512,7168,8,64,16,128,128,1,4,3,NVIDIA-moe-block128x128,1
+NVIDIA,NVIDIA_H200,moe,down,bf16/fp16,,8,512,,,64,16,128,128,1,4,3,NVIDIA-moe,1
+NVIDIA,NVIDIA_H200,w8a8,,fp8_w8a8,128x128,,512,7168,,64,16,128,128,1,4,3,NVIDIA-w8a8,1
+NVIDIA,NVIDIA_H200,moe,,bf16/fp16,,8,512,,,64,16,128,512,1,4,3,NVIDIA-moe,0
+AMD,MI300X,moe,,bf16/fp16,,8,512,,,64,16,128,64,1,4,2,AMD-moe,1
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def test_near_best_sets(tmp_path: Path):
+    first, second = near_best(written(tmp_path, "near_best.csv.gz", NEAR))
+    assert first.configurations == ((16, 64, 64, 1, 4, 3), (16, 64, 64, 16, 4, 3))
+    assert first.best == pytest.approx(7.45e-6)
+    assert (first.product.columns, first.product.depth, first.product.routing) == (1024, 1024, "even")
+    assert (second.product.columns, second.product.depth) == (1024, 512)
+
+
+def test_recorded_bests(tmp_path: Path):
+    scaled, down, dense = recorded(written(tmp_path, "recorded_best.csv.gz", BEST))
+    assert [one.operands for one in scaled.products] == ["fp8_w8a8_block"] * 2
+    assert scaled.block == (128, 128)
+    assert scaled.depth_known
+    [second] = down.products
+    assert (second.columns, second.depth, second.operands) == (UNKNOWN_DEPTH, 512, "bf16")
+    assert not down.depth_known
+    [product] = dense.products
+    assert (product.tokens, product.columns, product.depth, product.experts) == (64, 512, 7168, 1)
+    assert dense.block == ()
+
+
+def test_a_folder_without_them_has_none(tmp_path: Path):
+    assert near_best(tmp_path) == recorded(tmp_path) == []
+    (tmp_path / "near_best.csv.gz").write_bytes(b"no archive")
+    with pytest.raises(DseError, match=r"near_best.csv.gz: cannot read"):
+        near_best(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("NVIDIA_A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA_A800-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA_A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+        ("A100", "NVIDIA A100-SXM4-80GB"),
+        ("H100", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA_H100_PCIe", "NVIDIA H100 PCIe"),
+        ("NVIDIA_H20-3e", "NVIDIA H20"),
+        ("NVIDIA_GeForce_RTX_4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
+    ],
+)
+def test_devices(device: str, name: str):
+    assert gpu_file(device).name == name
+
+
+def test_unknown_devices_are_told():
+    with pytest.raises(DseError, match="gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"):
+        gpu_file("NVIDIA_Z1")
