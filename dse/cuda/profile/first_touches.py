@@ -1,13 +1,14 @@
 """Counts the sectors of global memory that blocks touch for the first time, by the phase in which they do."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dse.cuda.machine.compiled import compiled
 from dse.cuda.machine.state import Machine, Stream
 from dse.hardware.coalescing import SECTOR
+from dse.machine_code import compiled
 
 _BLOCK_SHIFT = 48  # the number of the block lies in the highest bits of a sector's
 _ONCE = range(1)
@@ -54,7 +55,7 @@ def _sectors(machine: Machine, stream: Stream, offset: int) -> np.ndarray:
     return sector
 
 
-@compiled
+@partial(compiled, makes_arrays=True)
 def _count(
     sectors: np.ndarray, starts: np.ndarray, entries: np.ndarray, phases: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -85,7 +86,7 @@ def _count(
                 table = larger
 
 
-@compiled
+@partial(compiled, makes_arrays=True)
 def _slot(table: Any, key: Any) -> Any:
     """Find the slot of a key in a hash table, or the first free one from its own on."""
     mask = len(table) - 1

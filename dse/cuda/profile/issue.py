@@ -4,11 +4,12 @@ Compiled: a walk through unrolled code issues tens of thousands. Where a warp st
 `Standing`, which are changed in place.
 """
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
-from dse.cuda.machine.compiled import compiled
+from dse.machine_code import compiled
 
 
 class Code(NamedTuple):
@@ -64,7 +65,7 @@ class Standing(NamedTuple):
         self.free_path[self.entered] += results
 
 
-@compiled
+@partial(compiled, makes_arrays=True)
 def issue(code: Code, first: int, last: int, fetch: float, standing: Standing) -> None:
     """Issue the instructions from `first` up to `last`; each takes `fetch` cycles to come."""
     now, waited, ready, depth = standing.now, standing.waited, standing.ready, standing.depth

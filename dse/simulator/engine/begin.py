@@ -2,9 +2,9 @@
 
 from typing import Any
 
+from dse.machine_code import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.pick import WIDTH
 from dse.simulator.engine.state import NOBODY, State

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from dse.machine_code import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ZERO
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import Index, Inputs, Place, Record
 from dse.simulator.engine.state import NOBODY, State
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.machine_code import compiled
 from dse.simulator.engine import layout
-from dse.simulator.engine.compile import compiled
 from dse.simulator.engine.layout import Inputs, Record
 
 KINDS = 4

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.machine_code import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry
-from dse.simulator.engine.compile import compiled, inlined
 from dse.simulator.engine.graph import BLOCK, Graph
 from dse.simulator.engine.layout import Index, Inputs, Place, Record
 from dse.simulator.engine.pick import Warps, picker

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.machine_code import compiled
 from dse.simulator.case.program import MOST_SUBSYSTEMS
 from dse.simulator.engine.columns import Columns, offsets, within
-from dse.simulator.engine.compile import compiled
 
 BLOCK = 16  # instructions of a warp that share minima
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
+from dse.machine_code import compiled
 from dse.simulator.engine import layout
 from dse.simulator.engine.columns import Columns, offsets, within
-from dse.simulator.engine.compile import compiled
 from dse.simulator.engine.layout import Inputs
 
 WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot: it may come to a steady state

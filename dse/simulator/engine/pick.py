@@ -16,7 +16,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils, types
 
-from dse.simulator.engine.compile import in_llvm
+from dse.machine_code import in_llvm
 
 WIDTH = 16  # warps of a vector
 

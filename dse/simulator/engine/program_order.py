@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dse.machine_code import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry, note_needs
-from dse.simulator.engine.compile import compiled, inlined
 from dse.simulator.engine.layout import Index, Inputs, Record
 from dse.simulator.engine.periods import skip_periods
 from dse.simulator.engine.pick import WIDTH, Warps, picker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.simulator.engine.compile import compiled, inlined
+from dse.machine_code import compiled, inlined
 
 if TYPE_CHECKING:
     from dse.simulator.engine.columns import Columns

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from dse.machine_code import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, next_group
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import Index, Inputs, Place
 from dse.simulator.engine.state import NOBODY, State
 

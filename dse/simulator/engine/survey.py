@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from dse.machine_code import compiled, inlined
 from dse.simulator.case.program import MOST_SUBSYSTEMS
-from dse.simulator.engine.compile import compiled, inlined
 
 if TYPE_CHECKING:
     from dse.simulator.engine.columns import Columns

@@ -3,9 +3,9 @@
 A lane knows where the next one's times and counts begin, so that no turn has to multiply.
 """
 
+from dse.machine_code import inlined
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO
-from dse.simulator.engine.compile import inlined
 from dse.simulator.engine.layout import Index, Place
 from dse.simulator.engine.state import State
 

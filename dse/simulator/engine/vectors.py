@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from dse.simulator.engine.compile import in_llvm
+from dse.machine_code import in_llvm
 
 WIDTH = 16
 

@@ -2,7 +2,7 @@
 
 Numba keeps machine code beside the function that was compiled, and makes it anew when that function's file
 has changed, but not when another has whose functions are part of it. So the folder here is named after all
-sources of the engine. Where no folder can be written to, each process compiles for itself.
+sources of the function's room. Where no folder can be written to, each process compiles for itself.
 """
 
 import functools
@@ -17,13 +17,14 @@ import numba
 import numba.core.config
 from numba.extending import intrinsic
 
-from dse.files import cache_folder
+from dse.errors import DseError
+from dse.files import cache_folder, own_folder
 
 _njit, _config = cast(Any, numba.njit), cast(Any, numba.core.config)  # which have few types
 F = TypeVar("F", bound=Callable[..., Any])
 
 # Indices are in range, and no divisor is zero: neither is looked at. Nor are references to arrays counted,
-# which took nine tenths of the time: so compiled functions are given all arrays, and make none.
+# which took nine tenths of the simulator's time: so its functions are given all arrays, and make none.
 PROMISES: dict[str, Any] = {"boundscheck": False, "error_model": "numpy", "_nrt": False}
 
 
@@ -33,15 +34,16 @@ def inlined(function: F) -> F:
     return cast(F, _njit(inspect.unwrap(function), **options))
 
 
-def compiled(function: F) -> F:
+def compiled(function: F, *, makes_arrays: bool = False) -> F:
     """Compile a function for the types it is called with, once for all processes; it runs beside others."""
     function = inspect.unwrap(function)  # without the checks of argument types that tests put around it
-    folder = _folder()
+    options = PROMISES | {"_nrt": makes_arrays, "nogil": True}
+    folder = _folder(Path(inspect.getfile(function)).parent)
     if folder is None:
-        return cast(F, _njit(function, nogil=True, **PROMISES))
+        return cast(F, _njit(function, **options))
     before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
     try:
-        return cast(F, _njit(function, cache=True, nogil=True, **PROMISES))
+        return cast(F, _njit(function, cache=True, **options))
     finally:
         _config.CACHE_DIR = before
 
@@ -52,13 +54,14 @@ def in_llvm(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @functools.cache
-def _folder() -> Path | None:
-    """Return the folder of machine code, None if it cannot be written to."""
-    sources = sorted(Path(__file__).parent.glob("*.py"))
+def _folder(room: Path) -> Path | None:
+    """Return the folder of a room's machine code, None if there can be none that is ours alone."""
+    sources = [*sorted(room.glob("*.py")), Path(__file__)]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
-    folder = cache_folder() / "simulator" / digest[:16]
+    folder = cache_folder() / "loops" / digest[:16]
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError:
+        own_folder(cache_folder())
+        own_folder(folder)  # what lies in it is run
+    except (OSError, DseError):
         return None
     return folder if os.access(folder, os.W_OK) else None

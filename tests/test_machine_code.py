@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = """
-import dse.simulator.engine.compile as compile
+import dse.machine_code as compile
 from numba.core import config
 
 before = config.CACHE_DIR
