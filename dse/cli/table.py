@@ -8,6 +8,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import JsonOption, present
 from dse.errors import DseError
+from dse.files import replacing
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -21,7 +22,10 @@ TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # tho
 def table(
     kernel: Annotated[
         str,
-        typer.Argument(metavar="KERNEL", help="moe (a layer of experts) or w8a8 (a block-scaled product)."),
+        typer.Argument(
+            metavar="KERNEL",
+            help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product.",
+        ),
     ],
     gpu: inputs.GpuOption,
     sizes: Annotated[
@@ -64,10 +68,8 @@ def table(
         raise DseError(f"--format: found {style!r}, expected {' or '.join(FORMATS)}")
     if out is not None and style is None:
         raise DseError(f"--out: found without --format, expected --format {' or '.join(FORMATS)}")
-    given = {
-        name: int(value) if value == int(value) else value for name, value in inputs.settings(sizes).items()
-    }
-    chosen = Kernel(kernel, given, dtype, shape)  # pyright: ignore[reportArgumentType]
+    given = inputs.settings(sizes)
+    chosen = Kernel("moe" if kernel == "fused_moe" else kernel, given, dtype, shape)
     rows = best(file, chosen, numbers)
     if style is None:
         present(rows, title=f"{kernel} on {file.name}", json=json, csv=csv, out=None, units={"seconds": "s"})
@@ -76,8 +78,12 @@ def table(
         print(text(rows), end="")
         return
     path = out / chosen.file_name(style, device or file.name)
-    out.mkdir(parents=True, exist_ok=True)
-    path.write_text(text(rows), encoding="utf-8")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DseError(f"--out: found {str(out)!r}, expected a folder: {error.strerror}") from None
+    with replacing(path) as temporary:
+        temporary.write_text(text(rows), encoding="utf-8")
     print(path)
 
 

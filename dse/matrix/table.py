@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dse.counts import Number
 from dse.errors import DseError
 from dse.gpus import GpuFile
 from dse.matrix.configuration import as_dict, space
@@ -34,7 +35,7 @@ class Kernel:
     """
 
     name: str
-    sizes: Mapping[str, int]
+    sizes: Mapping[str, Number]
     dtype: str = "bf16"
     block: tuple[int, int] | None = None  # of scales: columns, depth
 

@@ -52,3 +52,17 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
 def test_mistakes_are_told(run_dse, words: list[str], line: str):
     ran = run_dse(*MOE, *words)
     assert (ran.code, ran.err) == (2, f"dse: {line}\n")
+
+
+def test_the_kernel_has_two_names(run_dse):
+    one, other = (run_dse("table", name, *MOE[2:], "--for", "M=1", "--csv") for name in ("moe", "fused_moe"))
+    assert (one.code, one.out) == (0, other.out)
+
+
+def test_a_file_where_the_folder_would_be(run_dse, tmp_path):
+    taken = tmp_path / "taken"
+    taken.write_text("mine")
+    ran = run_dse(*MOE, "--for", "M=16", "--format", "vllm", "-o", str(taken))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(f"dse: --out: found '{taken}', expected a folder")
+    assert taken.read_text() == "mine"
