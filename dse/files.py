@@ -60,6 +60,24 @@ def fill(page: Path, section: str, text: str) -> None:
         half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
 
 
+def given_path(name: str | Path) -> Path:
+    """Return a path as a user gave it, with their home in place of ~; there need be nothing at it.
+
+    **Raises:** DseError for one that no file can have.
+    """
+    try:
+        path = Path(name).expanduser()
+        path.exists()
+    except (OSError, RuntimeError) as error:  # too long, or the home of a user that is not known
+        reason = error.strerror if isinstance(error, OSError) else error
+        shown = str(name) if len(str(name)) <= _MOST_SHOWN else f"{str(name)[:_MOST_SHOWN]}..."
+        raise DseError(f"path: found {shown!r}, expected one that a file can have: {reason}") from None
+    return path
+
+
+_MOST_SHOWN = 100  # characters of a path
+
+
 def cache_folder() -> Path:
     """The folder of caches: $DSE_CACHE, else the platform's place for such files."""
     if given := os.environ.get("DSE_CACHE"):

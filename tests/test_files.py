@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dse.errors import DseError
-from dse.files import cache_folder, fill, own_folder, replacing
+from dse.files import cache_folder, fill, given_path, own_folder, replacing
 
 
 def test_replaces_when_the_block_ends(tmp_path):
@@ -129,3 +129,16 @@ def test_a_user_without_a_home(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+
+
+@pytest.mark.parametrize(("name", "reason"), [("a" * 300, "File name too long"), ("~nobody-here/x", "home")])
+def test_paths_that_no_file_can_have(name, reason):
+    with pytest.raises(DseError, match=rf"^path: found '.{{1,110}}', expected one .*: .*{reason}"):
+        given_path(name)
+
+
+def test_paths_of_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert given_path("~/x") == tmp_path / "x"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert not given_path(tmp_path / "loop").is_file()

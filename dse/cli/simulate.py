@@ -11,6 +11,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import JsonOption, present
 from dse.errors import DseError
+from dse.files import given_path
 
 if TYPE_CHECKING:
     from dse.kernels.description import Number
@@ -201,7 +202,7 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
     """Find the file of a graph: a path to one, or that of a kernel for which no GPU is named."""
     from dse import kernels
 
-    path = Path(name).expanduser()
+    path = given_path(name)
     if path.suffix == ".toml" and path.is_file() and path.name != kernels.FILE:
         return path
     if gpu is None:
@@ -214,7 +215,7 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
 
 def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: bool) -> "Trace | None":
     """Read a trace from its file, that of a kernel, or make one by its description; None if none is meant."""
-    path = Path(name).expanduser()
+    path = given_path(name)
     is_trace = path.suffix in TRACES and path.is_file()
     if not (teg or is_trace):
         return None

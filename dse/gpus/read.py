@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError
+from dse.files import given_path
 from dse.gpus.facts import Entry, Fact, Quantities, hint
 from dse.gpus.rules import LEFT_OUT
 
@@ -78,7 +79,7 @@ def find(name: str | Path) -> Path:
 
     **Raises:** DseError if no GPU or several have such a name.
     """
-    path = Path(name).expanduser()
+    path = given_path(name)
     if path.suffix == ".toml":
         if path.is_file():
             return path

@@ -26,6 +26,7 @@ from pydantic import (
 
 from dse import catalogue
 from dse.errors import DseError
+from dse.files import given_path
 
 if TYPE_CHECKING:
     from dse.kernels.description import Alias, ArrayArgument, Build, Description
@@ -55,7 +56,7 @@ def find(name: str | Path) -> Path:
     by_key = {_key(name): name for name in names()}
     if _key(str(name)) in by_key:
         return catalogue.folder("kernels") / by_key[_key(str(name))] / FILE
-    path = Path(name).expanduser()
+    path = given_path(name)
     path = path / FILE if path.is_dir() else path
     if path.is_file():
         return path

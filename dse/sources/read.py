@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from dse import kernels
 from dse.errors import DseError
+from dse.files import given_path
 from dse.kernels.description import Description
 from dse.sources.given import Given, with_given
 
@@ -46,10 +47,10 @@ def load(name: str | Path, given: Given | None = None) -> Description:
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
     given = given or Given()
-    path = Path(name).expanduser()
+    path = given_path(name)
     named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))
     if named is not None and not path.exists() and (Path(named[1]).suffix or Path(named[1]).is_dir()):
-        name, path = named[1], Path(named[1]).expanduser()
+        name, path = named[1], given_path(named[1])
         given = replace(given, function=given.function or named[2])
     for kind in KINDS:
         if path.suffix.lower() in kind.suffixes:
