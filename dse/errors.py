@@ -21,6 +21,9 @@ def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
     field = path.lstrip(".") or "top level"
     if mistake["type"] == "missing":
         return f"{field}: found nothing, expected a value"
-    found = repr(mistake["input"])
+    try:
+        found = repr(mistake["input"])
+    except (ValueError, RecursionError):  # a number of too many digits
+        found = "a value too long to show"
     found = found if len(found) <= 60 else found[:60] + "..."
     return f"{field}: found {found}, expected {mistake['msg'].removeprefix('Input should be ')}"

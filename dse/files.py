@@ -4,9 +4,11 @@ import os
 import secrets
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dse.errors import DseError
 
@@ -58,6 +60,25 @@ def fill(page: Path, section: str, text: str) -> None:
         raise DseError(f"{page}: found no markers, expected {begin} and {end}")
     with replacing(page) as half:
         half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file of at most MOST_TOML_BYTES. **Raises:** DseError, one line, if it is none."""
+    try:
+        with path.open("rb") as file:  # what is no regular file need not end
+            content = file.read(MOST_TOML_BYTES + 1)
+        if len(content) > MOST_TOML_BYTES:
+            raise DseError(f"{path}: found more than {MOST_TOML_BYTES:,} bytes, expected a smaller file")
+        return tomllib.loads(content.decode("utf-8"))
+    except OSError as error:
+        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+    except RecursionError:
+        raise DseError(f"{path}: is not TOML: nested too deep") from None
+    except ValueError as error:  # no TOML, no text, or a number of too many digits
+        raise DseError(f"{path}: is not TOML: {' '.join(str(error).split())[:200]}") from None
+
+
+MOST_TOML_BYTES = 1 << 24
 
 
 def given_path(name: str | Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dse.errors import DseError
-from dse.files import cache_folder, fill, given_path, own_folder, replacing
+from dse.files import MOST_TOML_BYTES, cache_folder, fill, given_path, own_folder, read_toml, replacing
 
 
 def test_replaces_when_the_block_ends(tmp_path):
@@ -142,3 +142,28 @@ def test_paths_of_files(tmp_path, monkeypatch):
     assert given_path("~/x") == tmp_path / "x"
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert not given_path(tmp_path / "loop").is_file()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a = ", "is not TOML: Invalid value"),
+        (b"a = \xff", "is not TOML: 'utf-8' codec"),
+        (b"a = " + b"[" * 100_000, "is not TOML: nested too deep"),
+        (b"a = " + b"9" * 5_000, "is not TOML: Exceeds the limit"),
+        (b"#" * (MOST_TOML_BYTES + 1), "found more than 16,777,216 bytes, expected a smaller file"),
+    ],
+)
+def test_what_is_no_toml_is_one_line(tmp_path, content, message):
+    path = tmp_path / "a.toml"
+    path.write_bytes(content)
+    with pytest.raises(DseError) as error:
+        read_toml(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert len(str(error.value)) < 400 + len(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_without_end_is_too_large():
+    with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
+        read_toml(Path("/dev/zero"))

@@ -199,7 +199,7 @@ def _problem(path: str | Path, parameters: Columns) -> dict[str, Any]:
         names = [parameter["Name"] for parameter in content["ConfigurationSpace"]["TuningParameters"]]
     except OSError as error:
         raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DseError(f"{path}: cannot read: {error!r}, expected a T1 file") from None
     if sorted(names) != sorted(parameters):
         raise DseError(

@@ -147,13 +147,20 @@ def _write(path: Path, batches: Iterable[pa.RecordBatch], columns: pa.Schema) ->
             writer.write_batch(batch)
 
 
+def _job(note: Path) -> Any:
+    try:
+        return json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away") from None
+
+
 def _begin(folder: Path, key: str) -> None:
     """Open the folder of parts: what an interrupted run of the same job left, or an empty one."""
     note = folder / "job.json"
     if folder.exists():
         if not note.exists() and any(folder.iterdir()):
             raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
-        if note.exists() and json.loads(note.read_text()) == {"job": key}:
+        if note.exists() and _job(note) == {"job": key}:
             return
         shutil.rmtree(folder)
     folder.mkdir()

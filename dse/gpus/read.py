@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError
-from dse.files import given_path
+from dse.files import given_path, read_toml
 from dse.gpus.facts import Entry, Fact, Quantities, hint
 from dse.gpus.rules import LEFT_OUT
 
@@ -69,7 +69,7 @@ def headers() -> dict[str, Header]:
     """Read the header of each of them, by name."""
     # Up to the first table: to read that takes no time.
     head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
-    return {name: _checked(Header, _toml(text, _path(name)), _path(name)) for name, text in head.items()}
+    return {name: _checked(Header, tomllib.loads(text.decode()), _path(name)) for name, text in head.items()}
 
 
 def find(name: str | Path) -> Path:
@@ -107,10 +107,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     from dse.types import ABSENT, Gpu, Limits, PerClass
 
     path = find(name)
-    try:
-        tables = _toml(path.read_bytes(), path)
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
+    tables = read_toml(path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in _GROUPS:
         inside = tables.pop(group, {})
@@ -203,13 +200,6 @@ def _places(text: str, wanted: str) -> list[int]:
         and (start in edges or not wanted[0].isdigit())
         and (start + len(wanted) in edges or not wanted[-1].isdigit())
     ]
-
-
-def _toml(text: bytes, path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(text.decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: is not TOML: {error}") from None
 
 
 def _absent(given: Container[str]) -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import difflib
 import keyword
 import math
-import tomllib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -26,7 +25,7 @@ from pydantic import (
 
 from dse import catalogue
 from dse.errors import DseError
-from dse.files import given_path
+from dse.files import given_path, read_toml
 
 if TYPE_CHECKING:
     from dse.kernels.description import Alias, ArrayArgument, Build, Description
@@ -43,7 +42,7 @@ def names() -> list[str]:
 
 def summaries() -> dict[str, str]:
     """Read the one-line summary of each of them, by name."""
-    return {name: str(_toml(find(name)).get("summary", "")) for name in names()}
+    return {name: str(read_toml(find(name)).get("summary", "")) for name in names()}
 
 
 def find(name: str | Path) -> Path:
@@ -72,7 +71,7 @@ def variants(work: str) -> list[str]:
 
     **Raises:** DseError if no kernel does it.
     """
-    works = {name: str(_toml(find(name)).get("variant_of", name)) for name in names()}
+    works = {name: str(read_toml(find(name)).get("variant_of", name)) for name in names()}
     same = {_key(work): work for work in works.values()}
     same = {_key(name): work for name, work in works.items()} | same
     if _key(work) not in same:
@@ -86,7 +85,7 @@ def load(name: str | Path) -> Description:
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
     path = find(name)
-    raw = _toml(path)
+    raw = read_toml(path)
     for table in ("problem", "parameters", "let", "launch", "warp"):
         for name in ("constraints", "variant_of", "summary"):
             if isinstance(raw.get(table), dict) and name in raw[table]:  # TOML's classic trap
@@ -106,15 +105,6 @@ def _key(name: str) -> str:
 
 def _listed(allowed: Iterable[str]) -> str:
     return ", ".join(allowed) or "none"
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: is not TOML: {error}") from None
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
 
 
 # What the file may hold. Validators raise ValueError with the wording of the rest of the line.

@@ -100,10 +100,10 @@ def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Read the lines of a journal; the last may have been cut off."""
     rows = []
-    for line in path.read_text().splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             rows.append(json.loads(line))
-        except ValueError:
+        except (ValueError, RecursionError):
             break
     return (rows[0], rows[1:]) if rows else ({}, [])
 

@@ -41,7 +41,7 @@ def closed(text: str) -> Any:
         for end in ("}", "}}"):
             try:
                 return json.loads(part.rstrip().removesuffix(",") + end)
-            except ValueError:
+            except (ValueError, RecursionError):
                 continue
     return None
 

@@ -24,6 +24,7 @@ from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
 Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
+MOST_SECONDS = 1e9  # of one measurement
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
 
 
@@ -155,7 +156,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
         try:
             row = json.loads(line)
             index, seconds = candidates.place(row["parameters"]), row["seconds"]
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):  # no JSON, a number of too many digits, nested too deep
             if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
                 del lines[-1]  # cut off while it was written
                 break
@@ -165,9 +166,10 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(
                 f"{journal}: line {number}: found no configuration of this space, expected {expected}"
             ) from None
-        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < math.inf):
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < MOST_SECONDS):
+            found = repr(seconds)[:40]
             raise DseError(
-                f"{journal}: line {number}: found {seconds!r} seconds, expected a number above 0 or null"
+                f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
             )
         measurements.append((index, seconds))
     whole = "".join(f"{line}\n" for line in lines)

@@ -84,6 +84,16 @@ def test_files_of_another_origin_are_left_alone(job, tmp_path):
     assert (folder / "mine.txt").read_text() == "kept"
 
 
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[" * 100_000])
+def test_a_note_that_cannot_be_read_is_left_alone(job, tmp_path, content):
+    folder = tmp_path / "out.parquet.parts"
+    folder.mkdir()
+    (folder / "job.json").write_bytes(content)
+    with pytest.raises(DseError, match=r"job\.json: found no note of a sweep, expected one; move the folder"):
+        sweep(job, tmp_path / "out.parquet")
+    assert (folder / "job.json").read_bytes() == content
+
+
 def test_wants_parquet(job, tmp_path):
     with pytest.raises(DseError, match=r"expected \.parquet"):
         sweep(job, tmp_path / "out.csv")

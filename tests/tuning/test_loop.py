@@ -120,6 +120,9 @@ def test_a_line_that_was_cut_off_is_measured_again(candidates, measure, tmp_path
         '{"parameters": {"a": [1], "b": 1}, "seconds": 1.0}',
         "[1, 2]",
         "not JSON",
+        "[" * 100_000,
+        '{"parameters": {"a": 1, "b": 1}, "seconds": 1' + "0" * 400 + "}",
+        '{"parameters": {"a": 1, "b": 1}, "seconds": ' + "1" * 5_000 + "}",
     ],
 )
 def test_a_journal_of_something_else(candidates, measure, tmp_path, line):

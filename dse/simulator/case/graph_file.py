@@ -27,7 +27,6 @@ Warps that differ have a `[[program]]` each, with its own instructions and loops
 """
 
 import math
-import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -38,6 +37,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse.errors import DseError
+from dse.files import read_toml
 from dse.simulator.case.program import Case, Loop, Program
 
 Cycles = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -59,13 +59,7 @@ def load(path: Path) -> Graph:
     **Raises:** DseError, one line with file, field, what was found and allowed.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: is not TOML: {error}") from None
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-    try:
-        file = _GraphFile.model_validate(raw)
+        file = _GraphFile.model_validate(read_toml(path))
     except ValidationError as error:
         raise DseError(f"{path}: {_first(error)}") from None
     for field in ("instruction", "loop"):
