@@ -67,6 +67,7 @@ def fit(
     files = {file.name: file for file in inputs.gpus(gpu)}
     names = [inputs.gpus([gpu_name])[0].name for gpu_name in gpu] * (len(kernel) // len(gpu))
     from dse.fitting import calibrate
+    from dse.report.show import progress
 
     if not chosen.differentiable and sample is None:
         sample = SIMULATED_SAMPLE
@@ -78,7 +79,7 @@ def fit(
         for name, path, at in zip(kernel, measured, names, strict=True)
     ]
     calibration = calibrate.calibrate(
-        spaces, list(files.values()), chosen, free, shared or (), method, starts, sample, seed
+        spaces, list(files.values()), chosen, free, shared or (), method, starts, sample, seed, progress
     )
     if out is not None:
         calibrate.write(calibration, out)
@@ -86,6 +87,8 @@ def fit(
     if json or csv:
         return
     present(calibration.errors(), title="Errors", units={}, json=False, csv=False, out=None)
+    if out is not None:
+        print(f"{out}: written, with the fitted values in place of the catalogue's")
     for name, untold in calibration.untold().items():
         if untold:
             print(f"{name}: these data cannot tell {', '.join(untold)}; they stay near the catalogue's value")

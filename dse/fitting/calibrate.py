@@ -12,7 +12,7 @@ from dse import measured
 from dse.counts import Counts, Number
 from dse.errors import DseError
 from dse.fitting import launches
-from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit
+from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.fitting.launches import log_seconds
 from dse.fitting.parameters import check, names_for, widths
 from dse.gpus import write as gpu_text
@@ -21,6 +21,7 @@ from dse.measured.scores import mape, spearman
 from dse.models import get
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
+from dse.progress import Progress, silent
 
 HELD_OUT = 0.2  # of the configurations of each space
 
@@ -82,6 +83,7 @@ def calibrate(
     starts: int = 4,
     sample: int | None = None,
     seed: int = 0,
+    progress: Progress = silent,
 ) -> Calibration:
     """Fit GPUs to measured spaces: to all, and again with some held out, to see what the fit is worth.
 
@@ -106,25 +108,27 @@ def calibrate(
 
     walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for
 
-    def fitted(some: Sequence[Data], at: Sequence[int], start: int = 1) -> Fit:
-        return fit(some, at, parameters, predictor, cast(Method, method), start, seed, walk)
-
     train = [part.only(random.uniform(size=len(part)) >= HELD_OUT) for part in data]
     if not any(np.asarray(part.counts).any() for part in train):
         raise DseError("sample: found no configuration left to fit, expected more of them")
     held = [part.only(~np.asarray(part.counts)) for part in train]
-    to_train = fitted(train, gpus)
-    scores = [
-        *_scores("fitted", spaces, train, to_train, predictor),
-        *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor),
-    ]
-    if len({space.kernel.name for space in spaces}) > 1:
-        for number, space in enumerate(spaces):
-            own = [other.kernel.name == space.kernel.name for other in spaces]
+    without = range(len(spaces)) if len({space.kernel.name for space in spaces}) > 1 else ()
+    with progress("Fitting", (1 + len(without)) * stages(1) + stages(starts)) as advance:
+
+        def fitted(some: Sequence[Data], start: int = 1) -> Fit:
+            return fit(some, gpus, parameters, predictor, cast(Method, method), start, seed, walk, advance)
+
+        to_train = fitted(train)
+        scores = [
+            *_scores("fitted", spaces, train, to_train, predictor),
+            *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor),
+        ]
+        for number in without:
+            own = [other.kernel.name == spaces[number].kernel.name for other in spaces]
             others = [part.only(np.full(len(part), not out)) for part, out in zip(data, own, strict=True)]
-            to_others = fitted(others, gpus)
-            scores += _scores("held out: the kernel", [space], [data[number]], to_others, predictor)
-    return Calibration(files, spaces, predictor.name, fitted(data, gpus, starts), tuple(scores))
+            to_others = fitted(others)
+            scores += _scores("held out: the kernel", [spaces[number]], [data[number]], to_others, predictor)
+        return Calibration(files, spaces, predictor.name, fitted(data, starts), tuple(scores))
 
 
 def check_target(path: Path, gpus: int) -> None:

@@ -15,7 +15,7 @@ Source: Huber 1964 (robust loss; its smooth form: Charbonnier et al. 1997); MacK
 Inference, and Learning Algorithms, 2003, Ch. 27 (Laplace). Precision: float64.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -144,11 +144,13 @@ def fit(
     starts: int = 4,
     seed: int = 0,
     walk: int = WALK,
+    advance: Callable[[int], None] = lambda done: None,
 ) -> Fit:
     """Fit the parameters to the data; `gpus` says which GPU each of `data` was measured on.
 
     `starts` points are tried, the catalogue's and others drawn from before the data; the best counts. `walk`
     is how many steps each walker takes; 0: samples are of Laplace's normal, where predictions cost too much.
+    `advance` is told of each of `stages(starts)` that is done.
     """
     if method not in METHODS:
         raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
@@ -162,7 +164,10 @@ def fit(
             return _solved(problem, start, jnp.asarray(tau), parameters.names, model, method)
 
         tau = UNEXPLAINED
-        ends = [solved(jnp.asarray(start), tau) for start in draws]
+        ends = []
+        for start in draws:
+            ends.append(jax.block_until_ready(solved(jnp.asarray(start), tau)))
+            advance(1)
         theta, loss, steps = min(ends, key=lambda end: np.nan_to_num(float(end[1]), nan=np.inf))
         for _ in range(2):  # τ hangs on the fit, and the fit a little on τ
             off = np.asarray(_off(problem, theta, parameters.names, model))
@@ -170,8 +175,15 @@ def fit(
             tau = max(LEAST, 1.4826 * float(np.median(np.abs(off))))  # the deviation of a normal one
             theta, loss, more = solved(theta, tau)
             steps += more
+            advance(1)
         samples = np.asarray(_samples(problem, theta, jnp.asarray(tau), parameters.names, model, seed, walk))
+        advance(1)
     return Fit(parameters, np.asarray(theta), samples, tau, float(loss), int(steps))
+
+
+def stages(starts: int) -> int:
+    """How many stages a fit has: its starts, two more with the deviation that was found, and the samples."""
+    return starts + 3
 
 
 class _Problem(eqx.Module):

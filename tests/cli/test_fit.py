@@ -91,10 +91,12 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
     other.write_text(text.replace("n = ", "m = ").replace("ceil(n /", "ceil(m /"))
     ran = run_dse(
         *("fit", str(toy_kernel), str(other), "--measured", measured, "--measured", measured),
-        *(*OPTIONS, "--set", f"m={2 * N}"),
+        *(*OPTIONS, "--set", f"m={2 * N}", "-o", str(tmp_path / "fitted.toml")),
     )
     assert ran.code == 0, ran.err
     assert "cannot tell cpi.fp64" in ran.out
+    assert f"{tmp_path / 'fitted.toml'}: written, with the fitted values" in ran.out
+    assert (tmp_path / "fitted.toml").exists()
     lines = [re.split(r"\s{2,}", line.strip()) for line in ran.out.splitlines() if "held out: the k" in line]
     found = {line[1]: [float(text) for text in line[2:5]] for line in lines}
     # Of the same times the other has to do twice the work: fitted to it, this one takes half as long, and

@@ -9,7 +9,7 @@ import pytest
 from dse import gpus, models
 from dse.counts import OwnKernel
 from dse.errors import DseError
-from dse.fitting.fit import Data, Parameters, fit
+from dse.fitting.fit import Data, Parameters, fit, stages
 from dse.fitting.launches import of_kernel
 from dse.space import Space
 from dse.types import CLASSES, Kernel, PerClass, Prediction, Resources
@@ -116,6 +116,12 @@ def test_mode_is_a_minimum_by_plain_numpy(found, slopes, off):
 
 def test_what_the_data_cannot_tell(found):
     assert found.untold() == ("cpi.dram",)
+
+
+def test_each_stage_is_told(data, parameters):
+    told = []
+    fit([data], [0], parameters, linear, starts=2, walk=0, advance=told.append)
+    assert sum(told) == stages(2)
 
 
 def test_methods_agree(found, data, parameters):
