@@ -221,7 +221,7 @@ def estimates(
     ] = 48,
     sample: Annotated[int, typer.Option(metavar="N", min=1, help="Configurations, at random.")] = SAMPLE,
     draws: Annotated[int, typer.Option(metavar="N", min=0, help="Random choices of as many.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the sample.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of the sample.")] = 1,
     plain: Annotated[
         bool, typer.Option("--plain", help="Without the names that the description has of sizes.")
     ] = False,

@@ -61,7 +61,7 @@ def characterise(
         ),
     ] = False,
     sample: inputs.SampleOption = None,
-    seed: Annotated[int, typer.Option(help="Of --sample.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of --sample.")] = 0,
     explain: Annotated[
         bool,
         typer.Option(

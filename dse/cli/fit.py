@@ -47,7 +47,9 @@ def fit(
     starts: Annotated[int, typer.Option(min=1, help="Points to start from, the catalogue's first.")] = 4,
     sample: inputs.SampleOption = None,
     changed: inputs.SetOption = None,
-    seed: Annotated[int, typer.Option(help="Of starts, samples, and what is held out.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of starts, samples, and what is held out.")
+    ] = 0,
     json: JsonOption = False,
     csv: CsvOption = False,
 ) -> None:

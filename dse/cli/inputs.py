@@ -64,11 +64,13 @@ OrderOption = Annotated[
         help="Of pipeline: a warp's instructions in program order (default) or dataflow order.",
     ),
 ]
+MOST_SEED = 2**32 - 1  # that NumPy takes
 GroupsOption = Annotated[
     int | None,
     typer.Option(
         metavar="N",
         min=1,
+        max=2**31 - 1,
         help="Of pipeline: simulate so many blocks of one SM from start to end, two rounds at least; "
         "without it, samples are.",
     ),

@@ -215,7 +215,9 @@ KernelsArgument = Annotated[
 SampleOption = Annotated[
     int | None, typer.Option(metavar="N", min=1, help="So many configurations of each, at random.")
 ]
-SeedOption = Annotated[int, typer.Option(help="Of the order, and so of --sample.")]
+SeedOption = Annotated[
+    int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of the order, and so of --sample.")
+]
 CasesOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE.csv", help="Problem sizes: a column each, a row for each case."),

@@ -27,7 +27,9 @@ def search(
     storage: Annotated[
         str, typer.Option(metavar="URL", help="Where the study is kept; 'none' keeps none.")
     ] = STORAGE,
-    seed: Annotated[int | None, typer.Option(help="Makes a new study repeatable.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
+    ] = None,
     changed: inputs.SetOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,

@@ -46,7 +46,7 @@ def tune(
     space: inputs.SpaceOption = None,
     source: inputs.SourceOption = False,
     compiled: inputs.CompileOption = None,
-    seed: Annotated[int, typer.Option(help="Of what is left to chance.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of what is left to chance.")] = 0,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,

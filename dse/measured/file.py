@@ -1,6 +1,7 @@
 """A file of measured times before its format is known: unpacked, and decoded when it is asked for."""
 
 import gzip
+import io
 import json
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,6 +11,7 @@ from typing import Any
 from dse.errors import DseError
 from dse.measured import kernel_tuner
 
+MOST_BYTES = 1 << 28  # unpacked
 _GZIP, _UTF16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -22,9 +24,18 @@ class File:
 
     @classmethod
     def of(cls, path: Path) -> "File":
-        """Read a file, gzipped or not, whatever its suffix says."""
-        content = path.read_bytes()
-        return cls(path, gzip.decompress(content) if content.startswith(_GZIP) else content)
+        """Read a file, gzipped or not, whatever its suffix says.
+
+        **Raises:** DseError for more than MOST_BYTES, packed or not; OSError if it cannot be read.
+        """
+        with path.open("rb") as file:  # what is no regular file need not end
+            content = file.read(MOST_BYTES + 1)
+        if content.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+                content = packed.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise DseError(f"{path}: found more than {MOST_BYTES:,} bytes, expected a smaller file")
+        return cls(path, content)
 
     @cached_property
     def text(self) -> str:

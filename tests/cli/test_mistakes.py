@@ -186,3 +186,11 @@ def test_settings_of_what_is_not_simulated(mistake, flag, value):
 )
 def test_flags(mistake, arguments, found):
     assert found in mistake(*arguments.split())
+
+
+@pytest.mark.parametrize("seed", ["-1", str(2**32)])
+@pytest.mark.parametrize("command", ["search", "tune", "fit"])
+def test_seeds_that_nothing_takes(mistake, command, seed):
+    line = mistake(command, "example", "--gpu", "a100", "--seed", seed)
+    assert "'--seed'" in line
+    assert seed in line or "greater than or equal to 0" in line or "less than or equal" in line
