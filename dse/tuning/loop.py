@@ -125,7 +125,7 @@ def commanded(command: str, unit_s: float) -> Measure:
             raise DseError(f"command: cannot run {filled[0]}: {error.strerror}") from None
         numbers = NUMBER.findall(ended.stdout)
         seconds = float(numbers[-1]) * unit_s if numbers else 0.0
-        return seconds if ended.returncode == 0 and seconds > 0 else None
+        return seconds if ended.returncode == 0 and 0 < seconds < MOST_SECONDS else None
 
     return measure
 
@@ -134,9 +134,12 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
     """Refuse a command that has a `{name}` that is no parameter, or none at all. **Raises:** DseError."""
     try:
         shlex.split(command)
-        asked = {name for _, name, _, _ in Formatter().parse(command) if name is not None}
+        fields = [(name, spec) for _, name, spec, _ in Formatter().parse(command) if name is not None]
+        for _, spec in fields:
+            format(1, spec or "")
     except ValueError as error:
         raise DseError(f"command: cannot read {command!r}: {error}") from None
+    asked = {name for name, _ in fields}
     for name in sorted(asked - set(names)):
         raise DseError(f"command: found {{{name}}}, expected one of {', '.join(names)}")
     if not asked:

@@ -227,6 +227,7 @@ def test_check_command():
         ("bench 1 2", "found no parameter in 'bench 1 2'"),
         ("bench {a", "cannot read 'bench {a'"),
         ("bench '{a}", 'cannot read "bench \'{a}"'),
+        ("bench {a:q}", "cannot read 'bench {a:q}'"),
     ):
         with pytest.raises(DseError) as mistake:
             check_command(command, names)
