@@ -51,7 +51,7 @@ class Constants(eqx.Module):
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
     store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
     l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
-    short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: what rows of one 128-byte line cost more
+    short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: rows of one 128-byte line that DRAM must bring
     sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
     # Latency
     latency: Float[Array, ""] = constant(1, 0.3)  # of memory, relative to an idle one's

@@ -3,10 +3,11 @@
 Of what is not in a set nothing is known but that it was slower or not tried. What is minimised is, over
 cases,
 
-    -log Σ_set softmax(-log t / τ) + w ρ(log t_best) + ½ Σ x² / cases
+    -log Σ_set softmax(-log t / τ) + w ρ(log t_best) + ½ r Σ x² / cases
 
 with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax
-that falls into the set, errors of the best time, and the prior.
+that falls into the set, errors of the best time, and the prior. Cases of one layer differ by the
+number of tokens alone and share what the model lacks: r of them tell no more than one.
 
 Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
 """
@@ -30,12 +31,18 @@ NOISE = 0.1  # of log time, from which on errors count linearly
 TIMES = 1.5  # w
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
 GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
+REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
 STEPS = 60
 
 
-def fit(cases: Sequence[NearBest], steps: int = STEPS) -> Float[np.ndarray, " constants"]:
-    """Coordinates x of the most probable constants; `Constants.at(x)` are their values."""
-    evaluated = jax.jit(jax.value_and_grad(_objective(cases)))
+def fit(
+    cases: Sequence[NearBest], steps: int = STEPS, repeated: float = REPEATED
+) -> Float[np.ndarray, " constants"]:
+    """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
+
+    `repeated` is r: how many of the cases tell no more than one.
+    """
+    evaluated = jax.jit(jax.value_and_grad(_objective(cases, repeated)))
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
         value, gradient = evaluated(jnp.asarray(x, jnp.float32))
@@ -47,7 +54,7 @@ def fit(cases: Sequence[NearBest], steps: int = STEPS) -> Float[np.ndarray, " co
     ).x
 
 
-def _objective(cases: Sequence[NearBest]) -> Callable[[Array], Array]:
+def _objective(cases: Sequence[NearBest], repeated: float) -> Callable[[Array], Array]:
     table = space("wide")
     table = table[np.isin(table[:, 3], GROUPS)]
     place = {tuple(row): index for index, row in enumerate(table.tolist())}
@@ -72,6 +79,6 @@ def _objective(cases: Sequence[NearBest]) -> Callable[[Array], Array]:
         share = jax.nn.logsumexp(jnp.where(in_set, score, -1e9), 1) - jax.nn.logsumexp(score, 1)
         missed = -jnp.mean(jnp.log(jnp.exp(share) + LEAST_SHARE))
         wrong = jnp.mean(jnp.sqrt(1.0 + ((jnp.min(time, 1) - fastest) / NOISE) ** 2) - 1.0)
-        return missed + TIMES * wrong + 0.5 * jnp.sum(x * x) / len(kept)
+        return missed + TIMES * wrong + 0.5 * repeated * jnp.sum(x * x) / len(kept)
 
     return objective

@@ -21,7 +21,7 @@ from dse.matrix.problem import Product
 from dse.matrix.time import Case, seconds
 
 BY = ("physics", "prior", "both")
-WEIGHT = 0.02
+WEIGHT = 0.01
 ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
 
 _seconds = jax.jit(seconds)

@@ -150,7 +150,8 @@ def seconds(
     waiting = jnp.ceil(on_sm / resident) * (passes * alone + first + store)
     busy = on_sm * (passes * work + 0.3 * store)
     copied = (bm * a * real + bn * b) * bk
-    from_l2 = on_sm * passes * copied * (1.0 + k.short_rows * LINE / (bk * b)) / (machine.l2_bandwidth * k.l2)
+    short = k.short_rows * cold * LINE / (bk * b)  # only misses: hits are as fast in short rows
+    from_l2 = on_sm * passes * copied * (1.0 + short) / (machine.l2_bandwidth * k.l2)
     sm = _overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
 
     # DRAM: blocks run `group` rows of tiles at a time, columns after columns

@@ -33,7 +33,7 @@ def test_fit_finds_times_and_sets():
         1.5,
     )
     cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
-    found = Constants.at(jnp.asarray(fit(cases, steps=25), jnp.float32))
+    found = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
     table = space("wide")
 
     def errors(constants: Constants) -> np.ndarray:
@@ -42,3 +42,11 @@ def test_fit_finds_times_and_sets():
 
     before = errors(Constants.at(jnp.zeros(len(ABOUT), jnp.float32)))
     assert errors(found).max() < 0.05 < before.max()
+
+
+def test_cases_that_repeat_each_other_tell_less():
+    x = np.zeros(len(ABOUT))
+    x[list(ABOUT).index("dram")], x[list(ABOUT).index("launch")] = -2.0, 1.5
+    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    alone, alike = (fit(cases, steps=8, repeated=number) for number in (1.0, 1000.0))
+    assert np.abs(alike).max() < 0.1 < np.abs(alone).max()

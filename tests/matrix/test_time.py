@@ -56,6 +56,14 @@ def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
     assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
 
 
+def test_short_rows_cost_nothing_out_of_l2():
+    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
+    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
+    there = np.isfinite(without)
+    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
+    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
+
+
 def test_time_grows_with_tokens():
     products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
     assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
