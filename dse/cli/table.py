@@ -17,7 +17,9 @@ TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # tho
 
 @app.command(
     epilog="Example: [bold]dse table moe --gpu b200 --set E=256 --set N=512 --set K=7168 --set topk=8 "
-    "--dtype fp8_w8a8 --block 128x128 --format vllm -o configs[/bold]"
+    "--dtype fp8_w8a8 --block 128x128 --format vllm -o configs[/bold]; "
+    "[bold]dse table w8a8 -g h20 --set N=7168 --set K=2048 --dtype fp8_w8a8 --block 128x128 "
+    "--measured times.csv[/bold]"
 )
 def table(
     kernel: Annotated[
@@ -47,6 +49,10 @@ def table(
         str | None,
         typer.Option(metavar="NAME", help="As torch.cuda.get_device_name() says, if it is another."),
     ] = None,
+    measured: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="CSV or Parquet: M, parameters, seconds; corrects what is chosen."),
+    ] = None,
     json: JsonOption = False,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     out: Annotated[
@@ -70,7 +76,12 @@ def table(
         raise DseError(f"--out: found without --format, expected --format {' or '.join(FORMATS)}")
     given = inputs.settings(sizes)
     chosen = Kernel("moe" if kernel == "fused_moe" else kernel, given, dtype, shape)
-    rows = best(file, chosen, numbers)
+    timed = None
+    if measured is not None:
+        from dse.tuning.matrix import read
+
+        timed = read(measured, chosen)
+    rows = best(file, chosen, numbers, timed)
     if style is None:
         present(rows, title=f"{kernel} on {file.name}", json=json, csv=csv, out=None, units={"seconds": "s"})
         return
