@@ -22,7 +22,7 @@ MISSED = (0.05, 0.1, 0.2, 0.4)  # of g, of which one is chosen ...
 EXPECTED, WIDTH = 0.2, 0.7  # ... that is log-normal about so much
 NEAR = 2.5  # doublings of M over which b and g fade ...
 ALWAYS = 0.3  # ... to this share of their covariance
-LIKE = 2.0  # doublings of a parameter over which g changes
+LIKE = (1.0, 1.0, 1.0, 3.0, 1.0, 1.0)  # doublings of each parameter over which g changes; groups are alike
 SLOWEST = 1.0  # log: what is slower than the median by this counts as just so slow
 MOST = 1024  # times that are learnt from: the cost grows with their cube
 CLEARLY = 2.0  # standard deviations by which another has to be faster than the fastest measured
@@ -109,7 +109,7 @@ class Correction:
                 least, self._missed, self._posterior = unlikely, missed, posterior
 
     def _like(self, points: np.ndarray) -> np.ndarray:
-        return Smooth(0.5, 0.5, np.full(points.shape[1], LIKE**-2)).covariance(self._points, points, np)
+        return Smooth(0.5, 0.5, np.array(LIKE) ** -2).covariance(self._points, points, np)
 
     def _covariance(self, like: np.ndarray, log_tokens: np.ndarray, missed: float) -> np.ndarray:
         apart = (self._log_tokens[:, None] - log_tokens[None]) / NEAR
@@ -124,7 +124,7 @@ def choose(
     timed: Timed,
     tokens: int,
 ) -> tuple[int, float, bool]:
-    """Choose a configuration by corrected log times. Return its place, its seconds, whether they are measured.
+    """Choose by corrected log times. Return a configuration's place, seconds, and whether they are measured.
 
     The fastest measured is chosen unless another is faster by `CLEARLY` standard deviations. `taken` is added
     where corrected times are compared.

@@ -18,8 +18,8 @@ TIMES = {"seconds": 1.0} | {
 def read(path: Path, kernel: Kernel) -> Timed:
     """Read measured times: columns M, the six parameters and a time; an infinite one did not run.
 
-    **Raises:** DseError, one line with column and row, for a column that is missing, a value that is not of the
-    kernel's space, or a time that is no number above 0.
+    **Raises:** DseError, one line with column and row, for a column that is missing, a value that is not of
+    the kernel's space, or a time that is no number above 0.
     """
     table = read_table(path)
     for name in ("M", *PARAMETERS):
@@ -48,5 +48,5 @@ def _refuse(table: Table, name: str, wrong: np.ndarray, expected: str) -> None:
     if wrong.any():
         row = int(np.argmax(wrong))
         cell = table.table.column(name)[row].as_py()
-        found = "an empty cell" if cell in (None, "") else repr(cell)
+        found = "no number" if cell in (None, "") else repr(cell)
         table.fail(f"{name}, row {row + 1}", f"found {found}, expected {expected}")

@@ -66,3 +66,32 @@ def test_a_file_where_the_folder_would_be(run_dse, tmp_path):
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"dse: --out: found '{taken}', expected a folder")
     assert taken.read_text() == "mine"
+
+
+HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
+
+
+def test_measured_times_are_used(run_dse, tmp_path):
+    plain = json.loads(run_dse(*MOE, "--for", "M=64,512", "--json").out)
+    fast = 0.5e6 * plain[0]["seconds"]
+    times = tmp_path / "times.csv"
+    times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,{fast}\n64,16,128,64,1,4,3,{2 * fast}\n")
+    words = (*MOE, "--for", "M=64,512", "--measured", str(times))
+    ran = run_dse(*words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    measured, corrected = json.loads(ran.out)
+    assert (measured["BLOCK_SIZE_N"], measured["GROUP_SIZE_M"], measured["by"]) == (32, 32, "measured")
+    assert measured["seconds"] == pytest.approx(1e-6 * fast)
+    assert corrected["by"] == "corrected"
+    assert corrected["seconds"] < plain[1]["seconds"]  # what was measured was faster than predicted
+    file = json.loads(run_dse(*words, "--format", "vllm").out)
+    assert file["64"]["num_stages"] == 2
+    assert "by" not in file["64"]
+
+
+def test_bad_measured_times_are_told(run_dse, tmp_path):
+    times = tmp_path / "times.csv"
+    times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,nan\n")
+    ran = run_dse(*MOE, "--measured", str(times))
+    expected = "us, row 1: found no number, expected a time above 0, or inf where it did not run"
+    assert (ran.code, ran.err) == (2, f"dse: {times}: {expected}\n")
