@@ -1,14 +1,22 @@
-"""Times of a matrix kernel's configurations: read from a file."""
+"""Times of a matrix kernel's configurations: read from a file, or measured where it pays."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
+from dse.errors import DseError
+from dse.gpus import GpuFile
 from dse.matrix.configuration import PARAMETERS
-from dse.matrix.refine import Timed
-from dse.matrix.table import Kernel
+from dse.matrix.refine import Correction, Timed
+from dse.matrix.table import Kernel, Predictor
 from dse.measured.formats import read as read_table
 from dse.measured.table import SECONDS, Table
+from dse.tuning import loop
+from dse.tuning.candidates import bare
+from dse.tuning.tuner import Tuner, expected_improvement
+
+NAMES = ("M", *PARAMETERS)  # of what a command is told
 
 TIMES = {"seconds": 1.0} | {
     name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
@@ -22,7 +30,7 @@ def read(path: Path, kernel: Kernel) -> Timed:
     the kernel's space, or a time that is no number above 0.
     """
     table = read_table(path)
-    for name in ("M", *PARAMETERS):
+    for name in NAMES:
         if name not in table.names:
             table.fail("columns", f"found no {name}, expected M, {', '.join(PARAMETERS)} and a time")
     timed = next((name for name in TIMES if name in table.names), None)
@@ -42,6 +50,74 @@ def read(path: Path, kernel: Kernel) -> Timed:
     known = {tuple(row): place for place, row in enumerate(configurations.tolist())}
     places = np.array([known[row] for row in zip(*(column.tolist() for column in columns), strict=True)])
     return Timed(tokens.astype(int), places, seconds)
+
+
+class InTurn(Tuner):
+    """A tuner of one number of tokens after the other, each with all that was measured before it.
+
+    Candidates are all configurations for each number of tokens. For each the first is the one that is best by
+    corrected predictions (`dse.matrix.refine`); then that which is expected to improve most. What failed for
+    one number of tokens is not tried for another.
+    """
+
+    def __init__(self, predictor: Predictor, tokens: Sequence[int], budget: int, timed: Timed) -> None:
+        table = predictor.configurations
+        columns = {"M": np.repeat(tokens, len(table))}
+        columns |= {name: np.tile(table[:, place], len(tokens)) for place, name in enumerate(PARAMETERS)}
+        super().__init__(bare(columns))
+        self.predictor, self.tokens, self.budget, self.before = predictor, tuple(tokens), budget, timed
+        self.taken = predictor.taken(tokens)
+
+    @property
+    def timed(self) -> Timed:
+        """All times so far."""
+        turns, places = np.divmod(np.array(list(self.told), int), len(self.predictor.configurations))
+        told = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
+        return self.before.and_(told)
+
+    def ask(self, count: int = 1) -> list[int]:
+        """Return the configuration to measure next, one whatever the count; none if the budget is spent."""
+        size = len(self.predictor.configurations)
+        spent = np.bincount(np.array(list(self.told), int) // size, minlength=len(self.tokens))
+        for turn in np.flatnonzero(spent < self.budget).tolist():
+            gain = self._gain_in(turn)
+            if gain.max() > -np.inf:
+                return [turn * size + int(np.argmax(gain))]
+        return []
+
+    def _gain_in(self, turn: int) -> np.ndarray:
+        tokens, timed = self.tokens[turn], self.timed
+        corrected = Correction(self.predictor, self.predictor.configurations, timed)
+        log_s, deviation = corrected(tokens)
+        places, seconds = timed.of(tokens)
+        possible = np.isfinite(log_s)
+        possible[places] = possible[timed.failed] = False
+        if len(places) and np.isfinite(seconds[0]):
+            gain = expected_improvement(np.log(seconds[0]) - np.where(possible, log_s, 0.0), deviation)
+        else:
+            gain = -log_s - np.where(possible, self.taken[turn], 0.0)
+        return np.where(possible, gain, -np.inf)
+
+
+def tuned(
+    file: GpuFile,
+    kernel: Kernel,
+    tokens: Sequence[int],
+    measure: loop.Measure,
+    budget: int,
+    journal: Path | None = None,
+    timed: Timed | None = None,
+    advance: Callable[[int], None] = lambda measurements: None,
+) -> Timed:
+    """Measure up to `budget` configurations for each number of tokens; return these times and those given.
+
+    Measurements of the journal count. **Raises:** DseError if none ran, or for the journal as `loop.run`.
+    """
+    tuner = InTurn(Predictor.of(file, kernel), tokens, budget, timed or Timed.none())
+    loop.run(tuner, measure, len(tuner.candidates), journal=journal, advance=advance)
+    if tuner.told and not np.isfinite(list(tuner.told.values())).any():
+        raise DseError(f"command: found no time in {len(tuner.told)} runs, expected a last number above 0")
+    return tuner.timed
 
 
 def _refuse(table: Table, name: str, wrong: np.ndarray, expected: str) -> None:

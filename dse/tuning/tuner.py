@@ -108,8 +108,7 @@ class Tuner:
             return np.log(self.works()) - c.log_s - np.where(c.possible, 0.0, 1e9)
         mean, deviation = self._predict(self._after(told))
         better = np.log(min(told[index] for index in ran)) - mean
-        z = better / deviation
-        return (better * norm.cdf(z) + deviation * norm.pdf(z)) * self.works()  # Eq. 15
+        return expected_improvement(better, deviation) * self.works()
 
     def _after(self, told: dict[int, float]) -> Surrogate:
         """Condition on what was told and what is believed, with the scales of what was told."""
@@ -132,6 +131,12 @@ class Tuner:
         with in_64_bits():
             mean, deviation = surrogate(Points(c.position, c.slopes))
         return c.log_s + np.asarray(mean), np.asarray(deviation)
+
+
+def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Return how much is expected of what is better by so much, give or take a deviation (Eq. 15)."""
+    z = better / deviation
+    return better * norm.cdf(z) + deviation * norm.pdf(z)
 
 
 def _ran(told: dict[int, float]) -> list[int]:
