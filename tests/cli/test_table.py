@@ -1,6 +1,7 @@
 """`dse table`: what is printed and written, and mistakes in one line."""
 
 import json
+import sys
 
 import pytest
 
@@ -43,6 +44,14 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
         (
             ["--dtype", "fp4"],
             "--dtype: found 'fp4', expected one of bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16",
+        ),
+        (["--journal", "j"], "--journal: found without --command, expected both"),
+        (["--budget", "3"], "--budget: found without --command, expected both"),
+        (["--command", "x {M}", "--unit", "h"], "--unit: found 'h', expected one of s, ms, us, ns"),
+        (
+            ["--command", "x {E}"],
+            "--command: found {E}, expected one of M, BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, "
+            "GROUP_SIZE_M, num_warps, num_stages",
         ),
         (["--format", "trt"], "--format: found 'trt', expected vllm or sglang"),
         (["-o", "here"], "--out: found without --format, expected --format vllm or sglang"),
@@ -95,3 +104,19 @@ def test_bad_measured_times_are_told(run_dse, tmp_path):
     ran = run_dse(*MOE, "--measured", str(times))
     expected = "us, row 1: found no number, expected a time above 0, or inf where it did not run"
     assert (ran.code, ran.err) == (2, f"dse: {times}: {expected}\n")
+
+
+def test_a_command_measures(run_dse, tmp_path):
+    journal = tmp_path / "table.jsonl"
+    code = "import sys; print(1 + abs(int(sys.argv[1]) - 64) / 64 + int(sys.argv[2]) / 100)"
+    words = ["--budget", "6", "--unit", "us", "--journal", str(journal), "--for", "M=16,32", "--json"]
+    ran = run_dse(
+        *MOE, *words, "--command", f"{sys.executable} -S -c '{code}' {{BLOCK_SIZE_N}} {{num_stages}}"
+    )
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [line["parameters"]["M"] for line in lines] == [16] * 6 + [32] * 6
+    for row in json.loads(ran.out):
+        times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
+        assert row["by"] == "measured"
+        assert row["seconds"] == pytest.approx(min(times))
