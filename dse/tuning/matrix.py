@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from dse.errors import DseError
+from dse.fitting.surrogate import positions
 from dse.gpus import GpuFile
 from dse.matrix.configuration import PARAMETERS
 from dse.matrix.refine import Correction, Timed
@@ -14,9 +15,10 @@ from dse.measured.formats import read as read_table
 from dse.measured.table import SECONDS, Table
 from dse.tuning import loop
 from dse.tuning.candidates import bare
-from dse.tuning.tuner import Tuner, expected_improvement
+from dse.tuning.tuner import RUNS, Tuner, chance, expected_improvement
 
 NAMES = ("M", *PARAMETERS)  # of what a command is told
+ALL_RUN = ("M", "GROUP_SIZE_M")  # on which it does not hang whether a configuration runs
 
 TIMES = {"seconds": 1.0} | {
     name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
@@ -57,7 +59,7 @@ class InTurn(Tuner):
 
     Candidates are all configurations for each number of tokens. For each the first is the one that is best by
     corrected predictions (`dse.matrix.refine`); then that which is expected to improve most. What failed for
-    one number of tokens is not tried for another.
+    one number of tokens is not tried for another, and tiles like it later.
     """
 
     def __init__(self, predictor: Predictor, tokens: Sequence[int], budget: int, timed: Timed) -> None:
@@ -67,6 +69,9 @@ class InTurn(Tuner):
         super().__init__(bare(columns))
         self.predictor, self.tokens, self.budget, self.before = predictor, tuple(tokens), budget, timed
         self.taken = predictor.taken(tokens)
+        self.position = positions(
+            {name: columns[name][: len(table)] for name in NAMES if name not in ALL_RUN}
+        )
 
     @property
     def timed(self) -> Timed:
@@ -89,13 +94,18 @@ class InTurn(Tuner):
         tokens, timed = self.tokens[turn], self.timed
         corrected = Correction(self.predictor, self.predictor.configurations, timed)
         log_s, deviation = corrected(tokens)
+        tried, runs = np.unique(timed.places), np.ones(len(log_s))
+        if len(timed.failed):
+            ran = ~np.isin(tried, timed.failed)
+            runs = chance(RUNS[True], self.position, self.position[tried], ran)
         places, seconds = timed.of(tokens)
         possible = np.isfinite(log_s)
         possible[places] = possible[timed.failed] = False
         if len(places) and np.isfinite(seconds[0]):
-            gain = expected_improvement(np.log(seconds[0]) - np.where(possible, log_s, 0.0), deviation)
+            better = np.log(seconds[0]) - np.where(possible, log_s, 0.0)
+            gain = expected_improvement(better, deviation) * runs
         else:
-            gain = -log_s - np.where(possible, self.taken[turn], 0.0)
+            gain = np.log(runs) - log_s - np.where(possible, self.taken[turn], 0.0)
         return np.where(possible, gain, -np.inf)
 
 
