@@ -117,7 +117,8 @@ class Predictor:
         if numbers:
             launches = zip(*(self.kernel.products(number) for number in numbers), strict=True)
             times = [predict([self.file], one, self.configurations)[0] for one in launches]
-            self.known.update(zip(numbers, np.log(np.sum(times, axis=0)), strict=True))
+            total = np.sum(times, axis=0).astype(np.float64)
+            self.known.update(zip(numbers, np.log(total), strict=True))
 
     def taken(self, tokens: Sequence[int]) -> np.ndarray:
         """What the prior takes off the log times, [tokens, configurations].
