@@ -9,16 +9,18 @@ torch.cuda.get_device_name() says.
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dse.counts import Number
 from dse.errors import DseError
 from dse.gpus import GpuFile
-from dse.matrix.configuration import as_dict, space
+from dse.matrix.configuration import PARAMETERS, as_dict, space
 from dse.matrix.problem import OPERANDS, Product, experts_layer
 from dse.matrix.rank import predict, scores
+from dse.matrix.refine import Correction, Timed, choose
 
 FORMATS = ("vllm", "sglang")
 SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K")}
@@ -90,30 +92,70 @@ class Kernel:
         return f"{sizes},device_name={device}{kind}{shape}.json"
 
 
-def best(file: GpuFile, kernel: Kernel, tokens: Sequence[int]) -> list[dict[str, int | float]]:
+@dataclass(frozen=True)
+class Predictor:
+    """Log times of all configurations of a kernel on a GPU, for any number of tokens."""
+
+    file: GpuFile
+    kernel: Kernel
+    configurations: np.ndarray  # [configurations, 6]
+    known: dict[int, np.ndarray] = field(default_factory=dict)
+
+    @staticmethod
+    def of(file: GpuFile, kernel: Kernel) -> "Predictor":
+        """Predict the space that the kernel's tuner tries."""
+        return Predictor(file, kernel, kernel.configurations)
+
+    def __call__(self, tokens: int) -> np.ndarray:
+        """Return log times [configurations], infinite where one does not fit."""
+        self.prepare([tokens])
+        return self.known[tokens]
+
+    def prepare(self, tokens: Sequence[int]) -> None:
+        """Predict several numbers of tokens at once, as that is faster."""
+        numbers = [number for number in dict.fromkeys(tokens) if number not in self.known]
+        if numbers:
+            launches = zip(*(self.kernel.products(number) for number in numbers), strict=True)
+            times = [predict([self.file], one, self.configurations)[0] for one in launches]
+            total = np.sum(times, axis=0).astype(np.float64)
+            self.known.update(zip(numbers, np.log(total), strict=True))
+
+    def taken(self, tokens: Sequence[int]) -> np.ndarray:
+        """What the prior takes off the log times, [tokens, configurations].
+
+        It is of the kernel, not of each launch: the same for all of them.
+        """
+        first = [self.kernel.products(number)[0] for number in tokens]
+        return scores(self.file, first, self.configurations, "prior")
+
+
+def best(
+    file: GpuFile, kernel: Kernel, tokens: Sequence[int], timed: Timed | None = None
+) -> list[dict[str, Any]]:
     """The best configuration for each number of tokens, and its predicted time.
+
+    Measured times, if any, correct what is predicted (`dse.matrix.refine`), and `by` says of each row whether
+    its time was measured or corrected.
 
     **Raises:** DseError for a GPU without tensor cores, or one on which nothing of the space fits.
     """
-    launches = list(zip(*(kernel.products(number) for number in tokens), strict=True))
-    table = kernel.configurations
-    times = np.stack([predict([file], products, table)[0] for products in launches]).sum(0)
-    # The prior is of the kernel, not of each launch: what it takes off is the same for all of them.
-    taken = scores(file, launches[0], table, "prior")
-    chosen = np.argmin(np.where(np.isfinite(times), np.log(times) + taken, np.inf), axis=1)
-    seconds = times[np.arange(len(tokens)), chosen]
-    if not np.isfinite(seconds).all():
-        raise DseError(f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}")
-    return [
-        {"M": int(number), **as_dict(table[place]), "seconds": float(time)}
-        for number, place, time in zip(tokens, chosen, seconds, strict=True)
-    ]
+    predictor = Predictor.of(file, kernel)
+    measured = timed or Timed.none()
+    predictor.prepare([*tokens, *np.unique(measured.tokens).tolist()])
+    corrected = Correction(predictor, predictor.configurations, measured)
+    rows = []
+    for number, taken in zip(tokens, predictor.taken(tokens), strict=True):
+        place, seconds, known = choose(*corrected(number), taken, measured, number)
+        if not np.isfinite(seconds):
+            raise DseError(
+                f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}"
+            )
+        row = {"M": int(number), **as_dict(predictor.configurations[place]), "seconds": seconds}
+        rows.append(row if timed is None else row | {"by": "measured" if known else "corrected"})
+    return rows
 
 
-def text(rows: Sequence[Mapping[str, int | float]]) -> str:
+def text(rows: Sequence[Mapping[str, Any]]) -> str:
     """The content of a file that vLLM and SGLang load."""
-    named = {
-        str(row["M"]): {name: value for name, value in row.items() if name not in ("M", "seconds")}
-        for row in rows
-    }
+    named = {str(row["M"]): {name: row[name] for name in PARAMETERS} for row in rows}
     return json.dumps(named, indent=4) + "\n"

@@ -91,9 +91,7 @@ class Tuner:
         failed = np.array([not np.isfinite(seconds) for seconds in self.told.values()])
         if not failed.any():
             return before
-        near = c.position[:, None, :] - c.position[list(self.told)][None]
-        weight = np.exp(-0.5 * np.sum((near / REACH) ** 2, axis=-1))
-        return (before + weight @ ~failed) / (1.0 + weight.sum(axis=1))
+        return chance(before, c.position, c.position[list(self.told)], ~failed)
 
     def _blind(self, told: dict[int, float]) -> bool:
         """Whether chance alone says what to measure next."""
@@ -108,8 +106,7 @@ class Tuner:
             return np.log(self.works()) - c.log_s - np.where(c.possible, 0.0, 1e9)
         mean, deviation = self._predict(self._after(told))
         better = np.log(min(told[index] for index in ran)) - mean
-        z = better / deviation
-        return (better * norm.cdf(z) + deviation * norm.pdf(z)) * self.works()  # Eq. 15
+        return expected_improvement(better, deviation) * self.works()
 
     def _after(self, told: dict[int, float]) -> Surrogate:
         """Condition on what was told and what is believed, with the scales of what was told."""
@@ -132,6 +129,21 @@ class Tuner:
         with in_64_bits():
             mean, deviation = surrogate(Points(c.position, c.slopes))
         return c.log_s + np.asarray(mean), np.asarray(deviation)
+
+
+def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
+    """Return how much is expected of what is better by so much, give or take a deviation (Eq. 15)."""
+    z = better / deviation
+    return better * norm.cdf(z) + deviation * norm.pdf(z)
+
+
+def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, ran: np.ndarray) -> np.ndarray:
+    """Return the chance that each of n launches runs, after some others did or did not.
+
+    **Shapes:** before [n] or scalar, position [n, d], told [k, d], ran [k].
+    """
+    weight = np.exp(-0.5 * np.sum(((position[:, None, :] - told[None]) / REACH) ** 2, axis=-1))
+    return (before + weight @ ran) / (1.0 + weight.sum(axis=1))
 
 
 def _ran(told: dict[int, float]) -> list[int]:

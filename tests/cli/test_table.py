@@ -1,6 +1,7 @@
 """`dse table`: what is printed and written, and mistakes in one line."""
 
 import json
+import sys
 
 import pytest
 
@@ -44,6 +45,14 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
             ["--dtype", "fp4"],
             "--dtype: found 'fp4', expected one of bf16, fp16, fp8_w8a8, int8_w8a8, int8_w8a16",
         ),
+        (["--journal", "j"], "--journal: found without --command, expected both"),
+        (["--budget", "3"], "--budget: found without --command, expected both"),
+        (["--command", "x {M}", "--unit", "h"], "--unit: found 'h', expected one of s, ms, us, ns"),
+        (
+            ["--command", "x {E}"],
+            "--command: found {E}, expected one of M, BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, "
+            "GROUP_SIZE_M, num_warps, num_stages",
+        ),
         (["--format", "trt"], "--format: found 'trt', expected vllm or sglang"),
         (["-o", "here"], "--out: found without --format, expected --format vllm or sglang"),
         (["--set", "M=3"], "--set: M: unknown, expected E, N, K, topk"),
@@ -66,3 +75,48 @@ def test_a_file_where_the_folder_would_be(run_dse, tmp_path):
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith(f"dse: --out: found '{taken}', expected a folder")
     assert taken.read_text() == "mine"
+
+
+HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_stages,us"
+
+
+def test_measured_times_are_used(run_dse, tmp_path):
+    plain = json.loads(run_dse(*MOE, "--for", "M=64,512", "--json").out)
+    fast = 0.5e6 * plain[0]["seconds"]
+    times = tmp_path / "times.csv"
+    times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,{fast}\n64,16,128,64,1,4,3,{2 * fast}\n")
+    words = (*MOE, "--for", "M=64,512", "--measured", str(times))
+    ran = run_dse(*words, "--json")
+    assert (ran.code, ran.err) == (0, "")
+    measured, corrected = json.loads(ran.out)
+    assert (measured["BLOCK_SIZE_N"], measured["GROUP_SIZE_M"], measured["by"]) == (32, 32, "measured")
+    assert measured["seconds"] == pytest.approx(1e-6 * fast)
+    assert corrected["by"] == "corrected"
+    assert corrected["seconds"] < plain[1]["seconds"]  # what was measured was faster than predicted
+    file = json.loads(run_dse(*words, "--format", "vllm").out)
+    assert file["64"]["num_stages"] == 2
+    assert "by" not in file["64"]
+
+
+def test_bad_measured_times_are_told(run_dse, tmp_path):
+    times = tmp_path / "times.csv"
+    times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,nan\n")
+    ran = run_dse(*MOE, "--measured", str(times))
+    expected = "us, row 1: found no number, expected a time above 0, or inf where it did not run"
+    assert (ran.code, ran.err) == (2, f"dse: {times}: {expected}\n")
+
+
+def test_a_command_measures(run_dse, tmp_path):
+    journal = tmp_path / "table.jsonl"
+    code = "import sys; print(1 + abs(int(sys.argv[1]) - 64) / 64 + int(sys.argv[2]) / 100)"
+    words = ["--budget", "6", "--unit", "us", "--journal", str(journal), "--for", "M=16,32", "--json"]
+    ran = run_dse(
+        *MOE, *words, "--command", f"{sys.executable} -S -c '{code}' {{BLOCK_SIZE_N}} {{num_stages}}"
+    )
+    assert ran.code == 0, ran.err
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    assert [line["parameters"]["M"] for line in lines] == [16] * 6 + [32] * 6
+    for row in json.loads(ran.out):
+        times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
+        assert row["by"] == "measured"
+        assert row["seconds"] == pytest.approx(min(times))
