@@ -25,6 +25,7 @@ from dse.evaluate.chunks import evaluate
 from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
+from dse.searching import storage as stored
 from dse.types import Gpu
 
 SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
@@ -68,10 +69,9 @@ class Search:
     """
 
     study: optuna.Study
-    kept: optuna.Study | None
+    kept: stored.Kept | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
-    stored: int = 0  # trials that `kept` has
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
 
@@ -168,7 +168,7 @@ def start(
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
 
-    **Raises:** DseError where the storage cannot be opened.
+    **Raises:** DseError where the storage cannot be used.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])
@@ -178,14 +178,10 @@ def start(
     study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
     kept = None
     if storage is not None:
-        try:
-            kept = optuna.create_study(
-                study_name=name, storage=storage, directions=directions, load_if_exists=True
-            )
-            study.add_trials(kept.get_trials(deepcopy=False))
-        except Exception as problem:  # SQLAlchemy and its drivers raise what they like
-            raise DseError(f"storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
-    return Search(study, kept, dict(choices), tuple(goals), len(study.get_trials(deepcopy=False)))
+        kept = stored.load(storage, name, directions)
+        study.add_trials(kept.trials())
+        kept.count = len(study.get_trials(deepcopy=False))
+    return Search(study, kept, dict(choices), tuple(goals))
 
 
 def run(
@@ -223,9 +219,7 @@ def run(
                 trial.set_user_attr(_WHY, "cannot run")
                 search.study.tell(trial, state=TrialState.PRUNED)
         if search.kept is not None:
-            trials_now = search.study.get_trials(deepcopy=False)
-            search.kept.add_trials(trials_now[search.stored :])
-            search.stored = len(trials_now)
+            search.kept.add(search.study.get_trials(deepcopy=False))
         search.shares.optuna += time.perf_counter() - begun
         done += len(asked)
         advance(len(asked))

@@ -1,0 +1,103 @@
+"""Studies in SQLite: several processes at once, and databases that cannot be used."""
+
+import subprocess
+import sys
+
+import optuna
+import pytest
+from optuna.distributions import IntDistribution
+from optuna.study import StudyDirection
+from optuna.trial import create_trial
+
+from dse.errors import DseError
+from dse.searching import storage
+
+MINIMISE = [StudyDirection.MINIMIZE]
+
+WORKER = """
+import sys
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.study import StudyDirection
+from optuna.trial import create_trial
+from dse.searching import storage
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+url = sys.argv[1]
+print("ready", flush=True)
+sys.stdin.readline()
+kept = storage.load(url, "study", [StudyDirection.MINIMIZE])
+for i in range(5):
+    trial = create_trial(params={"x": i}, distributions={"x": IntDistribution(0, 9)}, value=float(i))
+    kept.add([*[trial] * kept.count, trial])
+"""
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(url):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(4)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:  # all have imported what they need: off they go together
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    assert [worker.communicate(timeout=60)[1] for worker in workers] == [""] * 4
+    assert [worker.returncode for worker in workers] == [0] * 4
+    trials = storage.load(url, "study", MINIMISE).trials()
+    assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 4)
+    assert sorted(trial.number for trial in trials) == list(range(20))
+
+
+@pytest.mark.parametrize("message", ["table trials already exists", "database is locked"])
+def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, message):
+    calls = []
+
+    def once(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError(message)
+        return optuna.storages.RDBStorage(*arguments, **options)
+
+    monkeypatch.setattr(storage, "RDBStorage", once)
+    assert storage.load(url, "study", MINIMISE).trials() == []
+    assert len(calls) == 2
+
+
+def test_waiting_has_an_end(url, monkeypatch):
+    def never(*arguments, **options):
+        raise RuntimeError("database is locked")
+
+    monkeypatch.setattr(storage, "RDBStorage", never)
+    monkeypatch.setattr(storage, "WAIT", 0.1)
+    with pytest.raises(DseError, match=r"^storage: .*study.db: cannot use: database is locked$"):
+        storage.load(url, "study", MINIMISE)
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path):
+    (tmp_path / "study.db").write_text("not a database" * 100)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: .*not a database$"):
+        storage.load(f"sqlite:///{tmp_path / 'study.db'}", "study", MINIMISE)
+
+
+def test_a_database_that_vanishes_is_one_line(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
+    kept = storage.load(url, "study", MINIMISE)
+    (tmp_path / "study.db").unlink()
+    trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 9)}, value=1.0)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
+        kept.add([trial])
