@@ -2,9 +2,11 @@
 
 import random
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import optuna
 from optuna.storages import RDBStorage
@@ -12,37 +14,48 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from dse.errors import DseError
+from dse.searching.values import Lists
 
 WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
 
 
 @dataclass
 class Kept:
-    """A study in a database. DseError of one line for whatever the database raises."""
+    """A study in a database, which holds values where a search has places in `lists`.
+
+    DseError of one line for whatever the database raises.
+    """
 
     url: str
     study: optuna.Study
+    lists: Lists
     count: int = 0  # of a search's trials, those that the database has
 
     def trials(self) -> list[FrozenTrial]:
-        """Read all trials, those of other processes too."""
+        """Read all trials, those of other processes too. DseError for those of earlier versions."""
         with _one_line(self.url):
-            return self.study.get_trials(deepcopy=False)
+            return [self.lists.with_places(trial) for trial in self.study.get_trials(deepcopy=False)]
 
     def add(self, trials: Sequence[FrozenTrial]) -> None:
         """Write those of a search's trials that are not there yet."""
         with _one_line(self.url):
-            self.study.add_trials(trials[self.count :])
+            self.study.add_trials(map(self.lists.with_values, trials[self.count :]))
         self.count = len(trials)
 
 
-def load(url: str, name: str, directions: Sequence[StudyDirection]) -> Kept:
-    """Load the study of that name, or make it. DseError where that fails."""
+def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> Kept:
+    """Load the study of that name, or make it; it keeps `metrics` low. DseError where that fails."""
     with _one_line(url):
-        study = optuna.create_study(
-            study_name=name, storage=_tables(url), directions=directions, load_if_exists=True
-        )
-    return Kept(url, study)
+        return Kept(url, make(metrics, study_name=name, storage=_tables(url), load_if_exists=True), lists)
+
+
+def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
+    """Make a study that keeps named metrics low, with other options of Optuna's `create_study`."""
+    study = optuna.create_study(directions=[StudyDirection.MINIMIZE] * len(metrics), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(list(metrics))
+    return study
 
 
 def _tables(url: str) -> RDBStorage:
@@ -72,8 +85,8 @@ def _made_meanwhile(problem: Exception) -> bool:
 def _one_line(url: str) -> Iterator[None]:
     try:
         yield
-    except DseError:
-        raise
+    except DseError as problem:
+        raise DseError(f"storage: {url}: {problem}") from None
     except Exception as problem:  # SQLAlchemy and its drivers raise what they like
         cause = problem.__cause__ or problem  # the driver's own words are shorter
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)

@@ -26,6 +26,7 @@ from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
+from dse.searching.values import Lists
 from dse.types import Gpu
 
 SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
@@ -64,8 +65,9 @@ class Shares:
 class Search:
     """A study and what it has cost so far.
 
-    The sampler works on a study in memory; `kept` is its copy in storage, written once a batch, since a
-    database takes longer over each step of a trial than a model over a thousand configurations.
+    The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
+    written once a batch, since a database takes longer over each step of a trial than a model over a
+    thousand configurations.
     """
 
     study: optuna.Study
@@ -168,20 +170,28 @@ def start(
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
 
-    **Raises:** DseError where the storage cannot be used.
+    **Raises:** DseError where the storage cannot be used, or has this study as earlier versions kept it.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
-    directions = [optuna.study.StudyDirection.MINIMIZE] * len(goals)
-    study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
+    metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
+    study = stored.make(metrics, sampler=sampler(chosen, seed))
     kept = None
     if storage is not None:
-        kept = stored.load(storage, name, directions)
+        kept = stored.load(storage, name, metrics, _lists(choices))
         study.add_trials(kept.trials())
         kept.count = len(study.get_trials(deepcopy=False))
     return Search(study, kept, dict(choices), tuple(goals))
+
+
+def _lists(choices: Mapping[str, Variant]) -> Lists:
+    """The values of all parameters that trials have: `matmul_tiled.rows`."""
+    free = ((name, variant.free) for name, variant in choices.items())
+    return Lists(
+        {f"{name}.{parameter}": values for name, these in free for parameter, values in these.items()}
+    )
 
 
 def run(
