@@ -2,8 +2,9 @@
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
 are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks a constraint is given back to the sampler without a model call. Every other
-suggestion goes to the variant tried least, so that a slower variant is searched too and its rank is fair.
+configuration that breaks constraints is given back to the sampler with their number, without a model call.
+Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its rank
+is fair.
 """
 
 import hashlib
@@ -253,12 +254,16 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
     search.study.sampler = free
-    valid = bool(variant.kernel.space.valid(values, variant.problem, np))
-    if not valid:
+    known = {**variant.problem, **values}
+    broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
+    if broken:
         trial.set_user_attr(_WHY, "breaks a constraint")
-        search.study.tell(trial, state=TrialState.PRUNED)
+        trial.set_constraint("broken", broken)  # else TPE takes the first of them for good ones
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Constraints have been set")  # CMA-ES has no use for them
+            search.study.tell(trial, state=TrialState.PRUNED)
     search.shares.optuna += time.perf_counter() - begun
-    return [(trial, name, values)] if valid else []
+    return [] if broken else [(trial, name, values)]
 
 
 def _evaluate(
