@@ -2,8 +2,9 @@
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
 are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks a constraint is given back to the sampler without a model call. Every other
-suggestion goes to the variant tried least, so that a slower variant is searched too and its rank is fair.
+configuration that breaks constraints is given back to the sampler with their number, without a model call.
+Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its rank
+is fair.
 """
 
 import hashlib
@@ -25,6 +26,8 @@ from dse.evaluate.chunks import evaluate
 from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
+from dse.searching import storage as stored
+from dse.searching.values import Lists
 from dse.types import Gpu
 
 SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
@@ -63,15 +66,15 @@ class Shares:
 class Search:
     """A study and what it has cost so far.
 
-    The sampler works on a study in memory; `kept` is its copy in storage, written once a batch, since a
-    database takes longer over each step of a trial than a model over a thousand configurations.
+    The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
+    written once a batch, since a database takes longer over each step of a trial than a model over a
+    thousand configurations.
     """
 
     study: optuna.Study
-    kept: optuna.Study | None
+    kept: stored.Kept | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
-    stored: int = 0  # trials that `kept` has
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
 
@@ -168,24 +171,28 @@ def start(
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
 
-    **Raises:** DseError where the storage cannot be opened.
+    **Raises:** DseError where the storage cannot be used, or has this study as earlier versions kept it.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     key = repr([(repr(v.kernel), sorted(v.problem.items())) for v in choices.values()])
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
-    directions = [optuna.study.StudyDirection.MINIMIZE] * len(goals)
-    study = optuna.create_study(sampler=sampler(chosen, seed), directions=directions)
+    metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
+    study = stored.make(metrics, sampler=sampler(chosen, seed))
     kept = None
     if storage is not None:
-        try:
-            kept = optuna.create_study(
-                study_name=name, storage=storage, directions=directions, load_if_exists=True
-            )
-            study.add_trials(kept.get_trials(deepcopy=False))
-        except Exception as problem:  # SQLAlchemy and its drivers raise what they like
-            raise DseError(f"storage: {storage}: cannot open: {str(problem).splitlines()[0]}") from None
-    return Search(study, kept, dict(choices), tuple(goals), len(study.get_trials(deepcopy=False)))
+        kept = stored.load(storage, name, metrics, _lists(choices))
+        study.add_trials(kept.trials())
+        kept.count = len(study.get_trials(deepcopy=False))
+    return Search(study, kept, dict(choices), tuple(goals))
+
+
+def _lists(choices: Mapping[str, Variant]) -> Lists:
+    """The values of all parameters that trials have: `matmul_tiled.rows`."""
+    free = ((name, variant.free) for name, variant in choices.items())
+    return Lists(
+        {f"{name}.{parameter}": values for name, these in free for parameter, values in these.items()}
+    )
 
 
 def run(
@@ -223,9 +230,7 @@ def run(
                 trial.set_user_attr(_WHY, "cannot run")
                 search.study.tell(trial, state=TrialState.PRUNED)
         if search.kept is not None:
-            trials_now = search.study.get_trials(deepcopy=False)
-            search.kept.add_trials(trials_now[search.stored :])
-            search.stored = len(trials_now)
+            search.kept.add(search.study.get_trials(deepcopy=False))
         search.shares.optuna += time.perf_counter() - begun
         done += len(asked)
         advance(len(asked))
@@ -249,12 +254,16 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
     search.study.sampler = free
-    valid = bool(variant.kernel.space.valid(values, variant.problem, np))
-    if not valid:
+    known = {**variant.problem, **values}
+    broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
+    if broken:
         trial.set_user_attr(_WHY, "breaks a constraint")
-        search.study.tell(trial, state=TrialState.PRUNED)
+        trial.set_constraint("broken", broken)  # else TPE takes the first of them for good ones
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Constraints have been set")  # CMA-ES has no use for them
+            search.study.tell(trial, state=TrialState.PRUNED)
     search.shares.optuna += time.perf_counter() - begun
-    return [(trial, name, values)] if valid else []
+    return [] if broken else [(trial, name, values)]
 
 
 def _evaluate(

@@ -1,0 +1,93 @@
+"""Studies in a database of Optuna, which several processes may make and fill at the same time."""
+
+import random
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import optuna
+from optuna.storages import RDBStorage
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial
+
+from dse.errors import DseError
+from dse.searching.values import Lists
+
+WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
+
+
+@dataclass
+class Kept:
+    """A study in a database, which holds values where a search has places in `lists`.
+
+    DseError of one line for whatever the database raises.
+    """
+
+    url: str
+    study: optuna.Study
+    lists: Lists
+    count: int = 0  # of a search's trials, those that the database has
+
+    def trials(self) -> list[FrozenTrial]:
+        """Read all trials, those of other processes too. DseError for those of earlier versions."""
+        with _one_line(self.url):
+            return [self.lists.with_places(trial) for trial in self.study.get_trials(deepcopy=False)]
+
+    def add(self, trials: Sequence[FrozenTrial]) -> None:
+        """Write those of a search's trials that are not there yet."""
+        with _one_line(self.url):
+            self.study.add_trials(map(self.lists.with_values, trials[self.count :]))
+        self.count = len(trials)
+
+
+def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> Kept:
+    """Load the study of that name, or make it; it keeps `metrics` low. DseError where that fails."""
+    with _one_line(url):
+        return Kept(url, make(metrics, study_name=name, storage=_tables(url), load_if_exists=True), lists)
+
+
+def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
+    """Make a study that keeps named metrics low, with other options of Optuna's `create_study`."""
+    study = optuna.create_study(directions=[StudyDirection.MINIMIZE] * len(metrics), **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        study.set_metric_names(list(metrics))
+    return study
+
+
+def _tables(url: str) -> RDBStorage:
+    """Open the database, with Optuna's tables in it.
+
+    Optuna looks whether a table is there, then makes it: of two processes that do so at once, one fails. It
+    finds at its next attempt what the other has made.
+    """
+    options = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
+    end = time.monotonic() + WAIT
+    while True:
+        try:
+            return RDBStorage(url, engine_kwargs=options)
+        except Exception as problem:  # each driver has errors of its own
+            if not _made_meanwhile(problem) or time.monotonic() > end:
+                raise
+        time.sleep(random.uniform(0.02, 0.2))
+
+
+def _made_meanwhile(problem: Exception) -> bool:
+    """Whether another process made, or makes, the table or the row that we were about to make."""
+    text = f"{problem} {problem.__cause__}".lower()
+    return any(sign in text for sign in ("already exists", "unique constraint", "duplicate", "locked"))
+
+
+@contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    try:
+        yield
+    except DseError as problem:
+        raise DseError(f"storage: {url}: {problem}") from None
+    except Exception as problem:  # SQLAlchemy and its drivers raise what they like
+        cause = problem.__cause__ or problem  # the driver's own words are shorter
+        reason = next(iter(str(cause).splitlines()), type(cause).__name__)
+        raise DseError(f"storage: {url}: cannot use: {reason}") from None

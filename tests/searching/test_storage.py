@@ -1,0 +1,122 @@
+"""Studies in SQLite: several processes at once, and databases that cannot be used."""
+
+import subprocess
+import sys
+
+import optuna
+import pytest
+from optuna.distributions import IntDistribution
+from optuna.trial import create_trial
+
+from dse.errors import DseError
+from dse.searching import storage
+from dse.searching.values import Lists
+
+METRICS, LISTS = ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
+
+WORKER = """
+import sys
+import optuna
+from optuna.distributions import IntDistribution
+from optuna.trial import create_trial
+from dse.searching import storage
+from dse.searching.values import Lists
+
+optuna.logging.set_verbosity(optuna.logging.WARNING)
+study = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
+storage.load("sqlite://", *study)  # in memory: imports what Optuna puts off
+print("ready", flush=True)
+sys.stdin.readline()
+kept = storage.load(sys.argv[1], *study)
+for i in range(5):
+    trial = create_trial(params={"x": i}, distributions={"x": IntDistribution(0, 4)}, value=float(i))
+    kept.add([*[trial] * kept.count, trial])
+"""
+
+
+@pytest.fixture
+def url(tmp_path):
+    return f"sqlite:///{tmp_path / 'study.db'}"
+
+
+def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(url):
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WORKER, url],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:  # all have imported what they need: off they go together
+        assert worker.stdin is not None
+        worker.stdin.write("\n")
+        worker.stdin.flush()
+    assert [worker.communicate(timeout=60)[1] for worker in workers] == [""] * 3
+    assert [worker.returncode for worker in workers] == [0] * 3
+    trials = storage.load(url, "study", METRICS, LISTS).trials()
+    assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 3)
+    assert sorted(trial.number for trial in trials) == list(range(15))
+
+
+@pytest.mark.parametrize("message", ["table trials already exists", "database is locked"])
+def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, message):
+    calls = []
+
+    def once(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 1:
+            raise RuntimeError(message)
+        return optuna.storages.RDBStorage(*arguments, **options)
+
+    monkeypatch.setattr(storage, "RDBStorage", once)
+    assert storage.load(url, "study", METRICS, LISTS).trials() == []
+    assert len(calls) == 2
+
+
+def test_waiting_has_an_end(url, monkeypatch):
+    def never(*arguments, **options):
+        raise RuntimeError("database is locked")
+
+    monkeypatch.setattr(storage, "RDBStorage", never)
+    monkeypatch.setattr(storage, "WAIT", 0.1)
+    with pytest.raises(DseError, match=r"^storage: .*study.db: cannot use: database is locked$"):
+        storage.load(url, "study", METRICS, LISTS)
+
+
+def test_a_file_that_is_no_database_is_one_line(tmp_path):
+    (tmp_path / "study.db").write_text("not a database" * 100)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: .*not a database$"):
+        storage.load(f"sqlite:///{tmp_path / 'study.db'}", "study", METRICS, LISTS)
+
+
+def test_a_database_that_vanishes_is_one_line(url, tmp_path, monkeypatch):
+    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between Optuna's attempts
+    kept = storage.load(url, "study", METRICS, LISTS)
+    (tmp_path / "study.db").unlink()
+    trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
+    with pytest.raises(DseError, match=r"^storage: .*: cannot use: "):
+        kept.add([trial])
+
+
+def test_values_are_stored_and_places_come_back(url):
+    kept = storage.load(url, "study", METRICS, LISTS)
+    trial = create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
+    kept.add([trial])
+    read = optuna.load_study(study_name="study", storage=url)
+    assert [each.params for each in read.trials] == [{"x": 8}]
+    assert read.metric_names == METRICS
+    [back] = storage.load(url, "study", METRICS, LISTS).trials()
+    assert (back.params, back.distributions) == (trial.params, trial.distributions)
+
+
+def test_a_study_of_an_earlier_version_is_one_line(url):
+    old = optuna.create_study(study_name="study", storage=url)
+    old.add_trial(create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0))
+    with pytest.raises(DseError, match=r"^storage: sqlite.*study.db: x: found places .* another storage$"):
+        storage.load(url, "study", METRICS, LISTS).trials()
