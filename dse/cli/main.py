@@ -109,8 +109,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
         _end(in_options(str(error)))
-    except OSError as error:  # of a file that no command knows of: standard output
-        _drop_output()
+    except OSError as error:
+        if error.filename is not None:
+            _end(f"{error.filename}: {error.strerror}")
+        _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
         _end(f"standard output: cannot write: {error.strerror or error}")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import JsonOption, present
+from dse.cli.options import CsvOption, JsonOption, present
 from dse.errors import DseError
 from dse.files import replacing
 
@@ -70,7 +70,7 @@ def table(
         typer.Option(metavar="FILE.jsonl", help="Of --command: keeps each run at once; run again to go on."),
     ] = None,
     json: JsonOption = False,
-    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    csv: CsvOption = False,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="DIR", help="Where the file goes; else it is printed."),

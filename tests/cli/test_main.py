@@ -34,3 +34,10 @@ def test_where_it_went_wrong_can_be_seen(monkeypatch):
     monkeypatch.setattr("dse.gpus.read.names", fails)
     with pytest.raises(ZeroDivisionError):
         run(["--traceback", "gpus"])
+
+
+def test_a_file_that_no_command_expected_to_fail_is_named(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setattr("dse.gpus.read.names", lambda: (tmp_path / "gone").read_text())
+    ran = run_dse("gpus")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err == f"dse: {tmp_path / 'gone'}: No such file or directory\n"
