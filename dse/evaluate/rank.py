@@ -1,7 +1,7 @@
 """The configurations of one kernel on one GPU, fastest first."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,20 @@ def rank(
     **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
     `measured` cannot be read; and as the kernel's `count`.
     """
+    ranking = ranked(kernel, gpu, models, configurations(kernel, problem, sample), problem, progress)
+    return with_measured(ranking, kernel, measured)
+
+
+def ranked(
+    kernel: Counts,
+    gpu: Gpu,
+    models: Iterable[str | Model],
+    parameters: dict[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+) -> Ranking:
+    """Order the given configurations [L] as `rank` does."""
     chosen = get_all(models)
-    parameters = configurations(kernel, problem, sample)
     gpus = stack([gpu])
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, gpus, problem, progress)
@@ -117,7 +129,6 @@ def rank(
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
     order = np.argsort(evaluation.forecasts[chosen[0].name].seconds[0], kind="stable")
-    times = None if measured is None else _measured(kernel, parameters, measured)
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
@@ -127,7 +138,7 @@ def rank(
         )
         with np.errstate(invalid="ignore"):  # of those that cannot run there is none
             error = np.abs(alone / with_others[index] - 1.0)
-    return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error)
+    return Ranking(parameters, evaluation, order, None, dict(counted.failures), counted.compiled, error)
 
 
 def configurations(
@@ -180,12 +191,15 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
     return f"found {what}, expected at most {int(limit):,}"
 
 
-def _measured(kernel: Counts, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
-    """Return measured seconds of each configuration, NaN where the file has none."""
+def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Ranking:
+    """Set measured seconds beside each configuration, NaN where the file has none. DseError as it is read."""
+    if path is None:
+        return ranking
     from dse import measured  # imports pyarrow
 
     table, space = measured.load(path, kernel), kernel.space
     time_of = {
         int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0
     }
-    return np.array([time_of.get(int(i), np.nan) for i in space.index(parameters)])
+    times = np.array([time_of.get(int(i), np.nan) for i in space.index(ranking.parameters)])
+    return replace(ranking, measured_s=times)
