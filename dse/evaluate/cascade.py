@@ -137,6 +137,7 @@ def cascade(
     parameters = configurations(levels[0].kernel, problem, sample)
     passed: list[Passed] = []
     forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first
+    rankings: list[Ranking] = []
     for level in levels:
         ranking = ranked(level.kernel, gpu, (level.model,), parameters, problem, progress)
         [forecast] = ranking.evaluation.forecasts.values()
@@ -146,8 +147,8 @@ def cascade(
         forecasts = {name: x.take(kept) for name, x in ({level.name: forecast} | forecasts).items()}
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
-        ranking = replace(ranking, parameters=parameters, evaluation=evaluation, order=np.arange(len(kept)))
-    return Cascade(replace(ranking, failures={}, compiled=None, left_out_error=None), tuple(passed))
+        rankings.append(Ranking(parameters, evaluation, np.arange(len(kept)), None))
+    return Cascade(rankings[-1], tuple(passed))
 
 
 def _passed(
