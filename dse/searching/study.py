@@ -2,9 +2,10 @@
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
 are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks constraints is given back to the sampler with their number, without a model call.
-Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its rank
-is fair.
+configuration that breaks constraints is given back to the sampler with their number, without a model call:
+as a complete trial that breaks Optuna's constraints, where the sampler learns from those, else as a pruned
+one. Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its
+rank is fair.
 """
 
 import hashlib
@@ -27,10 +28,11 @@ from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
+from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
+from dse.space.expression import one_of
 from dse.types import Gpu
 
-SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
@@ -38,7 +40,8 @@ EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
 ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
 
 VARIANT = "variant"
-_WHY = "why pruned"
+_WHY = "why not"
+_BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
 
 
 @dataclass(frozen=True)
@@ -77,14 +80,13 @@ class Search:
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
+    first: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try before others
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
         """Trials that got as far as the model."""
-        return [
-            trial
-            for trial in self.study.get_trials(deepcopy=False)
-            if trial.state == TrialState.COMPLETE or trial.user_attrs.get(_WHY) == "cannot run"
-        ]
+        states = (TrialState.COMPLETE, TrialState.PRUNED)
+        done = self.study.get_trials(deepcopy=False, states=states)
+        return [trial for trial in done if trial.user_attrs.get(_WHY) != _BROKEN]
 
     def best(self) -> list[dict[str, Any]]:
         """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
@@ -92,6 +94,8 @@ class Search:
         done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         for trial in done:
             name = self._variant_of(trial)
+            if _WHY in trial.user_attrs:
+                continue
             if name not in fastest or trial.values[0] < fastest[name].values[0]:
                 fastest[name] = trial
         rows = [self._row(name, trial) for name, trial in fastest.items()]
@@ -137,29 +141,6 @@ def objectives(text: str) -> tuple[str, ...]:
     return names
 
 
-def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
-    """Make the Optuna sampler of that name. DseError for another name."""
-    if name not in SAMPLERS:
-        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match name:
-            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
-                return optuna.samplers.TPESampler(
-                    multivariate=True, group=True, constant_liar=True, seed=seed
-                )
-            case "nsga2":
-                return optuna.samplers.NSGAIISampler(seed=seed)
-            case "cmaes":
-                return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
-            case "qmc":
-                return optuna.samplers.QMCSampler(
-                    seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False
-                )
-            case _:
-                return optuna.samplers.RandomSampler(seed=seed)
-
-
 def start(
     choices: Mapping[str, Variant],
     gpu_name: str,
@@ -168,8 +149,11 @@ def start(
     chosen: str = "tpe",
     storage: str | None = None,
     seed: int | None = None,
+    trials: int = FEW,
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
+
+    `trials` is how many there will be, by which the sampler `auto` is chosen.
 
     **Raises:** DseError where the storage cannot be used, or has this study as earlier versions kept it.
     """
@@ -178,7 +162,7 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    study = stored.make(metrics, sampler=sampler(chosen, seed))
+    study = stored.make(metrics, sampler=sampler(chosen, seed, trials, len(goals), len(choices)))
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
@@ -193,6 +177,36 @@ def _lists(choices: Mapping[str, Variant]) -> Lists:
     return Lists(
         {f"{name}.{parameter}": values for name, these in free for parameter, values in these.items()}
     )
+
+
+def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> int:
+    """Try these configurations before others: rows with a value for each parameter that has a choice.
+
+    With several variants a row names its own under `variant` or `kernel`. Other columns are left alone. A
+    configuration that comes twice is tried once; one that the study has already is not tried again.
+    Returns how many are to be tried.
+
+    **Raises:** DseError naming `source` for a variant, a parameter or a value that there is not.
+    """
+    had = {tuple(sorted(trial.params.items())) for trial in search.evaluated()}
+    for number, row in enumerate(rows, 1):
+        place = f"{source}: row {number}"
+        name = row.get(VARIANT) or row.get("kernel") or next(iter(search.variants))
+        if name not in search.variants:
+            raise DseError(f"{place}: variant: found {name!r}, {one_of(str(name), search.variants)}")
+        parameters: dict[str, Any] = {VARIANT: name} if len(search.variants) > 1 else {}
+        for parameter, choices in search.variants[name].free.items():
+            if row.get(parameter) is None:
+                raise DseError(f"{place}: {parameter}: found none, expected a value")
+            if row[parameter] not in choices:
+                expected = f"one of {', '.join(map(str, choices))}"
+                raise DseError(f"{place}: {parameter}: found {row[parameter]}, expected {expected}")
+            parameters[f"{name}.{parameter}"] = choices.index(row[parameter])
+        key = tuple(sorted(parameters.items()))
+        if key not in had:
+            had.add(key)
+            search.first.append(parameters)
+    return len(search.first)
 
 
 def run(
@@ -225,10 +239,10 @@ def run(
         begun = time.perf_counter()
         for (trial, _, _), value in zip(asked, values, strict=True):
             if math.isfinite(value[0]):
-                search.study.tell(trial, value)
+                _tell(search, trial, value)
             else:
-                trial.set_user_attr(_WHY, "cannot run")
-                search.study.tell(trial, state=TrialState.PRUNED)
+                trial.set_user_attr(_WHY, _IMPOSSIBLE)
+                _tell(search, trial, None, impossible=1)
         if search.kept is not None:
             search.kept.add(search.study.get_trials(deepcopy=False))
         search.shares.optuna += time.perf_counter() - begun
@@ -241,7 +255,9 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     begun = time.perf_counter()
     names = list(search.variants)
     free = search.study.sampler
-    if len(names) > 1 and sum(search.asked.values()) % 2:
+    if search.first:
+        search.study.enqueue_trial(search.first.pop(0))
+    elif len(names) > 1 and sum(search.asked.values()) % 2:
         least = min(names, key=lambda name: search.asked[name])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -257,13 +273,24 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     known = {**variant.problem, **values}
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
-        trial.set_user_attr(_WHY, "breaks a constraint")
-        trial.set_constraint("broken", broken)  # else TPE takes the first of them for good ones
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Constraints have been set")  # CMA-ES has no use for them
-            search.study.tell(trial, state=TrialState.PRUNED)
+        trial.set_user_attr(_WHY, _BROKEN)
+        _tell(search, trial, None, broken=broken)
     search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
+
+
+def _tell(
+    search: Search, trial: Trial, values: Sequence[float] | None, broken: int = 0, impossible: int = 0
+) -> None:
+    """Tell the sampler the objectives; None of what cannot be, with the number of constraints it breaks."""
+    if constrained(search.study.sampler):
+        trial.set_constraint("broken", broken)
+        trial.set_constraint("impossible", impossible)
+        search.study.tell(trial, values or [math.inf] * len(search.objectives))
+    elif values:
+        search.study.tell(trial, values)
+    else:
+        search.study.tell(trial, state=TrialState.PRUNED)
 
 
 def _evaluate(
