@@ -87,7 +87,9 @@ def rank(
     from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
     from dse.report.show import progress
 
-    ranking = rank_launches(counts, gpu_file.gpu, models, problem, sample, measured, progress)
+    ranking = rank_launches(
+        counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
+    )
     if refit:
         from dse.tuning.refit import refitted
 
@@ -107,8 +109,8 @@ def rank(
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
-    units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
-    present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    table = {"title": title, "units": ranking.units, "hidden": ranking.hidden}
+    present(shown, **table, json=json, csv=csv, out=out, wide=wide)
     if not (json or csv or out or diverse or refit) and ranking.tied > 1:
         equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
         print(f"{equal}; --diverse shows one of each such group.")
