@@ -104,10 +104,12 @@ def rank(
 
     passed: tuple[cascades.Passed, ...] = ()
     if cascade is None:
-        ranking = rank_launches(counts, gpu_file.gpu, models, problem, sample, measured, progress)
+        ranking = rank_launches(
+            counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
+        )
     else:
         levels = cascades.read(cascade, counts)
-        done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress)
+        done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress, gpu_file.name)
         ranking, passed = with_measured(done.ranking, counts, measured), done.levels
     if refit:
         from dse.tuning.refit import refitted
@@ -128,11 +130,18 @@ def rank(
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
-    units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
-    present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    table = {"title": title, "units": ranking.units, "hidden": ranking.hidden}
+    present(shown, **table, json=json, csv=csv, out=out, wide=wide)
     if not (json or csv or out or diverse or refit) and ranking.tied > 1:
         equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
         print(f"{equal}; --diverse shows one of each such group.")
     if passed and not (json or csv or out):
         rows = [level.row() for level in passed]
-        present(rows, title="Levels", json=False, csv=False, out=None, wide=wide)
+        present(
+            rows,
+            title="Levels; spearman is with the level before, on what both saw",
+            json=False,
+            csv=False,
+            out=None,
+            wide=wide,
+        )

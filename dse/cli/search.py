@@ -81,24 +81,23 @@ def search(
 
     rows = searched.best()
     for row in rows:
-        best = study.optimum(choices[row["variant"]], gpu_file.gpu, chosen)
-        row["optimum"] = best
-        row["above optimum [%]"] = (
-            None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)
-        )
-    first = ("variant", "time", "optimum", "above optimum [%]")
-    rows = [{"rank": i} | {key: row.get(key) for key in first} | row for i, row in enumerate(rows, 1)]
-    units = {"time": "s", "optimum": "s", "shared": "B"}
+        best, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
+        row["optimum_s"] = best
+        row["above_optimum_percent"] = None if best is None or found is None else 100 * (found / best - 1)
+    same = {"gpu": gpu_file.name, "model": chosen.name}
+    first = ("kernel", *same, "time_s", "optimum_s", "above_optimum_percent")
+    rows = [
+        {"rank": i} | {key: (same | row).get(key) for key in first} | row for i, row in enumerate(rows, 1)
+    ]
     count = len(searched.evaluated())
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
-    present(rows, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=(*same, *searched.hidden))
     if json or csv or out:
         return
     if len(goals) > 1:
         present(
             searched.front(),
             title=f"Not beaten in {' and '.join(goals)}",
-            units=units,
             json=False,
             csv=False,
             out=None,

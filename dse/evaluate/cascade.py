@@ -59,17 +59,17 @@ class Passed:
     explained: float | None  # that share of the variance of log(time / time before)
 
     def row(self) -> dict[str, Any]:
-        """The level as a row of a table."""
+        """The level as a row: its `spearman` is with the level before."""
         return {
             "level": self.level,
             "configurations": self.configurations,
-            "cannot run": self.impossible,
+            "impossible": self.impossible,
             "kept": self.kept,
             "dropped": self.configurations - self.kept,
-            "equal dropped": self.equal_dropped,
-            "Spearman with level before": self.agreement,
-            "kept by both": self.shared,
-            "differ most by": self.parameter,
+            "equal_dropped": self.equal_dropped,
+            "spearman": self.agreement,
+            "kept_by_both": self.shared,
+            "differ_by": self.parameter,
             "explained": self.explained,
         }
 
@@ -125,6 +125,7 @@ def cascade(
     problem: Mapping[str, Number] | None = None,
     sample: int | None = None,
     progress: Progress = silent,
+    gpu_name: str = "",
 ) -> Cascade:
     """Rank a space through levels, the first of which sees every valid configuration (or `sample` of them).
 
@@ -139,7 +140,7 @@ def cascade(
     forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first
     rankings: list[Ranking] = []
     for level in levels:
-        ranking = ranked(level.kernel, gpu, (level.model,), parameters, problem, progress)
+        ranking = ranked(level.kernel, gpu, (level.model,), parameters, problem, progress, gpu_name)
         [forecast] = ranking.evaluation.forecasts.values()
         kept = ranking.order[: level.kept(ranking.count - ranking.impossible)]
         before = next(iter(forecasts.values()), None)
@@ -147,7 +148,7 @@ def cascade(
         forecasts = {name: x.take(kept) for name, x in ({level.name: forecast} | forecasts).items()}
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
-        rankings.append(Ranking(parameters, evaluation, np.arange(len(kept)), None))
+        rankings.append(Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None))
     return Cascade(rankings[-1], tuple(passed))
 
 

@@ -34,6 +34,7 @@ from dse.space.expression import one_of
 from dse.types import Gpu
 
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
+COLUMN = {"time": "time_s", "registers": "registers", "shared": "shared_bytes"}  # of each objective
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
@@ -99,24 +100,33 @@ class Search:
             if name not in fastest or trial.values[0] < fastest[name].values[0]:
                 fastest[name] = trial
         rows = [self._row(name, trial) for name, trial in fastest.items()]
-        rows.sort(key=lambda row: row["time"])
-        return rows + [{VARIANT: name, "time": None} for name in self.variants if name not in fastest]
+        rows.sort(key=lambda row: row["time_s"])
+        return rows + [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest]
 
     def front(self) -> list[dict[str, Any]]:
         """Return trials that no other beats in all objectives, each configuration once, fastest first."""
         rows = [self._row(self._variant_of(trial), trial) for trial in self.study.best_trials]
         unique = {tuple(row.items()): row for row in rows}
-        return sorted(unique.values(), key=lambda row: row["time"])
+        return sorted(unique.values(), key=lambda row: row["time_s"])
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without: problem sizes, and parameters of one value."""
+        variants = self.variants.values()
+        free = {name for variant in variants for name in variant.free}
+        names = (name for variant in variants for name in (*variant.problem, *variant.kernel.space.names))
+        return tuple(name for name in dict.fromkeys(names) if name not in free)
 
     def _variant_of(self, trial: optuna.trial.FrozenTrial) -> str:
         return trial.params.get(VARIANT, next(iter(self.variants)))
 
     def _row(self, name: str, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
-        values = {
-            parameter: choices[trial.params[f"{name}.{parameter}"]]
-            for parameter, choices in self.variants[name].free.items()
-        }
-        return {VARIANT: name} | dict(zip(self.objectives, trial.values, strict=True)) | values
+        variant = self.variants[name]
+        values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
+        for parameter, choices in variant.free.items():
+            values[parameter] = choices[trial.params[f"{name}.{parameter}"]]
+        found = {COLUMN[goal]: value for goal, value in zip(self.objectives, trial.values, strict=True)}
+        return {"kernel": name} | found | dict(variant.problem) | values
 
 
 def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
@@ -131,8 +141,10 @@ def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str
 
 
 def objectives(text: str) -> tuple[str, ...]:
-    """Read `time` or `time,registers,shared`. DseError for anything else; time comes first."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    """Read `time` or `time,registers,shared`, or their columns. DseError for others; time comes first."""
+    goals = {column: goal for goal, column in COLUMN.items()}
+    names = (name.strip() for name in text.split(","))
+    names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
     for name in names:
         if name not in OBJECTIVES:
             raise DseError(f"objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")

@@ -43,12 +43,12 @@ def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
     found = search(choices, gpu, 120, chosen)
     rows = found.best()
     assert len(found.evaluated()) == 120
-    assert {row["variant"] for row in rows} == {"toy", "large"}
-    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    assert {row["kernel"] for row in rows} == {"toy", "large"}
+    assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     for row in rows:
-        optimum = brute_force(choices[row["variant"]], gpu)
+        optimum = brute_force(choices[row["kernel"]], gpu)
         assert optimum is not None
-        assert optimum <= row["time"] <= 1.05 * optimum
+        assert optimum <= row["time_s"] <= 1.05 * optimum
 
 
 def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
@@ -117,10 +117,10 @@ def test_several_objectives(choices, gpu):
     found = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
     study.run(found, gpu, "volkov", 60)
     front = found.front()
-    assert front == sorted(front, key=lambda row: row["time"])
+    assert front == sorted(front, key=lambda row: row["time_s"])
     for row in front:
         for other in front:
-            assert not (other["time"] < row["time"] and other["registers"] < row["registers"])
+            assert not (other["time_s"] < row["time_s"] and other["registers"] < row["registers"])
 
 
 def test_impossible_launches_are_not_scored(toy_kernel):
