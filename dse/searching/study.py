@@ -274,7 +274,9 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
-    trial = search.study.ask()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Clip non-finite values")  # of trials that break constraints
+        trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
     search.asked[name] += 1
     variant = search.variants[name]
