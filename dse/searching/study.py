@@ -28,6 +28,7 @@ from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
 from dse.searching.values import Lists
+from dse.tables import Result
 from dse.types import Gpu
 
 SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
@@ -64,7 +65,7 @@ class Shares:
 
 
 @dataclass
-class Search:
+class Search(Result):
     """A study and what it has cost so far.
 
     The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
@@ -86,6 +87,10 @@ class Search:
             for trial in self.study.get_trials(deepcopy=False)
             if trial.state == TrialState.COMPLETE or trial.user_attrs.get(_WHY) == "cannot run"
         ]
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` of `best`, all without it."""
+        return self.best()[:top]
 
     def best(self) -> list[dict[str, Any]]:
         """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
