@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.counts import Counts, Number, sizes_of
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.evaluate.rank import configurations
 from dse.gpus import GpuFile, column, stack
@@ -20,7 +20,6 @@ from dse.models import get
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
-from dse.space.expression import one_of
 from dse.tables import Result
 from dse.types import Resources
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from dse import measured
 from dse.counts import Counts, Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.fitting import launches
 from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.fitting.launches import log_seconds
@@ -107,7 +107,7 @@ def calibrate(
                 f"shared: found {name}, expected one of the fields that are free: {', '.join(free)}"
             )
     if method not in METHODS:
-        raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
     random = np.random.default_rng(seed)
     data = [_data(space, files[space.gpu], sample, random) for space in spaces]
     names = tuple(free or names_for(part.launches.kernel for part in data))

@@ -21,7 +21,7 @@ import optuna
 from optuna.trial import Trial, TrialState
 
 from dse.counts import Counts, Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.gpus import stack
 from dse.models import get
@@ -148,7 +148,7 @@ def objectives(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
     for name in names:
         if name not in OBJECTIVES:
-            raise DseError(f"objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
+            raise DseError(f"objective: found {name!r}, {one_of(name, OBJECTIVES, 'some of')}")
     if names[0] != "time":
         raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
@@ -157,7 +157,7 @@ def objectives(text: str) -> tuple[str, ...]:
 def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
     """Make the Optuna sampler of that name. DseError for another name."""
     if name not in SAMPLERS:
-        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
+        raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         match name:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from dse.counts import Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import replacing
 from dse.tables import Result
 from dse.tuning.candidates import Candidates
@@ -149,7 +149,7 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
         raise DseError(f"command: cannot read {command!r}: {error}") from None
     asked = {name for name, _ in fields}
     for name in sorted(asked - set(names)):
-        raise DseError(f"command: found {{{name}}}, expected one of {', '.join(names)}")
+        raise DseError(f"command: found {{{name}}}, {one_of(name, names)}")
     if not asked:
         raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
 
