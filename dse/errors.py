@@ -1,7 +1,10 @@
-"""The one exception that a user's mistake raises, and its line for a file that has another form."""
+"""The one exception that a user's mistake raises, and the ends of its line: what is allowed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
+
+MOST_NAMES = 12  # that a message lists where it knows a near one
 
 
 class DseError(Exception):
@@ -10,6 +13,33 @@ class DseError(Exception):
 
 class Doubt(UserWarning):
     """What the user gave contradicts itself, but can be used: one line."""
+
+
+def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
+    """Write the end of a message: the names that `found` could have been, and the nearest.
+
+    Of many names only the nearest is told, if one is near.
+    """
+    names = list(map(str, allowed))
+    near = nearest(found, names)
+    listed = ", ".join(names) or "none"
+    if not near:
+        return f"expected {kind} {listed}"
+    listed = listed if len(names) <= MOST_NAMES else f"{len(names)} names"
+    return f"expected {kind} {listed}; did you mean {' or '.join(near)}?"
+
+
+def nearest(found: str, allowed: Iterable[str]) -> list[str]:
+    """Find the name spelled most alike, else up to three that begin so; case, - and _ do not matter."""
+    by_key = {_key(name): name for name in allowed}
+    wanted = _key(found)
+    close = get_close_matches(wanted, by_key, 1)
+    close = close or [key for key in by_key if len(wanted) > 1 and key.startswith(wanted)][:3]
+    return [by_key[key] for key in close]
+
+
+def _key(name: str) -> str:
+    return name.lower().replace("-", "_")
 
 
 def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:

@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -63,7 +63,7 @@ def tune(
         stated = "neither" if given is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
+        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
     values = inputs.settings(changed)
     counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
     form = inputs.closed_form(model)

@@ -16,9 +16,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import given_path, read_toml
-from dse.gpus.facts import Entry, Fact, Quantities, hint
+from dse.gpus.facts import Entry, Fact, Quantities
 from dse.gpus.rules import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             group = field.rpartition(".")[0]
             known = [] if group else [*Header.model_fields, *_GROUPS]
             known += [other for other in units if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field{hint(field, known)}")
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, known)}")
     absent = _absent(tables)
     for field in units:
         if field not in tables and field not in (*absent, *LEFT_OUT):
@@ -240,6 +240,6 @@ def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _M
     key = str(mistake["loc"][0])
     where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
     if key not in keys:
-        raise DseError(f"{where}: unknown field{hint(key, keys)}")
+        raise DseError(f"{where}: unknown field, {one_of(key, keys)}")
     found = "missing" if mistake["type"] == "missing" else f"found {given[key]!r}"
     raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")

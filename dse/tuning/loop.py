@@ -18,8 +18,9 @@ from typing import Any
 import numpy as np
 
 from dse.counts import Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import replacing
+from dse.tables import Result
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
@@ -38,7 +39,7 @@ class Trial:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Result):
     """The measurements of a run, in order, and why it ended."""
 
     tuner: Tuner
@@ -51,15 +52,15 @@ class Run:
         candidates = self.tuner.candidates
         return tuple(name for name in candidates.parameters if name not in candidates.varying)
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return one row a measurement, with the columns of `dse.columns`."""
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return one row a measurement, in order, with the columns of `dse.columns`."""
         parameters = self.tuner.candidates.parameters
         return [
             {"number": number}
             | {name: values[trial.place].item() for name, values in parameters.items()}
             | {"status": "failed" if trial.seconds is None else "ok"}
             | {"measured_s": trial.seconds, "fastest_s": trial.fastest}
-            for number, trial in enumerate(self.measured, 1)
+            for number, trial in enumerate(self.measured[:top], 1)
         ]
 
 
@@ -148,7 +149,7 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
         raise DseError(f"command: cannot read {command!r}: {error}") from None
     asked = {name for name, _ in fields}
     for name in sorted(asked - set(names)):
-        raise DseError(f"command: found {{{name}}}, expected one of {', '.join(names)}")
+        raise DseError(f"command: found {{{name}}}, {one_of(name, names)}")
     if not asked:
         raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
 
