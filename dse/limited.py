@@ -29,7 +29,7 @@ class Limits:
 
 
 class Stopped(Exception):
-    """A program met a limit, or ended by a signal: one phrase, `ended after 120 s (DSE_COMPILE_SECONDS)`."""
+    """A program met a limit, or ended by a signal: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Ended:
 
 
 def compiler_limits() -> Limits:
-    """Return what one compilation may take: $DSE_COMPILE_SECONDS (120) and $DSE_COMPILE_GB (8).
+    """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
 
     No kernel of those that we know takes a tenth of it.
 
     **Raises:** DseError if one of them is no number above 0.
     """
-    seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 120.0), _number("DSE_COMPILE_GB", 8.0)
+    seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 60.0), _number("DSE_COMPILE_GB", 4.0)
     return Limits(seconds, int(gigabytes * 1e9), _OUTPUT_BYTES)
 
 
@@ -74,36 +74,40 @@ def run(
             env=environment,
             start_new_session=True,  # so that all that it starts can be ended
         )
-        with ended_after(limits.seconds, program) as late:
-            limit(program.pid, limits)
-            program.wait()
+        try:
+            with watched(program, limits.seconds) as late:
+                limit(program.pid, limits, alone=True)
+                program.wait()
+        finally:
+            kill(program)  # or what it started and left
         if late:
-            raise Stopped(_after(limits))
+            raise Stopped(after(limits))
         if program.returncode < 0:
             raise Stopped(died(program.returncode, limits))
         return Ended(program.returncode, _text(output, limits), _text(errors, limits))
 
 
-def limit(process: int, limits: Limits) -> None:
-    """Limit the memory and files of a process, where the system can; its processor time if we vanish."""
+def limit(process: int, limits: Limits, *, alone: bool) -> None:
+    """Limit memory and files of a process, where the system can; if it is for one task `alone`, its time."""
     if sys.platform != "linux":
         return
     import resource  # is not everywhere
 
-    seconds = int(limits.seconds) + 1
-    for what, most in (
-        (resource.RLIMIT_AS, limits.memory_bytes),
-        (resource.RLIMIT_FSIZE, limits.output_bytes),
-        (resource.RLIMIT_CPU, seconds * (os.cpu_count() or 1)),
-        (resource.RLIMIT_CORE, 0),
-    ):
+    wanted = {
+        resource.RLIMIT_AS: limits.memory_bytes,
+        resource.RLIMIT_FSIZE: limits.output_bytes,
+        resource.RLIMIT_CORE: 0,
+    }
+    if alone:  # ends it where we can no longer
+        wanted[resource.RLIMIT_CPU] = (int(limits.seconds) + 1) * (os.cpu_count() or 1)
+    for what, most in wanted.items():
         with suppress(OSError, ValueError):  # it has ended, or may have less already
             resource.prlimit(process, what, (most, most))
 
 
 @contextmanager
-def ended_after(seconds: float, program: subprocess.Popen[bytes]) -> Iterator[list[bool]]:
-    """End a program with the block, or earlier when the time is over: then the list is not empty.
+def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[bool]]:
+    """Kill a program if the block takes longer, when the list is no longer empty, or if it raises.
 
     To wait with a timeout would be to ask again and again, up to 0.05 s apart.
     """
@@ -111,20 +115,22 @@ def ended_after(seconds: float, program: subprocess.Popen[bytes]) -> Iterator[li
 
     def stop() -> None:
         late.append(True)
-        _kill(program)
+        kill(program)
 
     timer = threading.Timer(seconds, stop)
     timer.daemon = True
     timer.start()
     try:
         yield late
+    except BaseException:
+        kill(program)
+        program.wait()
+        raise
     finally:
         timer.cancel()
-        _kill(program)
-        program.wait()
 
 
-def _kill(program: subprocess.Popen[bytes]) -> None:
+def kill(program: subprocess.Popen[bytes]) -> None:
     """Kill a program that leads a session of its own, and all that it started."""
     with suppress(OSError):  # it has ended
         if hasattr(os, "killpg"):
@@ -134,18 +140,24 @@ def _kill(program: subprocess.Popen[bytes]) -> None:
 
 
 def died(code: int, limits: Limits) -> str:
-    """Say why a program ended by a signal, whose number `code` is, below 0."""
-    number = -code
-    if sys.platform == "linux" and number == signal.SIGXCPU:
-        return _after(limits)
-    if sys.platform == "linux" and number == signal.SIGXFSZ:
+    """Say how a program ended that gave no result: by a signal if `code` is below 0."""
+    if sys.platform == "linux" and -code == signal.SIGXCPU:
+        return after(limits)
+    if sys.platform == "linux" and -code == signal.SIGXFSZ:
         return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB"
-    known = {each.value: each.name for each in signal.Signals}
-    memory = f"it may take {limits.memory_bytes / 1e9:.3g} GB, DSE_COMPILE_GB"
-    return f"ended by {known.get(number, f'signal {number}')} ({memory})"
+    how = f"with code {code}"
+    if code < 0:
+        how = {each.value: f"by {each.name}" for each in signal.Signals}.get(-code, f"by signal {-code}")
+    return f"ended {how} ({memory_allowed(limits)})"
 
 
-def _after(limits: Limits) -> str:
+def memory_allowed(limits: Limits) -> str:
+    """Say how much memory a program may take."""
+    return f"it may take {limits.memory_bytes / 1e9:.3g} GB, DSE_COMPILE_GB"
+
+
+def after(limits: Limits) -> str:
+    """Say why a program ended that took too long."""
     return f"ended after {limits.seconds:g} s (DSE_COMPILE_SECONDS)"
 
 
