@@ -1,15 +1,51 @@
 """The one exception that a user's mistake raises, and its line for a file that has another form."""
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+MOST_QUOTED = 300  # characters without a space
+MOST_CHARACTERS = 2000  # of a message
 
 
 class DseError(Exception):
     """A mistake in what the user gave: one line that names the place, what was found, what is allowed."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
 
 class Doubt(UserWarning):
     """What the user gave contradicts itself, but can be used: one line."""
+
+
+def one_line(message: str) -> str:
+    """Return a message as one line that a terminal shows as it is: what it quotes may be a stranger's.
+
+    Control characters are written out, and what is long is cut in its middle.
+    """
+    message = printable(" ".join(message.split()) if "\n" in message or "\r" in message else message)
+    if len(message) > MOST_QUOTED:
+        message = _LONG.sub(lambda word: _cut(word[0], MOST_QUOTED), message)
+    return _cut(message, MOST_CHARACTERS)
+
+
+def printable(text: str) -> str:
+    """Write out the characters that steer a terminal or have no shape, as Python writes them."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape", "surrogatepass").decode()
+        for each in text
+    )
+
+
+def _cut(text: str, most: int) -> str:
+    end = most // 4
+    return text if len(text) <= most else f"{text[: most - end - 3]}...{text[-end:]}"
+
+
+_LONG = re.compile(rf"\S{{{MOST_QUOTED + 1},}}")
 
 
 def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from dse.counts import Number
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import parse_json, read_text, replacing
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
@@ -157,21 +157,19 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
     """Read the measurements of earlier runs."""
     if journal is None or not journal.exists():
         return []
-    try:
-        text = journal.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DseError(f"{journal}: cannot read: {error}") from None
+    text = read_text(journal)
     lines, measurements = text.splitlines(), []
     for number, line in enumerate(lines, 1):
         try:
-            row = json.loads(line)
-            index, seconds = candidates.place(row["parameters"]), row["seconds"]
-        except (ValueError, RecursionError):  # no JSON, a number of too many digits, nested too deep
+            row = parse_json(line, "")
+        except DseError:
             if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
                 del lines[-1]  # cut off while it was written
                 break
             raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
-        except (KeyError, TypeError):
+        try:
+            index, seconds = candidates.place(row["parameters"]), row["seconds"]
+        except (KeyError, TypeError, ValueError, AttributeError):
             expected = f"values of {', '.join(candidates.parameters)}"
             raise DseError(
                 f"{journal}: line {number}: found no configuration of this space, expected {expected}"

@@ -29,6 +29,7 @@ from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
+from dse.files import read_bytes, read_text
 from dse.limited import Stopped, compiler_limits, memory_allowed, run
 
 if TYPE_CHECKING:
@@ -123,12 +124,12 @@ def read_source(
     """
     path = Path(path)
     if path.suffix == ".cubin":
-        cubin = _read_bytes(path)
+        cubin = read_bytes(path, MOST_BYTES)
         return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
     if path.suffix in _BUILT:
-        text = _read(path)
+        text = read_text(path, MOST_BYTES)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
-    text = _read(path)
+    text = read_text(path, MOST_BYTES)
     check(options, f"{path}: compiler options")
     searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
     digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
@@ -378,20 +379,6 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
     return False
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        return _read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
-
-
 def _installed_headers() -> list[Path]:
     """List the folder that NVIDIA's packages share for their headers."""
     try:
@@ -402,6 +389,7 @@ def _installed_headers() -> list[Path]:
 
 
 STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
+MOST_BYTES = 1 << 26  # of a source, or of code
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
