@@ -45,6 +45,7 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - end - 3]}...{text[-end:]}"
 
 
+_OBJECT = re.compile(r"a valid dictionary or instance of \w+")
 _LONG = re.compile(rf"\S{{{MOST_QUOTED + 1},}}")
 
 
@@ -62,4 +63,5 @@ def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
     except (ValueError, RecursionError):  # a number of too many digits
         found = "a value too long to show"
     found = found if len(found) <= 60 else found[:60] + "..."
-    return f"{field}: found {found}, expected {mistake['msg'].removeprefix('Input should be ')}"
+    expected = _OBJECT.sub("an object", mistake["msg"].removeprefix("Input should be "))
+    return f"{field}: found {found}, expected {expected}"

@@ -109,9 +109,9 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(text: str, where: str) -> Any:
-    """Read JSON. **Raises:** DseError that begins with `where` if it is none, or has integers of over 64 bits.
+    """Read JSON; control characters in its texts are written out.
 
-    Control characters in its texts are written out.
+    **Raises:** DseError that begins with `where` if it is none, or has integers of over 64 bits.
     """
     try:
         found = json.loads(text, parse_int=_whole)
