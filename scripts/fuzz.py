@@ -282,7 +282,7 @@ SUBJECTS: Sequence[Subject | Options] = (
     Options(
         "search",
         ("search", "mat_naive", "-g", GPU, "--trials", "3", "--seed", "1", "--storage", "none"),
-        (5, 7, 9),
+        (7, 9),
     ),
 )
 

@@ -189,7 +189,7 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
             format(1, spec or "")
     except ValueError as error:
         raise DseError(f"command: cannot read {command!r}: {error}") from None
-    asked = {name for name, _, _ in fields}
+    asked = {name or "" for name, _, _ in fields}
     for name in sorted(asked - set(names)):
         raise DseError(f"command: found {{{name}}}, expected one of {', '.join(names)}")
     if not asked:

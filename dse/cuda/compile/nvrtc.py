@@ -158,11 +158,11 @@ def compile_source(
         "--ptxas-options=-v",  # tells of spills
         *source.options,
         *(f"--include-path={folder}" for folder in source.folders),
-        *(f"--define-macro={name}={_macro(value)}" for name, value in defines.items()),
     ]
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
+    text = _with_macros(source, defines)
     try:
-        made = ask(Request("nvrtc", source.text, Path(source.path).name, options, expression))
+        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression))
     except Stopped as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin
@@ -328,8 +328,14 @@ def _words(text: str) -> frozenset[str] | None:
     return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
 
 
+def _with_macros(source: Source, defines: Mapping[str, Any]) -> str:
+    """Define macros before the text: as options they would break NVRTC's own header, which has a T and a pad."""
+    lines = [f"#define {name} {_macro(value)}\n" for name, value in defines.items()]
+    return f'{"".join(lines)}#line 1 "{Path(source.path).name}"\n{source.text}'
+
+
 def _macro(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    return str(int(value)) if isinstance(value, bool) else " ".join(str(value).splitlines())
 
 
 def _failure(path: str, log: str) -> Failure:
