@@ -4,7 +4,6 @@ A kernel is read from the source that the `T1.json` beside its tables names, if 
 described kernel that lists the folder's name; else the space is tuned from its parameters alone.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from dse.accuracy import markdown
 from dse.accuracy.spaces import Note, files, gpu_of, ignore, kernel_of, nothing_in, space_of
 from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
+from dse.files import read_json
 from dse.gpus.read import GpuFile
 from dse.measured.read import Measured
 from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
@@ -157,9 +157,9 @@ def from_parameters(path: Path) -> Known:
     """
     problem = path.with_name(T1)
     try:
-        space = json.loads(problem.read_text(encoding="utf-8"))["ConfigurationSpace"]
+        space = read_json(problem)["ConfigurationSpace"]
         names = [parameter["Name"] for parameter in space["TuningParameters"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (KeyError, TypeError) as error:
         raise DseError(
             f"{problem}: found no names of parameters ({error!r}), expected a T1 problem"
         ) from None

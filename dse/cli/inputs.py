@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dse.errors import DseError, one_of
+from dse.errors import DseError, one_line, one_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.pipeline import Pipeline
 
@@ -337,7 +337,7 @@ def description(
         values = {key: (value,) for key, value in fixed.items()}
         loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
     for assumption in loaded.assumptions:
-        typer.echo(f"assumed: {assumption}", err=True)
+        typer.echo(f"assumed: {one_line(assumption)}", err=True)
     return loaded, loaded.sizes(**sizes)
 
 

@@ -33,6 +33,9 @@ def tune(
         typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
     ] = None,
     unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    limit: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
+    ] = 3600.0,
     batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
     pays: Annotated[
         float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
@@ -79,7 +82,7 @@ def tune(
         loop.check_command(given, dict.fromkeys(counts.space.names))
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress).most(MOST, seed)
-        measure = loop.commanded(given, UNITS[unit])
+        measure = loop.commanded(given, UNITS[unit], limit)
     else:
         table = measured.load(given, counts).where(values)
         sizes = {**problem, **table.problem}

@@ -36,6 +36,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dse.errors import DseError, one_of
+from dse.files import read_text
 from dse.simulator.case.program import Loop
 from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 
@@ -67,6 +68,7 @@ _INSTRUCTION = re.compile(
 )
 _REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
 _OPERAND = re.compile(r"[-~|!]*\w[\w.]*\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
+MOST_BYTES = 1 << 24  # of a trace
 _SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
 
 
@@ -76,13 +78,7 @@ def load(path: Path | str) -> Trace:
     **Raises:** DseError, one line with file, line, what was found and allowed.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DseError(f"{path}: is not UTF-8: {error.reason}") from None
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-    return parse(text, str(path), path.parent.name if path.name == FILE else path.stem)
+    return parse(read_text(path, MOST_BYTES), str(path), path.parent.name if path.name == FILE else path.stem)
 
 
 def parse(text: str, where: str = "trace", name: str = "trace") -> Trace:
