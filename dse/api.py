@@ -147,17 +147,21 @@ def tune(
     sizes: Mapping[str, Number] | None = None,
     journal: str | Path | None = None,
     seed: int = 0,
+    prior: Iterable[str | Path] = (),
 ) -> "Run":
     """Find the fastest configuration with few measurements: `measure` gets one and gives its seconds.
 
-    It gives None for one that failed. `.rows()` of the result has every measurement.
+    It gives None for one that failed. `.rows()` of the result has every measurement. `prior` are files of
+    times of the kernel on other GPUs.
     """
     from dse.tuning import loop
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
     from dse.tuning.tuner import Tuner
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
+    candidates = with_others(candidates, counts, prior)
     path = None if journal is None else Path(journal)
     return loop.run(Tuner(candidates, seed), measure, budget, journal=path)
 
@@ -169,17 +173,19 @@ def prune(
     within: float = 0.05,
     model: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
+    prior: Iterable[str | Path] = (),
 ) -> dict[str, np.ndarray]:
     """Keep the configurations among which, but for the risk, one is nearly the fastest: columns [kept].
 
-    The most promising comes first.
+    The most promising comes first. `prior` are files of times of the kernel on other GPUs.
     """
     from dse.pruning.keep import keep
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
-    kept = keep(candidates, risk, within).places
+    kept = keep(with_others(candidates, counts, prior), risk, within).places
     return {name: values[kept] for name, values in candidates.parameters.items()}
 
 

@@ -65,7 +65,7 @@ def gpu_file(path: Path) -> GpuFile:
 
 
 def kernel_of(path: Path) -> Description | None:
-    """Load the described kernel that a measured table's folder is named after: one of its spaces, or its name.
+    """Load the described kernel that a table's folder is named after: one of its spaces, or its name.
 
     None if there is none.
     """

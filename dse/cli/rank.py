@@ -60,6 +60,7 @@ def rank(
             "to be the fastest, and to be within 5 % of it.",
         ),
     ] = False,
+    prior: inputs.PriorOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -83,6 +84,8 @@ def rank(
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
+    if prior and (diverse or not models[0].differentiable):
+        raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
     from dse.report.show import progress
@@ -91,7 +94,12 @@ def rank(
     if refit:
         from dse.tuning.refit import refitted
 
-        ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem)
+        ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem, prior or ())
+        shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
+    elif prior:
+        from dse.tuning.refit import with_prior
+
+        ranking, beside = with_prior(ranking, counts, gpu_file, models[0], problem, prior)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
     else:
         shown = ranking.rows(top or None, diverse)
@@ -107,8 +115,8 @@ def rank(
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
-    units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
+    units = ranking.units | dict.fromkeys(("refitted", "low", "high", "expected"), "s")
     present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
-    if not (json or csv or out or diverse or refit) and ranking.tied > 1:
+    if not (json or csv or out or diverse or refit or prior) and ranking.tied > 1:
         equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
         print(f"{equal}; --diverse shows one of each such group.")

@@ -121,7 +121,9 @@ def rank(
     evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
-    order = np.argsort(_expected(evaluation.forecasts[chosen[0].name].seconds[0], counted.runs), kind="stable")
+    order = np.argsort(
+        _expected(evaluation.forecasts[chosen[0].name].seconds[0], counted.runs), kind="stable"
+    )
     times = None if measured is None else _measured(kernel, parameters, measured)
     error = None
     if counted.estimates is not None:
@@ -132,7 +134,9 @@ def rank(
         )
         with np.errstate(invalid="ignore"):  # of those that cannot run there is none
             error = np.abs(alone / with_others[index] - 1.0)
-    return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error, counted.runs)
+    return Ranking(
+        parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error, counted.runs
+    )
 
 
 def configurations(

@@ -78,8 +78,8 @@ class KnownSpaces:
 
     def _lines(self) -> Iterator[str]:
         yield "# Written by scripts/calibrate_pruning.py --calibration; docs/accuracy.md shows its worth."
-        yield f"# n = {len(self.spaces)} spaces, {self.slices} slices of each. `margins` and `spreads` are quantiles"
-        yield f"# over the slices, at {', '.join(f'{level:g}' for level in LEVELS)}."
+        yield f"# n = {len(self.spaces)} spaces, {self.slices} slices of each. `margins` and `spreads` are"
+        yield f"# quantiles over the slices, at {', '.join(f'{level:g}' for level in LEVELS)}."
         for name in ("model", "within", "slices"):
             yield f"{name} = {json.dumps(getattr(self, name))}"
         for space in self.spaces:

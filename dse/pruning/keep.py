@@ -6,8 +6,8 @@ Two ways a configuration is kept:
   which calibration.toml names: as many spreads of what the model misses as their fastest ones needed. That
   spread is one of the measurements, if there are; without, it is as uncertain as it varies from one measured
   space to another.
-- **It could still win.** With measurements, the surrogate gives each a mean and a deviation. It is kept if its
-  lower end lies below what would beat the best measured one by more than `within`. The lower end is as many
+- **It could still win.** With measurements, the surrogate gives each a mean and a deviation. It is kept if
+  its lower end lies below what would beat the best measured one by more than `within`. The lower end is as many
   deviations down as the fastest ones of measured spaces needed, or as measurements here lie below what the
   others say of them (the conformal quantile), whichever is more.
 
@@ -37,7 +37,9 @@ class Kept:
 
     places: np.ndarray  # among the candidates, the most promising first
     share: float
-    margin: float | None  # a log: what is predicted to be so much slower than the fastest is kept; None: no model
+    margin: (
+        float | None
+    )  # a log: what is predicted to be so much slower than the fastest is kept; None: no model
     spreads: float | None  # that the lower end is down; None without measurements
     reason: str = ""  # why many are kept, or no fewer can be; "" where there is nothing to say
 
@@ -52,8 +54,8 @@ def keep(
     """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
-    model holds for impossible is left out unless it ran, what failed too; what may fail is kept.
-    What is estimated to run with a chance below the risk is left out too. `calibration` is of measured spaces, by default those of the package.
+    model holds for impossible is left out unless it ran, what failed too, and what is estimated to run with a
+    chance below the risk. `calibration` is of measured spaces, by default those of the package.
 
     **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
     nor FEWEST measurements that ran.
@@ -62,7 +64,7 @@ def keep(
     told = dict(told or {})
     ran = [index for index, seconds in told.items() if np.isfinite(seconds)]
     refit = len(ran) >= FEWEST
-    if not (candidates.modelled or refit):
+    if not (candidates.informed or refit):
         raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
     runs = np.broadcast_to(candidates.runs, len(candidates))
     out = ~candidates.possible | (runs < risk)
@@ -71,13 +73,13 @@ def keep(
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     known = calibration or load()
-    log_s, kept = candidates.log_s, np.zeros(len(candidates), bool)
+    log_s, kept = candidates.expected, np.zeros(len(candidates), bool)
     order, margin, spreads, explained = np.where(out, np.inf, log_s), None, None, None
-    if refit and candidates.modelled:
+    if refit and candidates.informed:
         measured = np.log([told[index] for index in ran])
         explained = spearman(log_s[ran], measured) or 0.0
         margin = known.margin_in_spreads(risk) * float(np.std(measured - log_s[ran], ddof=1))
-    elif candidates.modelled:
+    elif candidates.informed:
         margin = known.margin(risk)
     if margin is not None:  # from the fastest that is likely to run, if there is one
         likely = order[(runs >= 0.5) & ~out]
@@ -126,6 +128,6 @@ def _reason(
         return ""
     if margin is None:
         return f"{measured} measurements and no model leave much possible: keeping {share:.0%}"
-    times = candidates.log_s[candidates.possible]
+    times = candidates.expected[candidates.possible]
     slower = np.expm1(np.median(times) - times.min())
     return f"half are predicted within {slower:.0%} of the fastest: keeping {share:.0%}"

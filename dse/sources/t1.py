@@ -1,8 +1,8 @@
 """Read tuning problems in T1 form, the JSON that Kernel Tuner, KTT and BAT share.
 
 The grid is ceil(problem size / product of the grid divisors) in each dimension, as Kernel Tuner has it; there
-`GlobalSize` does not always fit the problem's size, and is not read. Without a `ProblemSize`, as KTT writes it,
-`GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or the language is OpenCL.
+`GlobalSize` does not always fit the problem's size, and is not read. Without a `ProblemSize`, as KTT writes
+it, `GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or the language is OpenCL.
 """
 
 import ast

@@ -140,11 +140,11 @@ def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
     ]
     between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)
     if len(chosen) < len(declared) and between is not None and "#" not in between[1]:
-        named = {given.name for given in problem.arguments}
-        missing = [name for name in declared if name not in named] or declared[len(chosen) :]
+        named, short = {given.name for given in problem.arguments}, len(declared) - len(chosen)
+        missing = [name for name in declared if name not in named]
         raise DseError(
-            f"{where}: found {len(chosen)}, expected one for each parameter of {problem.kernel_name} "
-            f"({', '.join(declared)}), in this order: add {', '.join(missing)}"
+            f"{where}: found {len(chosen)}, expected one for each parameter of {problem.kernel_name}, in "
+            f"this order: {', '.join(declared)}; add {', '.join(missing) if len(missing) == short else short}"
         )
     return chosen
 

@@ -44,6 +44,13 @@ class Candidates:
         return self.modelled or self.prior is not None
 
     @property
+    def expected(self) -> np.ndarray:
+        """Log of the time that is expected: predicted, recorded on other GPUs, or the mean of both; or 0."""
+        if self.prior is None:
+            return self.log_s
+        return (self.log_s + self.prior) / 2 if self.modelled else self.prior
+
+    @property
     def varying(self) -> dict[str, np.ndarray]:
         """The parameters that have several values."""
         return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
@@ -77,7 +84,7 @@ class Candidates:
         """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
         if len(self) <= count:
             return self
-        order = np.argsort(np.where(self.possible, self.log_s, np.inf), kind="stable")
+        order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")
         others = np.random.default_rng(seed).permutation(order[count // 2 :])[: count - count // 2]
         return self.rows(np.sort(np.concatenate([order[: count // 2], others])))
 

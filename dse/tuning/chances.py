@@ -37,10 +37,12 @@ def chances(tuner: Tuner, within: float = 0.05, seed: int = 0) -> Chances:
     mean, deviation = tuner.predict()
     order = np.where(c.possible, mean, np.inf)
     first = np.argsort(order, kind="stable")[: min(MOST, int(c.possible.sum()))]
-    logs = np.concatenate([
-        _drawn(one, first, share, jax.random.key(seed + number))
-        for number, (one, share) in enumerate(zip(tuner.opinions(), tuner.weights(), strict=True))
-    ])
+    logs = np.concatenate(
+        [
+            _drawn(one, first, share, jax.random.key(seed + number))
+            for number, (one, share) in enumerate(zip(tuner.opinions(), tuner.weights(), strict=True))
+        ]
+    )
     fastest = logs.min(axis=1, keepdims=True)
     best, near = np.zeros(len(c)), np.zeros(len(c))
     best[first] = np.mean(logs == fastest, axis=0)

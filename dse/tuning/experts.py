@@ -54,8 +54,7 @@ def experts(candidates: Candidates) -> tuple[Expert, ...]:
         found.append(Expert("model", c.log_s, Points(c.position, c.slopes), expected))
     if c.prior is not None:
         slopes = np.column_stack([c.slopes, CONTRAST * (c.prior - c.prior.mean())])
-        known = (c.log_s + c.prior) / 2 if c.modelled else c.prior
-        found.insert(0, Expert("other GPUs", known, Points(c.position, slopes), expected))
+        found.insert(0, Expert("other GPUs", c.expected, Points(c.position, slopes), expected))
     order = [rankdata(one.log_s) / len(c) for one in found[:1]]
     alone = Points(np.column_stack([c.position, *order]), np.zeros((len(c), 1)))
     return *found, Expert("measurements", np.zeros(len(c)), alone, 1.0 - expected * len(found))

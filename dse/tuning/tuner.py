@@ -16,7 +16,7 @@ from dse.fitting.surrogate import Scales
 from dse.tuning.candidates import Candidates
 from dse.tuning.experts import Opinion, experts, mixed, opinion, supposing, weights
 
-PROBES = (3, 6)  # so many measured, the next is taken at random, where something is expected
+PROBES = (4,)  # so many measured, the next is taken at random, where something is expected
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REACH = 0.3  # of a failure, in the positions of the candidates

@@ -60,15 +60,17 @@ def estimate(
 ) -> Estimate:
     """Estimate all configurations from those that were read, in `results`, by their indices.
 
-    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler is told of the block's
-    size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
+    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler is told of the
+    block's size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
     if sum(isinstance(result, KernelProfile) for result in results.values()) < 2:
         raise ValueError("estimate: fewer than two configurations compiled")
     parts = variants(known, results)
-    return _joined_estimates(parts, [_of_one_variant(part.known, part.results, limits, held) for part in parts])
+    return _joined_estimates(
+        parts, [_of_one_variant(part.known, part.results, limits, held) for part in parts]
+    )
 
 
 def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate]) -> Estimate:
