@@ -247,12 +247,13 @@ def tune(
     sizes: Mapping[str, Number] | None = None,
     journal: str | Path | None = None,
     seed: int = 0,
+    prior: Iterable[str | Path] = (),
 ) -> "Run":
     """Find the fastest configuration with few measurements.
 
     `measure` gets one configuration and gives its seconds, or None if it failed. Each measurement corrects
     the predictions, and the next one is where most is expected to be gained. `journal` keeps each at once:
-    the same call goes on after an interruption.
+    the same call goes on after an interruption. `prior` are files of the kernel's times on other GPUs.
 
     **Returns:** the run: `.rows()` has every measurement, in order; `.to_pandas()`.
     **Shapes:** one row a measurement, at most `budget`.
@@ -262,10 +263,12 @@ def tune(
     """
     from dse.tuning import loop
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
     from dse.tuning.tuner import Tuner
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
+    candidates = with_others(candidates, counts, prior)
     path = None if journal is None else Path(journal)
     return loop.run(Tuner(candidates, seed), measure, budget, journal=path)
 
@@ -277,10 +280,12 @@ def prune(
     within: float = 0.05,
     model: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
+    prior: Iterable[str | Path] = (),
 ) -> Columns:
     """Keep the configurations worth measuring.
 
     But for the stated `risk`, one of them is nearly the fastest: slower by at most the share `within`.
+    `prior` are files of the kernel's times on other GPUs.
 
     **Returns:** a column for each parameter, the most promising configuration first; `.rows()`,
     `.to_pandas()`, `.write(path)`.
@@ -291,10 +296,11 @@ def prune(
     """
     from dse.pruning.keep import keep
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
-    kept = keep(candidates, risk, within).places
+    kept = keep(with_others(candidates, counts, prior), risk, within).places
     return Columns({name: values[kept] for name, values in candidates.parameters.items()})
 
 

@@ -86,6 +86,7 @@ class Counted:
     failures: Mapping[int, str] = field(default_factory=dict)  # why a configuration was not counted
     compiled: int | None = None  # how many were compiled; None where nothing is
     estimates: Estimates | None = None  # where some were estimated from those compiled
+    runs: np.ndarray | None = None  # [L] the chance that each compiles and launches, where that is estimated
 
     @staticmethod
     def known(kernel: Kernel, resources: Resources, count: int, **more: Any) -> Counted:

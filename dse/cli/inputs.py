@@ -34,6 +34,10 @@ SourceArgument = Annotated[
 KernelsArgument = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
 ]
+PriorOption = Annotated[
+    list[Path] | None,
+    typer.Option("--prior", metavar="FILE", help="Recorded times of the kernel on another GPU; repeatable."),
+]
 GpuOption = Annotated[
     str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")
 ]

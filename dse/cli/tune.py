@@ -44,6 +44,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
     ] = None,
+    prior: inputs.PriorOption = None,
     model: inputs.ClosedFormOption = None,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
@@ -57,9 +58,10 @@ def tune(
 ) -> None:
     """Find the fastest configuration with few measurements.
 
-    The model ranks the configurations before the first measurement. Each measurement refits the GPU's
-    parameters and what the model misses, and the next configuration is the one that is expected to gain most.
-    Failures count as measurements.
+    The model ranks the configurations before the first measurement, together with times on other GPUs where
+    --prior has some. Each measurement refits the GPU's parameters and what the model misses, and tells how
+    far the model is to be believed; the next configuration is the one that is expected to gain most. Failures
+    count as measurements.
     """
     given = replay if command is None else command
     if given is None or (replay is not None and command is not None):
@@ -76,17 +78,20 @@ def tune(
     from dse.report.show import progress
     from dse.tuning import loop
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
     from dse.tuning.tuner import Tuner
 
     if isinstance(given, str):
         loop.check_command(given, dict.fromkeys(counts.space.names))
         parameters = configurations(counts, problem)
-        candidates = of_kernel(counts, file, form, parameters, problem, progress).most(MOST, seed)
+        candidates = of_kernel(counts, file, form, parameters, problem, progress)
+        candidates = with_others(candidates, counts, prior or ()).most(MOST, seed)
         measure = loop.commanded(given, UNITS[unit], limit)
     else:
         table = measured.load(given, counts).where(values)
         sizes = {**problem, **table.problem}
         candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
+        candidates = with_others(candidates, counts, prior or ())
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)

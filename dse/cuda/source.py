@@ -449,7 +449,13 @@ def executed(
 def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
     """Return the arguments as the interpreter takes them; numbers get the size that the parameters have."""
     if len(given) != len(binary.parameters):
-        raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
+        sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
+        missing = len(binary.parameters) - len(given)
+        hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
+        raise DseError(
+            f"{binary.kernel}: arguments: found {len(given)}, "
+            f"expected {len(binary.parameters)} of {sizes} B{hint}"
+        )
     arguments: list[Any] = []
     for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
         try:
