@@ -2,9 +2,9 @@
 
 DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and named. Of each file is learned
 what `dse.pruning.calibration` keeps of a measured space, from --slices of it; --calibration writes that to a
-file, as dse/pruning/calibration.toml is, and ends. Otherwise, over --trials random sets of measurements of
-each size, how often the kept set held a configuration within 5 % of the optimum, and the median share kept:
-with what was learned of the other kernels on other GPUs only.
+file, as dse/pruning/calibration.toml is. Then, if --json, -o or no --calibration is given, over --trials random
+sets of measurements of each size: how often the kept set held a configuration within 5 % of the optimum, and
+the median share kept, with what was learned of the other kernels on other GPUs only.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import numpy as np
 
 from dse.accuracy.spaces import files
 from dse.accuracy.tuning import from_description
+from dse.compiled import cache
 from dse.errors import DseError
 from dse.files import fill, replacing
 from dse.models import DEFAULT as MODEL
@@ -128,8 +129,9 @@ def main() -> int:
     parser.add_argument("--slices", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
-    parser.add_argument("--calibration", type=Path, help="write what was found in the spaces there, no more")
+    parser.add_argument("--calibration", type=Path, help="write what was learned there")
     options = parser.parse_args()
+    cache()
     try:
         some = list(spaces(options.folder))
         if not some:
@@ -138,7 +140,8 @@ def main() -> int:
         if options.calibration:
             with replacing(options.calibration) as path:
                 path.write_text(found.text(), encoding="utf-8")
-            return 0
+            if not (options.json or options.out):
+                return 0
         table = rows(some, found, options.trials)
         if options.json:
             print(json.dumps({"rows": table, "summary": summary(table)}))

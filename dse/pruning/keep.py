@@ -7,9 +7,9 @@ Two ways a configuration is kept:
   spread is one of the measurements, if there are; without, it is as uncertain as it varies from one measured
   space to another.
 - **It could still win.** With measurements, the surrogate gives each a mean and a deviation. It is kept if
-  its lower end lies below what would beat the best measured one by more than `within`. The lower end is as many
-  deviations down as the fastest ones of measured spaces needed, or as measurements here lie below what the
-  others say of them (the conformal quantile), whichever is more.
+  its lower end lies below what would beat the best measured one by more than `within`. The lower end is as
+  many deviations down as the fastest ones of measured spaces needed, or as measurements here lie below what
+  the others say of them (the conformal quantile), whichever is more.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
 (leaving one out).

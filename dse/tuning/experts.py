@@ -81,11 +81,13 @@ def supposing(opinion: Opinion, places: Sequence[int], log_s: np.ndarray) -> Opi
 
 
 def weights(opinions: Sequence[Opinion], measured: int) -> np.ndarray:
-    """Weigh the opinions on so many measurements: they sum to 1."""
-    logs = np.log([one.expert.weight for one in opinions])
+    """Weigh the opinions on so many measurements: they sum to 1. Of few, measurements alone tell nothing."""
+    shares = np.array([one.expert.weight for one in opinions])
     if measured >= FEWEST:
-        logs = logs + np.array([one.likelihood for one in opinions])
-    shares = np.exp(logs - logs.max())
+        likelihoods = np.array([one.likelihood for one in opinions])
+        shares = shares * np.exp(likelihoods - likelihoods.max())
+    elif len(opinions) > 1:
+        shares[-1] = 0.0
     return shares / shares.sum()
 
 

@@ -20,6 +20,7 @@ PROBES = (4,)  # so many measured, the next is taken at random, where something 
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REACH = 0.3  # of a failure, in the positions of the candidates
+BELIEF = 0.3  # launches that are worth as much as what is held of one before
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
 
 
@@ -149,7 +150,7 @@ def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, r
     **Shapes:** before [n] or scalar, position [n, d], told [k, d], ran [k].
     """
     weight = np.exp(-0.5 * np.sum(((position[:, None, :] - told[None]) / REACH) ** 2, axis=-1))
-    return (before + weight @ ran) / (1.0 + weight.sum(axis=1))
+    return (BELIEF * before + weight @ ran) / (BELIEF + weight.sum(axis=1))
 
 
 def _ran(told: dict[int, float]) -> list[int]:
