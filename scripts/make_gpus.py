@@ -28,6 +28,8 @@ LIKE_MEMORY = {
     "GDDR7": "GDDR6",
     "HBM3E": "HBM3",
 }  # where none of the type was measured
+MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
+JOINS = ("gfx906", "gfx90a", "gfx1032")  # LLVM before 15 joins loads of LDS; later targets it does not know
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -466,6 +468,29 @@ def amd_limits(card: Card) -> dict[str, Value]:
     return out
 
 
+# What AMD's compiler does
+
+
+def amd_compiler(card: Card) -> dict[str, Value]:
+    """What LLVM makes of code for AMD, and the cache before the memory."""
+    out: dict[str, Value] = {}
+    if card.key in MEMORY_CACHE:
+        source = "ROCm documentation, GPU specifications (L3 cache)"
+        out["memory_cache_bytes"] = Value(MEMORY_CACHE[card.key], "MiB", source, "stated")
+    registers = card.need("regs_per_sm")
+    cus = 2 if card.family == "RDNA" else 1
+    rule = f"{tidy(cus * registers.value)} registers of {'2 CUs' if cus > 1 else 'a CU'} / 1024 work-items: a block"
+    rule += " may have so many where the source does not say"
+    most = registers.derived(cus * registers.value / 1024, rule, "registers")
+    source = "code of clang 15 and 20 for gfx90a, gfx1032 and gfx1100 (kernels/convolution)"
+    out |= {"compiler_registers": most, "guard_branches": Value(1, "1", source, "stated")}
+    if card.target in JOINS:
+        rule = "LLVM before 15 joins such loads; 31 cycles a load of 64 lanes in that convolution, 2 are the banks'"
+        source = "convolution on MI250X, tile divides the image"
+        out["shared_unaligned"] = Value(15.5, "1", source, "fitted", rule)
+    return out
+
+
 # Files
 
 
@@ -490,6 +515,7 @@ def describe(card: Card) -> dict[str, Value]:
         **{f"cpi.{name}": cpi[name] for name in CLASSES},
         **{f"latency.{name}": latency[name] for name in CLASSES},
         **tensor(card),
+        **(amd_compiler(card) if card.amd else {}),
     }
 
 
