@@ -26,7 +26,7 @@ Expressions = tuple[tuple[str, Expression], ...]
 
 _OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
 _OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
-GPU_NAMES = ("warp_size", "registers_per_sm", *_OF_GPU, *_OF_COMPILER)  # what an expression may ask of the GPU
+GPU_NAMES = ("warp_size", "registers_per_sm", "amd", *_OF_GPU, *_OF_COMPILER)  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
@@ -203,6 +203,7 @@ def evaluated_names(
     names = dict(description.problem) | dict(problem) | dict(parameters)
     names |= {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
     names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
+    names["amd"] = np.asarray(gpu.compute_capability == 0, int)
     for name, expression in description.let:
         names[name] = expression(names, np)
     launch = {name: _rounded_up(expression(names, np)) for name, expression in description.launch}
