@@ -161,7 +161,9 @@ class Gpu(_Quantities):
     compiler_registers: Quantity = quantity("registers", default=255.0)  # of a thread, at most, where the
     # source does not say how large blocks are
     guard_branches: Quantity = quantity("1", default=0.0)  # 1: a branch for each guarded load; 0: predicates
-    shared_unaligned: Quantity = quantity("1", default=1.0)  # passes of loads from shared memory that it joins
+    shared_unaligned: Quantity = quantity(
+        "1", default=1.0
+    )  # passes of loads from shared memory that it joins
     # to 16 bytes although they are aligned to 4, over those of single ones
 
 

@@ -477,7 +477,9 @@ def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
         source = "ROCm documentation, GPU specifications (L3 cache)"
         out["memory_cache_bytes"] = Value(MEMORY_CACHE[card.key], "MiB", source, "stated")
     registers = limits["registers_per_sm"]
-    rule = f"{tidy(registers.value)} / 1024 work-items: a block may have so many where the source does not say"
+    rule = (
+        f"{tidy(registers.value)} / 1024 work-items: a block may have so many where the source does not say"
+    )
     most = registers.derived(registers.value / 1024, rule, "registers")
     source = "code of clang 15 and 20 for gfx90a, gfx1032 and gfx1100 (kernels/convolution)"
     out |= {"compiler_registers": most, "guard_branches": Value(1, "1", source, "stated")}
@@ -492,7 +494,11 @@ def as_work_group_processors(fields: dict[str, Value]) -> dict[str, Value]:
     """Take two CUs of RDNA for one SM: blocks lie on both, where LLVM compiles as it does by itself."""
     doubled = "threads_per_sm warps_per_sm blocks_per_sm one_warp_blocks_per_sm registers_per_sm".split()
     doubled += ["registers_per_block", "sub_partitions", "shared_bytes_per_sm"]
-    times = {f"limits.{name}": 2.0 for name in doubled} | {"issue_limit": 2.0, "sm_count": 0.5, "lsu_cycles": 0.5}
+    times = {f"limits.{name}": 2.0 for name in doubled} | {
+        "issue_limit": 2.0,
+        "sm_count": 0.5,
+        "lsu_cycles": 0.5,
+    }
     out = dict(fields)
     for name, factor in times.items():
         value = fields[name]

@@ -26,7 +26,13 @@ Expressions = tuple[tuple[str, Expression], ...]
 
 _OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
 _OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
-GPU_NAMES = ("warp_size", "registers_per_sm", "amd", *_OF_GPU, *_OF_COMPILER)  # what an expression may ask of the GPU
+GPU_NAMES = (
+    "warp_size",
+    "registers_per_sm",
+    "amd",
+    *_OF_GPU,
+    *_OF_COMPILER,
+)  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
