@@ -484,7 +484,7 @@ def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
     source = "code of clang 15 and 20 for gfx90a, gfx1032 and gfx1100 (kernels/convolution)"
     out |= {"compiler_registers": most, "guard_branches": Value(1, "1", source, "stated")}
     if card.target in JOINS:
-        rule = "LLVM before 15 joins such loads; 31 cycles a load of 64 lanes in that convolution, 2 are the banks'"
+        rule = "LLVM before 15 joins such loads; 31 cycles a load of 64 lanes there, 2 are the banks'"
         source = "convolution on MI250X, tile divides the image"
         out["shared_unaligned"] = Value(15.5, "1", source, "fitted", rule)
     return out
@@ -492,8 +492,8 @@ def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
 
 def as_work_group_processors(fields: dict[str, Value]) -> dict[str, Value]:
     """Take two CUs of RDNA for one SM: blocks lie on both, where LLVM compiles as it does by itself."""
-    doubled = "threads_per_sm warps_per_sm blocks_per_sm one_warp_blocks_per_sm registers_per_sm".split()
-    doubled += ["registers_per_block", "sub_partitions", "shared_bytes_per_sm"]
+    doubled = ["threads_per_sm", "warps_per_sm", "blocks_per_sm", "one_warp_blocks_per_sm", "sub_partitions"]
+    doubled += ["registers_per_sm", "registers_per_block", "shared_bytes_per_sm"]
     times = {f"limits.{name}": 2.0 for name in doubled} | {
         "issue_limit": 2.0,
         "sm_count": 0.5,

@@ -110,8 +110,8 @@ def test_variants():
 W6600, W7800 = "radeon-pro-w6600", "radeon-pro-w7800"
 AMD = {name: gpus.load(name, np.float64).gpu for name in (MI250X, W6600, W7800)}
 
-# Kernel, GPU, its parameters, and spilled values of a thread as ScratchSize / 4 of clang has it: 15 for gfx90a and
-# gfx1032, 20 for gfx1100. Block, tile, use_shmem; MWG, NWG, MDIMC, NDIMC, SA = SB.
+# GPU, parameters, and values that a thread spills, ScratchSize / 4 of clang: 15 for gfx90a and gfx1032, 20
+# for gfx1100. Block, tile, use_shmem; MWG, NWG, MDIMC, NDIMC, SA = SB.
 SPILLED = [
     (MI250X, (64, 4, 1, 2, 0), 0),
     (MI250X, (64, 1, 1, 4, 0), 0),
@@ -164,7 +164,7 @@ def test_amd_spills_what_clang_does(gpu: str, values: tuple[int, ...], slots: in
 
 
 def test_a_guard_is_a_branch_on_amd_only():
-    # 64 * 3 does not divide 4096: on AMD loads wait one after another, and what no register holds is stored twice.
+    # 64 * 3 does not divide 4096: on AMD loads wait one after another, and what is spilled is stored twice
     guarded = {"block_size_x": 64, "block_size_y": 4, "tile_size_x": 3, "tile_size_y": 1, "use_shmem": 0}
     fixed = {"read_only": 1, "use_padding": 0, "filter_height": 15, "filter_width": 15}
     amd, nvidia = (at("convolution", gpu, **guarded, **fixed) for gpu in (MI250X, A100))
