@@ -37,6 +37,7 @@ COMMANDS = (
     "simulate",
     "characterise",
     "occupancy_curve",
+    "report",
     "table",
     "reproduce",
     "gpus",
