@@ -20,7 +20,8 @@ from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_ROWS = 20_000_000  # of a file: what memory is kept for
-MEASURED = "measured"  # the forecast that is no model's
+NO_GPU = "GPU not stated"
+MEASURED, PREDICTED, REFITTED = "measured", "predicted", "refitted"  # forecasts that files name no model of
 SYNONYMS = {  # a name that files have, or had: its name in the vocabulary
     "seconds": "time_s",
     "time": "time_s",
@@ -35,11 +36,12 @@ SYNONYMS = {  # a name that files have, or had: its name in the vocabulary
     "limited by": "limited_by",
     "above optimum [%]": "above_optimum_percent",
 }
+IGNORED = ("rank", "refitted_s")  # worked out anew, and a forecast of its own
 OF_A_MODEL = ("cycles", "time_s", "low_s", "high_s", "bottleneck")
 FACTS = (  # of a configuration, whatever the model
     *("threads", "blocks", "registers", "shared_bytes", "warps_per_sm", "occupancy", "limited_by"),
     *("possible", "measured_s", "number", "fastest_s", "optimum_s", "above_optimum_percent", "instructions"),
-    *("dram_bytes", "P(best)", "P(within 5 %)", "refitted_s", "rank"),
+    *("dram_bytes", "P(best)", "P(within 5 %)", "kept"),
 )
 SCORES = ("spearman", "mape")  # what tells a file of scores
 
@@ -114,7 +116,7 @@ def read(
             continue
         for space in _spaces(path, table, known, kernel, gpu, notes):
             _put(spaces, space)
-    return Results(tuple(_beside_measured(spaces, notes)), tuple(scores), tuple(notes))
+    return Results(tuple(_beside(spaces, notes)), tuple(scores), tuple(notes))
 
 
 def _table(path: Path) -> pa.Table:
@@ -217,7 +219,7 @@ def _spaces(
     kernels = columns.pop("kernel", None)
     kernels = np.full(count, kernel or path.name.partition(".")[0], object) if kernels is None else kernels
     gpus = columns.pop("gpu", None)
-    gpus = np.full(count, gpu or "GPU not stated", object) if gpus is None else gpus
+    gpus = np.full(count, gpu or NO_GPU, object) if gpus is None else gpus
     model, model_names = codes(columns.pop("model", np.full(count, None, object)))
     (kernel_codes, kernel_names), (gpu_codes, gpu_names) = codes(kernels), codes(gpus)
     pairs, first, number = np.unique(
@@ -245,7 +247,7 @@ def _space(
     given = {
         name: values
         for name, values in columns.items()
-        if name not in (*OF_A_MODEL, *FACTS, *beside) and not _missing(values).all()
+        if name not in (*OF_A_MODEL, *FACTS, *IGNORED, *beside) and not _missing(values).all()
     }
     given = {name: _whole(values) for name, values in given.items()}
     varying = {name: values for name, values in given.items() if len(codes(values)[1]) > 1}
@@ -272,8 +274,11 @@ def _space(
     forecasts: dict[str, dict[str, np.ndarray]] = {}
     for number, rows, place in zip(present, of, places, strict=True):
         told = {name: _at(columns[name][rows], place, count) for name in OF_A_MODEL if name in columns}
+        if "refitted_s" in columns:  # the interval is of the refitted time
+            interval = {name: told.pop(name) for name in ("low_s", "high_s") if name in told}
+            forecasts[REFITTED] = {"time_s": _at(columns["refitted_s"][rows], place, count)} | interval
         if "time_s" in told:
-            forecasts[model_names[number] or "predicted"] = told
+            forecasts[model_names[number] or PREDICTED] = told
     for name, values in beside.items():
         forecasts[name] = {"time_s": values[lead].astype(float)}
     facts = {name: columns[name][lead] for name in FACTS if name in columns}
@@ -359,34 +364,40 @@ def _match(
     return np.array([at.get(line, -1) for line in wanted], np.int64)
 
 
-def _beside_measured(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
-    """Put what was measured in one file beside what was predicted in another, where only one space fits."""
+def _beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
+    """Put what was measured or kept, by one file, beside what was predicted in another where only one fits."""
     kept = list(spaces)
-    for trial in spaces:
-        if set(trial.forecasts) != {MEASURED}:
+    for told in spaces:
+        measured = set(told.forecasts) == {MEASURED}
+        if told.forecasts and not measured:
             continue
-        fitting = []
-        for space in kept:
-            if space is trial or MEASURED in space.forecasts or not set(space.forecasts):
-                continue
-            if trial.gpu != space.gpu and "not stated" not in trial.gpu:
-                continue
-            asked = {name: space.parameter(name) for name in trial.parameters}
-            if any(values is None for values in asked.values()):
-                continue
-            place = _match(trial.parameters, {name: v for name, v in asked.items() if v is not None})
-            if place is not None and (place >= 0).any():
-                fitting.append((space, place))
+        fitting = [(space, place) for space in kept if (place := _place(told, space)) is not None]
         if len(fitting) != 1:
             continue
         [(space, place)] = fitting
-        times = np.where(place >= 0, trial.forecasts[MEASURED]["time_s"][place], np.nan)
-        kept[kept.index(space)] = replace(
-            space,
-            facts={**space.facts, "measured_s": times},
-            forecasts={**space.forecasts, MEASURED: {"time_s": times}},
-        )
-        notes.append(
-            f"Measured times of {trial.source} stand beside the predictions of {space.kernel} on {space.gpu}."
-        )
+        here, forecasts = place >= 0, dict(space.forecasts)
+        if measured:
+            times = np.where(here, told.forecasts[MEASURED]["time_s"][place], np.nan)
+            facts, forecasts[MEASURED] = {"measured_s": times}, {"time_s": times}
+            what = "Measured times"
+        else:
+            facts, what = {"kept": np.array(["no", "yes"], object)[here.astype(int)]}, "Configurations"
+            kept.remove(told)
+        kept[kept.index(space)] = replace(space, facts={**space.facts, **facts}, forecasts=forecasts)
+        notes.append(f"{what} of {told.source} stand beside the predictions of {space.kernel} on {space.gpu}.")
     return kept
+
+
+def _place(told: Space, space: Space) -> np.ndarray | None:
+    """Find where each configuration of a predicted space lies in another, -1 where it does not.
+
+    None where the other is of another GPU, or has no configuration of it.
+    """
+    fact = "measured_s" if told.forecasts else "kept"
+    if not set(space.forecasts) - {MEASURED} or fact in space.facts:
+        return None
+    if told.gpu not in (space.gpu, NO_GPU):
+        return None
+    asked = {name: values for name in told.parameters if (values := space.parameter(name)) is not None}
+    place = _match(told.parameters, asked)
+    return place if place is not None and (place >= 0).any() else None

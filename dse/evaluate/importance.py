@@ -13,6 +13,7 @@ class Share(NamedTuple):
     total: float  # with all that it does together with others; NaN where too few configurations tell
 
 
+FEWEST = 10  # configurations of which shares tell anything
 ENOUGH = 0.5  # of the configurations that need another one unlike them in the parameter alone
 
 
@@ -48,7 +49,7 @@ def importance(
         ran = np.isfinite(seconds) & (seconds > 0)
         y = np.log(seconds[ran])
         variance = y.var() if len(y) else 0.0
-        if variance <= 1e-18:
+        if variance <= 1e-18 or len(y) < FEWEST:
             shares[model] = {}
             continue
         shares[model] = {

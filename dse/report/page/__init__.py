@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dse.report.page.pack import packed
-from dse.results import MEASURED, Results, Space
+from dse.results import MEASURED, NO_GPU, PREDICTED, REFITTED, Results, Space
 from dse.version import __version__
 
 MOST = 100_000  # configurations that a page shows
@@ -49,7 +49,9 @@ def page(
         "scores": [_plain(dict(row)) for row in results.scores],
         "notes": notes,
     }
+    names = [(space.kernel, space.gpu) for space in results.spaces]
     for space, shares, roofline in zip(results.spaces, importance, rooflines, strict=True):
+        alone = names.count((space.kernel, space.gpu)) == 1
         columns = {**roofline.columns}
         chosen = _chosen(space, MOST * space.count // total if total > MOST else space.count)
         if len(chosen) < space.count:
@@ -59,7 +61,7 @@ def page(
                 "fastest ones and others at random. Importance and the overview are of all."
             )
         told = {
-            "kernel": space.kernel,
+            "kernel": space.kernel if alone else f"{space.kernel} ({space.source})",
             "gpu": space.gpu,
             "count": space.count,
             "shown": len(chosen),
@@ -102,11 +104,13 @@ def _title(results: Results) -> str:
     named = kernels[0] if len(kernels) == 1 else f"{', '.join(kernels[:-1])} and {kernels[-1]}"
     if len(kernels) > 4:
         named = f"{len(kernels)} kernels"
+    if gpus == [NO_GPU]:
+        return named
     return f"{named} on {gpus[0] if len(gpus) == 1 else f'{len(gpus)} GPUs'}"
 
 
 def _about(results: Results, total: int) -> str:
-    models = {model for space in results.spaces for model in space.forecasts} - {MEASURED}
+    models = {model for space in results.spaces for model in space.forecasts} - {MEASURED, PREDICTED, REFITTED}
     sources = list(dict.fromkeys(space.source for space in results.spaces))
     told = [f"{total:,} configurations"] if total else []
     told += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []

@@ -72,7 +72,7 @@ function quantity(x, unit, digits = 4) {
   return number(x / worth, digits) + (name ? " " + name : "");
 }
 
-const percent = (x) => (Number.isFinite(x) ? (100 * x).toFixed(x < 0.095 && x > 0 ? 1 : 0) + " %" : "–");
+const percent = (x) => (Number.isFinite(x) ? Math.round(1000 * x) / 10 + " %" : "–");
 const plural = (n, what) => `${number(n)} ${what}${n === 1 ? "" : "s"}`;
 
 // Values of a column at which a share of the (finite) values lies below.

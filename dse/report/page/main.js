@@ -43,15 +43,15 @@ function chips() {
 
 function glance() {
   const { space } = state, box = $("glance");
-  if (!state.order.length) { box.replaceChildren(); return; }
+  if (!state.order.length) { box.replaceChildren(element("div", { class: "best" }, "No times to draw: the files have none of these configurations.")); return; }
   const top = state.order[0], fact = (value, text) => element("div", {}, element("strong", {}, value), element("span", {}, text));
   const bottleneck = ofModel("bottleneck"), missing = n() - state.order.length;
   const fixed = Object.entries(space.fixed).map(([name, value]) => `${name} ${typeof value === "number" ? number(value) : value}`);
-  box.replaceChildren(
+  box.replaceChildren(...[
     fact(quantity(best(), "s"), `fastest, ${byModel()}`), fact(number(slower(0.05)), "within 5 % of it"), fact(quantity(state.time[state.order[state.order.length >> 1]], "s"), "median"),
     bottleneck ? fact(cell(bottleneck, top), "limits the fastest") : null, column("occupancy") ? fact(percent(column("occupancy").values[top]), "its occupancy") : null,
     missing ? fact(number(missing), state.model === "measured" ? "without a measured time" : "cannot run") : null,
-    element("div", { class: "best" }, element("b", {}, "Fastest: "), space.parameters.map((name) => `${name} ${cell(column(name), top)}`).join(", "), fixed.length ? ` (the same in all: ${fixed.join(", ")})` : ""));
+    element("div", { class: "best" }, element("b", {}, "Fastest: "), space.parameters.map((name) => `${name} ${cell(column(name), top)}`).join(", "), fixed.length ? ` (the same in all: ${fixed.join(", ")})` : "")].filter(Boolean));
 }
 
 charts.unshift({ draw() { chips(); glance(); } });
@@ -90,7 +90,7 @@ function scores() {
   const files = new Set(DATA.scores.map((row) => row.file)), shown = names.filter((name) => name !== "file" || files.size > 1);
   shown.sort((a, b) => (b === "model") - (a === "model"));
   const metered = (name) => name === "spearman" || name.startsWith("top_");
-  $("score-table").replaceChildren(element("thead", {}, element("tr", {}, ...shown.map((name) => element("th", { scope: "col" }, name)))),
+  $("score-table").replaceChildren(element("thead", {}, element("tr", {}, ...shown.map((name) => element("th", { scope: "col" }, name.replace("_percent", " %").replaceAll("_", " "))))),
     element("tbody", {}, ...DATA.scores.map((row) => element("tr", {}, ...shown.map((name) => {
       const x = row[name];
       const meter = metered(name) && Number.isFinite(x) ? element("span", { class: "meter", "aria-hidden": true }, element("i", { style: `width:${Math.max(0, 100 * x)}%` })) : null;

@@ -3,15 +3,17 @@
 const HEIGHT = 300;
 
 // Make a figure. `draw(figure)` fills it and returns the number of marks; 0 or a text says why there are none.
-function figure(id, { broad = false, height = HEIGHT } = {}, draw) {
+function figure(id, { height = HEIGHT } = {}, draw) {
   const title = element("h3", { id: id + "-title" }), caption = element("figcaption");
   const controls = element("div", { class: "controls" }), body = element("div"), legend = element("ul", { class: "legend" });
-  const root = element("figure", { id, class: broad ? "broad" : "", role: "group", "aria-labelledby": id + "-title" }, title, caption, controls, body, legend);
+  const root = element("figure", { id, role: "group", "aria-labelledby": id + "-title" }, title, caption, controls, body, legend);
   $("figures").append(root);
   const made = {
     id, root, title, caption, controls, body, legend, height,
     say(heading, text) { title.textContent = heading; caption.textContent = text; },
     draw() {
+      root.hidden = !state.model;
+      if (!state.model) return;
       const told = draw(made);
       const marks = typeof told === "number" ? told : 0;
       root.dataset.marks = marks;
@@ -222,15 +224,16 @@ function axes(svg, sx, sy, x, y, inside, width) {
   const [xw, xu] = prefix(typical(sx), x.unit), [yw, yu] = prefix(typical(sy), y.unit);
   const per = (inside.right - inside.left) / 85;
   let last = -Infinity;
-  for (const tick of sx.ticks(Math.max(3, per))) {
+  for (const tick of round(sx, xw, Math.max(3, per))) {
     const p = sx(tick), text = tickText(tick / xw);
+    if (x.whole && !Number.isInteger(tick)) continue;
     if (p < inside.left - 0.5 || p > inside.right + 0.5) continue;
     svg.append(element("line", { class: "grid", x1: p, x2: p, y1: inside.top, y2: inside.bottom }));
     if (p - last < 7 * text.length + 8) continue;
     last = p;
     svg.append(element("text", { x: p, y: inside.bottom + 16, "text-anchor": "middle" }, text));
   }
-  for (const tick of sy.ticks(5)) {
+  for (const tick of round(sy, yw, 5)) {
     const p = sy(tick);
     if (p < inside.top - 0.5 || p > inside.bottom + 0.5) continue;
     svg.append(element("line", { class: "grid", x1: inside.left, x2: inside.right, y1: p, y2: p }));
@@ -240,6 +243,8 @@ function axes(svg, sx, sy, x, y, inside, width) {
   svg.append(element("text", { class: "axis", x: -(inside.top + inside.bottom) / 2, y: 13, transform: "rotate(-90)", "text-anchor": "middle" }, titled(y, yu)));
 }
 
+// Ticks that are round numbers of the unit that the axis has.
+const round = (scale, worth, count) => (scale.log ? log : linear)(scale.domain[0] / worth, scale.domain[1] / worth, 0, 1).ticks(count).map((x) => x * worth);
 const typical = (scale) => (scale.log ? Math.sqrt(scale.domain[0] * scale.domain[1]) : Math.max(Math.abs(scale.domain[0]), Math.abs(scale.domain[1])) / 2);
 const titled = (given, unit) => (unit && unit !== "1" ? `${given.title} (${unit})` : given.title);
 function tickText(x) {

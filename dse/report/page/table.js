@@ -9,7 +9,11 @@ const HEADINGS = {
 // Columns of the table: { name, title, unit, word, value(i), text(i) }.
 function tableColumns() {
   const { space, columns } = state, made = [], wide = $("wide").checked;
-  const add = (name, title, unit, values) => made.push({ name, title, unit, value: (i) => values[i], text: (i) => (unit ? number(values[i] / worth(values, unit)[0]) : number(values[i])), shown: unit ? worth(values, unit)[1] : "" });
+  const add = (name, title, unit, values) => {
+    const [scale, prefixed, places] = worth(values, unit);
+    const text = (i) => (Number.isFinite(values[i]) ? (values[i] / scale).toLocaleString("en-US", { minimumFractionDigits: places, maximumFractionDigits: places }) : "–");
+    made.push({ name, title, unit, value: (i) => values[i], text, shown: unit ? prefixed : "" });
+  };
   const take = (name, title = HEADINGS[name] || name) => {
     const given = columns.get(name);
     if (!given) return;
@@ -34,11 +38,14 @@ function tableColumns() {
   return made;
 }
 
+// The prefixed unit of a whole column and the decimals that give its median four digits: [worth, unit, decimals].
 const worths = new WeakMap();
 function worth(values, unit) {
   if (!worths.has(values)) {
     const sorted = Float64Array.from(values).filter((x) => Number.isFinite(x) && x).sort();
-    worths.set(values, prefix(quantile(sorted, 0.5) || 1, unit));
+    const middle = Math.abs(quantile(sorted, 0.5)) || 1, [scale, prefixed] = prefix(middle, unit);
+    const whole = sorted.every((x) => Number.isInteger(x / scale));
+    worths.set(values, [scale, prefixed, whole ? 0 : Math.max(0, Math.min(12, 3 - Math.floor(Math.log10(middle / scale))))]);
   }
   return worths.get(values);
 }
@@ -95,6 +102,7 @@ function tableRows() {
     });
   }
   table.rows = rows;
+  $("table").style.height = `min(34rem, ${Math.max(rows.length, 4) * table.height + 92}px)`;
   tableWindow(true);
 }
 
