@@ -74,9 +74,7 @@ class Space:
             return {name: values[chosen] for name, values in columns.items()}
 
         forecasts = {model: take(columns) for model, columns in self.forecasts.items()}
-        return replace(
-            self, parameters=take(self.parameters), facts=take(self.facts), forecasts=forecasts
-        )
+        return replace(self, parameters=take(self.parameters), facts=take(self.facts), forecasts=forecasts)
 
     def parameter(self, name: str) -> np.ndarray | None:
         """The values of a parameter, whether it varies or not; None where files do not say it."""
@@ -133,7 +131,9 @@ def _table(path: Path) -> pa.Table:
     if twice:
         raise DseError(f"{path}: columns: found {twice[0]} twice, expected each name once")
     # a parameter may be called `shared`, beside shared_bytes
-    return table.rename_columns([name if SYNONYMS.get(name) in given else SYNONYMS.get(name, name) for name in given])
+    return table.rename_columns(
+        [name if SYNONYMS.get(name) in given else SYNONYMS.get(name, name) for name in given]
+    )
 
 
 def _rows(path: Path) -> pa.Table:
@@ -329,7 +329,12 @@ def _plain(value: Any) -> Any:
 def _put(spaces: list[Space], new: Space) -> None:
     """Add a space, or put its forecasts beside those that another file has of the same configurations."""
     for i, old in enumerate(spaces):
-        if (old.kernel, old.gpu, old.count, dict(old.fixed)) != (new.kernel, new.gpu, new.count, dict(new.fixed)):
+        if (old.kernel, old.gpu, old.count, dict(old.fixed)) != (
+            new.kernel,
+            new.gpu,
+            new.count,
+            dict(new.fixed),
+        ):
             continue
         if set(old.forecasts) & set(new.forecasts) or set(old.parameters) != set(new.parameters):
             continue
@@ -347,9 +352,7 @@ def _put(spaces: list[Space], new: Space) -> None:
     spaces.append(new)
 
 
-def _match(
-    known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]
-) -> np.ndarray | None:
+def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray | None:
     """Find where each configuration asked for lies among those known, -1 where it is not; by `known`'s names.
 
     None where `asked` lacks one of these, or a configuration is known twice.
@@ -371,7 +374,9 @@ def _beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
         measured = set(told.forecasts) == {MEASURED}
         if told.forecasts and not measured:
             continue
-        fitting = [(space, place) for space in kept if (place := _place(told, space)) is not None]
+        fitting = [(space, *found) for space in kept if (found := _place(told, space)) is not None]
+        best = max((shared for *_, shared in fitting), default=0)
+        fitting = [(space, place) for space, place, shared in fitting if shared == best]
         if len(fitting) != 1:
             continue
         [(space, place)] = fitting
@@ -384,20 +389,27 @@ def _beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
             facts, what = {"kept": np.array(["no", "yes"], object)[here.astype(int)]}, "Configurations"
             kept.remove(told)
         kept[kept.index(space)] = replace(space, facts={**space.facts, **facts}, forecasts=forecasts)
-        notes.append(f"{what} of {told.source} stand beside the predictions of {space.kernel} on {space.gpu}.")
+        notes.append(
+            f"{what} of {told.source} stand beside the predictions of {space.kernel} on {space.gpu}."
+        )
     return kept
 
 
-def _place(told: Space, space: Space) -> np.ndarray | None:
+def _place(told: Space, space: Space) -> tuple[np.ndarray, int] | None:
     """Find where each configuration of a predicted space lies in another, -1 where it does not.
 
-    None where the other is of another GPU, or has no configuration of it.
+    Also tells how many parameters both have. None where the other is of another GPU, leaves parameters of the
+    space open, or has no configuration of it.
     """
     fact = "measured_s" if told.forecasts else "kept"
     if not set(space.forecasts) - {MEASURED} or fact in space.facts:
         return None
-    if told.gpu not in (space.gpu, NO_GPU):
+    names = {*told.parameters, *told.fixed}
+    if told.gpu not in (space.gpu, NO_GPU) or not set(space.parameters) <= names:
         return None
-    asked = {name: values for name in told.parameters if (values := space.parameter(name)) is not None}
-    place = _match(told.parameters, asked)
-    return place if place is not None and (place >= 0).any() else None
+    both = {name: values for name in names if (values := space.parameter(name)) is not None}
+    if not set(told.parameters) <= set(both):
+        return None
+    known = {name: values for name in both if (values := told.parameter(name)) is not None}
+    place = _match(known, both)
+    return (place, len(both)) if place is not None and (place >= 0).any() else None

@@ -27,14 +27,14 @@ def report(
             help="Files that rank, sweep, compare, tune, search or prune wrote: .parquet, .csv, .json, .jsonl.",
         ),
     ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="The .html file to write.")
-    ] = Path("report.html"),
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .html file to write.")] = Path(
+        "report.html"
+    ),
     kernel: Annotated[
-        str | None, typer.Option("--kernel", help="The kernel, where files do not name it.")
+        str | None, typer.Option("--kernel", help="The kernel, or its file, where results do not name it.")
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option("--gpu", "-g", help="The GPU, where files do not name it.")
+        str | None, typer.Option("--gpu", "-g", help="The GPU, where results do not name it.")
     ] = None,
 ) -> None:
     """Draw results as one page that needs no network: a table, and charts that choose and filter together.
@@ -61,14 +61,14 @@ def report(
         )
         for space in found.spaces
     ]
-    text = page(found, shares, [_roofline(space) for space in found.spaces], DEFAULT)
+    text = page(found, shares, [_roofline(space, kernel) for space in found.spaces], DEFAULT)
     with replacing(out) as half:
         half.write_text(text, encoding="utf-8")
     count = sum(space.count for space in found.spaces)
     print(f"{out}: {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB")
 
 
-def _roofline(space: "Space") -> "Roofline":
+def _roofline(space: "Space", kernel: str | None) -> "Roofline":
     """Work out where a space's configurations lie, from the kernel's description, if it is the same one."""
     from dse.evaluate import intensity
     from dse.gpus.read import load
@@ -84,7 +84,7 @@ def _roofline(space: "Space") -> "Roofline":
     if "instructions" in facts and "dram_bytes" in facts:
         return Roofline(roofs)
     try:
-        counts = described(space.kernel)
+        counts = described(kernel or space.kernel)
         parameters = {name: space.parameter(name) for name in counts.space.names}
         for name, values in parameters.items():
             if values is None and len(only := counts.space.values[name]) == 1:
@@ -92,12 +92,12 @@ def _roofline(space: "Space") -> "Roofline":
         lacking = [name for name, values in parameters.items() if values is None]
         if lacking:
             return Roofline(reason=f"the files lack {', '.join(lacking)}")
-        sizes = {
-            name: space.fixed[name] for name, _ in counts.problem if name in space.fixed
-        }
+        sizes = {name: space.fixed[name] for name, _ in counts.problem if name in space.fixed}
         if varying := [name for name, _ in counts.problem if name in space.parameters]:
             return Roofline(reason=f"the size {varying[0]} varies among the configurations")
-        launched = intensity.launched(counts, gpu, {k: v for k, v in parameters.items() if v is not None}, sizes)
+        launched = intensity.launched(
+            counts, gpu, {k: v for k, v in parameters.items() if v is not None}, sizes
+        )
     except DseError as error:
         return Roofline(reason=f"instructions and DRAM traffic are not known ({error})")
     for name in ("threads", "blocks"):

@@ -62,9 +62,7 @@ def importance(
     return shares
 
 
-def _others(
-    name: str, codes: Mapping[str, np.ndarray], whole: np.ndarray, stride: int | None
-) -> np.ndarray:
+def _others(name: str, codes: Mapping[str, np.ndarray], whole: np.ndarray, stride: int | None) -> np.ndarray:
     """Number configurations by all parameters but one."""
     if stride is not None:
         return np.unique(whole - codes[name] * stride, return_inverse=True)[1]

@@ -32,7 +32,10 @@ class Roofs(NamedTuple):
 
 
 def launched(
-    kernel: Counts, gpu: Gpu, parameters: Mapping[str, np.ndarray], problem: Mapping[str, Number] | None = None
+    kernel: Counts,
+    gpu: Gpu,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
 ) -> Launched:
     """Count what whole launches do, of configurations [L] of a described kernel.
 

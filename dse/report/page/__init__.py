@@ -110,7 +110,11 @@ def _title(results: Results) -> str:
 
 
 def _about(results: Results, total: int) -> str:
-    models = {model for space in results.spaces for model in space.forecasts} - {MEASURED, PREDICTED, REFITTED}
+    models = {model for space in results.spaces for model in space.forecasts} - {
+        MEASURED,
+        PREDICTED,
+        REFITTED,
+    }
     sources = list(dict.fromkeys(space.source for space in results.spaces))
     told = [f"{total:,} configurations"] if total else []
     told += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []

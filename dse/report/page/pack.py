@@ -31,7 +31,7 @@ def packed(space: Space, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
         unit = "s" if quantity.endswith("_s") else UNITS.get(quantity)
         told.append({"name": name, "unit": unit} | column)
         planes.append(array.view(np.uint8).reshape(len(array), -1).T.tobytes())
-    blob = zlib.compress(b"".join(planes), 9)
+    blob = zlib.compress(b"".join(planes), 6)
     return {"columns": told, "blob": base64.b64encode(blob).decode()}
 
 

@@ -47,7 +47,7 @@ let waiting = false;
 function soon() {
   if (waiting) return;
   waiting = true;
-  requestAnimationFrame(() => { waiting = false; select(); });
+  setTimeout(() => { waiting = false; select(); }, 16);
 }
 
 function select() {
