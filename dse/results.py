@@ -1,13 +1,13 @@
-"""Result files read back: what `rank`, `sweep`, `compare`, `tune`, `search` and `prune` write, in one vocabulary.
+"""Result files read back: what rank, sweep, compare, tune, search and prune write, in one vocabulary.
 
-Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `Space` for each kernel and GPU, with
-a forecast for each model; scores of models come as rows.
+Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `Space` for each kernel and GPU,
+with a forecast for each model; scores of models come as rows.
 """
 
 import csv
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -313,7 +313,7 @@ def _at(values: np.ndarray, places: np.ndarray, count: int) -> np.ndarray:
 
 
 def _missing(values: np.ndarray) -> np.ndarray:
-    return np.equal(values, None) if values.dtype == object else np.isnan(values.astype(float))
+    return values == np.array(None, object) if values.dtype == object else np.isnan(values.astype(float))
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
@@ -368,7 +368,7 @@ def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> 
 
 
 def _beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
-    """Put what was measured or kept, by one file, beside what was predicted in another where only one fits."""
+    """Put what one file measured or kept beside what another predicted, where only one fits."""
     kept = list(spaces)
     for told in spaces:
         measured = set(told.forecasts) == {MEASURED}

@@ -24,7 +24,7 @@ def report(
         list[Path],
         typer.Argument(
             metavar="RESULT...",
-            help="Files that rank, sweep, compare, tune, search or prune wrote: .parquet, .csv, .json, .jsonl.",
+            help="Files of rank, sweep, compare, tune, search or prune: .parquet, .csv, .json, .jsonl.",
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .html file to write.")] = Path(

@@ -22,11 +22,11 @@ def importance(
 ) -> dict[str, dict[str, Share]]:
     """Find the share that each parameter has in the variance of log time; by name of `times`, then parameter.
 
-    First order, Var(E[log t | x]) / Var(log t), is what of the variance goes if the parameter is known. Total,
-    E[Var(log t | all others)] / Var(log t), is what is left if all others are. They are those of Sobol where
-    the space is a full grid; constraints make parameters depend on one another, so that shares may overlap.
+    First order, Var(E[log t | x]) / Var(log t), is what goes of the variance if the parameter is known.
+    Total, E[Var(log t | all others)] / Var(log t), is what is left if all others are. They are those of Sobol
+    where the space is a full grid; constraints tie parameters together, so that shares may overlap.
 
-    **Shapes:** codes (the numbers of values) and times [L]; times that are not finite and positive are left out.
+    **Shapes:** codes (the numbers of values) and times [L]; those not finite and positive are left out.
     **Source:** Sobol, Mathematics and Computers in Simulation 55 (2001); Homma & Saltelli, Reliability
     Engineering & System Safety 52 (1996) for the total.
     """

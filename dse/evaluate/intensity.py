@@ -1,4 +1,4 @@
-"""Where configurations lie on a GPU's roofline: thread instructions and DRAM bytes of a launch, and the roofs."""
+"""Where configurations lie on a GPU's roofline: instructions and DRAM bytes of a launch, and the roofs."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -2,7 +2,6 @@
 
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -61,8 +60,8 @@ class Browser:
 
 
 @pytest.fixture
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Browser:
     program = next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
         pytest.skip(f"none of {', '.join(BROWSERS)} is installed")
-    yield Browser(program, tmp_path_factory.mktemp("browser"))
+    return Browser(program, tmp_path_factory.mktemp("browser"))

@@ -15,7 +15,10 @@ from dse.report.page.pack import KEPT_BITS, packed
 from dse.results import Results, Space, codes
 
 BOTTLENECKS = ["dram", "fp32", "latency"]
-DRAWN = "spread occupancy roofline pareto heat importance measured progress agreement two".split()
+DRAWN = (
+    *("spread", "occupancy", "roofline", "pareto", "heat", "importance"),
+    *("measured", "progress", "agreement", "two"),
+)
 NAMED = 'conv</script><b title="x">'  # nothing of a name may end a script or become an element
 ROOFS = {"instructions_per_s": 19e12, "fp32_per_s": 9e12, "dram_bytes_per_s": 1.5e12, "l2_bytes_per_s": 5e12}
 
@@ -100,7 +103,12 @@ def test_every_figure_draws_all_that_it_is_given(browser, tmp_path):
     assert marks.pop("table") >= 10
     assert marks == {
         **dict.fromkeys(("spread", "occupancy", "roofline", "pareto", "measured", "progress"), ran),
-        **{"heat": 8 * 6, "importance": 3, "agreement": 9, "two": both, "overview": 2, "scores": 1},
+        "heat": 8 * 6,
+        "importance": 3,
+        "agreement": 9,
+        "two": both,
+        "overview": 2,
+        "scores": 1,
     }
     assert not any("hidden" in found[name] for name in DRAWN)
 
@@ -108,10 +116,12 @@ def test_every_figure_draws_all_that_it_is_given(browser, tmp_path):
 def test_a_drag_in_one_figure_filters_the_others_and_the_table(browser, tmp_path):
     probe = """
       const box = document.querySelector("#occupancy .plot"), r = box.getBoundingClientRect();
-      const at = (type, target, x, y) =>
-        target.dispatchEvent(new PointerEvent(type, { clientX: r.left + x, clientY: r.top + y, bubbles: true, button: 0 }));
+      const at = (type, target, x, y) => target.dispatchEvent(new PointerEvent(type,
+        { clientX: r.left + x, clientY: r.top + y, bubbles: true, button: 0 }));
       const half = 62 + (r.width - 62 - 14) * 50 / 104;  // 50 % on an axis from 0 to 104 %
-      at("pointerdown", box, half, 1); at("pointermove", window, r.width, r.height); at("pointerup", window, r.width, r.height);
+      at("pointerdown", box, half, 1);
+      at("pointermove", window, r.width, r.height);
+      at("pointerup", window, r.width, r.height);
       await new Promise((go) => setTimeout(go, 60));
       const body = document.body.dataset;
       body.dragged = state.count; body.rows = table.rows.length;

@@ -37,8 +37,8 @@ def page(
 ) -> str:
     """Write the page: HTML with its data, style and script within.
 
-    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `MOST` configurations
-    those that are fastest are kept, and others at random; the page says so.
+    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `MOST`
+    configurations those that are fastest are kept, and others at random; the page says so.
     """
     total = sum(space.count for space in results.spaces)
     notes = list(results.notes)
@@ -78,7 +78,7 @@ def page(
         }
         data["spaces"].append(_plain(told) | packed(space.rows(chosen), columns))
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    folder = files(__package__)
+    folder = files("dse.report.page")
     script = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
     parts = {
         "title": html.escape(_title(results)),
