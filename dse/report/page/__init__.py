@@ -57,8 +57,8 @@ def page(
         if len(chosen) < space.count:
             columns = {name: values[chosen] for name, values in columns.items()}
             notes.append(
-                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are shown, the "
-                "fastest ones and others at random. Importance and the overview are of all."
+                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are shown, "
+                "the fastest ones and others at random. Importance and the overview are of all."
             )
         told = {
             "kernel": space.kernel if alone else f"{space.kernel} ({space.source})",
