@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from dse.columns import of_model
 from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_ROWS = 20_000_000  # of a file: what memory is kept for
 NO_GPU = "GPU not stated"
 MEASURED, PREDICTED, REFITTED = "measured", "predicted", "refitted"  # forecasts that files name no model of
-SYNONYMS = {  # a name that files have, or had: its name in the vocabulary
+SYNONYMS = {  # names that files of earlier versions have: those of `dse.columns`
     "seconds": "time_s",
     "time": "time_s",
     "measured": "measured_s",
@@ -35,13 +36,23 @@ SYNONYMS = {  # a name that files have, or had: its name in the vocabulary
     "shared": "shared_bytes",
     "limited by": "limited_by",
     "above optimum [%]": "above_optimum_percent",
+    "P(best)": "chance_fastest",
+    "P(within 5 %)": "chance_near",
 }
 IGNORED = ("rank", "refitted_s")  # worked out anew, and a forecast of its own
 OF_A_MODEL = ("cycles", "time_s", "low_s", "high_s", "bottleneck")
 FACTS = (  # of a configuration, whatever the model
     *("threads", "blocks", "registers", "shared_bytes", "warps_per_sm", "occupancy", "limited_by"),
-    *("possible", "measured_s", "number", "fastest_s", "optimum_s", "above_optimum_percent", "instructions"),
-    *("dram_bytes", "P(best)", "P(within 5 %)", "kept"),
+    *(
+        "possible",
+        "measured_s",
+        "number",
+        "fastest_s",
+        "optimum_s",
+        "above_optimum_percent",
+        "thread_instructions",
+    ),
+    *("dram_bytes", "chance_fastest", "chance_near", "status", "kept"),
 )
 SCORES = ("spearman", "mape")  # what tells a file of scores
 
@@ -106,7 +117,7 @@ def read(
     **Raises:** DseError, one line, where a file cannot be read or is no result.
     """
     spaces, scores, notes = list[Space](), list[Mapping[str, Any]](), list[str]()
-    known = tuple(models)
+    known = {column: model for model in models for column in (model, of_model(model))}
     for path in paths:
         table = _table(path)
         if "model" in table.column_names and any(name in table.column_names for name in SCORES):
@@ -206,7 +217,7 @@ def codes(values: np.ndarray) -> tuple[np.ndarray, list[Any]]:
 def _spaces(
     path: Path,
     table: pa.Table,
-    models: tuple[str, ...],
+    models: Mapping[str, str],
     kernel: str | None,
     gpu: str | None,
     notes: list[str],
@@ -239,11 +250,13 @@ def _space(
     columns: dict[str, np.ndarray],
     model: np.ndarray,
     model_names: list[str | None],
-    models: tuple[str, ...],
+    models: Mapping[str, str],
     notes: list[str],
 ) -> Space:
     """Make one line a configuration of one line a configuration and model."""
-    beside = {name: columns[name] for name in columns if name in models}  # `dse rank -m a -m b`: times of b
+    beside = {
+        name: columns[name] for name in columns if name in models
+    }  # of `dse rank -m a -m b`, those of b
     given = {
         name: values
         for name, values in columns.items()
@@ -280,7 +293,7 @@ def _space(
         if "time_s" in told:
             forecasts[model_names[number] or PREDICTED] = told
     for name, values in beside.items():
-        forecasts[name] = {"time_s": values[lead].astype(float)}
+        forecasts[models[name]] = {"time_s": values[lead].astype(float)}
     facts = {name: columns[name][lead] for name in FACTS if name in columns}
     if "measured_s" in facts:
         forecasts[MEASURED] = {"time_s": facts["measured_s"].astype(float)}

@@ -81,7 +81,7 @@ def _roofline(space: "Space", kernel: str | None) -> "Roofline":
     except DseError:
         return Roofline(reason=f"no GPU file is known for {space.gpu!r}; --gpu names one")
     roofs = intensity.roofs(gpu)._asdict()
-    if "instructions" in facts and "dram_bytes" in facts:
+    if "thread_instructions" in facts and "dram_bytes" in facts:
         return Roofline(roofs)
     try:
         counts = described(kernel or space.kernel)
@@ -105,5 +105,5 @@ def _roofline(space: "Space", kernel: str | None) -> "Roofline":
             return Roofline(reason=f"the described kernel has other {name}: other problem sizes, perhaps")
     note = "Both counted from the kernel's description"
     stated = ", ".join(f"{name} {value:,}" for name, value in ({**dict(counts.problem), **sizes}).items())
-    columns = {"instructions": launched.instructions, "dram_bytes": launched.dram_bytes}
+    columns = {"thread_instructions": launched.instructions, "dram_bytes": launched.dram_bytes}
     return Roofline(roofs, columns, f"{note}{f' ({stated})' if stated else ''}.")

@@ -43,7 +43,7 @@ def test_a_sweep(run_dse, sweep, folder):
     assert first["parameters"] == ["tile", "rows", "shared", "padding"]
     assert set(first["roofline"]["roofs"]) >= {"instructions_per_s", "dram_bytes_per_s"}
     assert set(first["importance"]["phase"]) == set(first["parameters"])
-    assert {"instructions", "dram_bytes"} <= {column["name"] for column in first["columns"]}
+    assert {"thread_instructions", "dram_bytes"} <= {column["name"] for column in first["columns"]}
 
 
 def test_a_ranking_takes_its_names_from_options(run_dse, folder, toy_kernel):

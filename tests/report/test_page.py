@@ -63,7 +63,8 @@ def written(spaces, tmp_path, scores=()):
     ]
     rooflines = [
         Roofline(
-            ROOFS, {"instructions": np.full(each.count, 1e9), "dram_bytes": np.arange(1.0, each.count + 1)}
+            ROOFS,
+            {"thread_instructions": np.full(each.count, 1e9), "dram_bytes": np.arange(1.0, each.count + 1)},
         )
         for each in spaces
     ]

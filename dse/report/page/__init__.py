@@ -24,7 +24,7 @@ class Roofline:
     """Where the configurations of a space lie on a roofline, or why that is not known."""
 
     roofs: Mapping[str, float] = field(default_factory=dict)  # of the GPU: instructions and bytes a second
-    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # instructions, dram_bytes, [L]
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # thread_instructions, dram_bytes, [L]
     note: str = ""
     reason: str = ""
 
@@ -57,8 +57,8 @@ def page(
         if len(chosen) < space.count:
             columns = {name: values[chosen] for name, values in columns.items()}
             notes.append(
-                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are shown, "
-                "the fastest ones and others at random. Importance and the overview are of all."
+                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are "
+                "shown, the fastest ones and others at random. Importance and the overview are of all."
             )
         told = {
             "kernel": space.kernel if alone else f"{space.kernel} ({space.source})",

@@ -41,7 +41,7 @@ figure("occupancy", {}, (made) => {
   const points = timed(), colour = ofModel("bottleneck");
   if (!points.length) return "No times to draw.";
   const near = points.slice(0, slower(0.05)).map((i) => occupancy.values[i]), [low, high] = extent(near);
-  made.say(low === high ? `The fastest have an occupancy of ${percent(low)}` : `The fastest (within 5 %) have an occupancy from ${percent(low)} to ${percent(high)}`,
+  made.say(low === high ? `Within 5 % of the fastest: occupancy ${percent(low)}` : `Within 5 % of the fastest: occupancy ${percent(low)} to ${percent(high)}`,
     "Warps that are resident on an SM, of as many as it can hold, against time.");
   colours(made, colour, points);
   return scatter(made, {
@@ -54,7 +54,7 @@ figure("roofline", {}, (made) => {
   const { roofline } = state.space;
   made.say("Roofline", "");
   if (!roofline.roofs) return `Not drawn: ${roofline.reason}.`;
-  const work = column("instructions").values, bytes = column("dram_bytes").values, { roofs } = roofline;
+  const work = column("thread_instructions").values, bytes = column("dram_bytes").values, { roofs } = roofline;
   const intensity = Float64Array.from(work, (x, i) => x / bytes[i]), rate = Float64Array.from(work, (x, i) => x / state.time[i]);
   const points = timed().filter((i) => Number.isFinite(intensity[i]) && Number.isFinite(rate[i]) && bytes[i] > 0);
   if (!points.length) return "Not drawn: no configuration with instructions and DRAM traffic has a time.";
@@ -199,46 +199,6 @@ figure("importance", {}, (made) => {
   return names.length;
 });
 
-// ---- predicted and measured ---------------------------------------------------------------------------------------
-
-figure("measured", {}, (made) => {
-  const measured = column("measured_s");
-  if (!measured) return null;
-  const models = state.space.models.filter((name) => name !== "measured");
-  made.say("Predicted against measured", "");
-  if (!models.length) return "These files have measured times only.";
-  const model = choice(made, "model", "predicted by", models.map((name) => [name, name]), state.model === "measured" ? models[0] : state.model).value;
-  const predicted = ofModel("time_s", model).values;
-  const points = []; for (let i = 0; i < n(); i++) if (Number.isFinite(predicted[i]) && Number.isFinite(measured.values[i])) points.push(i);
-  if (!points.length) return "No configuration has both a predicted and a measured time.";
-  const ratio = Float64Array.from(points, (i) => predicted[i] / measured.values[i]).sort(), middle = quantile(ratio, 0.5);
-  const spearman = correlation(points, predicted, measured.values);
-  made.say(`Rank correlation ${spearman.toFixed(2)} with ${plural(points.length, "measured time")}`, `On the line the prediction equals the measured time; half of the predictions are below ${number(middle, 3)} times it.`);
-  const domain = whole([Float64Array.from(points, (i) => predicted[i]), Float64Array.from(points, (i) => measured.values[i])]).map((x, k) => (k ? x * 1.08 : x / 1.08));
-  colours(made, ofModel("bottleneck", model), points);
-  return scatter(made, {
-    x: { values: measured.values, unit: "s", title: "measured time", log: true, domain }, y: { values: predicted, unit: "s", title: `predicted by ${model}`, short: "predicted", log: true, domain },
-    points, colour: ofModel("bottleneck", model), brush: true, label: `Predicted against measured time, rank correlation ${spearman.toFixed(2)}.`,
-    over: (svg, sx, sy) => svg.prepend(element("path", { class: "dash", d: `M${sx(domain[0])} ${sy(domain[0])}L${sx(domain[1])} ${sy(domain[1])}` })),
-  });
-});
-
-figure("progress", {}, (made) => {
-  const numbers = column("number"), measured = column("measured_s");
-  if (!numbers || !measured) return null;
-  const points = []; for (let i = 0; i < n(); i++) if (Number.isFinite(measured.values[i])) points.push(i);
-  if (!points.length) return "No measurement gave a time.";
-  points.sort((a, b) => numbers.values[a] - numbers.values[b]);
-  let least = Infinity; const steps = [];
-  for (const i of points) if (measured.values[i] < least) { least = measured.values[i]; steps.push(i); }
-  const last = steps[steps.length - 1];
-  made.say(`The fastest was found by measurement ${number(numbers.values[last])} of ${number(numbers.values[points[points.length - 1]])}`, "Each measurement in order; the line is the fastest until then.");
-  return scatter(made, {
-    x: { values: numbers.values, title: "measurement", whole: true }, y: { values: measured.values, unit: "s", title: "measured time", log: true }, points, brush: true, label: "Measured times in order.",
-    over: (svg, sx, sy, inside) => svg.append(element("path", { class: "strong", d: steps.map((i, k) => (k ? `H${sx(numbers.values[i])}V${sy(measured.values[i])}` : `M${sx(numbers.values[i])} ${sy(measured.values[i])}`)).join("") + `H${inside.right}` })),
-  });
-});
-
 // ---- where models disagree ----------------------------------------------------------------------------------------
 
 function ranks(points, values) {
@@ -316,5 +276,45 @@ figure("two", { height: 340 }, (made) => {
     x: { values: x, title: `slower than the fastest, by ${models[a]} (times)`, short: models[a], log: true }, y: { values: y, title: `by ${models[b]} (times)`, short: models[b], log: true },
     points, colour: ofModel("bottleneck"), brush: true, label: `${models[a]} beside ${models[b]}.`,
     over: (svg, sx, sy, inside) => { const end = Math.min(sx.domain[1], sy.domain[1]); svg.prepend(element("path", { class: "dash", d: `M${sx(Math.max(1, sx.domain[0]))} ${sy(Math.max(1, sy.domain[0]))}L${sx(end)} ${sy(end)}` })); },
+  });
+});
+
+// ---- predicted and measured ---------------------------------------------------------------------------------------
+
+figure("measured", {}, (made) => {
+  const measured = column("measured_s");
+  if (!measured) return null;
+  const models = state.space.models.filter((name) => name !== "measured");
+  made.say("Predicted against measured", "");
+  if (!models.length) return "These files have measured times only.";
+  const model = choice(made, "model", "predicted by", models.map((name) => [name, name]), state.model === "measured" ? models[0] : state.model).value;
+  const predicted = ofModel("time_s", model).values;
+  const points = []; for (let i = 0; i < n(); i++) if (Number.isFinite(predicted[i]) && Number.isFinite(measured.values[i])) points.push(i);
+  if (!points.length) return "No configuration has both a predicted and a measured time.";
+  const ratio = Float64Array.from(points, (i) => predicted[i] / measured.values[i]).sort(), middle = quantile(ratio, 0.5);
+  const spearman = correlation(points, predicted, measured.values);
+  made.say(`Rank correlation ${spearman.toFixed(2)} with ${plural(points.length, "measured time")}`, `On the line the prediction equals the measured time; half of the predictions are below ${number(middle, 3)} times it.`);
+  const domain = whole([Float64Array.from(points, (i) => predicted[i]), Float64Array.from(points, (i) => measured.values[i])]).map((x, k) => (k ? x * 1.08 : x / 1.08));
+  colours(made, ofModel("bottleneck", model), points);
+  return scatter(made, {
+    x: { values: measured.values, unit: "s", title: "measured time", log: true, domain }, y: { values: predicted, unit: "s", title: `predicted by ${model}`, short: "predicted", log: true, domain },
+    points, colour: ofModel("bottleneck", model), brush: true, label: `Predicted against measured time, rank correlation ${spearman.toFixed(2)}.`,
+    over: (svg, sx, sy) => svg.prepend(element("path", { class: "dash", d: `M${sx(domain[0])} ${sy(domain[0])}L${sx(domain[1])} ${sy(domain[1])}` })),
+  });
+});
+
+figure("progress", {}, (made) => {
+  const numbers = column("number"), measured = column("measured_s");
+  if (!numbers || !measured) return null;
+  const points = []; for (let i = 0; i < n(); i++) if (Number.isFinite(measured.values[i])) points.push(i);
+  if (!points.length) return "No measurement gave a time.";
+  points.sort((a, b) => numbers.values[a] - numbers.values[b]);
+  let least = Infinity; const steps = [];
+  for (const i of points) if (measured.values[i] < least) { least = measured.values[i]; steps.push(i); }
+  const last = steps[steps.length - 1];
+  made.say(`The fastest was found by measurement ${number(numbers.values[last])} of ${number(numbers.values[points[points.length - 1]])}`, "Each measurement in order; the line is the fastest until then.");
+  return scatter(made, {
+    x: { values: numbers.values, title: "measurement", whole: true }, y: { values: measured.values, unit: "s", title: "measured time", log: true }, points, brush: true, label: "Measured times in order.",
+    over: (svg, sx, sy, inside) => svg.append(element("path", { class: "strong", d: steps.map((i, k) => (k ? `H${sx(numbers.values[i])}V${sy(measured.values[i])}` : `M${sx(numbers.values[i])} ${sy(measured.values[i])}`)).join("") + `H${inside.right}` })),
   });
 });

@@ -11,7 +11,7 @@ function overview() {
     const most = Math.max(...told.histogram, 1), dark = hue(told.bottleneck);
     const bars = told.histogram.map((count, k) => element("rect", { x: k * 5, width: 4.2, y: 26 - 25 * (count / most), height: 25 * (count / most) + (count ? 1 : 0), fill: dark, opacity: 0.75 }));
     return element("td", {}, element("button", { class: "card", type: "button", "aria-pressed": String(space === state.space), onclick: () => choose(space) },
-      element("b", {}, quantity(told.fastest_s, "s")), element("small", {}, `${told.bottleneck ? told.bottleneck + ", " : ""}slowest ${number(told.slowest_s / told.fastest_s, 2)}×`),
+      element("b", {}, quantity(told.fastest_s, "s")), element("small", {}, `${told.bottleneck ? told.bottleneck + ", " : ""}${space.count > 1 ? `slowest ${number(told.slowest_s / told.fastest_s, 2)}×` : "one configuration"}`),
       element("svg", { viewBox: "0 0 120 26", preserveAspectRatio: "none", role: "img", "aria-label": "Spread of times" }, ...bars), element("small", {}, plural(space.count, "configuration"))));
   };
   $("cards").replaceChildren(element("thead", {}, element("tr", {}, element("td"), ...gpus.map((gpu) => element("th", { scope: "col" }, gpu)))),
@@ -41,6 +41,12 @@ function chips() {
   $("chips").replaceChildren(...[...state.filters].map(([name, { label }]) => element("button", { class: "chip", type: "button", "aria-label": `Drop ${label}`, onclick: drop(name) }, label)));
 }
 
+// The parameters of the fastest: those that vary, then those that do not.
+function spelled(varying, fixed) {
+  if (!varying.length || !fixed.length) return [[...varying, ...fixed].join(", ")];
+  return [`${varying.join(", ")} (the same in all: ${fixed.join(", ")})`];
+}
+
 function glance() {
   const { space } = state, box = $("glance");
   if (!state.order.length) { box.replaceChildren(element("div", { class: "best" }, "No times to draw: the files have none of these configurations.")); return; }
@@ -51,7 +57,7 @@ function glance() {
     fact(quantity(best(), "s"), `fastest, ${byModel()}`), fact(number(slower(0.05)), "within 5 % of it"), fact(quantity(state.time[state.order[state.order.length >> 1]], "s"), "median"),
     bottleneck ? fact(cell(bottleneck, top), "limits the fastest") : null, column("occupancy") ? fact(percent(column("occupancy").values[top]), "its occupancy") : null,
     missing ? fact(number(missing), state.model === "measured" ? "without a measured time" : "cannot run") : null,
-    element("div", { class: "best" }, element("b", {}, "Fastest: "), space.parameters.map((name) => `${name} ${cell(column(name), top)}`).join(", "), fixed.length ? ` (the same in all: ${fixed.join(", ")})` : "")].filter(Boolean));
+    element("div", { class: "best" }, element("b", {}, "Fastest: "), ...spelled(space.parameters.map((name) => `${name} ${cell(column(name), top)}`), fixed))].filter(Boolean));
 }
 
 charts.unshift({ draw() { chips(); glance(); } });
@@ -90,11 +96,11 @@ function scores() {
   const files = new Set(DATA.scores.map((row) => row.file)), shown = names.filter((name) => name !== "file" || files.size > 1);
   shown.sort((a, b) => (b === "model") - (a === "model"));
   const metered = (name) => name === "spearman" || name.startsWith("top_");
-  $("score-table").replaceChildren(element("thead", {}, element("tr", {}, ...shown.map((name) => element("th", { scope: "col" }, name.replace("_percent", " %").replaceAll("_", " "))))),
+  $("score-table").replaceChildren(element("thead", {}, element("tr", {}, ...shown.map((name) => element("th", { scope: "col", class: DATA.scores.some((row) => typeof row[name] === "string") ? "word" : "" }, name.replace("_percent", " %").replaceAll("_", " "))))),
     element("tbody", {}, ...DATA.scores.map((row) => element("tr", {}, ...shown.map((name) => {
       const x = row[name];
       const meter = metered(name) && Number.isFinite(x) ? element("span", { class: "meter", "aria-hidden": true }, element("i", { style: `width:${Math.max(0, 100 * x)}%` })) : null;
-      return element("td", {}, meter, typeof x === "number" ? (metered(name) ? x.toFixed(3) : number(x)) : x ?? "–");
+      return element("td", { class: typeof x === "string" ? "word" : "" }, meter, typeof x === "number" ? (metered(name) ? x.toFixed(3) : number(x)) : x ?? "–");
     })))));
   $("scores").dataset.marks = DATA.scores.length;
 }

@@ -12,8 +12,8 @@ function figure(id, { height = HEIGHT } = {}, draw) {
     id, root, title, caption, controls, body, legend, height,
     say(heading, text) { title.textContent = heading; caption.textContent = text; },
     draw() {
-      root.hidden = !state.model;
-      if (!state.model) return;
+      root.hidden = !state.model || (n() < 3 && id !== "roofline"); // two points make no picture
+      if (root.hidden) return;
       const told = draw(made);
       const marks = typeof told === "number" ? told : 0;
       root.dataset.marks = marks;
