@@ -20,7 +20,8 @@ from dse.columns import of_model
 from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
-MOST_ROWS = 20_000_000  # of a file: what memory is kept for
+MOST_SIZES = 24
+MOST_ROWS = 5_000_000  # of a file: about 1 GB of memory
 NO_GPU = "GPU not stated"
 MEASURED, PREDICTED, REFITTED = "measured", "predicted", "refitted"  # forecasts that files name no model of
 SYNONYMS = {  # names that files of earlier versions have: those of `dse.columns`
@@ -71,6 +72,7 @@ class Space:
     fixed: Mapping[str, Any]  # those that do not
     facts: Mapping[str, np.ndarray]  # of FACTS
     forecasts: Mapping[str, Mapping[str, np.ndarray]]  # by model: of OF_A_MODEL, `time_s` at least
+    size: str = ""  # of the problem, in words, where files have several
 
     @property
     def count(self) -> int:
@@ -86,6 +88,27 @@ class Space:
 
         forecasts = {model: take(columns) for model, columns in self.forecasts.items()}
         return replace(self, parameters=take(self.parameters), facts=take(self.facts), forecasts=forecasts)
+
+    def by_size(self, names: Sequence[str]) -> list["Space"]:
+        """Cut it by the sizes of the problem that vary, of `names`: only times of one size compare.
+
+        More than `MOST_SIZES` of them stay together.
+        """
+        varying = [name for name in names if name in self.parameters]
+        if not varying:
+            return [self]
+        columns = np.stack([codes(self.parameters[name])[0] for name in varying], axis=1)
+        _, first, index = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+        if len(first) > MOST_SIZES:
+            return [self]
+        cut = []
+        for i, place in enumerate(first):
+            sizes = {name: _plain(self.parameters[name][place]) for name in varying}
+            part = self.rows(np.flatnonzero(index.ravel() == i))
+            rest = {name: values for name, values in part.parameters.items() if name not in sizes}
+            words = ", ".join(f"{name} {value:,}" for name, value in sizes.items())
+            cut.append(replace(part, parameters=rest, fixed={**self.fixed, **sizes}, size=words))
+        return cut
 
     def parameter(self, name: str) -> np.ndarray | None:
         """The values of a parameter, whether it varies or not; None where files do not say it."""

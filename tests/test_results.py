@@ -205,3 +205,13 @@ def test_mistakes(tmp_path, name, content, message):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DseError, match=r"b\.parquet: cannot read: "):
         read([tmp_path / "b.parquet"])
+
+
+def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
+    rows = {"n": [1024, 1024, 2048, 2048], "block": [1, 2, 1, 2], "time_s": [1.0, 2.0, 3.0, 4.0]}
+    [whole] = read([table(tmp_path / "s.parquet", {"kernel": ["k"] * 4} | rows)]).spaces
+    small, large = whole.by_size(["m", "n"])
+    assert (small.size, large.size) == ("n 1,024", "n 2,048")
+    assert (small.fixed, list(small.parameters)) == ({"n": 1024}, ["block"])
+    assert large.forecasts["predicted"]["time_s"].tolist() == [3.0, 4.0]
+    assert whole.by_size(["m"]) == [whole]

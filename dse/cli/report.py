@@ -1,5 +1,6 @@
 """`dse report`: one page of what other commands found, to look at, choose from and send."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,6 +53,9 @@ def report(
     from dse.report.page import page
 
     found = results.read(result, MODELS, kernel, card)
+    sizes = {space.kernel: _sizes(kernel or space.kernel) for space in found.spaces}
+    spaces = [part for space in found.spaces for part in space.by_size(sizes[space.kernel])]
+    found = replace(found, spaces=tuple(spaces))
     if not found.spaces and not found.scores:
         raise DseError(f"{result[0]}: found no result, expected one of rank, sweep, compare, tune or search")
     shares = [
@@ -66,6 +70,16 @@ def report(
         half.write_text(text, encoding="utf-8")
     count = sum(space.count for space in found.spaces)
     print(f"{out}: {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB")
+
+
+def _sizes(kernel: str) -> list[str]:
+    """The names of the sizes of a kernel's problem; none where the kernel is not known."""
+    from dse.sources.kernel import kernel as described
+
+    try:
+        return [name for name, _ in described(kernel).problem]
+    except DseError:
+        return []
 
 
 def _roofline(space: "Space", kernel: str | None) -> "Roofline":

@@ -84,3 +84,15 @@ def test_mistakes(run_dse, sweep, folder, arguments, told):
     assert (ran.code, ran.out) == (2, "")
     assert told in ran.err
     assert len(ran.err.splitlines()) == 1
+
+
+def test_sizes_of_the_problem_are_spaces_of_their_own(run_dse, folder, toy_kernel):
+    rows, out = folder / "sizes.csv", folder / "sizes.html"
+    lines = [f"{n},{b},{b},{n // b},{n * 1e-9}" for n in (1024, 4096) for b in (32, 64, 128)]
+    rows.write_text("n,block,threads,blocks,time_s\n" + "\n".join(lines) + "\n")
+    told = ("--kernel", str(toy_kernel), "-g", "a100-pcie-40gb")
+    assert run_dse("report", str(rows), "-o", str(out), *told).code == 0
+    spaces = data_of(out)["spaces"]
+    assert [space["kernel"].removeprefix(str(toy_kernel)) for space in spaces] == [", n 1,024", ", n 4,096"]
+    assert [space["parameters"] for space in spaces] == [["block"]] * 2
+    assert "items" in spaces[0]["roofline"]["reason"]  # which the file does not state

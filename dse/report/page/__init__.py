@@ -49,9 +49,11 @@ def page(
         "scores": [_plain(dict(row)) for row in results.scores],
         "notes": notes,
     }
-    names = [(space.kernel, space.gpu) for space in results.spaces]
+    names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
     for space, shares, roofline in zip(results.spaces, importance, rooflines, strict=True):
-        alone = names.count((space.kernel, space.gpu)) == 1
+        name = f"{space.kernel}, {space.size}" if space.size else space.kernel
+        if names.count((space.kernel, space.gpu, space.size)) > 1:
+            name = f"{name} ({space.source})"
         columns = {**roofline.columns}
         chosen = _chosen(space, MOST * space.count // total if total > MOST else space.count)
         if len(chosen) < space.count:
@@ -61,7 +63,7 @@ def page(
                 "shown, the fastest ones and others at random. Importance and the overview are of all."
             )
         told = {
-            "kernel": space.kernel if alone else f"{space.kernel} ({space.source})",
+            "kernel": name,
             "gpu": space.gpu,
             "count": space.count,
             "shown": len(chosen),

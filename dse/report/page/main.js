@@ -30,6 +30,7 @@ function options(box, values, chosen) {
 
 function bar() {
   const { space } = state;
+  $("paper").textContent = `${space.kernel} on ${space.gpu}, ${byModel()}`; // on paper nothing is chosen
   options($("kernel"), [...new Set(DATA.spaces.map((s) => s.kernel))], space.kernel);
   options($("gpu"), DATA.spaces.filter((s) => s.kernel === space.kernel).map((s) => s.gpu), space.gpu);
   options($("model"), space.models, state.model);
@@ -70,7 +71,7 @@ async function choose(space, model = state.model) {
 
 $("kernel").addEventListener("change", () => choose(DATA.spaces.find((s) => s.kernel === $("kernel").value && s.gpu === state.space.gpu) || DATA.spaces.find((s) => s.kernel === $("kernel").value)));
 $("gpu").addEventListener("change", () => choose(DATA.spaces.find((s) => s.kernel === $("kernel").value && s.gpu === $("gpu").value)));
-$("model").addEventListener("change", () => { state.model = $("model").value; state.filters.clear(); settle(); overview(); });
+$("model").addEventListener("change", () => { state.model = $("model").value; state.filters.clear(); settle(); bar(); overview(); });
 
 // ---- theme, window, paper -----------------------------------------------------------------------------------------
 
