@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse.evaluate.importance import importance
-from dse.report.page import MOST, Roofline, page
+from dse.report.page import MOST, Roofline, _room, page
 from dse.report.page.pack import KEPT_BITS, packed
 from dse.results import Results, Space, codes
 
@@ -218,10 +218,16 @@ def test_of_more_rows_than_a_page_shows_the_fastest_are_kept_and_it_is_said(tmp_
     np.testing.assert_allclose(np.sort(times)[:50], fastest, rtol=1e-4)
 
 
+def test_small_spaces_are_kept_whole():
+    assert _room([10, 500, 900], 400) == [10, 195, 195]
+    assert _room([10, 500, 900], 2000) == [10, 500, 900]
+    assert _room([], 5) == []
+
+
 def test_names_cannot_end_the_script(tmp_path):
     path = written([space()], tmp_path)
     text = path.read_text()
-    assert text.count("</script>") == 2  # of the data, and of the script
+    assert text.count("</script>") == 3  # of the theme, of the data, and of the page
     assert data_of(path)["spaces"][0]["kernel"] == NAMED
     assert "<b title" not in text
     assert not re.search(r"(?:src|href)\s*=|@import|https?://(?!www\.w3\.org)", text)  # no network

@@ -50,12 +50,13 @@ def page(
         "notes": notes,
     }
     names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
-    for space, shares, roofline in zip(results.spaces, importance, rooflines, strict=True):
+    room = _room([space.count for space in results.spaces], MOST)
+    for space, shares, roofline, most in zip(results.spaces, importance, rooflines, room, strict=True):
         name = f"{space.kernel}, {space.size}" if space.size else space.kernel
         if names.count((space.kernel, space.gpu, space.size)) > 1:
             name = f"{name} ({space.source})"
         columns = {**roofline.columns}
-        chosen = _chosen(space, MOST * space.count // total if total > MOST else space.count)
+        chosen = _chosen(space, most)
         if len(chosen) < space.count:
             columns = {name: values[chosen] for name, values in columns.items()}
             notes.append(
@@ -122,6 +123,15 @@ def _about(results: Results, total: int) -> str:
     told += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []
     told += [f"from {', '.join(sources)}"] if sources else []
     return f"{', '.join(told)}. Written by dse {__version__}." if told else f"Written by dse {__version__}."
+
+
+def _room(counts: Sequence[int], most: int) -> list[int]:
+    """Divide `most` among spaces: the small ones are kept whole, the large ones get equal parts of the rest."""
+    room, left = [0] * len(counts), most
+    for place, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):
+        room[i] = min(counts[i], left // (len(counts) - place))
+        left -= room[i]
+    return room
 
 
 def _chosen(space: Space, most: int) -> np.ndarray:

@@ -80,7 +80,6 @@ function theme(name) {
   document.documentElement.dataset.theme = name;
   if (state.space) { redraw(); overview(); }
 }
-theme(prefersDark.matches ? "dark" : "light");
 prefersDark.addEventListener("change", () => theme(prefersDark.matches ? "dark" : "light"));
 $("theme").addEventListener("click", () => theme(document.documentElement.dataset.theme === "dark" ? "light" : "dark"));
 let before = null;
