@@ -126,7 +126,7 @@ def _about(results: Results, total: int) -> str:
 
 
 def _room(counts: Sequence[int], most: int) -> list[int]:
-    """Divide `most` among spaces: the small ones are kept whole, the large ones get equal parts of the rest."""
+    """Divide `most` among spaces: small ones are kept whole, large ones get equal parts of the rest."""
     room, left = [0] * len(counts), most
     for place, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):
         room[i] = min(counts[i], left // (len(counts) - place))
