@@ -12,22 +12,24 @@ import numpy as np
 
 from dse import gpus, measured, sources
 from dse.counts import Counts, Number, sizes_of
+from dse.errors import DseError
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
 from dse.evaluate import rank as _rank
-from dse.evaluate import table as _table
 from dse.evaluate.chunks import Evaluation, evaluate
 from dse.gpus import GpuFile
-from dse.models import CLOSED_FORMS, DEFAULT, MODELS
+from dse.models import DEFAULT, MODELS, get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
 from dse.simulator.simulation import Simulation
+from dse.space.expression import one_of
 from dse.types import Gpu
 
 if TYPE_CHECKING:
     from dse.fitting.calibrate import Calibration
     from dse.searching.study import Search
     from dse.sources import Given
+    from dse.sweeping.sweep import Sweep
     from dse.tuning.loop import Run
 
 AnyKernel = str | Path | Counts
@@ -104,18 +106,27 @@ def compare(
 def sweep(
     kernels: AnyKernel | Sequence[AnyKernel],
     gpus: AnyGpu | Sequence[AnyGpu],
-    out: str | Path,
-    models: Models = CLOSED_FORMS,
+    models: Models = DEFAULT,
+    sizes: Mapping[str, Number | Sequence[Number]] | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     progress: Progress = silent,
-) -> int:
-    """Predict whole spaces on several GPUs into one Parquet file; return the number of its rows.
+) -> "Sweep":
+    """Sweep whole spaces, at each of the `sizes`, on several GPUs: `.top(k, per=["gpu", "size"])`, `.pareto`,
+    `.histogram`, `.counts`, `.to_parquet(path)`, `.to_pandas()`, `.to_xarray()`.
 
-    Interrupted, it goes on where it stopped when it is called again.
+    Nothing is evaluated before one of these is called. `workers` and `cluster` spread the work by Dask.
     """
-    counts = tuple(_kernel(given) for given in _list(kernels))
-    problems = tuple(sizes_of(kernel) for kernel in counts)
-    job = _table.SweepJob(counts, problems, tuple(_gpus(gpus)), _models(models))
-    return _table.sweep(job, Path(out), progress)
+    from dse.sweeping.product import Product
+    from dse.sweeping.sweep import Sweep
+
+    counts = [_kernel(given) for given in _list(kernels)]
+    known = {name for kernel in counts for name, _ in kernel.problem}
+    for name in sizes or ():
+        if name not in known:
+            raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
+    chosen = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
+    return Sweep(Product.of(chosen, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress)
 
 
 def search(
@@ -240,6 +251,11 @@ def _gpus(given: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
 
 def _list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _sizes(kernel: Counts, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a kernel, with those of `sizes` that it has."""
+    return {name: sizes.get(name, value) for name, value in kernel.problem}
 
 
 def _stack(files: Sequence[GpuFile]) -> Gpu:

@@ -127,15 +127,16 @@ def reduce_groups(
     groups: int,
     k: int = 16,
     threads: int | None = None,
+    shape: tuple[int, ...] = (1,),
 ) -> dict[str, list[Summary]]:
     """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes by itself.
 
     The summaries are in the order of these positions; their shape is that of the other axes, and so are the
-    indices.
+    indices. `shape` is that of the grid, where it has axes that no field depends on.
     """
     chosen = get_all(models)
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
-    shape = np.broadcast_shapes((1,), *(leaf.shape for leaf in jax.tree.leaves(fields)))
+    shape = np.broadcast_shapes(shape, *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
         raise ValueError(f"reduce_grid: found a grid of shape {shape}, expected no empty axis")
     for path, leaf in jax.tree.leaves_with_path(fields):

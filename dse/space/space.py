@@ -131,7 +131,7 @@ class Space:
         chunk: int,
         ends: tuple[int, int],
     ) -> Iterator[np.ndarray]:
-        """Yield the indices of the valid configurations between the ends that begin with one of the given rows.
+        """Yield the indices of the valid configurations between `ends` that begin with one of the rows.
 
         A row has values for the first parameters only: `checks` has an entry for each of the others.
         `columns` keeps those values that are still to be checked.
