@@ -32,7 +32,7 @@ from dse.types import Gpu, Kernel, Resources
 
 LAUNCHES = 1 << 19  # of which differences are looked for at a time
 AGAIN = 1 << 16  # configurations of rows that are evaluated once more at a time
-FIRST = 8  # rows of a group that are evaluated once more before looking whether others may hold better ones
+FIRST = 4  # rows of a group that are evaluated once more before looking whether others may hold better ones
 CLOSE = 1e-5  # relative: minima that were worked out with fast math may be off by less
 MOST_TIED = 4  # times k rows: so many are looked at where their minima are equal
 

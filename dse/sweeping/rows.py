@@ -10,10 +10,11 @@ from dse.errors import DseError
 from dse.hardware import occupancy
 from dse.space.expression import one_of
 from dse.sweeping.chunk import Chunk, chunk_of
-from dse.sweeping.entries import Entries
+from dse.sweeping.entries import PLACE, Entries
 from dse.sweeping.filter import RESOURCES
 from dse.sweeping.product import Product
 
+AT_ONCE = 1 << 13  # configurations that are evaluated once more
 WORD = pa.dictionary(pa.int16(), pa.string())
 
 
@@ -88,38 +89,48 @@ def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
 
     Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
     """
-    rows = []
-    pairs, pair = np.unique(np.stack([found["kernel"], found["size"]], axis=1), axis=0, return_inverse=True)
-    ends = np.cumsum(np.bincount(pair, minlength=len(pairs)))[:-1]
-    for (kernel, size), mine in zip(
-        pairs.tolist(), np.split(np.argsort(pair, kind="stable"), ends), strict=True
-    ):
+    pairs, pair = np.unique(np.stack([found["kernel"], found["size"]]), axis=1, return_inverse=True)
+    ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
+    of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
+    rows: list[dict[str, Any]] = [{}] * len(pair)
+    for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
         index, place = np.unique(found["index"][mine], return_inverse=True)
-        chunk = chunk_of(product, kernel, size, index)
-        for at, column in zip(mine.tolist(), place.tolist(), strict=True):
-            gpu, model = int(found["gpu"][at]), int(found["model"][at])
-            rows.append((int(found["group"][at]), _row(chunk, gpu, model, column), kernel, size, gpu, column))
-    rows.sort(key=lambda row: (row[0], row[1]["time_s"], *row[2:]))
-    ranked, rank, last = [], 0, None
-    for group, row, *_ in rows:
-        rank = rank + 1 if group == last else 1
-        last = group
-        ranked.append({"rank": rank} | row)
-    return ranked
+        for start in range(0, len(index), AT_ONCE):
+            chunk = chunk_of(product, kernel, size, index[start : start + AT_ONCE])
+            some = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
+            at = mine[some]
+            for row, values in zip(
+                at.tolist(),
+                _rows(chunk, found["gpu"][at], found["model"][at], place[some] - start),
+                strict=True,
+            ):
+                rows[row] = values
+    time = np.array([row["time_s"] for row in rows])
+    order = np.lexsort((*(found[name] for name in reversed(PLACE)), time, found["group"]))
+    group = found["group"][order]
+    rank = np.arange(len(group)) - np.searchsorted(group, group) + 1
+    return [{"rank": r} | rows[at] for r, at in zip(rank.tolist(), order.tolist(), strict=True)]
 
 
-def _row(chunk: Chunk, gpu: int, model: int, place: int) -> dict[str, Any]:
-    """One prediction as a row."""
+def _rows(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray) -> list[dict[str, Any]]:
+    """Predictions of a chunk as rows, by their GPUs, models and places in it."""
     product, evaluation = chunk.product, chunk.evaluation
-    name = list(evaluation.forecasts)[model]
-    forecast = evaluation.forecasts[name]
-    row: dict[str, Any] = {"kernel": product.kernels[chunk.kernel].name}
-    row |= {"gpu": product.gpus[gpu].name, "model": name}
-    row |= product.point(chunk.kernel, chunk.size)
-    row |= {name: values[place].item() for name, values in chunk.parameters.items()}
-    row |= {name: int(values[gpu, place]) for name, values in evaluation.resources.items()}
-    row |= {name: float(getattr(evaluation, name)[gpu, place]) for name in ("warps_per_sm", "occupancy")}
-    row |= {"limited_by": occupancy.LIMITERS[int(evaluation.limiter[gpu, place])]}
-    row |= {"possible": bool(evaluation.possible[gpu, place])}
-    row |= {"cycles": float(forecast.cycles[gpu, place]), "time_s": float(forecast.seconds[gpu, place])}
-    return row | {"bottleneck": str(forecast.bottleneck_names()[gpu, place])}
+    forecasts = list(evaluation.forecasts.values())
+    problem = product.point(chunk.kernel, chunk.size)
+    columns: dict[str, Any] = {"kernel": np.full(len(place), product.kernels[chunk.kernel].name, object)}
+    columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
+    columns["model"] = np.array(list(evaluation.forecasts), object)[models]
+    columns |= {name: np.full(len(place), value) for name, value in problem.items()}
+    columns |= {name: values[place] for name, values in chunk.parameters.items()}
+    columns |= {name: values[gpus, place] for name, values in evaluation.resources.items()}
+    columns |= {name: getattr(evaluation, name)[gpus, place] for name in ("warps_per_sm", "occupancy")}
+    columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, place]]
+    columns["possible"] = evaluation.possible[gpus, place]
+    cycles, seconds = (np.stack([getattr(f, name) for f in forecasts]) for name in ("cycles", "seconds"))
+    columns |= {"cycles": cycles[models, gpus, place], "time_s": seconds[models, gpus, place]}
+    terms = [np.array([*f.terms, ""], object) for f in forecasts]
+    codes = np.stack([f.bottleneck for f in forecasts])[models, gpus, place]
+    names = [terms[m][c] for m, c in zip(models.tolist(), codes.tolist(), strict=True)]
+    lists = [*(values.tolist() for values in columns.values()), names]
+    columns["bottleneck"] = names
+    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
