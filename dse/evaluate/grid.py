@@ -180,7 +180,7 @@ def _parts(
         return jax.tree.map(jnp.asarray, layout.arranged((gpus, kernels), rows))
 
     def cut_for(length: int) -> Sizes:
-        return sizes(layout.sizes(layout.outer), layout.rows, length)
+        return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length))
 
     def reduced(some: Pieces) -> _Part:
         """Reduce pieces of one length that fit into one call."""

@@ -7,10 +7,12 @@ or counts are asked for; everything else goes through `dse.evaluate.chunks`, con
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
+from operator import or_
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -19,6 +21,7 @@ from dse.evaluate.launches import WIDE
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.kernels.description import Description
+from dse.models.protocol import Model
 from dse.precision import in_64_bits
 from dse.sweeping.chunk import Chunk, chunk_of
 from dse.sweeping.dense import Dense, can_be_dense, cut
@@ -30,6 +33,7 @@ from dse.types import Gpu, Kernel, PerClass, Resources
 
 CONFIGURATIONS = 1 << 14  # of a unit whose configurations are evaluated one by one
 PREDICTIONS = 1 << 21  # of such a unit: by all models, on all GPUs
+FEW = 1 << 22  # predictions of a part that are kept in memory
 DENSE = 1 << 22  # configurations on all GPUs, from which on it pays to compile for a kernel's axes
 
 
@@ -152,12 +156,10 @@ class Plan:
     def _fastest(
         self, top: Top, k: int, dense: Dense, fields: Any, index: np.ndarray, sizes: range
     ) -> Entries:
-        models = self.product.models
-        found = reduce_groups(models, *fields, groups=2, k=top.k, threads=1, shape=dense.shape)
+        models, k_best = self.product.models, min(top.k, math.prod(dense.shape[2:]))
+        best = fastest_of_few if math.prod(dense.shape) <= FEW else fastest_of_many
         columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
-        for m, summaries in enumerate(found.values()):
-            seconds = np.stack([each.seconds for each in summaries]).reshape(*dense.shape[:2], -1)
-            places = np.stack([each.index for each in summaries]).reshape(seconds.shape)
+        for m, (seconds, places) in enumerate(best(models, fields, dense.shape, k_best)):
             gpu, size, rank = np.nonzero(places[:, : len(sizes)] >= 0)
             model = np.full(len(gpu), m)
             columns["time_s"].append(seconds[gpu, size, rank].astype(float))
@@ -170,6 +172,59 @@ class Plan:
         return top.merged([{name: np.concatenate(parts) for name, parts in columns.items()}])
 
 
+Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and places, [*the first two axes, k]
+
+
+def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
+    """Find the k fastest along the first two axes of a grid, much of which is alike; -1 if there is none."""
+    found = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
+    for summaries in found.values():
+        arrays = [(each.seconds, each.index) for each in summaries]
+        seconds, places = (np.stack(each).reshape(*shape[:2], k) for each in zip(*arrays, strict=True))
+        yield seconds, places
+
+
+def fastest_of_few(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
+    """Find the same with every prediction in memory."""
+    gpus, kernels, resources = fields
+    lacks = reduce(or_, lacking(gpus, kernels.work).values())
+    for model in models:
+        with in_64_bits():
+            seconds = np.asarray(_seconds(model, shape, gpus, kernels, resources, lacks))
+        seconds = seconds.reshape(*shape[:2], -1)
+        places = np.broadcast_to(np.arange(seconds.shape[-1]), seconds.shape)
+        if k < seconds.shape[-1]:
+            places = np.argpartition(seconds, k - 1)[..., :k]
+            last = np.take_along_axis(seconds, places, -1).max(-1, keepdims=True)
+            yield from [_lowest(seconds, last, k)]
+        else:
+            yield seconds, np.where(seconds < np.inf, places, -1)
+
+
+def _lowest(seconds: np.ndarray, last: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of [G, S, N] take the k that are as small as `last`; of equals those that come first."""
+    times, places = (
+        np.full((*seconds.shape[:2], k), np.inf, seconds.dtype),
+        np.full((*seconds.shape[:2], k), -1),
+    )
+    for at in np.ndindex(*seconds.shape[:2]):
+        near = np.flatnonzero((seconds[at] <= last[at]) & (seconds[at] < np.inf))
+        near = near[np.argsort(seconds[at][near], kind="stable")][:k]
+        times[at][: len(near)], places[at][: len(near)] = seconds[at][near], near
+    return times, places
+
+
+@partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
+def _seconds(
+    model: Model, shape: tuple[int, ...], gpus: Gpu, kernels: Kernel, resources: Resources, lacks: Array
+) -> Array:
+    """Predict a whole grid; infinite for what cannot run."""
+    launch, limiter = occupancy.launch(gpus, resources)
+    seconds = model.predict(gpus, kernels, launch).seconds
+    runs = occupancy.possible(limiter) & ~lacks
+    return jnp.broadcast_to(jnp.where(runs, seconds, jnp.inf), shape)
+
+
 NO_THREADS = occupancy.LIMITERS.index("no threads")
 
 
@@ -178,7 +233,7 @@ def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int,
 
     **Shapes:** fields have all axes of `shape`, the first two are GPUs and sizes.
     """
-    lacks = any(np.any(x) for x in lacking(gpus, kernels.work).values())
+    lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
     with in_64_bits():
         code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
     each = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
