@@ -90,7 +90,6 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         return
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
-        "distributed.worker.daemon": False,
         "distributed.admin.log-format": "%(message)s",
     }
     with (
