@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeVar
 from dse.errors import DseError
 
 SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
+PATIENCE = 5.0  # s without a result before a local cluster is looked after
 MOST_DEATHS = 100  # of workers, while they had the same task
 R = TypeVar("R")
 
@@ -97,7 +98,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
         LocalCluster(
             n_workers=workers,
             threads_per_worker=1,
-            dashboard_address="",
+            dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
         ) as cluster,
         Client(cluster, set_as_default=False) as connected,
@@ -122,13 +123,25 @@ def on_cluster(connected: Any) -> Spread:
                     pending.append((some, connected.submit(_done, payload, some, pure=False)))
                     next_unit = some.stop
                 some, future = pending.popleft()
-                seconds, result = future.result()
+                seconds, result = _awaited(connected, future)
                 many = max(1, min(2 * many, int(SECONDS * len(some) / max(seconds, 1e-6))))
                 yield some, result
         finally:
             connected.cancel([future for _, future in pending], force=True)
 
     return spread
+
+
+def _awaited(connected: Any, future: Any) -> Any:
+    """Wait for a task; meanwhile start the workers of a local cluster again that it has given up."""
+    while True:
+        try:
+            return future.result(timeout=PATIENCE)
+        except TimeoutError:
+            if future.done():  # it was the task's own
+                raise
+            if (local := connected.cluster) is not None:
+                local.scale(len(local.worker_spec))
 
 
 def _done(payload: bytes, units: range) -> tuple[float, Any]:

@@ -14,15 +14,8 @@ from dse.sweeping.reductions import Pareto, Top
 PER = frozenset({"kernel", "gpu", "size", "model"})
 
 
-@pytest.fixture(scope="module")
-def two_workers():
-    with client(workers=2) as connected:
-        yield connected
-
-
 def killing(connected, after):
-    """Spread over the cluster, and kill one of its workers when so many units are done."""
-    connected.wait_for_workers(2)
+    """Spread over a cluster, and kill one of its workers when so many units are done."""
     spread, pids, killed = on_cluster(connected), list(connected.run(os.getpid).values()), []
 
     def spreading(function, units):
@@ -44,21 +37,16 @@ def larger(product):
     return Product.of([(toy, sizes)], product.gpus, product.models)
 
 
-@pytest.mark.parametrize(
-    "reduction", [Top(3, PER), Pareto(("time_s", "registers"), frozenset({"gpu", "model"}))]
-)
-def test_reductions_are_the_same_to_the_bit(larger, reduction, two_workers):
-    plan = Plan(larger, reduction)
-    assert plan.units > 40
-    here = run.reduced(plan, in_threads(2))
-    there = run.reduced(plan, killing(two_workers, 4))
-    assert here.keys() == there.keys()
-    assert all(here[name].tobytes() == there[name].tobytes() for name in here)
-
-
-def test_rows_are_the_same_to_the_bit(larger, two_workers, tmp_path):
-    plan = Plan(larger, None)
+def test_results_are_the_same_to_the_bit(larger, tmp_path):
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
-    count = run.written(plan, here, in_threads(2))
-    assert count == run.written(plan, there, killing(two_workers, 4)) > 0
+    with client(workers=2) as connected:
+        for reduction in (Top(3, PER), Pareto(("time_s", "registers"), frozenset({"gpu", "model"}))):
+            plan = Plan(larger, reduction)
+            assert plan.units > 40
+            alone, together = (run.reduced(plan, way) for way in (in_threads(2), on_cluster(connected)))
+            assert alone.keys() == together.keys()
+            assert all(alone[name].tobytes() == together[name].tobytes() for name in alone)
+        plan = Plan(larger, None)
+        count = run.written(plan, here, in_threads(2))
+        assert count == run.written(plan, there, killing(connected, 4)) > 0
     assert here.read_bytes() == there.read_bytes()
