@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from dse.counts import Counts, Number
-from dse.kernels.description import GPU_NAMES, Description, describe
+from dse.kernels.description import Description, describe, gpu_names
 from dse.space import Space
 from dse.sweeping.product import COUNTED, density, evenly
 from dse.types import Gpu, Kernel, Resources
@@ -158,17 +158,10 @@ def cut(kernel: Description, sizes: Space, gpus: Gpu) -> Dense:
 
 def _arrays(kernel: Description, sizes: Space, gpus: Gpu) -> list[frozenset[str]]:
     """What each array depends on that is worked out on the way: names of parameters, SIZE and GPU."""
-    varying = {
-        "warp_size": gpus.limits.warp_size,
-        "l1_bytes": gpus.l1_bytes,
-        "l2_bytes": gpus.l2_bytes,
-        "sm_count": gpus.sm_count,
-    }
     known: dict[str, frozenset[str]] = {name: frozenset((name,)) for name in kernel.space.names}
     known |= {name: frozenset((SIZE,)) for name in sizes.names}
-    for name in GPU_NAMES:
-        same = np.all(varying[name] == varying[name][0])
-        known[name] = frozenset() if same else frozenset((GPU,))
+    for name, values in gpu_names(gpus).items():
+        known[name] = frozenset() if np.all(values == values[0]) else frozenset((GPU,))
 
     def of(names: frozenset[str]) -> frozenset[str]:
         return frozenset().union(*(known.get(name, frozenset()) for name in names))
