@@ -46,7 +46,7 @@ def occupancy_curves(
     )
     draw = _together if len(lines) <= FEW else _panels
     drawn = draw(lines, points, domain, most, {"text": title, "subtitle": notes})
-    told = "throughput against resident warps" if not title else title  # what a screen reader says
+    told = title or "throughput against resident warps"  # what a screen reader says
     return styled(drawn.properties(description=f"{told}; lines: {'; '.join(lines)}"))
 
 
