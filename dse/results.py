@@ -21,7 +21,7 @@ from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_SIZES = 24
-MOST_ROWS = 5_000_000  # of a file: about 1 GB of memory
+MOST_ROWS = 4_000_000  # of a file: about 3 GB of memory
 NO_GPU = "GPU not stated"
 MEASURED, PREDICTED, REFITTED = "measured", "predicted", "refitted"  # forecasts that files name no model of
 SYNONYMS = {  # names that files of earlier versions have: those of `dse.columns`
@@ -40,8 +40,9 @@ SYNONYMS = {  # names that files of earlier versions have: those of `dse.columns
     "P(best)": "chance_fastest",
     "P(within 5 %)": "chance_near",
 }
-IGNORED = ("rank", "refitted_s")  # worked out anew, and a forecast of its own
-OF_A_MODEL = ("cycles", "time_s", "low_s", "high_s", "bottleneck")
+UNREAD = ("rank", "cycles")  # worked out anew, and said by the time
+REFIT = "refitted_s"  # the time of a forecast of its own
+OF_A_MODEL = ("time_s", "low_s", "high_s", "bottleneck")
 FACTS = (  # of a configuration, whatever the model
     *("threads", "blocks", "registers", "shared_bytes", "warps_per_sm", "occupancy", "limited_by"),
     *(
@@ -176,8 +177,8 @@ def _rows(path: Path) -> pa.Table:
         file = pyarrow.parquet.ParquetFile(path)
         if file.metadata.num_rows > MOST_ROWS:
             found = f"{file.metadata.num_rows:,}"
-            raise DseError(f"{path}: rows: found {found}, expected at most {MOST_ROWS:,}")
-        return file.read()
+            raise DseError(f"{path}: rows: found {found}, expected at most {MOST_ROWS:,}: fewer models, say")
+        return file.read([name for name in file.schema_arrow.names if name not in UNREAD])
     if name.endswith((".csv", ".csv.gz")):
         return pyarrow.csv.read_csv(path)
     if not name.endswith((".json", ".jsonl")):
@@ -246,22 +247,23 @@ def _spaces(
     notes: list[str],
 ) -> Iterable[Space]:
     """Cut a file into the configurations of each kernel and GPU."""
-    columns = {name: _array(table.column(name)) for name in table.column_names}
-    if "number" in columns and "measured_s" not in columns and "time_s" in columns:  # of `dse tune`: measured
-        columns["measured_s"] = columns.pop("time_s")
-    count = table.num_rows
-    kernels = columns.pop("kernel", None)
-    kernels = np.full(count, kernel or path.name.partition(".")[0], object) if kernels is None else kernels
-    gpus = columns.pop("gpu", None)
-    gpus = np.full(count, gpu or NO_GPU, object) if gpus is None else gpus
-    model, model_names = codes(columns.pop("model", np.full(count, None, object)))
-    (kernel_codes, kernel_names), (gpu_codes, gpu_names) = codes(kernels), codes(gpus)
-    pairs, first, number = np.unique(
-        kernel_codes * len(gpu_names) + gpu_codes, return_index=True, return_inverse=True
-    )
+    if "number" in table.column_names and "measured_s" not in table.column_names:  # of `dse tune`: measured
+        table = table.rename_columns(["measured_s" if n == "time_s" else n for n in table.column_names])
+
+    def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
+        if name in table.column_names:
+            return codes(_array(table.column(name)))
+        return np.zeros(table.num_rows, np.int64), [absent]
+
+    kernels, kernel_names = coded("kernel", kernel or path.name.partition(".")[0])
+    gpus, gpu_names = coded("gpu", gpu or NO_GPU)
+    model, model_names = coded("model", None)
+    pairs, first, number = np.unique(kernels * len(gpu_names) + gpus, return_index=True, return_inverse=True)
+    others = [name for name in table.column_names if name not in ("kernel", "gpu", "model")]
     for i in np.argsort(first):  # in the order of the file
         rows = np.flatnonzero(number == i)
-        here = {column: values[rows] for column, values in columns.items()}
+        part = table.select(others).take(pa.array(rows))  # a part at a time: files may be large
+        here = {name: _array(part.column(name)) for name in others}
         name, card = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
         yield _space(path, name, card, here, model[rows], model_names, models, notes)
 
@@ -283,7 +285,7 @@ def _space(
     given = {
         name: values
         for name, values in columns.items()
-        if name not in (*OF_A_MODEL, *FACTS, *IGNORED, *beside) and not _missing(values).all()
+        if name not in (*OF_A_MODEL, *FACTS, *UNREAD, REFIT, *beside) and not _missing(values).all()
     }
     given = {name: _whole(values) for name, values in given.items()}
     varying = {name: values for name, values in given.items() if len(codes(values)[1]) > 1}
@@ -310,9 +312,9 @@ def _space(
     forecasts: dict[str, dict[str, np.ndarray]] = {}
     for number, rows, place in zip(present, of, places, strict=True):
         told = {name: _at(columns[name][rows], place, count) for name in OF_A_MODEL if name in columns}
-        if "refitted_s" in columns:  # the interval is of the refitted time
+        if REFIT in columns:  # the interval is of the refitted time
             interval = {name: told.pop(name) for name in ("low_s", "high_s") if name in told}
-            forecasts[REFITTED] = {"time_s": _at(columns["refitted_s"][rows], place, count)} | interval
+            forecasts[REFITTED] = {"time_s": _at(columns[REFIT][rows], place, count)} | interval
         if "time_s" in told:
             forecasts[model_names[number] or PREDICTED] = told
     for name, values in beside.items():

@@ -215,3 +215,10 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
     assert (small.fixed, list(small.parameters)) == ({"n": 1024}, ["block"])
     assert large.forecasts["predicted"]["time_s"].tolist() == [3.0, 4.0]
     assert whole.by_size(["m"]) == [whole]
+
+
+def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("dse.results.MOST_ROWS", 3)
+    path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3: fewer models, say$"):
+        read([path])

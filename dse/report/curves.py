@@ -45,7 +45,9 @@ def occupancy_curves(
         [f"Models that share a line lie within {ALIKE:.0%} of each other all along it."] if merged else []
     )
     draw = _together if len(lines) <= FEW else _panels
-    return styled(draw(lines, points, domain, most, {"text": title, "subtitle": notes}))
+    drawn = draw(lines, points, domain, most, {"text": title, "subtitle": notes})
+    told = title or "throughput against resident warps"  # what a screen reader says
+    return styled(drawn.properties(description=f"{told}; lines: {'; '.join(lines)}"))
 
 
 def _lines(rows: Sequence[Row]) -> dict[str, list[tuple[float, float]]]:

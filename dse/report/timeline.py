@@ -142,6 +142,7 @@ def draw(
         width=WIDTH,
         height=float(height),
         title=alt.TitleParams(heading, subtitle=subtitle),
+        description="; ".join([heading, *subtitle]),  # what a screen reader says
     )
     # thousands of rectangles, each with a description for screen readers, would be several times the size
     return styled(drawing.configure(aria=False))

@@ -26,6 +26,7 @@ def test_few_lines_are_named_at_their_ends_in_colours_of_their_own():
     spec = occupancy_curves(curve({"a": 1, "b": 2, "c": 90}), title="T", subtitle="S").to_dict()
     assert marks(spec) == ["line", "circle", "text"]
     assert (spec["title"]["text"], spec["title"]["subtitle"]) == ("T", ["S"])
+    assert spec["description"] == "T; lines: a; b; c"
     line, _, names = spec["layer"]
     scale = line["encoding"]["color"]["scale"]
     assert (scale["domain"], scale["range"]) == (["a", "b", "c"], list(COLOURS[:3]))
