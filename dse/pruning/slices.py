@@ -16,7 +16,8 @@ from dse.tuning.candidates import Candidates
 from dse.tuning.experts import Expert, experts, mixed, opinion, weights
 
 FEWEST = 64  # configurations of a slice
-SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
+SIZES = (20, 50)  # measurements that a slice is refitted to, in turn
+REFITTED = 5  # one slice of so many, since that takes longest
 MOST = 64  # of the nearly fastest, that are asked of
 BEYOND = 10.0  # what counts where the model holds a slice's nearly fastest for impossible
 
@@ -29,9 +30,12 @@ def known(
     missed = np.log(seconds[ran]) - candidates.log_s[ran]
     margins, spreads, everyone = [], [], experts(candidates)
     for seed, chosen in enumerate(slices(candidates, seconds, count)):
-        random, measured = np.random.default_rng(seed), min(SIZES[seed % len(SIZES)], len(chosen) // 2)
+        random = np.random.default_rng(seed)
         margins.append(margin(candidates, seconds, chosen, within, random))
-        spreads.append(below(everyone, candidates, seconds, chosen, within, measured, random))
+        turn, rest = divmod(seed, REFITTED)
+        if not rest:
+            measured = min(SIZES[turn % len(SIZES)], len(chosen) // 2)
+            spreads.append(below(everyone, candidates, seconds, chosen, within, measured, random))
     levels = np.array(LEVELS)
     return KnownSpace(
         space,
@@ -112,10 +116,10 @@ def below(
     if not len(good):
         return BEYOND
     ran = places[np.isfinite(seconds[places])]
-    asked = np.concatenate([ran, np.resize(good[:MOST], MOST)])  # of one size: few shapes to compile
+    asked = np.concatenate([np.resize(ran, measured), np.resize(good[:MOST], MOST)])  # few shapes to compile
     logs, among = np.log(seconds[ran]), list(range(len(ran)))
     opinions = [opinion(_of(one, asked), among, logs, None) for one in everyone]
-    mean, deviation = (x[len(ran) :] for x in mixed(opinions, weights(opinions, len(ran))))
+    mean, deviation = (x[measured:] for x in mixed(opinions, weights(opinions, len(ran))))
     beaten = logs.min() - np.log1p(within)
     return float(np.clip((mean - beaten) / deviation, 0.0, BEYOND).min())
 
