@@ -15,11 +15,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.gpus import column
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
-from dse.space.expression import one_of
 from dse.space.space import Space
 from dse.types import Gpu, Kernel, Resources
 

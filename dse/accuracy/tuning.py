@@ -5,7 +5,6 @@ described kernel that lists the folder's name; else the space is tuned from its 
 the `T1.json` names, or without one the columns that stand before the times.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from dse.accuracy import markdown
 from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
 from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
+from dse.files import read_json
 from dse.gpus.read import GpuFile
 from dse.measured.read import Measured
 from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
@@ -158,12 +158,14 @@ def from_parameters(path: Path, note: Note = ignore) -> Known:
     """
     problem, names = path.with_name(T1), list[str]()
     try:
-        space = json.loads(problem.read_text(encoding="utf-8"))["ConfigurationSpace"]
+        space = read_json(problem)["ConfigurationSpace"]
         names = [parameter["Name"] for parameter in space["TuningParameters"]]
-    except FileNotFoundError:
-        note(f"{path}: no {T1} beside it: the columns before the times are taken for the parameters")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        note(f"{problem}: found no names of parameters ({error!r}): those of the table are taken")
+    except (DseError, KeyError, TypeError) as error:
+        note(
+            f"{path}: {problem.name} beside it names no parameters ({error}): those of the table are taken"
+            if problem.exists()
+            else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
+        )
     table = measured.load_space(path, names)
     return Known("", table, candidates.bare(table.parameters))
 

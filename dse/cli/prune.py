@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, WideOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -56,7 +56,7 @@ def prune(
     measurements more is kept, and that is said. What the model holds for impossible is left out.
     """
     if form not in FORMATS:
-        raise DseError(f"--format: found {form!r}, expected one of {', '.join(FORMATS)}")
+        raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
     chosen = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])

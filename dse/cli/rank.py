@@ -60,7 +60,6 @@ def rank(
             "to be the fastest, and to be within 5 % of it.",
         ),
     ] = False,
-    prior: inputs.PriorOption = None,
     cascade: Annotated[
         str | None,
         typer.Option(
@@ -70,6 +69,7 @@ def rank(
             "with %. `source` is the default model on what the source does: phase:5%,pipeline:200,source:20.",
         ),
     ] = None,
+    prior: inputs.PriorOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -93,12 +93,11 @@ def rank(
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
-    if cascade is not None and (model or refit):
-        raise DseError(
-            f"--cascade: found it with {'--model' if model else '--refit'}, expected one of the two"
-        )
-    if prior and (diverse or cascade is not None or not models[0].differentiable):
-        raise DseError("--prior: expected it without --diverse and --cascade, and with a closed form")
+    if cascade is not None and (model or refit or prior):
+        other = "--model" if model else "--refit" if refit else "--prior"
+        raise DseError(f"--cascade: found it with {other}, expected one of the two")
+    if prior and (diverse or not models[0].differentiable):
+        raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate import cascade as cascades  # imports jax: seconds
     from dse.evaluate.rank import rank as rank_launches

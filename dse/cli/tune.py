@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -33,6 +33,9 @@ def tune(
         typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
     ] = None,
     unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    limit: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
+    ] = 3600.0,
     batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
     pays: Annotated[
         float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
@@ -65,7 +68,7 @@ def tune(
         stated = "neither" if given is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
+        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
     values = inputs.settings(changed)
     counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
     form = inputs.closed_form(model)
@@ -83,7 +86,7 @@ def tune(
         parameters = configurations(counts, problem)
         candidates = of_kernel(counts, file, form, parameters, problem, progress)
         candidates = with_others(candidates, counts, prior or ()).most(MOST, seed)
-        measure = loop.commanded(given, UNITS[unit])
+        measure = loop.commanded(given, UNITS[unit], limit)
     else:
         table = measured.load(given, counts).where(values)
         sizes = {**problem, **table.problem}

@@ -182,7 +182,8 @@ def _only_measured(table: Table) -> Table:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.int64 if np.all(values == np.floor(values)) else np.float64)
+    whole = np.all((values == np.floor(values)) & (np.abs(values) < 2**63))
+    return values.astype(np.int64 if whole else np.float64)
 
 
 def _numbers_or_words(table: Table, name: str) -> np.ndarray:

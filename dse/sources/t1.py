@@ -14,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from dse.errors import DseError, first_mistake
+from dse.files import read_json
 from dse.space.expression import Expression, parse
 from dse.space.space import MOST_VALUES, Space, values_of
 
@@ -120,9 +121,7 @@ def load(path: str | Path) -> T1Problem:
     **Errors:** DseError, one line that names the file and the field.
     """
     try:
-        file = _File.model_validate_json(Path(path).read_bytes())
-    except OSError as error:
-        raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
+        file = _File.model_validate(read_json(Path(path)))
     except ValidationError as error:
         raise DseError(f"{path}: {first_mistake(error.errors())}") from None
 
