@@ -106,5 +106,5 @@ def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
     assert kernel.problem == (("n", 1000), ("a", 2.0))
     assert kernel.build is not None
     assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
-    with pytest.raises(DseError, match="given.grid: unknown name 'm' in 'm', expected one of B, a, n"):
+    with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
         load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))
