@@ -51,7 +51,7 @@ def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], exp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("m=3",), "given.arguments: found 'm', expected one of a, at, n, x"),
+        (("m=3",), "given.arguments: found 'm', expected one of x, n, a, at"),
         (("1", "2", "3", "4", "5"), "given.arguments: found 5 arguments, expected at most 4 (x, n, a, at)"),
         (("n=many",), "given.arguments: n: found 'many', expected a number"),
         (("n=3:int",), "given.arguments: n: found the array '3:int', expected a number"),
