@@ -32,6 +32,13 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     return re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"\1", markdown)
 
 
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Begin each part of a docstring, as **Returns:**, on a line of its own."""
+    if page.file.src_uri != "api.md":
+        return html
+    return re.sub(r"\s<strong>(Shapes|Units|Edges|Raises|Source):", r"<br><strong>\1:", html)
+
+
 def commands() -> str:
     """Write docs/cli.md: each command with its arguments and options."""
     import typer.main
@@ -55,7 +62,7 @@ def names() -> str:
             module = inspect.getmodule(getattr(dse, name))
             assert module is not None
             lines += [f"::: {module.__name__}.{name}", f"    options: {{heading: dse.{name}}}", ""]
-    lines += ["## dse.models", "", "The registry of models, by name: `dse.models.MODELS`, `dse.models.get(name)`.", ""]
+    lines += ["## dse.models", "", "The registry of models: `dse.models.MODELS`, `dse.models.get(name)`.", ""]
     for module, name in (
         ("dse.tables", "Result"),
         ("dse.evaluate.predict", "Predicted"),

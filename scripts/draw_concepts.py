@@ -1,7 +1,6 @@
 """Draw the pictures of docs/concepts.md: `draw_concepts.py [FOLDER]`, by default docs/figures.
 
-Plain SVG, the same in light and dark mode: text and lines take the colour of the page where it is embedded, and
-have one of their own that is legible on both elsewhere.
+Plain SVG, in colours that are legible in light and in dark mode.
 """
 
 import sys
@@ -52,7 +51,8 @@ def pipe() -> str:
     parts += [line(left, 30, left, 190, True), line(left + lam, 30, left + lam, 190, True)]
     parts += [line(left, 184, left + late, 184), text(left + late / 2, 200, "Λ of warp 0", "middle")]
     parts += [line(left + late, 62, left + late, 190, True)]
-    return picture(640, 210, "A pipe takes one instruction every λ cycles; a result is there after Λ cycles", parts)
+    title = "A pipe takes one instruction every λ cycles; a result is there after Λ cycles"
+    return picture(640, 210, title, parts)
 
 
 def waves() -> str:
@@ -78,7 +78,7 @@ def waves() -> str:
 def phases() -> str:
     """Phases of a block between barriers."""
     parts, left = [], 80
-    steps = [("load a tile", 110, GREY), ("compute", 90, BLUE), ("load a tile", 110, GREY), ("compute", 90, BLUE)]
+    steps = 2 * [("load a tile", 110, GREY), ("compute", 90, BLUE)]
     for warp, delay in enumerate((0, 14, 6)):
         x, y = left, 34 + 34 * warp
         parts.append(text(left - 10, y + 16, f"warp {warp}", "end"))
