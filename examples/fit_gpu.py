@@ -1,7 +1,7 @@
 """For who has a GPU that dse predicts badly: fit its numbers to measured times, and see what that gains.
 
-The measured times are made up here, on a GPU whose DRAM reaches less than the catalogue says, so that one can see
-whether the fit finds what was planted. Put a file of yours in their place.
+The measured times are made up here, on a GPU whose DRAM reaches less than the catalogue says, so that one can
+see whether the fit finds what was planted. Put a file of yours in their place.
 """
 
 import tempfile
@@ -39,9 +39,8 @@ def main() -> None:
         calibration = dse.fit({KERNEL: times}, GPU, free=["cpi.dram"])
         [row] = calibration.fields()
         found = row["fitted"] / row["catalogue"]
-        print(
-            f"λ of DRAM: {found:.2f} times the catalogue's (planted: {PLANTED}), ± {row['spread_percent']:.1f} %"
-        )
+        spread = row["spread_percent"]
+        print(f"λ of DRAM: {found:.2f} times the catalogue's (planted: {PLANTED}), ± {spread:.1f} %")
         calibration.write(fitted)
         for name, gpu in (("before", GPU), ("after", fitted)):
             [score, _] = dse.compare(KERNEL, gpu, times, "phase")

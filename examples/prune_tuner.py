@@ -1,6 +1,7 @@
-"""For who has a tuner that takes too long: hand it a tenth of the space, or let dse choose one after the other.
+"""For who has a tuner that takes too long: hand it a part of the space, or let dse choose one by one.
 
-`measure` stands in for a benchmark: its times are predictions by another model, with noise. Put yours in its place.
+`measure` stands in for a benchmark: its times are predictions by another model, with noise. Put yours in its
+place.
 """
 
 from collections.abc import Mapping
@@ -35,9 +36,8 @@ def main() -> None:
     print(f"pruned: {len(kept)} of {len(times)} measured, {fastest / reached:.2f} of the best performance")
 
     run = dse.tune(KERNEL, GPU, measure, budget=20)
-    print(
-        f"tuned: {len(run.rows())} measured, {fastest / run.rows()[-1]['fastest_s']:.2f} of the best performance"
-    )
+    share = fastest / run.rows()[-1]["fastest_s"]
+    print(f"tuned: {len(run.rows())} measured, {share:.2f} of the best performance")
 
 
 if __name__ == "__main__":

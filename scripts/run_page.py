@@ -1,8 +1,8 @@
 """Run the code of pages from top to bottom, in the current folder: `run_page.py docs/tutorial.md ...`.
 
-A block with `title="NAME"` is a file and is written. Other `python` blocks run, one after the other with the same
-names. In `sh` blocks each line is a command. What is of another language is to be read only. It ends at the first
-that fails.
+A block with `title="NAME"` is a file and is written. Other `python` blocks run, one after the other with the
+same names. In `sh` blocks each line is a command. What is of another language is to be read only. It ends at
+the first that fails.
 """
 
 import re

@@ -61,7 +61,7 @@ def print_table(
     shown, same, left_out = fit(made, console.width, section)
     if title is not None:
         console.print(Text(title, style="bold"))
-    if same:
+    if same := [each for each in same if each.cells[0]]:
         alike = Text("The same in all rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same))
         console.print(alike, style="dim")
     console.print(_drawn(shown, rows, section))

@@ -1,4 +1,4 @@
-"""Screens of commands as a user sees them, at several widths and through a pipe: compared with those that are kept.
+"""Screens of commands as a user sees them, at several widths and through a pipe, beside those kept.
 
 `DSE_WRITE_SCREENS=1 pytest tests/report/test_screens.py` writes them anew, to be looked at.
 """
@@ -15,20 +15,9 @@ from dse.cli.main import run
 FOLDER = Path(__file__).parent / "screens"
 TIMES = [(64, 1, 2.5), (64, 2, 2.0), (128, 1, 1.5), (128, 2, 1.25), (256, 1, 1.75), (256, 4, 1.0)]
 SCREENS = {
-    "rank": ("rank", "{kernel}", "--gpu", "a100", "-m", "roofline", "-m", "volkov", "--top", "5"),
-    "compare": (
-        "compare",
-        "{kernel}",
-        "--gpu",
-        "a100",
-        "--measured",
-        "{times}",
-        "-m",
-        "roofline",
-        "-m",
-        "volkov",
-    ),
-    "tune": ("tune", "{kernel}", "--gpu", "a100", "--replay", "{times}", "--budget", "3", "-m", "roofline"),
+    "rank": "rank {kernel} --gpu a100 -m roofline -m volkov --top 5",
+    "compare": "compare {kernel} --gpu a100 --measured {times} -m roofline -m volkov",
+    "tune": "tune {kernel} --gpu a100 --replay {times} --budget 3 -m roofline",
 }
 WIDTHS = (80, 120, 200, None)  # None: a pipe
 
@@ -53,7 +42,7 @@ def screen(monkeypatch, toy_kernel, tmp_path):
         if width is not None:
             monkeypatch.setenv("COLUMNS", str(width))
         with pytest.raises(SystemExit) as end:
-            run([word.format(kernel=toy_kernel, times=times) for word in SCREENS[command]])
+            run([word.format(kernel=toy_kernel, times=times) for word in SCREENS[command].split()])
         assert not end.value.code
         text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
         return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
