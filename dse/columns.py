@@ -75,7 +75,7 @@ SUFFIXES = {"_s": "s", "_bytes": "B", "_percent": "%"}  # that say the unit at t
 
 def of_model(model: str) -> str:
     """Name the column of predicted seconds by one more model beside the first: `mwp_cwp_s`."""
-    return f"{model.replace('-', '_')}_s"
+    return f"{model.replace('-', '_').replace(' ', '_')}_s"
 
 
 def unit(name: str) -> str | None:

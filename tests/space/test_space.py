@@ -181,7 +181,7 @@ def test_with_values():
     assert rows_of(changed.configurations({"limit": 2})) == [(3, 0.5, 0), (3, 0.5, 6)]
     assert SPACE.values["a"] == (1, 2, 4)
     with pytest.raises(
-        DseError, match=r"^values: unknown parameter 'aa', expected one of a, b, c \(did you mean 'a'"
+        DseError, match=r"^values: unknown parameter 'aa', expected one of a, b, c; did you mean a\?"
     ):
         SPACE.with_values({"aa": 1})
     with pytest.raises(DseError, match=r"^values: a: found 1 twice, expected each value once$"):
