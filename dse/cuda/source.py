@@ -50,7 +50,7 @@ from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "13"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "14"  # to be changed with what is kept, and with how it is worked out
 MAP_BYTES = 128  # of a tensor map
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
