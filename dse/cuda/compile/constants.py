@@ -302,7 +302,7 @@ _WORDS = {word for name in _TYPES for word in name.split()} | {"long", "auto"}
 
 _TOKEN = re.compile(r"\d\w*|(?:\w+::)*\w+|<<|>>|<=|>=|==|!=|&&|\|\||\S")
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)(.*)", re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DECLARED = re.compile(
     r"\b(?:(?P<outside>extern\s+)?(?P<shared>__shared__)(?:\s+__align__\s*\(\s*\d+\s*\)|\s+volatile|\s+alignas\s*\(\s*\d+\s*\))*"
     r"|(?:static\s+|__device__\s+|inline\s+)*(?:constexpr|const)(?:\s+static|\s+const)*+)"
