@@ -3,8 +3,8 @@
     python scripts/fuzz.py --seed 1 --inputs 10000
 
 Each input is a valid file, or a line of options, whose bytes, numbers, names, lines, nesting or keys were
-changed. It is given to a command in a process that is watched. What counts as wrong: a traceback, "a mistake of
-dse", over 10 s, over 1 GB more memory than before, the end of the process, an exit code besides 0 and 2,
+changed. It is given to a command in a process that is watched. What counts as wrong: a traceback, "a mistake
+of dse", over 10 s, over 1 GB more memory than before, the end of the process, an exit code besides 0 and 2,
 messages of several lines, of over 2,100 characters, or with control characters. Ends with 1 if there is any.
 
 One input again: `--only 4711 --seed 1`; with `--keep DIR` the inputs that went wrong are kept.
@@ -294,8 +294,10 @@ NUMBERS = (
     "65536",
 )  # fmt: skip
 WORDS = (
-    "", " ", "\x1b[31mred", "\x07", "a" * 300, "a" * 100_000, "/etc/passwd", "../../../etc/passwd", "/dev/zero",
-    "~nosuchuser", "µ·−", "\u202e", "true", "null", "None", "[]", "{}", "{", "(" * 50, "(" * 1000, "1/0", "n/0",
+    "", " ", "\x1b[31mred", "\x07", "a" * 300, "a" * 100_000, "/etc/passwd", "../../../etc/passwd",
+    "/dev/zero",
+    "~nosuchuser", "µ·−", "\u202e", "true", "null", "None", "[]", "{}", "{", "(" * 50, "(" * 1000, "1/0",
+    "n/0",
     "x ** 64", "block_size", "block_size / 0", "warp_size", "%s%n", "{x:q}", "{0}", "{block_size:9999999999}",
     "a\nb", "a\tb", "\\", "'", '"', ";", ",", "=", "N=", "=1", "n=", "1,2,3,4,5", "1," * 5000 + "1", "@", "#",
     "range(10**12)", "[1] * 10**10", "9**9**9", "abs", "\u0000", "-", "--help",
