@@ -509,7 +509,7 @@ def work(pipe: Connection, seed: int, folder: Path) -> None:
             pipe.send(("invalid", f"{subject.name}: {wrong}"))
             return
     virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (virtual + 4 * MOST_BYTES,) * 2)
+    resource.setrlimit(resource.RLIMIT_AS, (virtual + 4 * MOST_BYTES, virtual + 4 * MOST_BYTES))
     pipe.send(("ready", ""))
     while True:
         index = pipe.recv()
