@@ -132,7 +132,7 @@ NSIGHT += "".join(f'"{n}","k","({n * 4}, 1, 1)","(9, 1, 1)","{n * 4}","1,{n}00"\
 JOURNAL = "".join(
     json.dumps({"parameters": {"block_size": 4 * n}, "seconds": n / 1000}) + "\n" for n in (1, 2)
 )
-CUDA = """template <int N> __device__ float scaled(float x) { return x * N; }
+CUDA = """template <int BY> __device__ float scaled(float x) { return x * BY; }
 __global__ void scale(float* a, const int* b, int n) {
   __shared__ float tile[TILE];
   int i = blockIdx.x * blockDim.x + threadIdx.x;
