@@ -341,7 +341,7 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
         return ()
     sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
     named = re.search(r"[A-Za-z_]", text)
-    if len(sizes) > 3 or not (named or all(size.strip().isdecimal() and int(size) for size in sizes)):
+    if len(sizes) > 3 or not (named or all(re.fullmatch(r"\s*0*[1-9]\d{0,18}\s*", size) for size in sizes)):
         raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")
     return tuple(sizes) if named else tuple(map(int, sizes))
 

@@ -173,14 +173,11 @@ def configurations(
     """
     if not kernel.space.names:
         return {"configuration": np.ones(1, int)}
-    columns = kernel.space.configurations(sizes_of(kernel, problem))
-    total = len(next(iter(columns.values())))
-    if not total:
+    sizes = sizes_of(kernel, problem)
+    index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
+    if not len(index):
         raise DseError(f"{kernel.path}: constraints: found no valid configuration, expected at least one")
-    if sample is None or sample >= total:
-        return columns
-    chosen = np.sort(np.random.default_rng(seed).permutation(total)[:sample])
-    return {name: values[chosen] for name, values in columns.items()}
+    return kernel.space.decode(index, np)
 
 
 def _expected(seconds: np.ndarray, runs: np.ndarray | None) -> np.ndarray:

@@ -3,7 +3,7 @@
 import functools
 import keyword
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,8 @@ from dse.space.expression import FUNCTIONS, Expression
 from dse.space.listed import Listed
 
 MOST_VALUES = 1_000_000  # of one parameter
+MOST_CONFIGURATIONS = 10**7  # that are listed at once
+_DRAWN = 2**16  # indices at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,9 +99,12 @@ class Space:
         return functools.reduce(lambda x, y: x & y, every, xp.ones(shape, bool))
 
     def indices(self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20) -> np.ndarray:
-        """Find the indices of all valid configurations, ascending; int64. `constants` are scalars."""
+        """Find the indices of all valid configurations, ascending; int64. `constants` are scalars.
+
+        **Errors:** DseError if more than MOST_CONFIGURATIONS are valid.
+        """
         pieces = self.pieces(0, self.size, constants, chunk)
-        return np.concatenate([np.empty(0, np.int64), *pieces])
+        return np.concatenate([np.empty(0, np.int64), *self._bounded(pieces)])
 
     def pieces(
         self, start: int, stop: int, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
@@ -121,6 +126,38 @@ class Space:
         constants = constants or {}
         if all(constraint.holds(constants, np) for constraint in checks.pop()):
             yield from self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk, (start, stop))
+
+    def _bounded(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the same, and stop when they are too many to be held at once."""
+        found = 0
+        for piece in pieces:
+            found += len(piece)
+            if found > MOST_CONFIGURATIONS:
+                stated = f"over {MOST_CONFIGURATIONS:,} valid configurations of {self.size:,}"
+                raise DseError(f"parameters: found {stated}, expected fewer, or to take some (sample)")
+            yield piece
+
+    def sample(
+        self, count: int, constants: Mapping[str, Any] | None = None, seed: int = 0, tries: int = 2**24
+    ) -> np.ndarray:
+        """Find the indices of `count` valid configurations at random, ascending; fewer if there are no more.
+
+        Nothing is listed where `tries` indices that are drawn hold enough of them.
+
+        **Errors:** as `indices`, where too few are valid to be drawn and too many to be listed.
+        """
+        random, constants = np.random.default_rng(seed), constants or {}
+        found = np.empty(0, np.int64)
+        for _ in range(tries // _DRAWN if self.size > MOST_CONFIGURATIONS >= count else 0):
+            drawn = random.integers(0, self.size, _DRAWN)
+            parameters = self.decode(drawn, np)
+            found = np.unique(np.concatenate([found, drawn[self.valid(parameters, constants, np)]]))
+            if len(found) >= count:
+                return np.sort(random.permutation(found)[:count])
+        found = self.indices(constants)
+        if count >= len(found):
+            return found
+        return found[np.sort(np.random.default_rng(seed).permutation(len(found))[:count])]
 
     def _extend(
         self,
