@@ -47,6 +47,11 @@ typedef __UINTPTR_TYPE__ uintptr_t;
 #define CUDART_INF_F __builtin_inff()
 #define CUDART_PI_F 3.141592654f
 
+#if !__has_builtin(__builtin_amdgcn_exp2f) // before clang 17
+#define __builtin_amdgcn_exp2f __builtin_exp2f
+#define __builtin_amdgcn_logf __builtin_log2f
+#endif
+
 // Vectors
 
 #define DSE_VECTORS(type, name)                                                                                        \
@@ -192,7 +197,13 @@ DSE_SHUFFLE(__shfl_down, unsigned)
 DSE_SHUFFLE(__shfl_xor, int)
 DSE_DEVICE unsigned long __ballot(int predicate)
 {
-    return DSE_WAVE == 32 ? __builtin_amdgcn_ballot_w32(predicate) : __builtin_amdgcn_ballot_w64(predicate);
+#if !__has_builtin(__builtin_amdgcn_ballot_w64) // before clang 16
+    return __builtin_amdgcn_uicmp(predicate, 0, 33);
+#elif DSE_WAVE == 32
+    return __builtin_amdgcn_ballot_w32(predicate);
+#else
+    return __builtin_amdgcn_ballot_w64(predicate);
+#endif
 }
 DSE_DEVICE unsigned long __activemask() { return __ballot(1); }
 DSE_DEVICE int __any(int predicate) { return __ballot(predicate) != 0; }
@@ -377,7 +388,7 @@ DSE_DEVICE half __hmul(half a, half b) { return a * b; }
 DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
 DSE_DEVICE half2 __hadd2(half2 a, half2 b) { return a + b; }
 DSE_DEVICE half2 __hmul2(half2 a, half2 b) { return a * b; }
-DSE_DEVICE half2 __hfma2(half2 a, half2 b, half2 c) { return __builtin_elementwise_fma(a, b, c); }
+DSE_DEVICE half2 __hfma2(half2 a, half2 b, half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
 DSE_DEVICE half2 __floats2half2_rn(float a, float b) { return half2{(half)a, (half)b}; }
 DSE_DEVICE half2 __float2half2_rn(float a) { return half2{(half)a, (half)a}; }
 DSE_DEVICE half __low2half(half2 a) { return a.x; }

@@ -16,6 +16,7 @@ from dse.errors import DseError
 
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
+SUFFIXES = (".cu", ".hip")
 CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unless they say otherwise
 
 
@@ -52,8 +53,8 @@ def read_source(
 
     **Raises:** DseError as `dse.cuda.compile.nvrtc.read_source`, and for an option of neither compiler.
     """
-    if path.suffix in nvrtc.BUILT:
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, which is for NVIDIA, expected .cu or .hip")
+    if path.suffix not in SUFFIXES:
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs")
     options.check(given, f"{path}: compiler options")
     read = nvrtc.read_source(path, kernel, folders)
     translated = tuple(options.for_clang(given))
@@ -71,9 +72,9 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         text += f"\n#line 1 \"kernel\"\nauto* const dse_kernel = &{source.kernel};\n"
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
-        *("-x", "hip", "--offload-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
+        *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
-        *("-mcode-object-version=5", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        *("-mcode-object-version=5", "-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
         *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
         *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
     ]

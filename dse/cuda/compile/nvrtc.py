@@ -116,7 +116,7 @@ def read_source(
     if path.suffix == ".cubin":
         cubin = _read_bytes(path)
         return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
-    if path.suffix in BUILT:
+    if path.suffix in _BUILT:
         text = _read(path)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
     text = _read(path)
@@ -136,7 +136,7 @@ def compile_source(
     **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
     the kernel, or has several and none is asked for; of PTX and a cubin, as `load`.
     """
-    if Path(source.path).suffix in BUILT:
+    if Path(source.path).suffix in _BUILT:
         return _loaded(source, arch)
     nvrtc = _nvrtc()
     if arch not in architectures():
@@ -198,8 +198,8 @@ def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compile
     code is for other GPUs, and if there is no such kernel, or several and none is named.
     """
     path = Path(path)
-    if path.suffix not in BUILT:
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(BUILT)}")
+    if path.suffix not in _BUILT:
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(_BUILT)}")
     return _loaded(read_source(path, kernel), arch)
 
 
@@ -426,7 +426,7 @@ def _installed_headers() -> list[Path]:
     return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
 
 
-BUILT = (".cubin", ".ptx", ".sass")
+_BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
 _WORD = re.compile(r"[\w$]+")
