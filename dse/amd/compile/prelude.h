@@ -109,6 +109,19 @@ DSE_PLACE(blockIdx, __builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgrou
 DSE_PLACE(gridDim, DSE_HIDDEN(unsigned, 0), DSE_HIDDEN(unsigned, 4), DSE_HIDDEN(unsigned, 8))
 DSE_PLACE(blockDim, DSE_HIDDEN(unsigned short, 12), DSE_HIDDEN(unsigned short, 14), DSE_HIDDEN(unsigned short, 16))
 
+#define hipThreadIdx_x threadIdx.x
+#define hipThreadIdx_y threadIdx.y
+#define hipThreadIdx_z threadIdx.z
+#define hipBlockIdx_x blockIdx.x
+#define hipBlockIdx_y blockIdx.y
+#define hipBlockIdx_z blockIdx.z
+#define hipBlockDim_x blockDim.x
+#define hipBlockDim_y blockDim.y
+#define hipBlockDim_z blockDim.z
+#define hipGridDim_x gridDim.x
+#define hipGridDim_y gridDim.y
+#define hipGridDim_z gridDim.z
+
 #if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
 #define DSE_WAVE 32
 #else
