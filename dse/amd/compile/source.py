@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.amd.compile import options
-from dse.amd.compile.clang import clang, run, targets
+from dse.amd.compile.clang import clang, knows, run
 from dse.cuda.cache import key
 from dse.cuda.compile import nvrtc
 from dse.cuda.compile.contract import Settings
@@ -27,6 +27,11 @@ class Built:
     text: str  # without the sections of debug information; lines of the source stand in it
     compiler: str
 
+    @property
+    def code_bytes(self) -> int:
+        """The bytes of all instructions, which the compiler states."""
+        return sum(map(int, re.findall(r"^; codeLenInByte = (\d+)", self.text, re.MULTILINE)))
+
 
 @dataclass(frozen=True)
 class HipSource(nvrtc.Source):
@@ -36,10 +41,6 @@ class HipSource(nvrtc.Source):
     def compiler(self) -> str:
         """The compiler and its version."""
         return clang().version
-
-    def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for: 0x90a for gfx90a."""
-        return tuple(sorted(targets()))
 
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Compile one configuration. **Raises:** DseError if the compiler lacks the target or an option."""
@@ -65,7 +66,7 @@ def read_source(
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
     """Compile one configuration for gfx`arch` (0x90a), with line information."""
-    if arch not in targets():
+    if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     text, name = source.text, Path(source.path).name
     if "<" in source.kernel:  # of a template: what is named is made
