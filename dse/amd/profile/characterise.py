@@ -98,8 +98,6 @@ def _phase(
         if not waves:
             continue
         for step in stretch.steps:
-            if not step.counts:
-                continue
             insts[step.pipe] = insts.get(step.pipe, 0.0) + waves
             lanes += threads
             operations += step.fp32_ops * threads

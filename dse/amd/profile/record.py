@@ -103,7 +103,9 @@ class _Recorder:
         self.code, self.machine, self.turns = code, machine, turns
         steps = steps_of(code, wide_rate)
         blocks = [
-            SimpleNamespace(index=stretch.index, steps=[steps[step.index] for step in stretch.steps])
+            SimpleNamespace(
+                index=stretch.index, steps=[steps[step.index] for step in stretch.steps if steps[step.index].counts]
+            )
             for stretch in code.stretches
         ]
         rows: dict[int, int] = {}
