@@ -84,7 +84,10 @@ def rank(
 ) -> _rank.Ranking:
     """Rank every valid configuration by the first model; `.rows(10)` has the ten fastest."""
     path = None if measured is None else Path(measured)
-    return _rank.rank(_kernel(kernel), _gpu(gpu).gpu, _models(models), sizes, sample, path, progress)
+    file = _gpu(gpu)
+    return _rank.rank(
+        _kernel(kernel), file.gpu, _models(models), sizes, sample, path, progress, gpu_name=file.name
+    )
 
 
 def compare(

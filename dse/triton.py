@@ -57,7 +57,7 @@ def rank(
     """Rank the configurations of a kernel, see `kernel`; `.rows(10)` has the ten fastest."""
     counts = kernel(function, args=args, grid=grid, configs=configs, compiled=compiled)
     file = gpu if isinstance(gpu, GpuFile) else gpus.load(gpu)
-    return _rank.rank(counts, file.gpu, (models,), progress=progress)
+    return _rank.rank(counts, file.gpu, (models,), progress=progress, gpu_name=file.name)
 
 
 def prune(

@@ -36,7 +36,7 @@ def test_of_ones_own(own):
     ranking = rank(own, gpus.load("a100").gpu, ["roofline", "pipeline"])
     assert ranking.count == 6
     assert ranking.failures == {}
-    assert ranking.rows(1)[0]["time"] > 0
+    assert ranking.rows(1)[0]["time_s"] > 0
 
 
 def test_on_several_gpus(own):

@@ -60,7 +60,7 @@ def test_the_examples_with_triton(tmp_path, monkeypatch):
     ran = run_dse(*shlex.split(by_options), "--json")
     assert (ran.returncode, ran.stderr) == (0, "")
     described = run_dse("rank", "kernel.toml", "--gpu", "h100-sxm", "--json")
-    times = [[row["time"] for row in json.loads(each.stdout)] for each in (ran, described)]
+    times = [[row["time_s"] for row in json.loads(each.stdout)] for each in (ran, described)]
     assert len(times[0]) == 9
     assert times[0] == pytest.approx(times[1])
     without = run_dse(
@@ -70,7 +70,7 @@ def test_the_examples_with_triton(tmp_path, monkeypatch):
     assert "scale: which: found no contents of the array" in without.stderr
     in_cache = run_dse("rank", "triton:scale", "--gpu", "h100-sxm", "--grid", "8192", "--arg", "columns=4096",
                        "--arg", "which=8192:int32:index", "--json")  # fmt: skip
-    assert sorted(row["time"] for row in json.loads(in_cache.stdout)) == pytest.approx(times[0])
+    assert sorted(row["time_s"] for row in json.loads(in_cache.stdout)) == pytest.approx(times[0])
     [code] = blocks("docs/triton.md", "python")
     (tmp_path / "tuned.py").write_text(code)
     command = [sys.executable, "tuned.py"]

@@ -58,10 +58,11 @@ def compare(
     table = measured_data.load(measured or _beside(counts, gpu_file), counts)
     if sample is not None:
         table = table.rows(take_sample(table, counts, sample))
-    rows = list(compare_models(counts, gpu_file.gpu, models, table, problem, progress))
+    same = {"kernel": counts.name, "gpu": gpu_file.name}
+    rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
-    present(rows, title=title, json=json, csv=csv, out=out, wide=wide)
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=tuple(same))
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

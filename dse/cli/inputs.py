@@ -160,7 +160,10 @@ SetOption = Annotated[
 SpaceOption = Annotated[
     Path | None,
     typer.Option(
-        "--space", metavar="T1.json", help="Take parameters, values and conditions from a T1 problem."
+        "--space",
+        metavar="FILE",
+        help="Take parameters, values and conditions from a T1 problem; or only those configurations that "
+        "a table lists, as -o writes it.",
     ),
 ]
 
@@ -308,7 +311,8 @@ def description(
 ) -> tuple["Description", dict[str, "Number"]]:
     """Return a kernel's description with `changed` parameters fixed, and its problem sizes.
 
-    `space` is a T1 file that takes the place of the kernel's own tuning space; `given` is what is said of
+    `space` is a T1 file that takes the place of the kernel's own tuning space, or a table of the
+    configurations of it that are meant; `given` is what is said of
     its source.
     DseError for a name in `changed` that is neither parameter nor size.
     """
@@ -316,9 +320,13 @@ def description(
 
     loaded = sources.load(name, given)
     if space is not None:
+        from dse.measured import listed
         from dse.sources import t1, t1_kernel
 
-        loaded = t1_kernel.with_space(loaded, t1.load(space))
+        if listed.is_table(space):
+            loaded = listed.with_configurations(loaded, space)
+        else:
+            loaded = t1_kernel.with_space(loaded, t1.load(space))
     sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
     fixed = {key: value for key, value in changed.items() if key not in sizes}
     unknown = [key for key in fixed if key not in loaded.space.names]

@@ -1,6 +1,6 @@
 """Options that every command has, and the one way to print or write rows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -35,6 +35,7 @@ def present(
     units: Mapping[str, str] | None = None,
     section: str | None = None,
     wide: bool = False,
+    hidden: Collection[str] = (),
 ) -> None:
     """Print rows as `dse.report.show` does, or write them to the file `out`."""
     if json and csv:
@@ -42,9 +43,9 @@ def present(
     if out is None:
         from dse.report.show import show
 
-        show(rows, title=title, json=json, csv=csv, units=units, section=section, wide=wide)
+        show(rows, title=title, json=json, csv=csv, units=units, section=section, wide=wide, hidden=hidden)
     else:
         from dse.tables import write_table
 
         columns = dict.fromkeys(name for row in rows for name in row)
-        write_table(out, {name: [row.get(name) for row in rows] for name in columns})
+        write_table(out, {name: [row.get(name) for row in rows] for name in columns}, units)

@@ -60,6 +60,15 @@ def rank(
             "to be the fastest, and to be within 5 % of it.",
         ),
     ] = False,
+    cascade: Annotated[
+        str | None,
+        typer.Option(
+            "--cascade",
+            metavar="MODEL:KEEP,...",
+            help="Models one after the other, each on what the one before it kept: a count, or a share "
+            "with %. `source` is the default model on what the source does: phase:5%,pipeline:200,source:20.",
+        ),
+    ] = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -83,11 +92,25 @@ def rank(
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
+    if cascade is not None and (model or refit):
+        raise DseError(
+            f"--cascade: found it with {'--model' if model else '--refit'}, expected one of the two"
+        )
     [gpu_file] = inputs.gpus([gpu])
-    from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
+    from dse.evaluate import cascade as cascades  # imports jax: seconds
+    from dse.evaluate.rank import rank as rank_launches
+    from dse.evaluate.rank import with_measured
     from dse.report.show import progress
 
-    ranking = rank_launches(counts, gpu_file.gpu, models, problem, sample, measured, progress)
+    passed: tuple[cascades.Passed, ...] = ()
+    if cascade is None:
+        ranking = rank_launches(
+            counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
+        )
+    else:
+        levels = cascades.read(cascade, counts)
+        done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress, gpu_file.name)
+        ranking, passed = with_measured(done.ranking, counts, measured), done.levels
     if refit:
         from dse.tuning.refit import refitted
 
@@ -96,7 +119,7 @@ def rank(
     else:
         shown = ranking.rows(top or None, diverse)
     title = f"{counts.name} on {gpu_file.name}: {len(shown):,} best of {ranking.count:,} configurations"
-    title += f" by {models[0].name}"
+    title += f" by {next(iter(ranking.evaluation.forecasts))}"
     if ranking.impossible:
         title += f" ({ranking.impossible:,} cannot run)"
     if ranking.left_out_error is not None:
@@ -107,8 +130,18 @@ def rank(
             f"; {ranking.compiled:,} compiled, the others estimated (each of these from the rest: "
             f"median error {half:.1%}, 9 in 10 within {most:.1%})"
         )
-    units = ranking.units | dict.fromkeys(("refitted", "low", "high"), "s")
-    present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    table = {"title": title, "units": ranking.units, "hidden": ranking.hidden}
+    present(shown, **table, json=json, csv=csv, out=out, wide=wide)
     if not (json or csv or out or diverse or refit) and ranking.tied > 1:
         equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
         print(f"{equal}; --diverse shows one of each such group.")
+    if passed and not (json or csv or out):
+        rows = [level.row() for level in passed]
+        present(
+            rows,
+            title="Levels; spearman is with the level before, on what both saw",
+            json=False,
+            csv=False,
+            out=None,
+            wide=wide,
+        )

@@ -1,5 +1,6 @@
 """`dse search`: find the best configuration of kernels that do the same work, and rank them by it."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,7 +18,13 @@ def search(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpuOption,
     model: inputs.ModelOption = inputs.DEFAULT,
-    sampler: Annotated[str, typer.Option(help="tpe, nsga2, cmaes, qmc or random.")] = "tpe",
+    sampler: Annotated[
+        str,
+        typer.Option(
+            help="tpe, gp (needs torch), nsga2, nsga3, cmaes, qmc, random, or auto, which goes by the trials "
+            "and objectives."
+        ),
+    ] = "tpe",
     trials: Annotated[
         int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")
     ] = 200,
@@ -25,8 +32,21 @@ def search(
         str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")
     ] = "time",
     storage: Annotated[
-        str, typer.Option(metavar="URL", help="Where the study is kept; 'none' keeps none.")
+        str,
+        typer.Option(
+            metavar="URL",
+            help="Where the study is kept: a database (sqlite:///FILE, mysql://...), journal:FILE, "
+            "grpc://HOST:PORT, or none.",
+        ),
     ] = STORAGE,
+    enqueue: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Try the configurations of this file first: what `dse sweep`, `rank` or `prune` wrote "
+            "(Parquet, CSV).",
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
     ] = None,
@@ -47,35 +67,37 @@ def search(
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.measured.formats import read
     from dse.report.show import progress
     from dse.searching import study  # imports jax and optuna: seconds
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage
-    searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed)
+    searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed, trials)
+    if enqueue is not None:
+        study.enqueue(searched, read(enqueue).table.to_pylist(), str(enqueue))
     with progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
     rows = searched.best()
     for row in rows:
-        best = study.optimum(choices[row["variant"]], gpu_file.gpu, chosen)
-        row["optimum"] = best
-        row["above optimum [%]"] = (
-            None if best is None or row["time"] is None else 100 * (row["time"] / best - 1)
-        )
-    first = ("variant", "time", "optimum", "above optimum [%]")
-    rows = [{"rank": i} | {key: row.get(key) for key in first} | row for i, row in enumerate(rows, 1)]
-    units = {"time": "s", "optimum": "s", "shared": "B"}
+        best, found = study.optimum(choices[row["kernel"]], gpu_file.gpu, chosen), row["time_s"]
+        row["optimum_s"] = best
+        row["above_optimum_percent"] = None if best is None or found is None else 100 * (found / best - 1)
+    same = {"gpu": gpu_file.name, "model": chosen.name}
+    first = ("kernel", *same, "time_s", "optimum_s", "above_optimum_percent")
+    rows = [
+        {"rank": i} | {key: (same | row).get(key) for key in first} | row for i, row in enumerate(rows, 1)
+    ]
     count = len(searched.evaluated())
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
-    present(rows, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=(*same, *searched.hidden))
     if json or csv or out:
         return
     if len(goals) > 1:
         present(
             searched.front(),
             title=f"Not beaten in {' and '.join(goals)}",
-            units=units,
             json=False,
             csv=False,
             out=None,

@@ -115,7 +115,7 @@ def table(
             timed = tuned(file, chosen, numbers, measure, runs, journal, timed, advance)
     rows = best(file, chosen, numbers, timed)
     if style is None:
-        present(rows, title=f"{kernel} on {file.name}", json=json, csv=csv, out=None, units={"seconds": "s"})
+        present(rows, title=f"{kernel} on {file.name}", json=json, csv=csv, out=None)
         return
     if out is None:
         print(text(rows), end="")

@@ -88,5 +88,6 @@ def tune(
     with progress(f"Tuning {counts.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
-    units = {"time": "s", "fastest": "s"}
-    present(run.rows(), title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+    same = {"kernel": counts.name, "gpu": file.name, **problem}
+    rows = [same | row for row in run.rows()]
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=(*same, *run.hidden))

@@ -38,6 +38,10 @@ class Forecast:
         """The bottleneck in words; empty for a launch that cannot run."""
         return np.array([*self.terms, ""], object)[self.bottleneck]
 
+    def take(self, index: np.ndarray) -> "Forecast":
+        """Take some configurations, by their numbers."""
+        return Forecast(self.cycles[:, index], self.seconds[:, index], self.bottleneck[:, index], self.terms)
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -57,6 +61,16 @@ class Evaluation:
     def limited_by(self) -> np.ndarray:
         """The limiter in words."""
         return np.array(occupancy.LIMITERS, object)[self.limiter]
+
+    def take(self, index: np.ndarray) -> "Evaluation":
+        """Take some configurations, by their numbers."""
+        return Evaluation(
+            {name: x[:, index] for name, x in self.resources.items()},
+            self.warps_per_sm[:, index],
+            self.occupancy[:, index],
+            self.limiter[:, index],
+            {name: forecast.take(index) for name, forecast in self.forecasts.items()},
+        )
 
 
 def evaluate(

@@ -72,7 +72,7 @@ def curve(kernel: Kernel, gpu: Gpu, launch: Launch, models: Iterable[str | Model
                 "warps": int(w),
                 "throughput": total / c,
                 "instructions": total / c * float(kernel.insts),
-                "seconds": c / float(gpu.clock),
+                "time_s": c / float(gpu.clock),
             }
             for w, c in zip(warps.tolist(), cycles.tolist(), strict=True)
         ]

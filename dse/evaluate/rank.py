@@ -1,12 +1,13 @@
 """The configurations of one kernel on one GPU, fastest first."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from dse.columns import of_model
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError
 from dse.evaluate import ties
@@ -16,13 +17,15 @@ from dse.hardware.tensor import LACKS
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
+from dse.tables import Result
 from dse.types import Gpu
 
 
 @dataclass(frozen=True)
-class Ranking:
+class Ranking(Result):
     """Configurations with what the models say of them; `order` has the fastest first."""
 
+    labels: dict[str, Any]  # what is the same for all: kernel, gpu, model, problem sizes
     parameters: dict[str, np.ndarray]
     evaluation: Evaluation  # of one GPU
     order: np.ndarray
@@ -43,9 +46,14 @@ class Ranking:
 
     @property
     def units(self) -> dict[str, str]:
-        """Units of the columns of `rows`."""
-        times = [name for name in self.evaluation.forecasts if len(self.evaluation.forecasts) > 1]
-        return dict.fromkeys((*times, "time", "measured"), "s") | {"shared": "B"}
+        """Units of columns of `rows` that `dse.columns` does not know: times by further models."""
+        return dict.fromkeys(map(of_model, list(self.evaluation.forecasts)[1:]), "s")
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without."""
+        same = [name for name, values in self.parameters.items() if not np.any(values != values[0])]
+        return (*self.labels, *same, "warps_per_sm", "possible", "cycles")
 
     @property
     def tied(self) -> int:
@@ -59,7 +67,7 @@ class Ranking:
         return first.seconds[0, self.order[: self.count - self.impossible]]
 
     def rows(self, top: int | None = None, diverse: bool = False) -> list[dict[str, Any]]:
-        """Return the first `top` as rows; parameters that never vary are left out.
+        """Return the first `top` as rows of the columns of `dse.columns`.
 
         With `diverse` only one of each group of equal predictions, each unlike those before it.
         """
@@ -70,24 +78,24 @@ class Ranking:
             columns = {name: values[possible] for name, values in self.parameters.items()}
             places = ties.diverse(self._possible_s, columns, top or self.count)
         chosen = self.order[places]
-        varying = [name for name, values in self.parameters.items() if np.any(values != values[0])]
         first = next(iter(e.forecasts.values()))
-        columns: dict[str, np.ndarray] = {name: self.parameters[name][chosen] for name in varying}
-        columns |= {"threads": e.resources["threads"][0, chosen], "blocks": e.resources["blocks"][0, chosen]}
-        columns |= {"registers": e.resources["registers"][0, chosen]}
-        columns |= {"shared": e.resources["shared_bytes"][0, chosen]}
         limiters = e.limited_by()[0]
         for index, why in self.failures.items():
             limiters[index] = why
-        columns |= {"occupancy": e.occupancy[0, chosen], "limited by": limiters[chosen]}
-        columns |= {"time": first.seconds[0, chosen], "bottleneck": first.bottleneck_names()[0, chosen]}
+        columns = {name: values[chosen] for name, values in self.parameters.items()}
+        asked = ("threads", "blocks", "registers", "shared_bytes")
+        columns |= {name: e.resources[name][0, chosen] for name in asked}
+        columns |= {"warps_per_sm": e.warps_per_sm[0, chosen], "occupancy": e.occupancy[0, chosen]}
+        columns |= {"limited_by": limiters[chosen], "possible": e.possible[0, chosen]}
+        columns |= {"cycles": first.cycles[0, chosen], "time_s": first.seconds[0, chosen]}
+        columns |= {"bottleneck": first.bottleneck_names()[0, chosen]}
         for name, forecast in list(e.forecasts.items())[1:]:
-            columns[name] = forecast.seconds[0, chosen]
+            columns[of_model(name)] = forecast.seconds[0, chosen]
         if self.measured_s is not None:
-            columns["measured"] = self.measured_s[chosen]
+            columns["measured_s"] = self.measured_s[chosen]
         lists = {name: values.tolist() for name, values in columns.items()}
         return [
-            {"rank": place + 1} | {name: values[i] for name, values in lists.items()}
+            {"rank": place + 1, **self.labels} | {name: values[i] for name, values in lists.items()}
             for i, place in enumerate(places.tolist())
         ]
 
@@ -100,6 +108,7 @@ def rank(
     sample: int | None = None,
     measured: Path | None = None,
     progress: Progress = silent,
+    gpu_name: str = "",
 ) -> Ranking:
     """Order every valid configuration by the first of `models`; equal times keep the space's order.
 
@@ -108,8 +117,22 @@ def rank(
     **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
     `measured` cannot be read; and as the kernel's `count`.
     """
-    chosen = get_all(models)
     parameters = configurations(kernel, problem, sample)
+    ranking = ranked(kernel, gpu, models, parameters, problem, progress, gpu_name)
+    return with_measured(ranking, kernel, measured)
+
+
+def ranked(
+    kernel: Counts,
+    gpu: Gpu,
+    models: Iterable[str | Model],
+    parameters: dict[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+    gpu_name: str = "",
+) -> Ranking:
+    """Order the given configurations [L] as `rank` does."""
+    chosen = get_all(models)
     gpus = stack([gpu])
     count = len(next(iter(parameters.values())))
     counted = kernel.count(parameters, gpus, problem, progress)
@@ -117,7 +140,6 @@ def rank(
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
     order = np.argsort(evaluation.forecasts[chosen[0].name].seconds[0], kind="stable")
-    times = None if measured is None else _measured(kernel, parameters, measured)
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
@@ -127,7 +149,11 @@ def rank(
         )
         with np.errstate(invalid="ignore"):  # of those that cannot run there is none
             error = np.abs(alone / with_others[index] - 1.0)
-    return Ranking(parameters, evaluation, order, times, dict(counted.failures), counted.compiled, error)
+    labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
+    labels |= sizes_of(kernel, problem)
+    return Ranking(
+        labels, parameters, evaluation, order, None, dict(counted.failures), counted.compiled, error
+    )
 
 
 def configurations(
@@ -180,12 +206,15 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
     return f"found {what}, expected at most {int(limit):,}"
 
 
-def _measured(kernel: Counts, parameters: Mapping[str, np.ndarray], path: Path) -> np.ndarray:
-    """Return measured seconds of each configuration, NaN where the file has none."""
+def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Ranking:
+    """Set measured seconds beside each configuration, NaN where the file has none. DseError as it is read."""
+    if path is None:
+        return ranking
     from dse import measured  # imports pyarrow
 
     table, space = measured.load(path, kernel), kernel.space
     time_of = {
         int(i): time for i, time in zip(space.index(table.parameters), table.time_s, strict=True) if i >= 0
     }
-    return np.array([time_of.get(int(i), np.nan) for i in space.index(parameters)])
+    times = np.array([time_of.get(int(i), np.nan) for i in space.index(ranking.parameters)])
+    return replace(ranking, measured_s=times)

@@ -150,7 +150,7 @@ def best(
             raise DseError(
                 f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}"
             )
-        row = {"M": int(number), **as_dict(predictor.configurations[place]), "seconds": seconds}
+        row = {"M": int(number), **as_dict(predictor.configurations[place]), "time_s": seconds}
         rows.append(row if timed is None else row | {"by": "measured" if known else "corrected"})
     return rows
 

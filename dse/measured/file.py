@@ -47,9 +47,17 @@ class File:
         """Whether the content begins as a JSON object does."""
         return self.text.lstrip().startswith("{")
 
+    @property
+    def is_list(self) -> bool:
+        """Whether the content begins as a JSON list does."""
+        return self.text.lstrip().startswith("[")
+
     @cached_property
     def json(self) -> Any:
-        """The JSON object. **Raises:** DseError if the content is none, and no cache that was left open."""
+        """The JSON object or list.
+
+        **Raises:** DseError if the content is none, and no cache that was left open.
+        """
         try:
             return json.loads(self.text)
         except (ValueError, RecursionError) as error:

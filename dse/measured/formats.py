@@ -41,6 +41,7 @@ FORMATS = (  # the first that fits is taken
     Format("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
     Format("T4", "results", lambda file: t4.read(file.path, file.json)),
     Format("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
+    Format("JSON rows", lambda file: file.is_list, lambda file: plain.of_objects(file.path, file.json)),
     Format("CSV", lambda file: not file.is_json, lambda file: plain.read_csv(file.path, file.text)),
 )
 

@@ -1,7 +1,8 @@
-"""Read tables that have the columns of `dse.measured.table` already: CSV and Parquet."""
+"""Read tables that have the columns of `dse.measured.table` already: CSV, Parquet and rows of JSON."""
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,6 +19,14 @@ def read_parquet(path: Path, content: bytes) -> Table:
     if not content.startswith(PARQUET):
         raise DseError(f"{path}: cannot read: found no Parquet file, expected one")
     return Table(path, pyarrow.parquet.ParquetFile(pa.BufferReader(content)).read())
+
+
+def of_objects(path: Path, rows: Any) -> Table:
+    """Read a JSON list of one object a row. **Raises:** DseError if it is none."""
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise DseError(f"{path}: row {number}: found {str(row)[:40]!r}, expected an object")
+    return Table.of_rows(path, rows)
 
 
 def read_csv(path: Path, text: str) -> Table:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from dse.counts import Alias, Counts
 from dse.errors import DseError
@@ -18,6 +19,9 @@ from dse.measured.formats import read
 from dse.measured.table import SECONDS, Table
 
 OCCUPANCY = {"occupancy": 1.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 1e-2}  # to 0..1
+
+
+PREDICTED = "bottleneck"  # the column that says that `time_s` beside it is predicted
 
 
 @dataclass(frozen=True)
@@ -78,7 +82,7 @@ def load(path: str | Path, description: Counts) -> Measured:
     **Units:** seconds, by the suffix of the time column or what the format states.
     **Raises:** DseError, one line that names the file and the column, and the row of a bad cell.
     """
-    table = read(Path(path))
+    table = _only_measured(read(Path(path)))
     alias, missing = _fitting(table, description)
     if missing and nsight.KERNEL in table.names:
         table = nsight.with_parameters(table, description)
@@ -117,7 +121,7 @@ def load_space(path: str | Path, names: Sequence[str]) -> Measured:
 
     **Raises:** DseError, as `load`.
     """
-    table = read(Path(path))
+    table = _only_measured(read(Path(path)))
     missing = [name for name in names if name not in table.names]
     if missing:
         table.fail("columns", f"found no {', '.join(missing)}, expected {', '.join(names)}")
@@ -139,7 +143,7 @@ def _measured(
     min_s = None
     if table.seconds("time") and (minimum := table.seconds("min")):
         min_s = np.where(ok & np.isfinite(minimum[1]), minimum[1], time_s)
-    timed = {f"{kind}_{unit}" for kind in ("time", "min") for unit in SECONDS}
+    timed = {f"{kind}_{unit}" for kind in ("measured", "time", "min") for unit in SECONDS}
     others = [name for name in table.names if name not in used | timed and not table.is_text(name)]
     return Measured(
         path=table.path,
@@ -153,6 +157,14 @@ def _measured(
         occupancy=table.numbers(occupancy) * OCCUPANCY[occupancy] if occupancy else None,
         counters={name: table.numbers(name).astype(np.float64) for name in others},
     )
+
+
+def _only_measured(table: Table) -> Table:
+    """Leave out what a file of predictions, with measured times beside some, has no measured time of."""
+    timed = table.seconds("measured")
+    if timed is None or "status" in table.names or PREDICTED not in table.names:
+        return table
+    return replace(table, table=table.table.filter(pa.array(np.isfinite(timed[1]))))
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
@@ -172,7 +184,10 @@ def _numbers_or_words(table: Table, name: str) -> np.ndarray:
 
 def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     """Read times in seconds, NaN where a configuration failed, and each one's status."""
-    timed = table.seconds("time") or table.seconds("min")
+    timed = table.seconds("measured")
+    if timed is None and PREDICTED in table.names:
+        table.fail("columns", f"found predicted times only (there is {PREDICTED!r}), expected measured_s")
+    timed = timed or table.seconds("time") or table.seconds("min")
     if timed is None:
         table.fail("columns", f"found no time, expected one of {', '.join(f'time_{u}' for u in SECONDS)}")
     column, time_s = timed

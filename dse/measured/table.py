@@ -1,7 +1,8 @@
 """The table that every reader of measured times makes of its file: one row a configuration.
 
-Columns: the parameters, `time_ms` (or `_us`, `_ns`, `_s`), and where there are such: `status` (`ok` where the
-configuration ran), `min_ms` (the fastest repetition), whatever else was measured. Rows are counted from 1.
+Columns: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like where times are predicted
+as well), and where there are such: `status` (`ok` where the configuration ran), `min_ms` (the fastest
+repetition), whatever else was measured. Rows are counted from 1.
 """
 
 from collections.abc import Iterable, Mapping

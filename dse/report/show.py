@@ -5,7 +5,7 @@ import json as json_module
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from time import monotonic
 from typing import Any
@@ -28,14 +28,16 @@ def show(
     units: Mapping[str, str] | None = None,
     section: str | None = None,
     wide: bool = False,
+    hidden: Collection[str] = (),
 ) -> None:
     """Print rows to standard output: a table for people, or JSON or CSV for programs.
 
     `rows` is a list of rows or a mapping of columns; a column is named by the row that has it first,
-    and a row may lack it. `units` gives the unit of a column: the table takes one prefix for the whole
-    column, from its median, while JSON and CSV keep the numbers as they are. A line parts the
-    rows of a table where their `section` changes. On a terminal a table has the columns that there is room
-    for, unless it is to be `wide`; elsewhere it has all of them.
+    and a row may lack it. `units` gives the units of columns that `dse.columns` does not know: the table
+    takes one prefix for the whole column, from its median, while JSON and CSV keep the numbers as they are. A
+    line parts the rows of a table where their `section` changes. On a terminal a table has the columns that
+    there is room for; elsewhere it has all of them. Neither has those that are `hidden`: what the title says,
+    or what is the same for all. A `wide` table has all of them everywhere.
     """
     if isinstance(rows, Mapping):
         columns = list(rows)
@@ -51,7 +53,8 @@ def show(
     elif not rows:
         print(f"{title}: none" if title else "none")
     else:
-        print_table(rows, columns, title, units or {}, section, wide)
+        shown = columns if wide else [name for name in columns if name not in hidden]
+        print_table(rows, shown, title, units or {}, section, wide)
 
 
 @contextmanager

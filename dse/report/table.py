@@ -10,10 +10,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from dse.columns import heading
 from dse.report.numbers import number, plain, scale
 
 # The columns that a narrow table keeps first; of the others those further left.
-FIRST = ("rank", "gpu", "kernel", "model", "time", "predicted", "measured", "bottleneck")
+FIRST = ("rank", "gpu", "kernel", "model", "time_s", "predicted", "measured_s", "bottleneck")
 NARROW, LONG = 12, 32  # characters that a column of text may be cut down to, and words be broken beyond
 _BETWEEN = 3  # characters between two columns
 
@@ -110,8 +111,9 @@ def _total(widths: Sequence[int]) -> int:
 def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> Column:
     values = [plain(row.get(name)) for row in rows]
     numeric = all(isinstance(x, int | float) or x is None for x in values)
-    unit, worth = scale(values, units[name]) if name in units else ("1", 1)
-    header = name if unit == "1" else f"{name} [{unit}]"
+    header, unit = heading(name, units.get(name))
+    unit, worth = scale(values, unit)
+    header = header if unit == "1" else f"{header} [{unit}]"
     cells = tuple(_text(x, worth) for x in values)
     return Column(name, header, cells, numeric, max(map(len, (header, *cells))))
 

@@ -1,4 +1,9 @@
-"""Studies in a database of Optuna, which several processes may make and fill at the same time."""
+"""Studies that Optuna stores, which several processes may make and fill at the same time.
+
+In a database (`sqlite:///study.db`, or another URL of SQLAlchemy), in a journal (`journal:study.log`), which
+lives on network file systems where SQLite does not, or behind Optuna's gRPC proxy (`grpc://HOST:PORT`), which
+spares a database thousands of connections.
+"""
 
 import random
 import time
@@ -6,16 +11,20 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
+from urllib.parse import urlsplit
 
 import optuna
-from optuna.storages import RDBStorage
+from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
+from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 
 from dse.errors import DseError
 from dse.searching.values import Lists
 
+ANSWER = 10  # seconds that a gRPC proxy has
 WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
 
 
@@ -46,7 +55,7 @@ class Kept:
 def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> Kept:
     """Load the study of that name, or make it; it keeps `metrics` low. DseError where that fails."""
     with _one_line(url):
-        return Kept(url, make(metrics, study_name=name, storage=_tables(url), load_if_exists=True), lists)
+        return Kept(url, make(metrics, study_name=name, storage=_open(url), load_if_exists=True), lists)
 
 
 def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
@@ -56,6 +65,32 @@ def make(metrics: Sequence[str], **options: Any) -> optuna.Study:
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study.set_metric_names(list(metrics))
     return study
+
+
+def _open(url: str) -> BaseStorage:
+    """Open what the URL names: a journal, a gRPC proxy, or a database."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+        if url.startswith("journal:"):
+            return JournalStorage(JournalFileBackend(url.removeprefix("journal:").removeprefix("//")))
+        if url.startswith("grpc:"):
+            return _proxy(url)
+    return _tables(url)
+
+
+def _proxy(url: str) -> GrpcStorageProxy:
+    """Connect to a server of `optuna.storages.run_grpc_proxy_server`; it has some seconds to answer."""
+    parts = urlsplit(url)
+    if find_spec("grpc") is None:
+        raise DseError('found no grpcio, expected it: pip install "gpu-dse[grpc]"')
+    if not parts.hostname or not parts.port:
+        raise DseError("found no host and port, expected grpc://HOST:PORT")
+    proxy = GrpcStorageProxy(host=parts.hostname, port=parts.port)
+    try:
+        proxy.wait_server_ready(timeout=ANSWER)
+    except Exception as problem:  # of grpc, which names no common base
+        raise DseError(f"found no answer in {ANSWER} s, expected Optuna's gRPC proxy there") from problem
+    return proxy
 
 
 def _tables(url: str) -> RDBStorage:

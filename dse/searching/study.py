@@ -2,9 +2,10 @@
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
 are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks constraints is given back to the sampler with their number, without a model call.
-Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its rank
-is fair.
+configuration that breaks constraints is given back to the sampler with their number, without a model call:
+as a complete trial that breaks Optuna's constraints, where the sampler learns from those, else as a pruned
+one. Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its
+rank is fair.
 """
 
 import hashlib
@@ -27,18 +28,21 @@ from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
+from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
+from dse.space.expression import one_of
 from dse.types import Gpu
 
-SAMPLERS = ("tpe", "nsga2", "cmaes", "qmc", "random")
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
+COLUMN = {"time": "time_s", "registers": "registers", "shared": "shared_bytes"}  # of each objective
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
 ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
 
 VARIANT = "variant"
-_WHY = "why pruned"
+_WHY = "why not"
+_BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
 
 
 @dataclass(frozen=True)
@@ -77,14 +81,13 @@ class Search:
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
+    first: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try before others
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
         """Trials that got as far as the model."""
-        return [
-            trial
-            for trial in self.study.get_trials(deepcopy=False)
-            if trial.state == TrialState.COMPLETE or trial.user_attrs.get(_WHY) == "cannot run"
-        ]
+        states = (TrialState.COMPLETE, TrialState.PRUNED)
+        done = self.study.get_trials(deepcopy=False, states=states)
+        return [trial for trial in done if trial.user_attrs.get(_WHY) != _BROKEN]
 
     def best(self) -> list[dict[str, Any]]:
         """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
@@ -92,27 +95,38 @@ class Search:
         done = self.study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
         for trial in done:
             name = self._variant_of(trial)
+            if _WHY in trial.user_attrs:
+                continue
             if name not in fastest or trial.values[0] < fastest[name].values[0]:
                 fastest[name] = trial
         rows = [self._row(name, trial) for name, trial in fastest.items()]
-        rows.sort(key=lambda row: row["time"])
-        return rows + [{VARIANT: name, "time": None} for name in self.variants if name not in fastest]
+        rows.sort(key=lambda row: row["time_s"])
+        return rows + [{"kernel": name, "time_s": None} for name in self.variants if name not in fastest]
 
     def front(self) -> list[dict[str, Any]]:
         """Return trials that no other beats in all objectives, each configuration once, fastest first."""
         rows = [self._row(self._variant_of(trial), trial) for trial in self.study.best_trials]
         unique = {tuple(row.items()): row for row in rows}
-        return sorted(unique.values(), key=lambda row: row["time"])
+        return sorted(unique.values(), key=lambda row: row["time_s"])
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without: problem sizes, and parameters of one value."""
+        variants = self.variants.values()
+        free = {name for variant in variants for name in variant.free}
+        names = (name for variant in variants for name in (*variant.problem, *variant.kernel.space.names))
+        return tuple(name for name in dict.fromkeys(names) if name not in free)
 
     def _variant_of(self, trial: optuna.trial.FrozenTrial) -> str:
         return trial.params.get(VARIANT, next(iter(self.variants)))
 
     def _row(self, name: str, trial: optuna.trial.FrozenTrial) -> dict[str, Any]:
-        values = {
-            parameter: choices[trial.params[f"{name}.{parameter}"]]
-            for parameter, choices in self.variants[name].free.items()
-        }
-        return {VARIANT: name} | dict(zip(self.objectives, trial.values, strict=True)) | values
+        variant = self.variants[name]
+        values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
+        for parameter, choices in variant.free.items():
+            values[parameter] = choices[trial.params[f"{name}.{parameter}"]]
+        found = {COLUMN[goal]: value for goal, value in zip(self.objectives, trial.values, strict=True)}
+        return {"kernel": name} | found | dict(variant.problem) | values
 
 
 def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
@@ -127,37 +141,16 @@ def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str
 
 
 def objectives(text: str) -> tuple[str, ...]:
-    """Read `time` or `time,registers,shared`. DseError for anything else; time comes first."""
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    """Read `time` or `time,registers,shared`, or their columns. DseError for others; time comes first."""
+    goals = {column: goal for goal, column in COLUMN.items()}
+    names = (name.strip() for name in text.split(","))
+    names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
     for name in names:
         if name not in OBJECTIVES:
             raise DseError(f"objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
     if names[0] != "time":
         raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
-
-
-def sampler(name: str, seed: int | None) -> optuna.samplers.BaseSampler:
-    """Make the Optuna sampler of that name. DseError for another name."""
-    if name not in SAMPLERS:
-        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-        match name:
-            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
-                return optuna.samplers.TPESampler(
-                    multivariate=True, group=True, constant_liar=True, seed=seed
-                )
-            case "nsga2":
-                return optuna.samplers.NSGAIISampler(seed=seed)
-            case "cmaes":
-                return optuna.samplers.CmaEsSampler(seed=seed, warn_independent_sampling=False)
-            case "qmc":
-                return optuna.samplers.QMCSampler(
-                    seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False
-                )
-            case _:
-                return optuna.samplers.RandomSampler(seed=seed)
 
 
 def start(
@@ -168,8 +161,11 @@ def start(
     chosen: str = "tpe",
     storage: str | None = None,
     seed: int | None = None,
+    trials: int = FEW,
 ) -> Search:
     """Start a study, or load the one in `storage` of the same kernels, sizes, GPU, model and objectives.
+
+    `trials` is how many there will be, by which the sampler `auto` is chosen.
 
     **Raises:** DseError where the storage cannot be used, or has this study as earlier versions kept it.
     """
@@ -178,7 +174,7 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    study = stored.make(metrics, sampler=sampler(chosen, seed))
+    study = stored.make(metrics, sampler=sampler(chosen, seed, trials, len(goals), len(choices)))
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
@@ -193,6 +189,36 @@ def _lists(choices: Mapping[str, Variant]) -> Lists:
     return Lists(
         {f"{name}.{parameter}": values for name, these in free for parameter, values in these.items()}
     )
+
+
+def enqueue(search: Search, rows: Iterable[Mapping[str, Any]], source: str) -> int:
+    """Try these configurations before others: rows with a value for each parameter that has a choice.
+
+    With several variants a row names its own under `variant` or `kernel`. Other columns are left alone. A
+    configuration that comes twice is tried once; one that the study has already is not tried again.
+    Returns how many are to be tried.
+
+    **Raises:** DseError naming `source` for a variant, a parameter or a value that there is not.
+    """
+    had = {tuple(sorted(trial.params.items())) for trial in search.evaluated()}
+    for number, row in enumerate(rows, 1):
+        place = f"{source}: row {number}"
+        name = row.get(VARIANT) or row.get("kernel") or next(iter(search.variants))
+        if name not in search.variants:
+            raise DseError(f"{place}: variant: found {name!r}, {one_of(str(name), search.variants)}")
+        parameters: dict[str, Any] = {VARIANT: name} if len(search.variants) > 1 else {}
+        for parameter, choices in search.variants[name].free.items():
+            if row.get(parameter) is None:
+                raise DseError(f"{place}: {parameter}: found none, expected a value")
+            if row[parameter] not in choices:
+                expected = f"one of {', '.join(map(str, choices))}"
+                raise DseError(f"{place}: {parameter}: found {row[parameter]}, expected {expected}")
+            parameters[f"{name}.{parameter}"] = choices.index(row[parameter])
+        key = tuple(sorted(parameters.items()))
+        if key not in had:
+            had.add(key)
+            search.first.append(parameters)
+    return len(search.first)
 
 
 def run(
@@ -225,10 +251,10 @@ def run(
         begun = time.perf_counter()
         for (trial, _, _), value in zip(asked, values, strict=True):
             if math.isfinite(value[0]):
-                search.study.tell(trial, value)
+                _tell(search, trial, value)
             else:
-                trial.set_user_attr(_WHY, "cannot run")
-                search.study.tell(trial, state=TrialState.PRUNED)
+                trial.set_user_attr(_WHY, _IMPOSSIBLE)
+                _tell(search, trial, None, impossible=1)
         if search.kept is not None:
             search.kept.add(search.study.get_trials(deepcopy=False))
         search.shares.optuna += time.perf_counter() - begun
@@ -241,7 +267,9 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     begun = time.perf_counter()
     names = list(search.variants)
     free = search.study.sampler
-    if len(names) > 1 and sum(search.asked.values()) % 2:
+    if search.first:
+        search.study.enqueue_trial(search.first.pop(0))
+    elif len(names) > 1 and sum(search.asked.values()) % 2:
         least = min(names, key=lambda name: search.asked[name])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -257,13 +285,24 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     known = {**variant.problem, **values}
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
-        trial.set_user_attr(_WHY, "breaks a constraint")
-        trial.set_constraint("broken", broken)  # else TPE takes the first of them for good ones
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "Constraints have been set")  # CMA-ES has no use for them
-            search.study.tell(trial, state=TrialState.PRUNED)
+        trial.set_user_attr(_WHY, _BROKEN)
+        _tell(search, trial, None, broken=broken)
     search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
+
+
+def _tell(
+    search: Search, trial: Trial, values: Sequence[float] | None, broken: int = 0, impossible: int = 0
+) -> None:
+    """Tell the sampler the objectives; None of what cannot be, with the number of constraints it breaks."""
+    if constrained(search.study.sampler):
+        trial.set_constraint("broken", broken)
+        trial.set_constraint("impossible", impossible)
+        search.study.tell(trial, values or [math.inf] * len(search.objectives))
+    elif values:
+        search.study.tell(trial, values)
+    else:
+        search.study.tell(trial, state=TrialState.PRUNED)
 
 
 def _evaluate(

@@ -1,10 +1,10 @@
 """A constraint that lists the combinations that count, where they are no product: it goes where others do."""
 
-import functools
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 
 @dataclass(frozen=True)
@@ -26,9 +26,19 @@ class Listed:
 
     def holds(self, values: Mapping[str, Any], xp: Any) -> Any:
         """Return whether the values are one of them. **Shapes:** parameters broadcast."""
-        columns = [xp.asarray(values[name]) for name in self.parameters]
-        same = (
-            functools.reduce(operator.and_, [x == y for x, y in zip(columns, row, strict=True)])
-            for row in self.rows
-        )
-        return functools.reduce(operator.or_, same)
+        # Numbers stand for the first values of a row, and for one more of them in each pass.
+        known, code, codes = xp.asarray(True), xp.asarray(0), np.zeros(len(self.rows), np.int64)
+        for name, listed in zip(self.parameters, np.array(self.rows).T, strict=True):
+            allowed, digits = np.unique(listed, return_inverse=True)
+            place, same = _find(allowed, xp.asarray(values[name]), xp)
+            found, codes = np.unique(codes * len(allowed) + digits, return_inverse=True)
+            code, begun = _find(found, code * len(allowed) + place, xp)
+            known = known & same & begun
+        return known
+
+
+def _find(allowed: np.ndarray, wanted: Any, xp: Any) -> tuple[Any, Any]:
+    """Find the places of values in an ascending list, and whether they are there at all."""
+    ours = xp.asarray(allowed)
+    place = xp.minimum(xp.searchsorted(ours, wanted), len(allowed) - 1)
+    return place, ours[place] == wanted

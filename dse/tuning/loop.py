@@ -45,13 +45,20 @@ class Run:
     measured: tuple[Trial, ...]
     ended: str
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without: parameters that never vary."""
+        candidates = self.tuner.candidates
+        return tuple(name for name in candidates.parameters if name not in candidates.varying)
+
     def rows(self) -> list[dict[str, Any]]:
-        """Return one row a measurement; parameters that never vary are left out."""
-        names = self.tuner.candidates.varying
+        """Return one row a measurement, with the columns of `dse.columns`."""
+        parameters = self.tuner.candidates.parameters
         return [
             {"number": number}
-            | {name: values[trial.place].item() for name, values in names.items()}
-            | {"time": trial.seconds, "fastest": trial.fastest}
+            | {name: values[trial.place].item() for name, values in parameters.items()}
+            | {"status": "failed" if trial.seconds is None else "ok"}
+            | {"measured_s": trial.seconds, "fastest_s": trial.fastest}
             for number, trial in enumerate(self.measured, 1)
         ]
 

@@ -40,9 +40,9 @@ def refitted(
 def _beside(sure: Chances, order: np.ndarray) -> Iterator[dict[str, Any]]:
     for index in order:
         yield {
-            "refitted": float(sure.seconds[index]),
-            "low": float(sure.low[index]),
-            "high": float(sure.high[index]),
-            "P(best)": float(sure.best[index]),
-            "P(within 5 %)": float(sure.near[index]),
+            "refitted_s": float(sure.seconds[index]),
+            "low_s": float(sure.low[index]),
+            "high_s": float(sure.high[index]),
+            "chance_fastest": float(sure.best[index]),
+            "chance_near": float(sure.near[index]),
         }

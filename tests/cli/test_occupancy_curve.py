@@ -7,7 +7,7 @@ import json
 import pytest
 
 WARPS = [4, 8, 12, 16, 20, 24, 28, 32, 36, 40, 44, 48, 52, 56, 60, 64]
-FIELDS = ["model", "warps", "throughput", "instructions", "seconds"]
+FIELDS = ["model", "warps", "throughput", "instructions", "time_s"]
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_by_the_model(prune, rank, tmp_path):
     rows, ranked = json.loads(ran.out), rank()
     assert len(ranked) == ALL
     assert [row["rank"] for row in rows] == list(range(1, len(rows) + 1))
-    times = {(row["block"], row["items"]): row["time"] for row in ranked}
+    times = {(row["block"], row["items"]): row["time_s"] for row in ranked}
     kept = configurations(rows)
     last = max(times[each] for each in kept)
     assert set(kept) == {each for each, time in times.items() if time <= last}  # the first, with all equals
@@ -55,7 +55,7 @@ def test_by_measurements(prune, rank, tmp_path):
     failed, fastest = some[0], some[7]
     lines = ["4096,1,0.001"]
     for row in some:
-        time = "" if row is failed else 1e3 * row["time"] * (0.5 if row is fastest else 1.0)
+        time = "" if row is failed else 1e3 * row["time_s"] * (0.5 if row is fastest else 1.0)
         lines.append(f"{row['block']},{row['items']},{time}")
     path.write_text("block,items,time_ms\n" + "\n".join(lines) + "\n")
     kept = configurations(json.loads(prune("--measured", str(path), "--top", "0", "--json").out))

@@ -20,7 +20,7 @@ def test_a_table_with_times(run_dse):
     rows = json.loads(ran.out)
     assert [row["M"] for row in rows] == [1, 512]
     assert rows[0]["BLOCK_SIZE_M"] == 16 < rows[1]["BLOCK_SIZE_M"]
-    assert 0 < rows[0]["seconds"] < rows[1]["seconds"] < 1
+    assert 0 < rows[0]["time_s"] < rows[1]["time_s"] < 1
 
 
 def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
@@ -82,7 +82,7 @@ HEADER = "M,BLOCK_SIZE_M,BLOCK_SIZE_N,BLOCK_SIZE_K,GROUP_SIZE_M,num_warps,num_st
 
 def test_measured_times_are_used(run_dse, tmp_path):
     plain = json.loads(run_dse(*MOE, "--for", "M=64,512", "--json").out)
-    fast = 0.5e6 * plain[0]["seconds"]
+    fast = 0.5e6 * plain[0]["time_s"]
     times = tmp_path / "times.csv"
     times.write_text(f"{HEADER}\n64,16,32,64,32,8,2,{fast}\n64,16,128,64,1,4,3,{2 * fast}\n")
     words = (*MOE, "--for", "M=64,512", "--measured", str(times))
@@ -90,9 +90,9 @@ def test_measured_times_are_used(run_dse, tmp_path):
     assert (ran.code, ran.err) == (0, "")
     measured, corrected = json.loads(ran.out)
     assert (measured["BLOCK_SIZE_N"], measured["GROUP_SIZE_M"], measured["by"]) == (32, 32, "measured")
-    assert measured["seconds"] == pytest.approx(1e-6 * fast)
+    assert measured["time_s"] == pytest.approx(1e-6 * fast)
     assert corrected["by"] == "corrected"
-    assert corrected["seconds"] < plain[1]["seconds"]  # what was measured was faster than predicted
+    assert corrected["time_s"] < plain[1]["time_s"]  # what was measured was faster than predicted
     file = json.loads(run_dse(*words, "--format", "vllm").out)
     assert file["64"]["num_stages"] == 2
     assert "by" not in file["64"]
@@ -119,4 +119,4 @@ def test_a_command_measures(run_dse, tmp_path):
     for row in json.loads(ran.out):
         times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
         assert row["by"] == "measured"
-        assert row["seconds"] == pytest.approx(min(times))
+        assert row["time_s"] == pytest.approx(min(times))

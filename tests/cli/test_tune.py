@@ -46,8 +46,8 @@ def test_replay(tune, measured, tmp_path):
     assert len({(row["block"], row["items"]) for row in rows}) == 14
     for row in rows:
         expected = None if row["block"] == 1024 else 1e-3 * milliseconds(row["block"], row["items"])
-        assert row["time"] == pytest.approx(expected)
-    assert rows[-1]["fastest"] == pytest.approx(1e-3 * milliseconds(*FASTEST))
+        assert row["measured_s"] == pytest.approx(expected)
+    assert rows[-1]["fastest_s"] == pytest.approx(1e-3 * milliseconds(*FASTEST))
     assert len(journal.read_text().splitlines()) == 14
     shown = tune("--replay", measured, "--budget", "14", "--journal", str(journal))
     assert f"14 of {len(ROWS)} measured; the budget is spent" in " ".join(shown.out.split())
@@ -60,7 +60,7 @@ def test_command(tune, tmp_path):
     ran = tune("--command", command, "--unit", "us", "--budget", "3", "--batch", "2", "-o", str(out))
     assert ran.code == 0, ran.err
     rows = json.loads(out.read_text())
-    assert [row["time"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
+    assert [row["measured_s"] for row in rows] == pytest.approx([1e-7 * row["items"] for row in rows])
 
 
 def test_mistakes(tune, measured, tmp_path):

@@ -61,12 +61,12 @@ def test_warps_are_those_of_whole_blocks(toy_kernel):
     kernel, launch = laid_out(kernels.load(toy_kernel), GPU, {"block": 256, "items": 1}, {"n": N})
     found = curve(kernel, GPU, launch, ("roofline",))
     assert [row["warps"] for row in found] == [8, 16, 24, 32, 40, 48, 56, 64]
-    work = [row["seconds"] * float(GPU.clock) * row["throughput"] for row in found]
+    work = [row["time_s"] * float(GPU.clock) * row["throughput"] for row in found]
     np.testing.assert_allclose(work, -(-N // 256 // 108) * 8, rtol=1e-5)
 
 
 def test_the_work_stays_the_same(rows):
-    cycles = np.array([row["seconds"] for row in rows]) * float(GPU.clock)
+    cycles = np.array([row["time_s"] for row in rows]) * float(GPU.clock)
     throughput = np.array([row["throughput"] for row in rows])
     np.testing.assert_allclose(cycles * throughput, OF_AN_SM, rtol=1e-5)
     instructions = np.array([row["instructions"] for row in rows])

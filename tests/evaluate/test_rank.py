@@ -15,9 +15,9 @@ def test_fastest_first_and_impossible_last(toy_kernel):
     assert np.all(np.isinf(seconds[-ranking.impossible :]))
     rows = ranking.rows()
     assert [row["rank"] for row in rows] == list(range(1, ranking.count + 1))
-    assert rows[-1]["limited by"] == "too many threads in a block"
-    assert rows[0]["time"] == seconds[0]
-    assert {"roofline", "occupancy", "bottleneck"} <= set(rows[0])
+    assert rows[-1]["limited_by"] == "too many threads in a block"
+    assert rows[0]["time_s"] == seconds[0]
+    assert {"roofline_s", "occupancy", "bottleneck"} <= set(rows[0])
 
 
 def test_equal_times_keep_the_order_of_the_space(toy_kernel):
@@ -30,7 +30,7 @@ def test_equal_times_keep_the_order_of_the_space(toy_kernel):
 def test_one_of_each_group_of_equal_times(toy_kernel):
     ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["roofline"])
     rows = ranking.rows(diverse=True)
-    times = [row["time"] for row in rows]
+    times = [row["time_s"] for row in rows]
     assert times == sorted(times)
     assert rows[0]["rank"] == 1
     assert len(rows) < ranking.count - ranking.impossible
@@ -43,19 +43,21 @@ def test_measured_times_stand_beside(toy_kernel, tmp_path):
     path = tmp_path / "a100.csv"
     path.write_text("block,items,time_ms\n64,1,2.5\n128,2,1.5\n")
     ranking = rank(kernels.load(toy_kernel), gpus.load("a100").gpu, ["volkov"], measured=path)
-    times = {(row["block"], row["items"]): row["measured"] for row in ranking.rows()}
+    times = {(row["block"], row["items"]): row["measured_s"] for row in ranking.rows()}
     assert times[64, 1] == pytest.approx(2.5e-3)
     assert times[128, 2] == pytest.approx(1.5e-3)
     assert np.isnan(times[32, 1])
 
 
-def test_parameters_with_one_value_are_left_out(toy_kernel):
+def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
     description = kernels.load(toy_kernel)
     fixed = description.space.with_values({"items": 4})
     from dataclasses import replace
 
     ranking = rank(replace(description, space=fixed), gpus.load("a100").gpu, ["volkov"])
-    assert "items" not in ranking.rows(1)[0]
+    assert ranking.rows(1)[0]["items"] == 4
+    assert {"items", "kernel", "n"} <= set(ranking.hidden)
+    assert "block" not in ranking.hidden
 
 
 def test_an_empty_space_is_an_error(toy_kernel):
@@ -77,8 +79,8 @@ def test_products_that_the_gpu_lacks_cannot_run(own_toy_kernel, model):
     with pytest.raises(DseError, match=r"launch: found no tensor cores for fp8, expected a GPU that has"):
         rank(kernel, gpus.load("a100").gpu, [model])
     best = rank(kernel, gpus.load("h100-sxm").gpu, [model]).rows(1)[0]
-    assert np.isfinite(best["time"])
-    assert best["limited by"] != "no tensor cores for fp8"
+    assert np.isfinite(best["time_s"])
+    assert best["limited_by"] != "no tensor cores for fp8"
 
 
 def test_where_some_configurations_need_products_that_the_gpu_lacks(own_toy_kernel):
@@ -90,5 +92,5 @@ def test_where_some_configurations_need_products_that_the_gpu_lacks(own_toy_kern
     rows = ranking.rows()
     assert 0 < ranking.impossible < ranking.count
     for row in rows:
-        assert (row["limited by"] == "no tensor cores for fp8") == (row["items"] > 1)
-        assert np.isfinite(row["time"]) == (row["items"] == 1)
+        assert (row["limited_by"] == "no tensor cores for fp8") == (row["items"] > 1)
+        assert np.isfinite(row["time_s"]) == (row["items"] == 1)

@@ -36,26 +36,25 @@ def on_terminal(monkeypatch):
 
 
 ROWS = [
-    {"rank": 1 + i, "block_size_x": 32 << i, "use_padding": 0, "registers": 32, "shared": 4096 * i}
-    | {"occupancy": 0.5 + i / 8, "limited by": "registers", "time": 3e-4 + 1e-6 * i, "bottleneck": "fp32"}
+    {"rank": 1 + i, "block_size_x": 32 << i, "use_padding": 0, "registers": 32, "shared_bytes": 4096 * i}
+    | {"occupancy": 0.5 + i / 8, "limited_by": "registers", "time_s": 3e-4 + 1e-6 * i, "bottleneck": "fp32"}
     for i in range(3)
 ]
-UNITS = {"time": "s", "shared": "B"}
 
 
 def test_a_table_that_fits_is_shown_whole(on_terminal):
-    lines = on_terminal(ROWS, 120, units=UNITS, title="Best")
+    lines = on_terminal(ROWS, 120, title="Best")
     assert lines[0] == "Best"
     header = lines[2].split("   ")
-    assert [name.strip() for name in header if name.strip()][-3:] == ["limited by", "time [µs]", "bottleneck"]
+    assert [name.strip() for name in header if name.strip()][-3:] == ["limited_by", "time [µs]", "bottleneck"]
     assert not any("Not shown" in line for line in lines)
 
 
 def test_what_is_the_same_in_all_rows_stands_above(on_terminal):
-    lines = on_terminal(ROWS, 80, units=UNITS, title="Best")
+    lines = on_terminal(ROWS, 80, title="Best")
     assert lines == [
         "Best",
-        "The same in all rows: use_padding 0, registers 32, limited by registers",
+        "The same in all rows: use_padding 0, registers 32, limited_by registers",
         "",
         " rank   block_size_x   shared [KiB]   occupancy   time [µs]   bottleneck",
         " " + "─" * 71,
@@ -67,7 +66,7 @@ def test_what_is_the_same_in_all_rows_stands_above(on_terminal):
 
 
 def test_headers_break_before_columns_go(on_terminal):
-    lines = on_terminal(ROWS, 62, units=UNITS)
+    lines = on_terminal(ROWS, 62)
     assert [line.split() for line in lines[3:5]] == [
         ["block_", "shared", "time"],
         ["rank", "size_x", "[KiB]", "occupancy", "[µs]", "bottleneck"],
@@ -75,14 +74,14 @@ def test_headers_break_before_columns_go(on_terminal):
 
 
 def test_what_has_no_room_is_named(on_terminal):
-    lines = on_terminal(ROWS, 36, units=UNITS)
-    assert "Not shown: shared, occupancy. A wider terminal, --wide" in " ".join(lines)
+    lines = on_terminal(ROWS, 36)
+    assert "Not shown: shared_bytes, occupancy. A wider terminal, --wide" in " ".join(lines)
     assert any(line.split() == ["1", "32", "300", "fp32"] for line in lines)
 
 
 def test_a_wide_table_and_a_pipe_have_all_columns(on_terminal, capsys):
-    wide = on_terminal(ROWS, 36, units=UNITS, wide=True)
-    assert "limited by" in wide[1]
+    wide = on_terminal(ROWS, 36, wide=True)
+    assert "limited_by" in wide[1]
     assert all("fp32" in line for line in wide[3:6])
 
 

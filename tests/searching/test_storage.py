@@ -1,5 +1,6 @@
 """Studies in SQLite: several processes at once, and databases that cannot be used."""
 
+import socket
 import subprocess
 import sys
 
@@ -39,7 +40,9 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path / 'study.db'}"
 
 
-def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(url):
+@pytest.mark.parametrize("kind", ["sqlite:///", pytest.param("journal:", marks=pytest.mark.slow)])
+def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, tmp_path):
+    url = f"{kind}{tmp_path / 'study.db'}"
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", WORKER, url],
@@ -120,3 +123,39 @@ def test_a_study_of_an_earlier_version_is_one_line(url):
     old.add_trial(create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0))
     with pytest.raises(DseError, match=r"^storage: sqlite.*study.db: x: found places .* another storage$"):
         storage.load(url, "study", METRICS, LISTS).trials()
+
+
+@pytest.mark.slow
+def test_a_study_behind_a_proxy(tmp_path):
+    pytest.importorskip("grpc")
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    database = f"sqlite:///{tmp_path / 'study.db'}"
+    code = (
+        "import optuna; optuna.storages.run_grpc_proxy_server("
+        f"optuna.storages.RDBStorage({database!r}), host='localhost', port={port})"
+    )
+    with subprocess.Popen([sys.executable, "-W", "ignore", "-c", code], stderr=subprocess.DEVNULL) as server:
+        try:
+            kept = storage.load(f"grpc://localhost:{port}", "study", METRICS, LISTS)
+            kept.add([create_trial(params={"x": 2}, distributions={"x": IntDistribution(0, 4)}, value=1.0)])
+            again = storage.load(database, "study", METRICS, LISTS)
+            assert [trial.params for trial in again.trials()] == [{"x": 2}]
+            assert [trial.params for trial in kept.study.get_trials()] == [{"x": 4}]
+        finally:
+            server.terminate()
+
+
+@pytest.mark.parametrize("url", ["grpc:", "grpc://localhost"])
+def test_a_proxy_without_a_place(url):
+    pytest.importorskip("grpc")
+    with pytest.raises(DseError, match=f"storage: {url}: found no host and port, expected grpc://HOST:PORT"):
+        storage.load(url, "study", METRICS, LISTS)
+
+
+def test_a_proxy_that_does_not_answer(monkeypatch):
+    pytest.importorskip("grpc")
+    monkeypatch.setattr(storage, "ANSWER", 0.2)
+    with pytest.raises(DseError, match=r"found no answer in 0\.2 s"):
+        storage.load("grpc://localhost:9", "study", METRICS, LISTS)

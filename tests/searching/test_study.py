@@ -4,10 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from optuna.trial import TrialState
 
 from dse import gpus, kernels
 from dse.errors import DseError
 from dse.searching import study
+from dse.searching.samplers import SAMPLERS, sampler
 from dse.space.space import Space
 
 
@@ -34,17 +36,19 @@ def brute_force(variant, gpu):
     return study.optimum(variant, gpu, "volkov")
 
 
-@pytest.mark.parametrize("chosen", study.SAMPLERS)
+@pytest.mark.parametrize("chosen", SAMPLERS)
 def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
+    if chosen == "gp":
+        pytest.importorskip("torch")
     found = search(choices, gpu, 120, chosen)
     rows = found.best()
     assert len(found.evaluated()) == 120
-    assert {row["variant"] for row in rows} == {"toy", "large"}
-    assert [row["time"] for row in rows] == sorted(row["time"] for row in rows)
+    assert {row["kernel"] for row in rows} == {"toy", "large"}
+    assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
     for row in rows:
-        optimum = brute_force(choices[row["variant"]], gpu)
+        optimum = brute_force(choices[row["kernel"]], gpu)
         assert optimum is not None
-        assert optimum <= row["time"] <= 1.05 * optimum
+        assert optimum <= row["time_s"] <= 1.05 * optimum
 
 
 def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
@@ -57,7 +61,7 @@ def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
 
     monkeypatch.setattr(study, "evaluate", counting)
     found = search(choices, gpu)
-    pruned = [t for t in found.study.trials if t.user_attrs.get("why pruned") == "breaks a constraint"]
+    pruned = [t for t in found.study.trials if t.user_attrs.get("why not") == "breaks a constraint"]
     assert pruned
     assert all(sum(trial.constraints.values()) > 0 for trial in pruned)
     space = choices["toy"].kernel.space
@@ -113,17 +117,17 @@ def test_several_objectives(choices, gpu):
     found = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
     study.run(found, gpu, "volkov", 60)
     front = found.front()
-    assert front == sorted(front, key=lambda row: row["time"])
+    assert front == sorted(front, key=lambda row: row["time_s"])
     for row in front:
         for other in front:
-            assert not (other["time"] < row["time"] and other["registers"] < row["registers"])
+            assert not (other["time_s"] < row["time_s"] and other["registers"] < row["registers"])
 
 
 def test_impossible_launches_are_not_scored(toy_kernel):
     toy = kernels.load(toy_kernel)
     huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
     found = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
-    assert any(t.user_attrs.get("why pruned") == "cannot run" for t in found.evaluated())
+    assert any(t.user_attrs.get("why not") == "cannot run" for t in found.evaluated())
     assert found.best()[0]["block"] == 64
 
 
@@ -152,9 +156,58 @@ def test_mistakes_in_options():
     with pytest.raises(DseError, match="expected time"):
         study.objectives("registers,time")
     with pytest.raises(DseError, match="sampler: found 'grid'"):
-        study.sampler("grid", None)
+        sampler("grid", None)
 
 
 def test_a_storage_that_cannot_be_opened(choices):
     with pytest.raises(DseError, match="storage"):
         study.start(choices, "a100", "volkov", ("time",), storage="sqlite:////nonexistent/folder/x.db")
+
+
+@pytest.mark.parametrize("chosen", ["tpe", "nsga2", "nsga3"])
+def test_what_breaks_a_constraint_is_complete_and_infeasible(choices, gpu, chosen):
+    found = search(choices, gpu, 40, chosen)
+    trials = found.study.get_trials()
+    broken = [trial for trial in trials if trial.constraints["broken"] > 0]
+    assert broken
+    assert all(trial.state == TrialState.COMPLETE for trial in trials)
+    assert all(np.isinf(trial.values[0]) for trial in broken)
+    assert found.study.best_trial.constraints == {"broken": 0, "impossible": 0}
+    assert len(found.evaluated()) == 40 == len(trials) - len(broken)
+
+
+def test_samplers_without_constraints_see_pruned_trials(choices, gpu):
+    trials = search(choices, gpu, 40, "random").study.get_trials()
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+    assert all(np.isfinite(trial.values[0]) for trial in trials if trial.state == TrialState.COMPLETE)
+
+
+def test_given_configurations_are_tried_first(choices, gpu):
+    rows = [
+        {"kernel": "toy", "block": 64, "items": 2, "time_s": 1.0},
+        {"kernel": "large", "block": 512, "items": 1},
+        {"kernel": "toy", "block": 64, "items": 2},
+    ]
+    found = study.start(choices, "a100", "volkov", ("time",), seed=1)
+    assert study.enqueue(found, rows, "best.csv") == 2
+    study.run(found, gpu, "volkov", 10)
+    first = [study_trial.params for study_trial in found.study.get_trials()[:2]]
+    space = choices["toy"].kernel.space.values
+    assert first[0]["variant"] == "toy"
+    assert space["block"][first[0]["toy.block"]] == 64
+    assert first[1]["variant"] == "large"
+    assert study.enqueue(found, rows, "best.csv") == 0  # all tried
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"kernel": "tiny"}, "row 1: variant: found 'tiny'"),
+        ({"kernel": "toy", "block": 64}, "row 1: items: found none, expected a value"),
+        ({"kernel": "toy", "block": 63, "items": 1}, "row 1: block: found 63, expected one of 32"),
+    ],
+)
+def test_given_configurations_that_the_space_has_not(choices, row, problem):
+    found = study.start(choices, "a100", "volkov", ("time",), seed=1)
+    with pytest.raises(DseError, match=f"best.csv: {problem}"):
+        study.enqueue(found, [row], "best.csv")

@@ -64,5 +64,5 @@ def test_a_ranking_is_put_in_order_by_what_was_measured(toy_kernel, tmp_path):
     found, beside = refitted(measured, description, file, "roofline")
     assert found.order[0] != plain.order[0]
     first = next(beside)
-    assert first["low"] < first["refitted"] < first["high"]
-    assert 0 < first["P(best)"] <= first["P(within 5 %)"] <= 1
+    assert first["low_s"] < first["refitted_s"] < first["high_s"]
+    assert 0 < first["chance_fastest"] <= first["chance_near"] <= 1

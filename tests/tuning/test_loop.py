@@ -49,10 +49,10 @@ def test_a_run_and_its_rows(candidates, measure):
     assert len(set(places)) == 12
     assert places == [each.place for each in ended.measured]
     times = [None if np.isnan(SECONDS[place]) else SECONDS[place] for place in places]
-    assert [row["time"] for row in rows] == times
+    assert [row["measured_s"] for row in rows] == times
     ran = [np.inf if time is None else time for time in times]
     fastest = [None if np.isinf(each) else each for each in np.minimum.accumulate(np.array(ran))]
-    assert [row["fastest"] for row in rows] == fastest
+    assert [row["fastest_s"] for row in rows] == fastest
     assert ended.tuner.told == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
     }

@@ -89,6 +89,7 @@ class Characterisation:
     unknown: tuple[UnknownDecision, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
+    warp_size: int = 32
 
     @property
     def blocks(self) -> int:
@@ -98,7 +99,7 @@ class Characterisation:
     @property
     def warps(self) -> int:
         """Warps of a block."""
-        return -(-int(np.prod(self.block)) // 32)
+        return -(-int(np.prod(self.block)) // self.warp_size)
 
     def total(self, kind: str, field: str) -> float:
         """Add up a field of one kind of access over all phases of an average block.

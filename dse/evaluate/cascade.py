@@ -1,0 +1,193 @@
+"""A cascade: each level ranks what the level before it kept, by a model that costs more and knows more.
+
+A closed form looks at the whole space, the simulator at the few per cent that survive, and counts from the
+kernel's source, which have to be compiled, at the last hundred.
+"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dse import sources
+from dse.counts import Counts, Number
+from dse.errors import DseError
+from dse.evaluate import ties
+from dse.evaluate.chunks import Forecast
+from dse.evaluate.rank import Ranking, configurations, ranked
+from dse.kernels.description import Description
+from dse.measured.scores import spearman
+from dse.models import DEFAULT, get
+from dse.models.protocol import Model
+from dse.progress import Progress, silent
+from dse.types import Gpu
+
+SOURCE = "source"  # the level that counts what the source does
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level: what counts the configurations, which model times them, and how many go on."""
+
+    name: str
+    kernel: Counts
+    model: str | Model
+    keep: float
+    percent: bool = False  # `keep` is per cent of what can run, not a count
+
+    def kept(self, count: int) -> int:
+        """How many of so many go on: one at least."""
+        most = math.ceil(self.keep * count / 100) if self.percent else int(self.keep)
+        return max(1, min(count, most))
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What one level did."""
+
+    level: str
+    configurations: int
+    impossible: int
+    kept: int
+    equal_dropped: int  # as good as equal to the last one kept, and yet dropped
+    agreement: float | None  # Spearman with the level before, on what both can run
+    shared: int | None  # of those kept, how many the level before would have kept too
+    parameter: str | None  # explains most of where the two levels differ
+    explained: float | None  # that share of the variance of log(time / time before)
+
+    def row(self) -> dict[str, Any]:
+        """The level as a row: its `spearman` is with the level before."""
+        return {
+            "level": self.level,
+            "configurations": self.configurations,
+            "impossible": self.impossible,
+            "kept": self.kept,
+            "dropped": self.configurations - self.kept,
+            "equal_dropped": self.equal_dropped,
+            "spearman": self.agreement,
+            "kept_by_both": self.shared,
+            "differ_by": self.parameter,
+            "explained": self.explained,
+        }
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """The ranking of what the last level kept, with every level's times, and what each level did."""
+
+    ranking: Ranking
+    levels: tuple[Passed, ...]
+
+
+def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Level]:
+    """Read `phase:5%,pipeline:200,source:20`: models, and how many each keeps.
+
+    The level `source` is `default` on what the source does; those after it count from the source too.
+
+    **Raises:** DseError for another form, an unknown model, a level named twice, a share above 100 %, or
+    `source` where there is none.
+    """
+    levels: list[Level] = []
+    for part in text.split(","):
+        found = re.fullmatch(r"\s*([\w-]+)\s*:\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", part)
+        if not found:
+            raise DseError(f"--cascade: found {part.strip()!r}, expected MODEL:COUNT or MODEL:SHARE%")
+        name, number, percent = found.groups()
+        keep = float(number)
+        if not (0 < keep <= 100 if percent else keep >= 1 and keep.is_integer()):
+            wanted = "a share above 0 up to 100 %" if percent else "a whole number from 1"
+            raise DseError(f"--cascade: {name}: found {number}{percent}, expected {wanted}")
+        if name in (level.name for level in levels):
+            raise DseError(f"--cascade: found {name!r} twice, expected each level once")
+        model: str | Model = name
+        if name == SOURCE:
+            kernel, model = _from_source(kernel), default
+        get(model)
+        levels.append(Level(name, kernel, model, keep, bool(percent)))
+    return levels
+
+
+def _from_source(kernel: Counts) -> Counts:
+    """Count a kernel by its source; one that is no description does so already, or has none."""
+    if not isinstance(kernel, Description):
+        return kernel
+    if kernel.source is None:
+        raise DseError(f"{kernel.path}: source: found none, expected one for the level {SOURCE!r}")
+    return sources.counts_of(kernel, source=True)
+
+
+def cascade(
+    levels: Sequence[Level],
+    gpu: Gpu,
+    problem: Mapping[str, Number] | None = None,
+    sample: int | None = None,
+    progress: Progress = silent,
+    gpu_name: str = "",
+) -> Cascade:
+    """Rank a space through levels, the first of which sees every valid configuration (or `sample` of them).
+
+    What cannot run by any level is dropped there.
+
+    **Raises:** DseError as `rank`.
+    """
+    if not levels:
+        raise DseError("--cascade: found no level, expected MODEL:COUNT or MODEL:SHARE%")
+    parameters = configurations(levels[0].kernel, problem, sample)
+    passed: list[Passed] = []
+    forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first
+    rankings: list[Ranking] = []
+    for level in levels:
+        ranking = ranked(level.kernel, gpu, (level.model,), parameters, problem, progress, gpu_name)
+        [forecast] = ranking.evaluation.forecasts.values()
+        kept = ranking.order[: level.kept(ranking.count - ranking.impossible)]
+        before = next(iter(forecasts.values()), None)
+        passed.append(_passed(level, parameters, forecast, before, kept))
+        forecasts = {name: x.take(kept) for name, x in ({level.name: forecast} | forecasts).items()}
+        parameters = {name: values[kept] for name, values in parameters.items()}
+        evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
+        rankings.append(Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None))
+    return Cascade(rankings[-1], tuple(passed))
+
+
+def _passed(
+    level: Level,
+    parameters: Mapping[str, np.ndarray],
+    forecast: Forecast,
+    above: Forecast | None,
+    kept: np.ndarray,
+) -> Passed:
+    """Say what a level did to N configurations; `above` is what the level before it said of them."""
+    seconds = forecast.seconds[0]
+    runs = np.isfinite(seconds)
+    equal = int(np.sum(seconds[runs] <= seconds[kept[-1]] * (1 + ties.EQUAL))) - len(kept)
+    counts = (level.name, len(seconds), int(np.sum(~runs)), len(kept), max(equal, 0))
+    if above is None or runs.sum() < 2:
+        return Passed(*counts, None, None, None, None)
+    # What came in is in the order of the level before.
+    shared = int(np.sum(kept < len(kept)))
+    before = above.seconds[0]
+    ratio = np.log(seconds[runs] / before[runs])
+    name, share = _explains({key: values[runs] for key, values in parameters.items()}, ratio)
+    return Passed(*counts, spearman(seconds[runs], before[runs]), shared, name, share)
+
+
+def _explains(parameters: Mapping[str, np.ndarray], ratio: np.ndarray) -> tuple[str | None, float | None]:
+    """Find the parameter whose values explain most of the variance of `ratio`, and how much of it."""
+    total = float(np.var(ratio))
+    if total < 1e-12:
+        return None, None
+    shares = {}
+    for name, values in parameters.items():
+        _, places = np.unique(values, return_inverse=True)
+        size = np.bincount(places)
+        mean = np.bincount(places, ratio) / size
+        # Less what as many groups explain by chance.
+        spare = len(ratio) - len(size)
+        if len(size) > 1 and spare > 0:
+            within = float(np.sum((ratio - mean[places]) ** 2)) / spare
+            shares[name] = 1 - within / (total * len(ratio) / (len(ratio) - 1))
+    best = max(shares, key=shares.__getitem__, default=None)
+    return (best, shares[best]) if best is not None and shares[best] > 0 else (None, None)

@@ -1,0 +1,67 @@
+"""Optuna's samplers by name, and the one that suits a search."""
+
+import warnings
+from importlib.util import find_spec
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+
+from dse.errors import DseError
+
+SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
+FEW = 300  # trials up to which `auto` takes Gaussian processes, whose time grows with their cube
+
+
+def constrained(sampler: BaseSampler) -> bool:
+    """Whether a sampler learns from complete trials that break constraints."""
+    return isinstance(sampler, TPESampler | GPSampler | NSGAIISampler | NSGAIIISampler)
+
+
+def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, variants: int = 1) -> BaseSampler:
+    """Make the Optuna sampler of that name; `auto` goes by the number of trials, objectives and variants.
+
+    **Raises:** DseError for another name, or for one whose package is missing.
+    """
+    if name not in SAMPLERS:
+        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
+    if name == "auto":
+        name = _suitable(trials, goals, variants)
+    if name == "gp" and find_spec("torch") is None:
+        raise DseError("sampler: gp: found no torch, expected it: pip install torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        match name:
+            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
+                return TPESampler(multivariate=True, group=True, constant_liar=True, seed=seed)
+            case "gp":
+                return GPSampler(seed=seed, deterministic_objective=True, warn_independent_sampling=False)
+            case "nsga2":
+                return NSGAIISampler(seed=seed)
+            case "nsga3":
+                return NSGAIIISampler(seed=seed)
+            case "cmaes":
+                return CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            case "qmc":
+                return QMCSampler(
+                    seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False
+                )
+            case _:
+                return RandomSampler(seed=seed)
+
+
+def _suitable(trials: int, goals: int, variants: int) -> str:
+    """Name the sampler for a search: what learns most from few trials, while it is not too slow."""
+    if goals > 1:
+        return "nsga3" if goals > 3 else "nsga2" if trials > 1_000 else "tpe"
+    if trials <= FEW and variants == 1 and find_spec("torch") is not None:
+        return "gp"
+    return "tpe"
