@@ -160,11 +160,11 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 
 def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
-    given = list(step.operands)
+    given, moved = list(step.operands), None
+    size = binder.listing.wave_size
     if step.opcode.startswith("buffer"):  # data, address, resource, offset of the wave
         data_text, where = given[0], [given[1] if "offen" in step.modifiers else "off"]
-        if given[3] != "0" and binder.registers(given[3]).slot < 100 and given[3] in ("s32", "s33"):
-            where.append(given[3])
+        moved = None if given[3] == "0" else binder.words(given[3])
     elif accessed.kind == "load":
         data_text, where = given[0], given[1:]
     else:
@@ -175,8 +175,11 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
     def perform(machine: Machine) -> None:
         base = machine.base(keys, [False] * len(keys))
-        if base is None:
+        of_wave = None if moved is None else moved(machine)
+        if base is None or (moved is not None and of_wave is None):
             raise NeedsData(step, "address")
+        if of_wave is not None:  # in bytes of all lanes
+            base = base + (of_wave.astype(np.int64) // size)
         machine.note(index, base, offset)
         if load:
             machine.write_loaded(slot, machine.load_scratch(base, offset, accessed), accessed)

@@ -209,7 +209,7 @@ class MemoryMachine(Machine):
             return
         if not self.stated:
             return
-        shape = np.broadcast_shapes(base.shape, lanes.shape)
+        shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
         chosen = np.broadcast_to(lanes, shape)
         address = np.broadcast_to(base + offset, shape)[chosen]
         if words is None:
@@ -222,7 +222,7 @@ class MemoryMachine(Machine):
         lanes = self.lanes()
         if not self.stated:
             return None
-        shape = np.broadcast_shapes(base.shape, lanes.shape)
+        shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
         chosen = np.broadcast_to(lanes, shape)
         address = np.broadcast_to(base + offset, shape)[chosen]
         regions = regions_of(address)
