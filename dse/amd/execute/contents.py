@@ -29,6 +29,10 @@ class Access(NamedTuple):
     waves: Waves
     at: int  # place in the trace
     part: int  # of an instruction with two addresses
+    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
+    # the addresses lie `stride` bytes on.
+    trips: range = range(1)
+    stride: float = 0
 
 
 class MemoryMachine(Machine):
@@ -38,7 +42,10 @@ class MemoryMachine(Machine):
         super().__init__(*given)
         self.follow = follow
         self.accesses: list[Access] = []
-        self.trace: list[tuple[int, Waves, np.ndarray]] = []
+        self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
+        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first stretch, and why
         self.lds = np.zeros((self.shape[0], -(-lds_bytes // 4) + 4), U32)
         self.lds_unknown: np.ndarray | None = None
         self.scratch: dict[int, Any] = {}  # words by address, as a register is kept
