@@ -29,7 +29,9 @@ def source_of(description: Description) -> HipSource:
     **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
     """
     if description.source is None or description.build is None:
-        raise DseError(f"{description.path}: source: found none, expected a table with file, block, grid, arguments")
+        raise DseError(
+            f"{description.path}: source: found none, expected a table with file, block, grid, arguments"
+        )
     build = description.build
     return read_source(Path(description.source), build.kernel, given=build.options)
 
@@ -40,7 +42,9 @@ def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
     **Raises:** DseError for one that the compiler does not know.
     """
     if not knows(int(gpu.gfx)):
-        raise DseError(f"gpu: gfx_name: found gfx{int(gpu.gfx):x}, expected one that {clang().version} compiles for")
+        raise DseError(
+            f"gpu: gfx_name: found gfx{int(gpu.gfx):x}, expected one that {clang().version} compiles for"
+        )
     return int(gpu.gfx)
 
 
@@ -75,7 +79,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         spill_bytes=4 * listing.vgpr_spills,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts),
+        warp=warp_counts(counts, float(gpu.issue_limit)),
     )
 
 

@@ -55,7 +55,9 @@ def read_source(
     **Raises:** DseError as `dse.cuda.compile.nvrtc.read_source`, and for an option of neither compiler.
     """
     if path.suffix not in SUFFIXES:
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs")
+        raise DseError(
+            f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs"
+        )
     options.check(given, f"{path}: compiler options")
     read = nvrtc.read_source(path, kernel, folders)
     translated = tuple(options.for_clang(given))
@@ -70,13 +72,14 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     text, name = source.text, Path(source.path).name
     if "<" in source.kernel:  # of a template: what is named is made
-        text += f"\n#line 1 \"kernel\"\nauto* const dse_kernel = &{source.kernel};\n"
+        text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
-        *("-mcode-object-version=5", "-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
         *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
+        *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
     ]
     ran = run(arguments, text)

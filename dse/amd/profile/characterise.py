@@ -1,6 +1,5 @@
 """Counts what the average block of a launch does on an AMD GPU, phase by phase between its barriers."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,16 +9,20 @@ from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.interpret import execute
 from dse.amd.profile.pipes import Turns, turns
 from dse.amd.profile.record import Record, Step, record
-from dse.amd.profile.walk import timing, walk
+from dse.amd.profile.walk import missed_code, timing, walk
 from dse.amd.text import Listing
 from dse.cuda.caches.cache_model import Caches, Traffic, latency, misses
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import ACCESSES, AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.single_warp import Walk
-from dse.cuda.source import Configuration, resident_blocks
-from dse.hardware import occupancy
+from dse.cuda.source import resident_blocks
 from dse.types import Gpu, Resources
+
+_SHARING = 2  # CUs
+# That a cache of instructions waits for at a time: of convolutions on MI250X whose code does not fit, each line takes
+# a CU some 55 cycles.
+_CODE_MISSES = 10
 
 
 class Executed:
@@ -32,7 +35,9 @@ class Executed:
         self.turns: Turns = turns(listing, gpu)
         self.machine: MemoryMachine
         self.machine, self.missing = execute(self.code, launch, self.sample.blocks, shared_bytes)
-        self.record: Record = record(self.code, self.machine, self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32))
+        self.record: Record = record(
+            self.code, self.machine, self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
+        )
 
 
 def characterise(
@@ -50,7 +55,11 @@ def counted(ran: Executed, asked: Resources, code_bytes: int) -> Characterisatio
     gpu, sample, noted = ran.gpu, ran.sample, ran.record
     resident = int(resident_blocks(gpu, asked))
     caches = Caches(
-        float(gpu.l1_bytes), float(gpu.l2_bytes), int(gpu.sm_count), max(resident, 1), ran.listing.scratch_bytes
+        float(gpu.l1_bytes),
+        float(gpu.l2_bytes),
+        int(gpu.sm_count),
+        max(resident, 1),
+        ran.listing.scratch_bytes,
     )
     stand_in: Any = noted
     traffic = misses(stand_in, sample, caches)
@@ -63,8 +72,12 @@ def counted(ran: Executed, asked: Resources, code_bytes: int) -> Characterisatio
         if counters is not None:
             key = (span.opened, span.closed)
             counts[key] = counts[key] + counters if key in counts else counters
+    # Two CUs, or a WGP, share a cache of instructions, in which so many misses are under way.
+    line = float(gpu.latency.l2) * _SHARING / _CODE_MISSES
+    fetch = missed_code(ran.code, ran.machine, ran.turns, code_bytes) * line
     phases = tuple(
-        _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key)) for key, numbers in counts.items()
+        _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key), fetch)
+        for key, numbers in counts.items()
     )
     lengths = np.array([len(stretch.steps) for stretch in noted.program.blocks])
     per_block = lengths @ np.sum(list(counts.values()), axis=0)[: 2 * len(lengths) : 2]
@@ -86,7 +99,12 @@ def counted(ran: Executed, asked: Resources, code_bytes: int) -> Characterisatio
 
 
 def _phase(
-    noted: Record, key: tuple[int, int], counts: np.ndarray, path: Walk | None, traffic: Traffic | None
+    noted: Record,
+    key: tuple[int, int],
+    counts: np.ndarray,
+    path: Walk | None,
+    traffic: Traffic | None,
+    fetch: float,
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     passes = max(float(counts[-1]), 1e-300)
@@ -115,17 +133,17 @@ def _phase(
         fp32_ops=operations / passes,
         fp32_ops_unsure=0.0,
         accesses={
-            kind: AccessCounts(*(numbers / passes).tolist()) for kind, numbers in accesses.items() if numbers[0]
+            kind: AccessCounts(*(numbers / passes).tolist())
+            for kind, numbers in accesses.items()
+            if numbers[0]
         },
         new_sectors={"load": 0.0, "store": 0.0},
         walk=None if path is None else path * (1 / path.passes),
         traffic=None if traffic is None else traffic * (1 / passes),
+        fetch=total * fetch / passes,
     )
 
 
 def _kind(step: Step) -> str:
     stores = step.stores or (step.atomic and not step.writes)
     return f"{step.pipe} {'store' if stores else 'load'}"
-
-
-_ = (Mapping, Configuration, occupancy)

@@ -4,7 +4,7 @@ Caches, first touches and explanations then work on either. A thread of a block 
 after the other.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +14,7 @@ import numpy as np
 from dse.amd.execute.code import BARRIERS, Code
 from dse.amd.execute.contents import Access, MemoryMachine
 from dse.amd.profile.pipes import Kind, Turns, kind_of
+from dse.amd.text import Instruction
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.cuda.machine.thread_set import Lanes
@@ -31,7 +32,6 @@ class Step:
 
     index: int
     opcode: str
-    text: str
     line: int | None
     pipe: str
     counts: bool
@@ -41,6 +41,7 @@ class Step:
     atomic: bool
     writes: tuple[int, ...]
     fp32_ops: int
+    instruction: Instruction
     of_box = False
     kind = ""
     guard_known = True
@@ -49,6 +50,11 @@ class Step:
     def address(self) -> int:
         """Its number stands for its address."""
         return self.index
+
+    @property
+    def text(self) -> str:
+        """The instruction as it is written."""
+        return str(self.instruction)
 
     def has(self, *modifiers: str) -> bool:
         """None of NVIDIA's modifiers."""
@@ -79,13 +85,12 @@ def steps_of(code: Code, wide_rate: bool) -> list[Step]:
     return [_step(step, kind_of(step, wide_rate)) for step in code.listing.instructions]
 
 
-def _step(step: Any, kind: Kind) -> Step:
+def _step(step: Instruction, kind: Kind) -> Step:
     access = kind.access
     loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
     return Step(
         index=step.index,
         opcode=step.opcode,
-        text=str(step),
         line=step.line,
         pipe=kind.pipe,
         counts=kind.counts,
@@ -95,6 +100,7 @@ def _step(step: Any, kind: Kind) -> Step:
         atomic=access is not None and access.kind == "atomic",
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
+        instruction=step,
     )
 
 
@@ -104,7 +110,8 @@ class _Recorder:
         steps = steps_of(code, wide_rate)
         blocks = [
             SimpleNamespace(
-                index=stretch.index, steps=[steps[step.index] for step in stretch.steps if steps[step.index].counts]
+                index=stretch.index,
+                steps=[steps[step.index] for step in stretch.steps if steps[step.index].counts],
             )
             for stretch in code.stretches
         ]
@@ -138,7 +145,9 @@ class _Recorder:
         opened = np.full(machine.shape[0], -1)
         for first, last, spans in self._spans():
             phase = self._phase_numbers(opened, spans)
-            counters = {number: np.zeros((self.height + 1, machine.shape[0])) for number in set(phase.tolist())}
+            counters = {
+                number: np.zeros((self.height + 1, machine.shape[0])) for number in set(phase.tolist())
+            }
             for number, rows in counters.items():
                 rows[-1] += times[first] * (phase == number)
             for place in range(first, last):
@@ -159,7 +168,9 @@ class _Recorder:
     def _spans(self) -> Iterator[tuple[int, int, np.ndarray]]:
         """Cut the trace where waves go on behind a barrier: (start, end, the barrier that blocks then reach)."""
         machine, stretches = self.machine, self.code.stretches
-        barriers = {stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS}
+        barriers = {
+            stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS
+        }
         held = np.zeros((machine.shape[0], machine.shape[1], 1), bool)
         reached = np.full(machine.shape[0], -1)
         first = 0
@@ -186,7 +197,9 @@ class _Recorder:
 
     # Accesses
 
-    def _count(self, access: Access, times: float, phase: np.ndarray, counters: dict[int, np.ndarray]) -> None:
+    def _count(
+        self, access: Access, times: float, phase: np.ndarray, counters: dict[int, np.ndarray]
+    ) -> None:
         step = self.record.program.steps[access.index]
         row = self.rows.get(access.index)
         if row is None or not step.memory:
@@ -229,13 +242,17 @@ class _Recorder:
             counts[1], counts[2] = (-(-bytes_of // SECTOR)).sum(-1), (bytes_of / _PASS).sum(-1)
         else:
             address = np.broadcast_to(access.base + shift, (blocks, waves, size))
-            counts[1], counts[2] = (self._banks if pipe == "shared" else self._lines)(address, mask, step.bytes)
+            counts[1], counts[2] = (self._banks if pipe == "shared" else self._lines)(
+                address, mask, step.bytes
+            )
         self.patterns[key] = (access.base, access.lanes, access.waves, counts)
         return counts
 
     def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
-        return 0.0, bank_passes(address.reshape(halves), mask.reshape(halves), max(size, 4), np).sum(axis=(1, 2))
+        return 0.0, bank_passes(address.reshape(halves), mask.reshape(halves), max(size, 4), np).sum(
+            axis=(1, 2)
+        )
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Sectors of 32 bytes, and passes: as long as the lines take, or the words that lanes get."""
@@ -266,9 +283,13 @@ class _Recorder:
         known = self.bases.get(id(base))
         if known is None:
             rows = base.shape[0]
-            flat = base.reshape(rows, 1) if base.shape[1:] == (1, 1) else np.ascontiguousarray(
-                np.broadcast_to(base, (rows, *self.machine.shape[1:]))
-            ).reshape(rows, -1)
+            flat = (
+                base.reshape(rows, 1)
+                if base.shape[1:] == (1, 1)
+                else np.ascontiguousarray(np.broadcast_to(base, (rows, *self.machine.shape[1:]))).reshape(
+                    rows, -1
+                )
+            )
             known = self.bases[id(base)] = (base, flat)
         return known[1]
 
@@ -279,8 +300,3 @@ def repeats(machine: MemoryMachine) -> np.ndarray:
     for start, end, more in getattr(machine, "repeats", ()):
         times[start:end] += more
     return times
-
-
-def waves_of(record: Record, mask: np.ndarray) -> Sequence[int]:
-    """List the waves of a block that have a lane in a mask."""
-    return np.flatnonzero(mask.reshape(-1, record.wave_size).any(-1)).tolist()

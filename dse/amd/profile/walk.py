@@ -10,7 +10,7 @@ Source: AMD's instruction set guides of CDNA2, RDNA2 and RDNA3, sections on data
 
 import re
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ from dse.amd.execute.contents import MemoryMachine
 from dse.amd.profile.pipes import Turns
 from dse.amd.profile.record import Record, Step, repeats
 from dse.amd.text import Instruction, Listing
-from dse.cuda.caches.cache_model import kept_at_random
 from dse.cuda.profile.single_warp import SOURCES, Walk
 from dse.types import Gpu
 
 _PLACE = {name: number for number, name in enumerate(SOURCES)}
 _CODE_LINE = 64  # bytes
+_ALL_MISS = 0.1  # of the cache's size: code that is longer by so much is never found there
 
 
 class Cost(NamedTuple):
@@ -171,7 +171,7 @@ def walk(
     wave = _longest(code, machine, block)
     costs = _costs(code, record, block, times)
     walker = _Walker(times)
-    fetch = _fetch(code, machine, times, code_bytes)
+    fetch = missed_code(code, machine, times.turns, code_bytes) * times.fetch
     more_at = {end: (start, more) for start, end, more in getattr(machine, "repeats", ())}
     starts = {start for start, _ in more_at.values()}
     marks: dict[int, np.ndarray] = {}
@@ -226,13 +226,17 @@ def _longest(code: Code, machine: MemoryMachine, block: int) -> int:
     return int(total.argmax())
 
 
-def _fetch(code: Code, machine: MemoryMachine, times: Timing, code_bytes: int) -> float:
-    """Return the cycles that an instruction takes to come, on average."""
+def missed_code(code: Code, machine: MemoryMachine, turns: Turns, code_bytes: int) -> float:
+    """Return the lines of code that an instruction brings from the L2, on average.
+
+    Waves go round and round in what is executed, so what was used longest ago is what is needed next: code that is
+    somewhat longer than the cache is hardly ever found there.
+    """
     executed = {index for index, _, _ in machine.trace}
     insts = sum(len(code.stretches[index].steps) for index in executed)
     bytes_each = code_bytes / max(len(code.listing.instructions), 1)
-    missed = 1.0 - kept_at_random(insts * bytes_each / times.turns.code_cache)
-    return missed * times.fetch * bytes_each / _CODE_LINE
+    beyond = insts * bytes_each / turns.code_cache - 1.0
+    return min(1.0, max(0.0, beyond / _ALL_MISS)) * bytes_each / _CODE_LINE
 
 
 def _costs(code: Code, record: Record, block: int, times: Timing) -> list[list[Cost]]:
@@ -249,7 +253,10 @@ def _costs(code: Code, record: Record, block: int, times: Timing) -> list[list[C
         return float(through / requests) if requests else 0.0
 
     return [
-        [_cost(inst, steps[inst.index], passes(steps[inst.index]), times, stores_apart) for inst in stretch.steps]
+        [
+            _cost(inst, steps[inst.index], passes(steps[inst.index]), times, stores_apart)
+            for inst in stretch.steps
+        ]
         for stretch in code.stretches
     ]
 
@@ -345,6 +352,3 @@ def _names(operand: str, masks: bool) -> tuple[str, ...]:
         first, last = operand[2:].rstrip("]").split(":")
         return tuple(f"{operand[0]}{number}" for number in range(int(first), int(last) + 1))
     return ()
-
-
-_ = Callable

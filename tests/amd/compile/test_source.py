@@ -86,7 +86,7 @@ def test_a_hip_file_shuffles_over_the_whole_wave(write):
 
 
 def test_hip_runtime_is_not_asked_for(write):
-    text = "#include <hip/hip_runtime.h>\nextern \"C\" __global__ void f(int* x) { *x = hipThreadIdx_x; }"
+    text = '#include <hip/hip_runtime.h>\nextern "C" __global__ void f(int* x) { *x = hipThreadIdx_x; }'
     assert ".amdhsa_kernel f" in built(read_source(write(text, "f.hip"))).text
 
 
@@ -96,7 +96,7 @@ def test_a_template_is_made_of_its_arguments(write):
 
 
 def test_lines_are_those_of_the_file(write):
-    code = built(read_source(write("extern \"C\" __global__ void f(int* x)\n{\n    *x = 3;\n}\n"))).text
+    code = built(read_source(write('extern "C" __global__ void f(int* x)\n{\n    *x = 3;\n}\n'))).text
     assert "<stdin>:3:" in code
 
 
@@ -105,7 +105,9 @@ def test_what_the_compiler_says_is_one_line(write):
     message = "own.cu:1:34: error: use of undeclared identifier 'TILE'"
     assert failure == Failure("compile error", message)
     failure = compile_source(read_source(write('#include "none.h"\n')), GFX90A, ())
-    assert failure == Failure("compile error", "own.cu:1: include: found no none.h beside the file or in the folders given")
+    assert failure == Failure(
+        "compile error", "own.cu:1: include: found no none.h beside the file or in the folders given"
+    )
 
 
 def test_too_much_lds_is_a_failure_by_name(write):
