@@ -7,7 +7,7 @@ no branch does, some trips are executed, spread over the loop, and each stands f
 then exact, and where the accesses go is estimated. A loop around one that is skipped is run.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import gcd
 from typing import Any
 
@@ -17,12 +17,14 @@ from dse.amd.execute.changes import FOR_EVER, LOST, Changes, Irregular
 from dse.amd.execute.code import Code, Stretch
 from dse.amd.execute.contents import Access, MemoryMachine
 from dse.amd.execute.memory_names import memory_access
-from dse.amd.execute.slots import CONSTANTS, NULL
+from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC
 from dse.amd.execute.state import Partial, Waves
+from dse.amd.text import Instruction
 
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
+_SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
 
@@ -50,6 +52,7 @@ class _Loop:
     registers: list[Any] | None = None  # then
     scratch: dict[int, Any] = field(default_factory=dict)
     trips: int = 0
+    made: int = 0  # trips, those that were skipped too
     next_try: int = _FIRST_TRY
     tries: int = 0
     examined: Changes | None = None
@@ -81,6 +84,7 @@ class LoopSkipper:
         self.machine, self.code = machine, code
         self.examined: _Loop | None = None
         self._loops: dict[int, _Loop] = {}
+        self._short: set[int] = set()  # loops that make few trips, again and again: one around them is skipped
 
     # What the scheduler tells
 
@@ -101,7 +105,10 @@ class LoopSkipper:
         if not alone or max(at for at, _, _ in path) >= others or min(at for at, _, _ in path) < index:
             self._begin(index, waves, loop.tries + 1)
             return
-        loop.trips += 1
+        loop.trips, loop.made = loop.trips + 1, loop.made + 1
+        if index in self._short and loop.made <= _SHORT:
+            loop.since = _Mark.now(machine)
+            return
         try:
             self._trip_is_over(loop)
         except Irregular as reason:
@@ -112,7 +119,7 @@ class LoopSkipper:
         """Execute a stretch with the changes of registers."""
         machine, loop = self.machine, self.examined
         assert loop is not None and loop.examined is not None
-        changes = loop.examined
+        changes: Changes | None = loop.examined
         for step, action in stretch.actions:
             before = len(machine.accesses)
             failed: str | None = None
@@ -122,58 +129,42 @@ class LoopSkipper:
                     results = changes.follow(step)
                 except Irregular as reason:
                     failed = str(reason)
-            lds = memory_access(step.opcode)
-            addressed = changes
-            if changes is not None and lds is not None and failed is None:
-                # what it reads is as it was before it is executed
-                noted = self._peek(changes, step)
-            else:
-                noted = None
+            accesses = changes is not None and failed is None and memory_access(step.opcode) is not None
+            registers = machine.r[:] if accesses else []
             action(machine)
-            if changes is not None and failed is None:
-                try:
-                    if noted is not None:
-                        performed = range(before, len(machine.accesses))
-                        results = self._accessed(changes, step, performed, noted)
-                    for slot, change in results:
-                        if slot != NULL:
-                            changes.write(slot, change)
-                except Irregular as reason:
-                    failed = str(reason)
-            elif addressed is None:
+            if changes is None:
                 continue
-            if failed is not None:
-                self._put_off(loop, failed)
+            try:
+                if failed is not None:
+                    raise Irregular(failed)
+                if accesses:
+                    results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
+                for slot, change in results:
+                    if slot != NULL:
+                        changes.write(slot, change)
+            except Irregular as reason:
+                self._put_off(loop, str(reason))
                 changes = None
 
-    def _peek(self, changes: Changes, step: Any) -> dict[int, Any]:
-        """The words that the address and the data of an access are in, as they are before it is executed."""
-        del changes
-        return dict(enumerate(self.machine.r)) if False else {-1: self.machine.r[:], -2: step}
-
-    def _accessed(self, changes: Changes, step: Any, performed: range, noted: dict[int, Any]) -> list[tuple[Any, Any]]:
+    def _accessed(
+        self, changes: Changes, step: Instruction, performed: range, registers: list[Any]
+    ) -> list[tuple[Any, Any]]:
+        """Follow an access that was performed; `registers` are those before."""
         machine = self.machine
-        after = machine.r
-        accessed = memory_access(step.opcode)
-        assert accessed is not None
-        targets, data = changes._data_slots(step)
-        if accessed.kind == "load" or accessed.returns:
-            known = any(after[slot] is not None for slot in targets)
-        else:
-            known = any(noted[-1][slot] is not None for slot in data)
-        machine.r = noted[-1]
+        targets, data = changes.data_slots(step)
+        loaded = any([machine.words(slot) is not None for slot in targets])
+        after, machine.r = machine.r, registers
         try:
-            return changes.access(step, performed, known)
+            stored = any([machine.words(slot) is not None for slot in data])
+            return changes.access(step, performed, loaded or stored)
         finally:
             machine.r = after
 
-    def branch(self, step: Any, name: str) -> None:
+    def branch(self, step: Instruction, name: str) -> None:
         """Examine the condition of a branch."""
         loop = self.examined
         if loop is None or loop.examined is None:
             return
-        from dse.amd.execute.slots import EXEC, SCC, VCC
-
         slots = {"scc": (SCC,), "vcc": (VCC, VCC + 1), "exe": (EXEC,)}[name[:3]]
         if any([loop.examined.read(slot) is not None for slot in slots]):
             self._put_off(loop, f"{step} depends on what does not change evenly")
@@ -182,6 +173,8 @@ class LoopSkipper:
 
     def _begin(self, header: int, waves: Waves, tries: int = 0) -> None:
         old = self._loops.get(header)
+        if old is not None:
+            (self._short.add if old.made <= _SHORT else self._short.discard)(header)
         if old is not None and self.examined is old:
             self.examined = None
         if tries > _MOST_TRIES * 4:
@@ -295,6 +288,7 @@ class LoopSkipper:
             return
         self._move(plan.changes, plan.stretch - 1 - plan.earlier)
         self._stand_for_stretches(plan)
+        loop.made += plan.parts * (plan.stretch - 1)
         machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (plan.stretch - 1)
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
@@ -317,11 +311,18 @@ class LoopSkipper:
         if times <= 0:
             return
         self._move(changes, times * parts)
+        self._loops_made(since, times * parts)
         machine.repeats.append((since.trace, len(machine.trace), times))
         for number, stride in enumerate(strides, start=since.accesses):
             assert stride is not None
             access = machine.accesses[number]
             machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
+
+    def _loops_made(self, since: _Mark, trips: int) -> None:
+        """Count trips as made of the loop that begins with the stretch at a mark."""
+        loop = self._loops.get(self.machine.trace[since.trace][0])
+        if loop is not None:
+            loop.made += trips
 
     def _stand_for_stretches(self, plan: _Plan) -> None:
         """Let each trip that was executed stand for those around it."""
@@ -396,5 +397,3 @@ def _moved(value: Any, change: Any, trips: int) -> Any:
         return value
     return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)
 
-
-_ = replace

@@ -234,6 +234,8 @@ def float_to(kind: type, low: float, high: float) -> Callable[[Array], Array]:
     """Conversion to an integer, towards zero, within its range; what is no number becomes 0."""
 
     def convert(a: Array) -> Array:
+        if a.size and a.min() >= low and a.max() < high:  # which no NaN is
+            return a.astype(I64).astype(kind)
         value = np.clip(np.nan_to_num(np.trunc(a.astype(F64)), nan=0.0, posinf=high, neginf=low), low, high)
         return value.astype(I64).astype(kind)
 
