@@ -1,4 +1,4 @@
-"""Compiles and executes configurations of a kernel's source for an AMD GPU, and keeps on disk what that gives."""
+"""Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
 
 import re
 from dataclasses import dataclass

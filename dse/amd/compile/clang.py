@@ -1,7 +1,7 @@
-"""A clang that compiles for AMD GPUs: the one that $DSE_CLANG names, of ROCm, of the wheel `ziglang`, the system's.
+"""A clang that compiles for AMD GPUs: $DSE_CLANG's, ROCm's, that of the wheel `ziglang` or the system's.
 
-Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where times
-were or will be measured with a ROCm of some year, name its clang.
+Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where
+times were or will be measured with a ROCm of some year, name its clang.
 
 It runs in a process of its own, which may take only so long and so much memory. It reads the source from its
 standard input, and finds headers in the folders that it is given and in none of the system's.

@@ -20,8 +20,8 @@ from dse.cuda.source import resident_blocks
 from dse.types import Gpu, Resources
 
 _SHARING = 2  # CUs
-# That a cache of instructions waits for at a time: of convolutions on MI250X whose code does not fit, each line takes
-# a CU some 55 cycles.
+# That a cache of instructions waits for at a time: of convolutions on MI250X whose code does not fit, each
+# line takes a CU some 55 cycles.
 _CODE_MISSES = 10
 
 

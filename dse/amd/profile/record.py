@@ -1,7 +1,7 @@
-"""What a few blocks executed, laid out as NVIDIA's blocks are: counters by phase, and the addresses of accesses.
+"""What a few blocks executed, laid out as NVIDIA's blocks are: counters by phase, and addresses of accesses.
 
-Caches, first touches and explanations then work on either. A thread of a block is a lane of its waves, one wave
-after the other.
+Caches and explanations then work on either. A thread of a block is a lane of its waves, one wave after the
+other.
 """
 
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ class Step:
 
 @dataclass
 class Record:
-    """The counters and addresses of the blocks that were run. Names as in `dse.cuda.machine.state.Machine`."""
+    """The counters and addresses of the blocks that were run. Names as in `dse.cuda.machine`."""
 
     launch: LaunchArguments
     program: Any  # its blocks are stretches of code, with steps
@@ -166,7 +166,7 @@ class _Recorder:
             opened = np.where(spans >= 0, spans, opened)
 
     def _spans(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Cut the trace where waves go on behind a barrier: (start, end, the barrier that blocks then reach)."""
+        """Cut the trace where waves go on behind a barrier: (start, end, the barrier that blocks reach)."""
         machine, stretches = self.machine, self.code.stretches
         barriers = {
             stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS

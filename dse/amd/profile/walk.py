@@ -2,8 +2,8 @@
 
 Accesses to memory are under way until a counter (vmcnt, lgkmcnt, vscnt; on gfx12 one for each kind) has come
 down to what a wait names; those of one counter come back in order, except scalar loads, for all of which the
-compiler waits at once. Results of vector instructions are there some cycles later, and the hardware holds back
-what needs them. Instructions come in lines of 64 bytes; those that the cache of a SIMD lost come from the L2.
+compiler waits at once. Results of vector instructions are there some cycles later, and the hardware holds
+back what needs them. Instructions come in lines of 64 bytes; those that their cache lost come from the L2.
 
 Source: AMD's instruction set guides of CDNA2, RDNA2 and RDNA3, sections on data dependency resolution.
 """
@@ -229,8 +229,8 @@ def _longest(code: Code, machine: MemoryMachine, block: int) -> int:
 def missed_code(code: Code, machine: MemoryMachine, turns: Turns, code_bytes: int) -> float:
     """Return the lines of code that an instruction brings from the L2, on average.
 
-    Waves go round and round in what is executed, so what was used longest ago is what is needed next: code that is
-    somewhat longer than the cache is hardly ever found there.
+    Waves go round and round in what is executed, so what was used longest ago is what is needed next: code
+    that is somewhat longer than the cache is hardly ever found there.
     """
     executed = {index for index, _, _ in machine.trace}
     insts = sum(len(code.stretches[index].steps) for index in executed)
@@ -320,7 +320,8 @@ def _waits(inst: Instruction) -> tuple[tuple[str, int], ...]:
 
 
 _WRITES_NOTHING = (
-    "global_store", "flat_store", "buffer_store", "scratch_store", "ds_write", "ds_store", "s_cbranch", "s_cmp",
+    "global_store", "flat_store", "buffer_store", "scratch_store", "ds_write", "ds_store", "s_cbranch",
+    "s_cmp",
 )  # fmt: skip
 _ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane")
 

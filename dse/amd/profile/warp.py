@@ -8,7 +8,7 @@ from dse.cuda.profile import to_kernel
 from dse.cuda.profile.characterise import Characterisation
 from dse.cuda.profile.warp_counts import WarpCounts
 
-# By the names of pipes that all GPUs share: what the vector unit of a SIMD issues, and what its scalar unit does.
+# Of the pipes, by names that all GPUs share: what the vector unit of a SIMD does, and what its scalar unit.
 VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 SCALAR = ("uniform", "constant", "control", "barrier")
 
