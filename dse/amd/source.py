@@ -71,7 +71,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
     listing = listing_of(made, kernel)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
-    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu, made.code_bytes)
+    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu)
     return KernelProfile(
         registers=listing.vgprs,
         shared_bytes=int(asked.shared_bytes),
@@ -79,7 +79,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         spill_bytes=4 * listing.vgpr_spills,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts, float(gpu.issue_limit)),
+        warp=warp_counts(counts),
     )
 
 
