@@ -43,6 +43,8 @@ class Binder:
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in places behind those of registers
         self._places: dict[int, int] = {}
+        self._readers: dict[tuple[Operand, str], Reader] = {}
+        self._writers: dict[tuple[int, str], Callable[[Machine, Any], None]] = {}
         # A program counter is 0, and the literal that is added to it lies so many bytes on.
         self._literal = {"lo": 8, "hi": 16} if listing.target.startswith("gfx12") else {"lo": 4, "hi": 12}
 
@@ -155,6 +157,14 @@ class Binder:
 
     def _reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
+        if step is not None and step.modifiers and (_between_lanes(step) or f"src{number}_sel" in step.modifiers):
+            return self._made_reader(given, kind, step, number)
+        known = self._readers.get((given, kind))
+        if known is None:
+            known = self._readers[given, kind] = self._made_reader(given, kind, None, 0)
+        return known
+
+    def _made_reader(self, given: Operand, kind: str, step: Instruction | None, number: int) -> Reader:
         if isinstance(given.place, Symbol):
             return self._symbol(given.place)
         slot, high = self._slots(given, kind)
@@ -170,7 +180,7 @@ class Binder:
         if kind in "UIDP":
             return _modified(_wide_of(word, _word_of(high), kind), given)
         if kind in "wsh":
-            return _modified(_half_of(word, kind, _takes_upper(given, step)), given)
+            return _modified(_half_of(word, kind, _takes_upper(given)), given)
         if kind in "uk":
             return word
         view = np.int32 if kind in "ij" else np.float32
@@ -232,6 +242,8 @@ class Binder:
         if finish is not None:
             function = _then(function, finish, len(writers) > 1)
         action = _one_result(function, readers, writers[0]) if len(writers) == 1 else _results(function, readers, writers)
+        if not step.modifiers:
+            return action
         kept = lanes.without_source(step, self.listing.wave_size) if _between_lanes(step) else None
         return action if kept is None else _without_lanes(action, kept)
 
@@ -239,6 +251,15 @@ class Binder:
         place = target.place
         if not isinstance(place, Register):
             raise self.error(step, "found no register to write to, expected one")
+        slot = place.slot
+        if kind in "wsh":
+            return self._made_writer(place, kind, step)
+        known = self._writers.get((slot, kind))
+        if known is None:
+            known = self._writers[slot, kind] = self._made_writer(place, kind, step)
+        return known
+
+    def _made_writer(self, place: Register, kind: str, step: Instruction) -> Callable[[Machine, Any], None]:
         slot = place.slot
         if slot == NULL:
             return lambda machine, value: None
@@ -537,7 +558,7 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
     return read
 
 
-def _takes_upper(given: Operand, step: Instruction | None) -> bool:
+def _takes_upper(given: Operand) -> bool:
     if isinstance(given.place, Register) and given.place.half:
         return given.place.half == "h"
     return False

@@ -341,10 +341,12 @@ class Changes:
             return [None]
         if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
             return [self._bits(step, row), *[LOST] * (len(results) - 1)]
-        if name == "v_ashrrev_i32" and changes[0] is None and bool((values[0] == 31).all()):
-            self._compared("i", [values[1], np.zeros((1, 1, 1), I64)], [changes[1], None])
-            return [None]
-        if name in ("v_lshrrev_b32", "s_lshr_b32"):
+        if name in ("v_ashrrev_i32", "s_ashr_i32"):
+            value, by = (1, 0) if name.startswith("v") else (0, 1)
+            if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
+                self._compared("i", [values[value], np.zeros((1, 1, 1), I64)], [changes[value], None])
+                return [None] * len(results)
+        if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
             return self._shifted_right(name, values, changes, len(results))
         if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
             placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
@@ -394,7 +396,7 @@ class Changes:
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
             return [LOST] * results
-        self.stay_within(values[value], changes[value], 0, 1 << 32)
+        self.stay_within(values[value], changes[value], *_RANGES["i" if "ashr" in name else "u"])
         return [changes[value] // step, *[LOST] * (results - 1)]
 
     def _wide(

@@ -24,6 +24,7 @@ from dse.amd.text import Instruction
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
+_LONGEST = 3000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
@@ -100,20 +101,33 @@ class LoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
-        path = machine.trace[loop.since.trace :]
-        alone = all(one is waves or not (one.mask & ~waves.mask).any() for _, one, _ in path)
-        if not alone or max(at for at, _, _ in path) >= others or min(at for at, _, _ in path) < index:
-            self._begin(index, waves, loop.tries + 1)
-            return
         loop.trips, loop.made = loop.trips + 1, loop.made + 1
-        if index in self._short and loop.made <= _SHORT:
+        unwatched = loop.plan is None and loop.examined is None and loop.registers is None
+        if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
             loop.since = _Mark.now(machine)
+            return
+        if not self._alone(loop, others):
+            self._begin(index, waves, loop.tries + 1)
             return
         try:
             self._trip_is_over(loop)
         except Irregular as reason:
             self._put_off(loop, str(reason))
         loop.since = _Mark.now(machine)
+
+    def _alone(self, loop: _Loop, others: int) -> bool:
+        """Whether only the waves of a loop were in its last trip, and others do not wait for them there."""
+        path = self.machine.trace[loop.since.trace :]
+        if len(path) > _LONGEST:
+            loop.tries += _MOST_TRIES
+            return False
+        strangers = {id(one): one for _, one, _ in path if one is not loop.waves}.values()
+        places = [at for at, _, _ in path]
+        return (
+            max(places) < others
+            and min(places) >= loop.header
+            and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
+        )
 
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch with the changes of registers."""

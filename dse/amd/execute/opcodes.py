@@ -18,6 +18,7 @@ target for the names that differ between them.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -416,6 +417,7 @@ _row("v_mfma v_smfmac", "matrix", special="matrix")
 _row("v_wmma v_swmmac", "matrix", special="matrix")
 
 
+@cache
 def opcode(name: str) -> Opcode | None:
     """Find the row of an instruction that does not access memory; None if there is none."""
     row = TABLE.get(name)
