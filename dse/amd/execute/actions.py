@@ -9,7 +9,19 @@ import numpy as np
 from dse.amd.execute import access, lanes
 from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
-from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, V, VCC, Constant, Operand, Register, Symbol, operand
+from dse.amd.execute.slots import (
+    CONSTANTS,
+    EXEC,
+    NULL,
+    SCC,
+    V,
+    VCC,
+    Constant,
+    Operand,
+    Register,
+    Symbol,
+    operand,
+)
 from dse.amd.execute.state import U32, Machine, NeedsData
 from dse.amd.text import Instruction, Listing
 from dse.errors import DseError
@@ -157,7 +169,11 @@ class Binder:
 
     def _reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
-        if step is not None and step.modifiers and (_between_lanes(step) or f"src{number}_sel" in step.modifiers):
+        if (
+            step is not None
+            and step.modifiers
+            and (_between_lanes(step) or f"src{number}_sel" in step.modifiers)
+        ):
             return self._made_reader(given, kind, step, number)
         known = self._readers.get((given, kind))
         if known is None:
@@ -241,7 +257,11 @@ class Binder:
             return forget
         if finish is not None:
             function = _then(function, finish, len(writers) > 1)
-        action = _one_result(function, readers, writers[0]) if len(writers) == 1 else _results(function, readers, writers)
+        action = (
+            _one_result(function, readers, writers[0])
+            if len(writers) == 1
+            else _results(function, readers, writers)
+        )
         if not step.modifiers:
             return action
         kept = lanes.without_source(step, self.listing.wave_size) if _between_lanes(step) else None
@@ -389,7 +409,9 @@ class Binder:
 
         def move(machine: Machine) -> None:
             value = machine.r[slot]
-            if target == EXEC or (of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC):
+            if target == EXEC or (
+                of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
+            ):
                 mask = machine.mask(slot) if slot < CONSTANTS or not two else _mask_of(machine, slot, high)
                 if target == EXEC and mask is None:
                     raise NeedsData(step, "mask of lanes")
@@ -427,7 +449,9 @@ class Binder:
 
     def _logic(self, step: Instruction) -> Action:
         """Logic of scalars, by bits: of masks of lanes where it is one."""
-        function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
+        function = _MASK_LOGIC[
+            step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")
+        ]
         target = self.registers(step.operands[0]).slot
         two = step.opcode.endswith("64")
         sources = [self._slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
@@ -435,7 +459,9 @@ class Binder:
 
         def compute(machine: Machine) -> None:
             values = [machine.r[low] for low, _ in sources]
-            if target == EXEC or (of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)):
+            if target == EXEC or (
+                of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)
+            ):
                 masks = [_mask_of(machine, low, high) for low, high in sources]
                 known = all(mask is not None for mask in masks)
                 if not known and target == EXEC:

@@ -98,7 +98,9 @@ class Changes:
         """A value has to stay in a range."""
         if change is None:
             return
-        room = np.where(change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1))
+        room = np.where(
+            change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1)
+        )
         self.bound(np.where(change == 0, FOR_EVER, room))
 
     # Instructions
@@ -206,7 +208,9 @@ class Changes:
             return LOST
         places = [operand(text).place for text in step.operands[1:]]
         changes = [self.read(place.slot) if isinstance(place, Register) else None for place in places]
-        if sum(change is not None for change in changes) != 1 or LOST in [c for c in changes if isinstance(c, str)]:
+        if sum(change is not None for change in changes) != 1 or LOST in [
+            c for c in changes if isinstance(c, str)
+        ]:
             return LOST
         moving = 0 if changes[0] is not None else 1
         other = places[1 - moving]
@@ -308,7 +312,11 @@ class Changes:
             return None if mask is None else mask.astype(I64)
         if isinstance(place, Constant):
             if kind in "jk":
-                return np.full((1, 1, 1), (place.bits & 0xFFFF ^ 0x8000) - 0x8000 if kind == "j" else place.bits & 0xFFFF, I64)
+                return np.full(
+                    (1, 1, 1),
+                    (place.bits & 0xFFFF ^ 0x8000) - 0x8000 if kind == "j" else place.bits & 0xFFFF,
+                    I64,
+                )
             if kind in "UI":
                 return np.array(place.wide, U64).view(I64).reshape(1, 1, 1)
             value = np.full((1, 1, 1), place.bits, U32)
@@ -371,7 +379,9 @@ class Changes:
             self._carry(name, values, changes)
         function = row.function
         assert function is not None
-        before = _first(function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True))))
+        before = _first(
+            function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True)))
+        )
         after = _first(
             function(
                 *(

@@ -122,7 +122,9 @@ class Scheduler:
     def enter(self, index: int, waves: Waves) -> None:
         """Let waves go on with a stretch."""
         if index >= len(self.code.stretches):
-            raise DseError(f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm")
+            raise DseError(
+                f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm"
+            )
         there = self.ready.get(index)
         self.ready[index] = waves if there is None else self.machine.set_of(there.mask | waves.mask)
 

@@ -85,7 +85,9 @@ class LoopSkipper:
         self.machine, self.code = machine, code
         self.examined: _Loop | None = None
         self._loops: dict[int, _Loop] = {}
-        self._short: set[int] = set()  # loops that make few trips, again and again: one around them is skipped
+        self._short: set[int] = (
+            set()
+        )  # loops that make few trips, again and again: one around them is skipped
 
     # What the scheduler tells
 
@@ -303,7 +305,9 @@ class LoopSkipper:
         self._move(plan.changes, plan.stretch - 1 - plan.earlier)
         self._stand_for_stretches(plan)
         loop.made += plan.parts * (plan.stretch - 1)
-        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (plan.stretch - 1)
+        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (
+            plan.stretch - 1
+        )
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:
@@ -319,7 +323,9 @@ class LoopSkipper:
             else:
                 machine.r[slot] = moved
 
-    def _repeat(self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]) -> None:
+    def _repeat(
+        self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
+    ) -> None:
         """Do so many times more what was done since a mark, which were so many trips."""
         machine = self.machine
         if times <= 0:
@@ -346,8 +352,12 @@ class LoopSkipper:
             machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
             for place, stride in enumerate(plan.strides):
                 access = machine.accesses[mark.accesses + place]
-                drift: float | int = stride if stride is not None else self._drift(marks, number, place, plan.stretch)
-                machine.accesses[mark.accesses + place] = access._replace(trips=range(earlier, later), stride=drift)
+                drift: float | int = (
+                    stride if stride is not None else self._drift(marks, number, place, plan.stretch)
+                )
+                machine.accesses[mark.accesses + place] = access._replace(
+                    trips=range(earlier, later), stride=drift
+                )
 
     def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
         """Bytes that an access moves on by in a trip, on average from one executed trip to the next."""
@@ -410,4 +420,3 @@ def _moved(value: Any, change: Any, trips: int) -> Any:
     if value.__class__ is not np.ndarray or value.dtype == bool:
         return value
     return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)
-
