@@ -112,16 +112,17 @@ def characterise(
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if graph is not None:
+        if int(gpu_file.gpu.gfx):
+            raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
         from dse.cuda.explained import execute, write_graph
 
         dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
         print(f"{graph}: {len(dependences.instructions):,} instructions, {len(dependences.loops)} loops")
         return
     if explain:
-        from dse.cuda.explained import execute, explained
         from dse.report.explain import show_explanation
 
-        parts = explained(execute(description, chosen, sizes, gpu_file))
+        parts = _explained(description, chosen, sizes, gpu_file)
         if not json:
             parts["lines"] = parts["lines"][:_HOTTEST]
         title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
@@ -130,6 +131,19 @@ def characterise(
     table, compiler = _one(description, chosen, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     present(table, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
+
+
+def _explained(
+    description: "Description", chosen: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
+) -> dict[str, Any]:
+    """Explain one configuration on a GPU of either vendor."""
+    if int(gpu.gpu.gfx):
+        from dse.amd import explained as of_amd
+
+        return of_amd.explained(description, chosen, sizes, gpu)
+    from dse.cuda.explained import execute, explained
+
+    return explained(execute(description, chosen, sizes, gpu))
 
 
 def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:

@@ -416,7 +416,7 @@ def counted(
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked = resources(made, configuration)
     caches = caches_of(
-        gpu, int(asked.shared_bytes), int(_resident_blocks(gpu, asked)), made.binary.stack_bytes
+        gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), made.binary.stack_bytes
     )
     traffic = misses(machine, sample, caches, partial(addresses_of, machine))
     times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
@@ -424,7 +424,8 @@ def counted(
 
 
 @jax.jit
-def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+def resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    """Return the blocks of a launch that the busiest SM holds at a time."""
     return occupancy.launch(gpu, asked)[0].resident_blocks
 
 

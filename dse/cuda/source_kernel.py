@@ -162,9 +162,7 @@ class SourceKernel:
         with progress(f"Reading {self.name}", compiled) as advance:
             while batch := choose(before, compiled, read):
                 chosen = [wanted[index] for index in batch]
-                results = tools.characterise_all(
-                    source, arch, chosen, gpu, self.cache, self.workers, advance
-                )
+                results = tools.characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
                 read |= dict(zip(batch, results, strict=True))
         failures = _failures(read)
         if len(read) - len(failures) < 2:

@@ -1,10 +1,15 @@
-"""A clang that compiles for AMD GPUs: the one of ROCm if there is one, of the wheel `ziglang`, or the system's.
+"""A clang that compiles for AMD GPUs: $DSE_CLANG's, ROCm's, that of the wheel `ziglang` or the system's.
+
+Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where
+times were or will be measured with a ROCm of some year, name its clang.
 
 It runs in a process of its own, which may take only so long and so much memory. It reads the source from its
 standard input, and finds headers in the folders that it is given and in none of the system's.
 """
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -17,6 +22,8 @@ from pathlib import Path
 from dse.cuda.extra import install
 from dse.errors import DseError
 
+NAMED = "DSE_CLANG"  # a command: "/opt/rocm/llvm/bin/clang", or "/somewhere/ziglang/zig clang"
+_VERSION = r"clang version (\d+\.\d+\.\d+)"
 SECONDS = 300  # that a configuration may take
 BYTES = 8 << 30  # of addresses
 
@@ -35,7 +42,12 @@ def clang() -> Clang:
 
     **Raises:** DseError if there is none with the target, or it does not start.
     """
-    commands = []
+    commands: list[tuple[str, ...]] = []
+    if (named := os.environ.get(NAMED)) is not None:
+        commands.append(tuple(shlex.split(named)))
+        if not (found := re.search(_VERSION, _asked((*commands[0], "--version")))):
+            raise DseError(f"{NAMED}: found {named!r}, expected the path of a clang")
+        return Clang(commands[0], f"clang {found[1]}")
     if (hipcc := shutil.which("hipcc")) is not None:
         commands.append((hipcc,))
     spec = find_spec("ziglang")
@@ -45,17 +57,16 @@ def clang() -> Clang:
     if (system := shutil.which("clang")) is not None and "amdgcn" in _asked((system, "--print-targets")):
         commands.append((system,))
     for command in commands:
-        found = re.search(r"clang version (\d+\.\d+\.\d+)", _asked((*command, "--version")))
-        if found:
+        if found := re.search(_VERSION, _asked((*command, "--version"))):
             return Clang(command, f"clang {found[1]}")
     raise DseError(f"clang: found none for AMD GPUs, expected {install('amd')}, or ROCm's hipcc")
 
 
 @cache
-def targets() -> frozenset[int]:
-    """List what it compiles for: 0x90a for gfx90a."""
-    text = _asked((*clang().command, "--target=amdgcn-amd-amdhsa", "--print-supported-cpus"))
-    return frozenset(int(number, 16) for number in re.findall(r"^\s+gfx([0-9a-f]+)$", text, re.MULTILINE))
+def knows(target: int) -> bool:
+    """Tell whether it compiles for a target: 0x90a for gfx90a."""
+    ran = run(["-x", "c", "--target=amdgcn-amd-amdhsa", f"-mcpu=gfx{target:x}", "-nogpulib", "-S"], "")
+    return bool(ran.code)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The compiler options that a kernel's file may state for AMD GPUs: those of clang, and NVRTC's in clang's words.
+"""The options that a kernel's file may state for AMD GPUs: those of clang, and NVRTC's in clang's words.
 
 What only NVIDIA's compiler knows, and what changes no meaning of the code, is left out.
 """

@@ -106,8 +106,15 @@ DSE_PLACE(threadIdx, __builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem
           __builtin_amdgcn_workitem_id_z())
 DSE_PLACE(blockIdx, __builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
           __builtin_amdgcn_workgroup_id_z())
+#if __clang_major__ < 14 // code object version 4: in the packet that launches the kernel
+#define DSE_BLOCKS(axis) (__builtin_amdgcn_grid_size_##axis() / __builtin_amdgcn_workgroup_size_##axis())
+DSE_PLACE(gridDim, DSE_BLOCKS(x), DSE_BLOCKS(y), DSE_BLOCKS(z))
+DSE_PLACE(blockDim, __builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(),
+          __builtin_amdgcn_workgroup_size_z())
+#else
 DSE_PLACE(gridDim, DSE_HIDDEN(unsigned, 0), DSE_HIDDEN(unsigned, 4), DSE_HIDDEN(unsigned, 8))
 DSE_PLACE(blockDim, DSE_HIDDEN(unsigned short, 12), DSE_HIDDEN(unsigned short, 14), DSE_HIDDEN(unsigned short, 16))
+#endif
 
 #define hipThreadIdx_x threadIdx.x
 #define hipThreadIdx_y threadIdx.y
@@ -227,6 +234,19 @@ template <class M> DSE_DEVICE int __all_sync(M mask, int predicate) { return (__
 
 // Atomics, of the scope of the GPU, or of a block with _block
 
+#if __clang_major__ < 14
+#define __HIP_MEMORY_SCOPE_AGENT 4
+#define __HIP_MEMORY_SCOPE_WORKGROUP 3
+#define __hip_atomic_fetch_add(p, v, order, scope) __atomic_fetch_add(p, v, order)
+#define __hip_atomic_fetch_min(p, v, order, scope) __atomic_fetch_min(p, v, order)
+#define __hip_atomic_fetch_max(p, v, order, scope) __atomic_fetch_max(p, v, order)
+#define __hip_atomic_fetch_and(p, v, order, scope) __atomic_fetch_and(p, v, order)
+#define __hip_atomic_fetch_or(p, v, order, scope) __atomic_fetch_or(p, v, order)
+#define __hip_atomic_fetch_xor(p, v, order, scope) __atomic_fetch_xor(p, v, order)
+#define __hip_atomic_exchange(p, v, order, scope) __atomic_exchange_n(p, v, order)
+#define __hip_atomic_compare_exchange_strong(p, e, v, order, other, scope)                                             \
+    __atomic_compare_exchange_n(p, e, v, false, order, other)
+#endif
 #define DSE_ATOMIC(name, builtin)                                                                                      \
     template <class T, class V> DSE_DEVICE T name(T* p, V value)                                                       \
     {                                                                                                                  \
@@ -251,6 +271,7 @@ template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W v
                                          __HIP_MEMORY_SCOPE_AGENT);
     return expected;
 }
+#if __clang_major__ > 18
 DSE_DEVICE unsigned atomicInc(unsigned* p, unsigned most)
 {
     return __builtin_amdgcn_atomic_inc32(p, most, __ATOMIC_RELAXED, "agent");
@@ -259,6 +280,8 @@ DSE_DEVICE unsigned atomicDec(unsigned* p, unsigned most)
 {
     return __builtin_amdgcn_atomic_dec32(p, most, __ATOMIC_RELAXED, "agent");
 }
+
+#endif
 
 // Whole numbers
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.amd.compile import options
-from dse.amd.compile.clang import clang, run, targets
+from dse.amd.compile.clang import clang, knows, run
 from dse.cuda.cache import key
 from dse.cuda.compile import nvrtc
 from dse.cuda.compile.contract import Settings
@@ -27,6 +27,11 @@ class Built:
     text: str  # without the sections of debug information; lines of the source stand in it
     compiler: str
 
+    @property
+    def code_bytes(self) -> int:
+        """The bytes of all instructions, which the compiler states."""
+        return sum(map(int, re.findall(r"^; codeLenInByte = (\d+)", self.text, re.MULTILINE)))
+
 
 @dataclass(frozen=True)
 class HipSource(nvrtc.Source):
@@ -36,10 +41,6 @@ class HipSource(nvrtc.Source):
     def compiler(self) -> str:
         """The compiler and its version."""
         return clang().version
-
-    def architectures(self) -> tuple[int, ...]:
-        """List what it can be compiled for: 0x90a for gfx90a."""
-        return tuple(sorted(targets()))
 
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Compile one configuration. **Raises:** DseError if the compiler lacks the target or an option."""
@@ -54,7 +55,9 @@ def read_source(
     **Raises:** DseError as `dse.cuda.compile.nvrtc.read_source`, and for an option of neither compiler.
     """
     if path.suffix not in SUFFIXES:
-        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs")
+        raise DseError(
+            f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs"
+        )
     options.check(given, f"{path}: compiler options")
     read = nvrtc.read_source(path, kernel, folders)
     translated = tuple(options.for_clang(given))
@@ -65,17 +68,18 @@ def read_source(
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
     """Compile one configuration for gfx`arch` (0x90a), with line information."""
-    if arch not in targets():
+    if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     text, name = source.text, Path(source.path).name
     if "<" in source.kernel:  # of a template: what is named is made
-        text += f"\n#line 1 \"kernel\"\nauto* const dse_kernel = &{source.kernel};\n"
+        text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
         *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
-        *("-mcode-object-version=5", "-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
         *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
+        *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
     ]
     ran = run(arguments, text)

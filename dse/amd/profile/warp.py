@@ -8,23 +8,27 @@ from dse.cuda.profile import to_kernel
 from dse.cuda.profile.characterise import Characterisation
 from dse.cuda.profile.warp_counts import WarpCounts
 
-# By the names of pipes that all GPUs share: what the vector unit of a SIMD issues, and what its scalar unit does.
+# Of the pipes, by names that all GPUs share: what the vector unit of a SIMD does, and what its scalar unit.
 VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 SCALAR = ("uniform", "constant", "control", "barrier")
 
 
-def warp_counts(counts: Characterisation) -> WarpCounts:
+def warp_counts(counts: Characterisation, issue_limit: float) -> WarpCounts:
     """Average one launch over its waves.
 
     In each cycle a SIMD issues instructions of several kinds, each of another wave: what counts for its issue
-    slots is the kind that has most, vector or scalar.
+    slots is the kind that has most, vector or scalar. Slots pass unused while code has to come from the L2.
 
     **Source:** CDNA2 and RDNA2 instruction set guides, sections on the shader's organisation.
     """
     warps = to_kernel.warp_counts(counts)
     slots = np.array(
         [
-            max(sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (VECTOR, SCALAR)) / counts.warps
+            max(
+                *(sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (VECTOR, SCALAR)),
+                phase.fetch * issue_limit,
+            )
+            / counts.warps
             for phase in counts.phases
         ]
     )

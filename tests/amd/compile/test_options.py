@@ -7,7 +7,15 @@ from dse.errors import DseError
 
 
 def test_options_of_cuda_are_translated():
-    given = ["--use_fast_math", "-DN=3", "--define-macro=M=4", "-I/x", "--std=c++17", "--maxrregcount=64", "-lineinfo"]
+    given = [
+        "--use_fast_math",
+        "-DN=3",
+        "--define-macro=M=4",
+        "-I/x",
+        "--std=c++17",
+        "--maxrregcount=64",
+        "-lineinfo",
+    ]
     check(given, "kernel")
     assert for_clang(given) == ["-ffast-math", "-DN=3", "-DM=4", "-I/x", "-std=c++17"]
 
@@ -18,7 +26,9 @@ def test_options_of_clang_stay():
     assert for_clang(given) == given
 
 
-@pytest.mark.parametrize("option", ["-fplugin=x.so", "-o", "@file", "-Xclang", "--save-temps", "-include=/etc/passwd"])
+@pytest.mark.parametrize(
+    "option", ["-fplugin=x.so", "-o", "@file", "-Xclang", "--save-temps", "-include=/etc/passwd"]
+)
 def test_others_are_refused(option: str):
     with pytest.raises(DseError, match="kernel: found"):
         check([option], "kernel")
