@@ -68,7 +68,9 @@ class Checked:
     failures: list[str] = field(default_factory=list)
 
 
-def random_rows(kernel: Description, sizes: Mapping[str, Any], count: int, seed: int) -> dict[str, np.ndarray]:
+def random_rows(
+    kernel: Description, sizes: Mapping[str, Any], count: int, seed: int
+) -> dict[str, np.ndarray]:
     """Draw configurations of a kernel's space."""
     valid = kernel.space.configurations(sizes)
     total = len(next(iter(valid.values())))
@@ -95,7 +97,11 @@ def _argument(given: Any, size: int) -> Any:
         return _contents(given)
     if isinstance(given, float):
         return np.float32(given) if size == 4 else np.float64(given)
-    return given if given is None else np.frombuffer(int(given).to_bytes(size, "little", signed=given < 0), f"i{size}")[0]
+    return (
+        given
+        if given is None
+        else np.frombuffer(int(given).to_bytes(size, "little", signed=given < 0), f"i{size}")[0]
+    )
 
 
 def values_differ(
@@ -121,7 +127,13 @@ def values_differ(
     x, y, z = configuration.grid
     blocks = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
     machine, _ = execute(
-        code_of(listing), launch, blocks, configuration.shared_bytes or 0, constants, follow=LDS, skip_loops=False
+        code_of(listing),
+        launch,
+        blocks,
+        configuration.shared_bytes or 0,
+        constants,
+        follow=LDS,
+        skip_loops=False,
     )
     found = machine.memory.regions[output + 1]
     assert found is not None
@@ -157,7 +169,9 @@ def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
             listing = compiled(source, target, configuration)
             read = time.process_time()
             code = code_of(listing)
-            launch = LaunchArguments(configuration.grid, configuration.block, arguments(listing, configuration))
+            launch = LaunchArguments(
+                configuration.grid, configuration.block, arguments(listing, configuration)
+            )
             _, missing = execute(code, launch, representative(configuration.grid).blocks)
             ran = time.process_time()
             found.unknown_data += missing is not None

@@ -28,7 +28,9 @@ class Instruction:
     second: "Instruction | None" = None
 
     def __str__(self) -> str:
-        written = " ".join([", ".join(self.operands), *(f"{k}:{v}" if v else k for k, v in self.modifiers.items())])
+        written = " ".join(
+            [", ".join(self.operands), *(f"{k}:{v}" if v else k for k, v in self.modifiers.items())]
+        )
         text = f"{self.opcode} {written}".strip()
         return f"{text} :: {self.second}" if self.second else text
 
@@ -75,7 +77,9 @@ def parse(listing: str, kernel: str | None = None) -> Listing:
     target = next((line.split("--")[-1].strip('"') for line in lines if ".amdgcn_target" in line), "")
     kernels = _metadata(lines)
     if not target or not kernels:
-        raise DseError("assembly: found no .amdgcn_target or no kernel's metadata, expected AMDGCN text of clang")
+        raise DseError(
+            "assembly: found no .amdgcn_target or no kernel's metadata, expected AMDGCN text of clang"
+        )
     names = [str(one[".name"]) for one in kernels]
     if kernel is None and len(kernels) == 1:
         kernel = names[0]
@@ -252,7 +256,9 @@ def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
 
 def _symbols(lines: Sequence[str]) -> dict[str, int]:
     """List the variables in memory, and their bytes."""
-    objects = {text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text}
+    objects = {
+        text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text
+    }
     sizes: dict[str, int] = {}
     for text in lines:
         if text.startswith("\t.size"):

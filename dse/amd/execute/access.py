@@ -126,7 +126,11 @@ def _flat_spaces(machine: Machine, base: np.ndarray, offset: int) -> list[tuple[
 def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     target_text, where, _ = _parts(step, accessed)
     target = None if target_text is None else binder.registers(target_text).slot
-    sources = [binder.registers(text).slot for text in step.operands[1 if target is None else 2 :] if text not in ("gds",)]
+    sources = [
+        binder.registers(text).slot
+        for text in step.operands[1 if target is None else 2 :]
+        if text not in ("gds",)
+    ]
     slot = binder.registers(where[0]).slot
     scale = accessed.bytes * accessed.stride
     if accessed.elements == 2:

@@ -9,7 +9,19 @@ import numpy as np
 from dse.amd.execute import access, lanes
 from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
-from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, V, VCC, Constant, Operand, Register, Symbol, operand
+from dse.amd.execute.slots import (
+    CONSTANTS,
+    EXEC,
+    NULL,
+    SCC,
+    V,
+    VCC,
+    Constant,
+    Operand,
+    Register,
+    Symbol,
+    operand,
+)
 from dse.amd.execute.state import U32, Machine, NeedsData
 from dse.amd.text import Instruction, Listing
 from dse.errors import DseError
@@ -43,6 +55,8 @@ class Binder:
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in places behind those of registers
         self._places: dict[int, int] = {}
+        self._readers: dict[tuple[Operand, str], Reader] = {}
+        self._writers: dict[tuple[int, str], Callable[[Machine, Any], None]] = {}
         # A program counter is 0, and the literal that is added to it lies so many bytes on.
         self._literal = {"lo": 8, "hi": 16} if listing.target.startswith("gfx12") else {"lo": 4, "hi": 12}
 
@@ -155,6 +169,18 @@ class Binder:
 
     def _reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
+        if (
+            step is not None
+            and step.modifiers
+            and (_between_lanes(step) or f"src{number}_sel" in step.modifiers)
+        ):
+            return self._made_reader(given, kind, step, number)
+        known = self._readers.get((given, kind))
+        if known is None:
+            known = self._readers[given, kind] = self._made_reader(given, kind, None, 0)
+        return known
+
+    def _made_reader(self, given: Operand, kind: str, step: Instruction | None, number: int) -> Reader:
         if isinstance(given.place, Symbol):
             return self._symbol(given.place)
         slot, high = self._slots(given, kind)
@@ -170,7 +196,7 @@ class Binder:
         if kind in "UIDP":
             return _modified(_wide_of(word, _word_of(high), kind), given)
         if kind in "wsh":
-            return _modified(_half_of(word, kind, _takes_upper(given, step)), given)
+            return _modified(_half_of(word, kind, _takes_upper(given)), given)
         if kind in "uk":
             return word
         view = np.int32 if kind in "ij" else np.float32
@@ -231,7 +257,13 @@ class Binder:
             return forget
         if finish is not None:
             function = _then(function, finish, len(writers) > 1)
-        action = _one_result(function, readers, writers[0]) if len(writers) == 1 else _results(function, readers, writers)
+        action = (
+            _one_result(function, readers, writers[0])
+            if len(writers) == 1
+            else _results(function, readers, writers)
+        )
+        if not step.modifiers:
+            return action
         kept = lanes.without_source(step, self.listing.wave_size) if _between_lanes(step) else None
         return action if kept is None else _without_lanes(action, kept)
 
@@ -239,6 +271,15 @@ class Binder:
         place = target.place
         if not isinstance(place, Register):
             raise self.error(step, "found no register to write to, expected one")
+        slot = place.slot
+        if kind in "wsh":
+            return self._made_writer(place, kind, step)
+        known = self._writers.get((slot, kind))
+        if known is None:
+            known = self._writers[slot, kind] = self._made_writer(place, kind, step)
+        return known
+
+    def _made_writer(self, place: Register, kind: str, step: Instruction) -> Callable[[Machine, Any], None]:
         slot = place.slot
         if slot == NULL:
             return lambda machine, value: None
@@ -368,7 +409,9 @@ class Binder:
 
         def move(machine: Machine) -> None:
             value = machine.r[slot]
-            if target == EXEC or (of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC):
+            if target == EXEC or (
+                of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
+            ):
                 mask = machine.mask(slot) if slot < CONSTANTS or not two else _mask_of(machine, slot, high)
                 if target == EXEC and mask is None:
                     raise NeedsData(step, "mask of lanes")
@@ -406,7 +449,9 @@ class Binder:
 
     def _logic(self, step: Instruction) -> Action:
         """Logic of scalars, by bits: of masks of lanes where it is one."""
-        function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
+        function = _MASK_LOGIC[
+            step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")
+        ]
         target = self.registers(step.operands[0]).slot
         two = step.opcode.endswith("64")
         sources = [self._slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
@@ -414,7 +459,9 @@ class Binder:
 
         def compute(machine: Machine) -> None:
             values = [machine.r[low] for low, _ in sources]
-            if target == EXEC or (of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)):
+            if target == EXEC or (
+                of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)
+            ):
                 masks = [_mask_of(machine, low, high) for low, high in sources]
                 known = all(mask is not None for mask in masks)
                 if not known and target == EXEC:
@@ -537,7 +584,7 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
     return read
 
 
-def _takes_upper(given: Operand, step: Instruction | None) -> bool:
+def _takes_upper(given: Operand) -> bool:
     if isinstance(given.place, Register) and given.place.half:
         return given.place.half == "h"
     return False

@@ -98,7 +98,9 @@ class Changes:
         """A value has to stay in a range."""
         if change is None:
             return
-        room = np.where(change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1))
+        room = np.where(
+            change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1)
+        )
         self.bound(np.where(change == 0, FOR_EVER, room))
 
     # Instructions
@@ -206,7 +208,9 @@ class Changes:
             return LOST
         places = [operand(text).place for text in step.operands[1:]]
         changes = [self.read(place.slot) if isinstance(place, Register) else None for place in places]
-        if sum(change is not None for change in changes) != 1 or LOST in [c for c in changes if isinstance(c, str)]:
+        if sum(change is not None for change in changes) != 1 or LOST in [
+            c for c in changes if isinstance(c, str)
+        ]:
             return LOST
         moving = 0 if changes[0] is not None else 1
         other = places[1 - moving]
@@ -308,7 +312,11 @@ class Changes:
             return None if mask is None else mask.astype(I64)
         if isinstance(place, Constant):
             if kind in "jk":
-                return np.full((1, 1, 1), (place.bits & 0xFFFF ^ 0x8000) - 0x8000 if kind == "j" else place.bits & 0xFFFF, I64)
+                return np.full(
+                    (1, 1, 1),
+                    (place.bits & 0xFFFF ^ 0x8000) - 0x8000 if kind == "j" else place.bits & 0xFFFF,
+                    I64,
+                )
             if kind in "UI":
                 return np.array(place.wide, U64).view(I64).reshape(1, 1, 1)
             value = np.full((1, 1, 1), place.bits, U32)
@@ -341,10 +349,12 @@ class Changes:
             return [None]
         if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
             return [self._bits(step, row), *[LOST] * (len(results) - 1)]
-        if name == "v_ashrrev_i32" and changes[0] is None and bool((values[0] == 31).all()):
-            self._compared("i", [values[1], np.zeros((1, 1, 1), I64)], [changes[1], None])
-            return [None]
-        if name in ("v_lshrrev_b32", "s_lshr_b32"):
+        if name in ("v_ashrrev_i32", "s_ashr_i32"):
+            value, by = (1, 0) if name.startswith("v") else (0, 1)
+            if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
+                self._compared("i", [values[value], np.zeros((1, 1, 1), I64)], [changes[value], None])
+                return [None] * len(results)
+        if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
             return self._shifted_right(name, values, changes, len(results))
         if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
             placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
@@ -369,7 +379,9 @@ class Changes:
             self._carry(name, values, changes)
         function = row.function
         assert function is not None
-        before = _first(function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True))))
+        before = _first(
+            function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True)))
+        )
         after = _first(
             function(
                 *(
@@ -394,7 +406,7 @@ class Changes:
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
             return [LOST] * results
-        self.stay_within(values[value], changes[value], 0, 1 << 32)
+        self.stay_within(values[value], changes[value], *_RANGES["i" if "ashr" in name else "u"])
         return [changes[value] // step, *[LOST] * (results - 1)]
 
     def _wide(

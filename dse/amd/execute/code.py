@@ -50,7 +50,11 @@ def code_of(listing: Listing) -> Code:
     """
     starts = {0, *listing.labels.values()}
     for step in listing.instructions:
-        if step.opcode in BRANCHES or step.opcode in ("s_branch", "s_endpgm", *BARRIERS) or _changes_lanes(step):
+        if (
+            step.opcode in BRANCHES
+            or step.opcode in ("s_branch", "s_endpgm", *BARRIERS)
+            or _changes_lanes(step)
+        ):
             starts.add(step.index + 1)
     bounds = sorted(start for start in starts if start < len(listing.instructions))
     at = {start: number for number, start in enumerate(bounds)}
@@ -82,6 +86,9 @@ def _changes_lanes(step: Instruction) -> bool:
         return False
     row = opcode(step.opcode)
     written = register(step.operands[0])
-    return row is not None and row.pipe == "salu" and not step.opcode.startswith(("s_cmp", "s_bitcmp")) and (
-        written is not None and written.slot in (EXEC, EXEC + 1)
+    return (
+        row is not None
+        and row.pipe == "salu"
+        and not step.opcode.startswith(("s_cmp", "s_bitcmp"))
+        and (written is not None and written.slot in (EXEC, EXEC + 1))
     )

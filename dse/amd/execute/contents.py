@@ -73,7 +73,9 @@ class MemoryMachine(Machine):
             high = self.words(slot + 1) if pair else None
             if low is None or (pair and high is None):
                 return None
-            certain &= self.r[slot].__class__ is np.ndarray and (not pair or self.r[slot + 1].__class__ is np.ndarray)
+            certain &= self.r[slot].__class__ is np.ndarray and (
+                not pair or self.r[slot + 1].__class__ is np.ndarray
+            )
             term = low.astype(np.int64)
             if high is not None:
                 term = term | high.astype(np.int64) << 32
@@ -83,11 +85,19 @@ class MemoryMachine(Machine):
         return total
 
     def note(
-        self, index: int, base: np.ndarray, offset: int, lanes: np.ndarray | None = None, space: str = "", part: int = 0
+        self,
+        index: int,
+        base: np.ndarray,
+        offset: int,
+        lanes: np.ndarray | None = None,
+        space: str = "",
+        part: int = 0,
     ) -> None:
         """Keep an access in mind."""
         taking_part = self.lanes() if lanes is None else lanes
-        self.accesses.append(Access(index, space, base, offset, taking_part, self.running, len(self.trace), part))
+        self.accesses.append(
+            Access(index, space, base, offset, taking_part, self.running, len(self.trace), part)
+        )
 
     def crossbar(self, step: Instruction) -> None:
         """Keep a move between lanes through the LDS in mind."""
@@ -118,7 +128,9 @@ class MemoryMachine(Machine):
             old = self.words(slot)
             old = np.zeros((1, 1, 1), U32) if old is None else old
             low = U32(0xFFFF)
-            words = [old & low | words[0] << U32(16) if accessed.half == "hi" else old & ~low | words[0] & low]
+            words = [
+                old & low | words[0] << U32(16) if accessed.half == "hi" else old & ~low | words[0] & low
+            ]
         for word, value in enumerate(words):
             self.write_vector(slot + word, value)
 
@@ -220,7 +232,9 @@ class MemoryMachine(Machine):
         chosen = np.broadcast_to(lanes, shape)
         address = np.broadcast_to(base + offset, shape)[chosen]
         if words is None:
-            self.poisoned.update(region for region in regions_of(address) if self.memory.regions.get(region) is not None)
+            self.poisoned.update(
+                region for region in regions_of(address) if self.memory.regions.get(region) is not None
+            )
             return
         self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[chosen] for word in words])
 
@@ -397,10 +411,18 @@ def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: 
     old = np.zeros(len(place), U32)
     if kind == "f":
         numbers = words.view(np.float32)
-        for lane, (at, value) in enumerate(zip(place.tolist(), values.view(np.float32).tolist(), strict=True)):
+        for lane, (at, value) in enumerate(
+            zip(place.tolist(), values.view(np.float32).tolist(), strict=True)
+        ):
             old[lane] = words[at]
             now = numbers[at]
-            numbers[at] = now + np.float32(value) if name == "add" else min(now, value) if "min" in name else max(now, value)
+            numbers[at] = (
+                now + np.float32(value)
+                if name == "add"
+                else min(now, value)
+                if "min" in name
+                else max(now, value)
+            )
         return old
     function = _COMMUTING.get(name)
     if function is not None and not accessed.returns:
@@ -428,7 +450,7 @@ def _changed(name: str, before: int, value: int, signed: bool) -> int:
         return value if before == 0 or before > value else before - 1
     if name in _COMMUTING:
         return int(_COMMUTING[name](np.uint32(before), np.uint32(value)))
-    key = (lambda number: (number ^ 0x80000000)) if signed else (lambda number: number)
+    key = (lambda number: number ^ 0x80000000) if signed else (lambda number: number)
     return min(before, value, key=key) if "min" in name else max(before, value, key=key)
 
 

@@ -2,7 +2,9 @@
 meet again as early as they can; at barriers they wait for the others of their block.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -43,7 +45,7 @@ def execute(
             follow=follow,
         )
         try:
-            with np.errstate(all="ignore"):
+            with np.errstate(all="ignore"), _uncollected():
                 Scheduler(code, machine, skip_loops, step_limit).run()
             return machine, missing if follow == ZEROS else None
         except NeedsData as needs:
@@ -52,6 +54,18 @@ def execute(
                     f"{code.listing.name}: {needs}: found a value that is not computed, expected one that is"
                 ) from None
             missing, follow = needs, LDS if follow < LDS else ZEROS
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let no cycles be looked for: many actions and arrays are made, in none, and looking took half of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
 
 
 class Scheduler:
@@ -108,7 +122,9 @@ class Scheduler:
     def enter(self, index: int, waves: Waves) -> None:
         """Let waves go on with a stretch."""
         if index >= len(self.code.stretches):
-            raise DseError(f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm")
+            raise DseError(
+                f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm"
+            )
         there = self.ready.get(index)
         self.ready[index] = waves if there is None else self.machine.set_of(there.mask | waves.mask)
 

@@ -218,7 +218,9 @@ def _permlane(binder: Any, step: Instruction) -> Action:
         ).astype(np.uint64)
         source = (lane // 16 * 16 ^ other) + (chosen & np.uint64(15)).astype(int)
         full = np.broadcast_to(words, machine.shape)
-        machine.write_vector(target, np.take_along_axis(full, np.broadcast_to(source, machine.shape), axis=-1))
+        machine.write_vector(
+            target, np.take_along_axis(full, np.broadcast_to(source, machine.shape), axis=-1)
+        )
 
     return permute
 

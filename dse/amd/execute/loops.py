@@ -24,6 +24,7 @@ from dse.amd.text import Instruction
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
+_LONGEST = 3000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
@@ -84,7 +85,9 @@ class LoopSkipper:
         self.machine, self.code = machine, code
         self.examined: _Loop | None = None
         self._loops: dict[int, _Loop] = {}
-        self._short: set[int] = set()  # loops that make few trips, again and again: one around them is skipped
+        self._short: set[int] = (
+            set()
+        )  # loops that make few trips, again and again: one around them is skipped
 
     # What the scheduler tells
 
@@ -100,20 +103,33 @@ class LoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
-        path = machine.trace[loop.since.trace :]
-        alone = all(one is waves or not (one.mask & ~waves.mask).any() for _, one, _ in path)
-        if not alone or max(at for at, _, _ in path) >= others or min(at for at, _, _ in path) < index:
-            self._begin(index, waves, loop.tries + 1)
-            return
         loop.trips, loop.made = loop.trips + 1, loop.made + 1
-        if index in self._short and loop.made <= _SHORT:
+        unwatched = loop.plan is None and loop.examined is None and loop.registers is None
+        if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
             loop.since = _Mark.now(machine)
+            return
+        if not self._alone(loop, others):
+            self._begin(index, waves, loop.tries + 1)
             return
         try:
             self._trip_is_over(loop)
         except Irregular as reason:
             self._put_off(loop, str(reason))
         loop.since = _Mark.now(machine)
+
+    def _alone(self, loop: _Loop, others: int) -> bool:
+        """Whether only the waves of a loop were in its last trip, and others do not wait for them there."""
+        path = self.machine.trace[loop.since.trace :]
+        if len(path) > _LONGEST:
+            loop.tries += _MOST_TRIES
+            return False
+        strangers = {id(one): one for _, one, _ in path if one is not loop.waves}.values()
+        places = [at for at, _, _ in path]
+        return (
+            max(places) < others
+            and min(places) >= loop.header
+            and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
+        )
 
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch with the changes of registers."""
@@ -289,7 +305,9 @@ class LoopSkipper:
         self._move(plan.changes, plan.stretch - 1 - plan.earlier)
         self._stand_for_stretches(plan)
         loop.made += plan.parts * (plan.stretch - 1)
-        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (plan.stretch - 1)
+        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (
+            plan.stretch - 1
+        )
         loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
 
     def _move(self, changes: dict[Any, Any], trips: int) -> None:
@@ -305,7 +323,9 @@ class LoopSkipper:
             else:
                 machine.r[slot] = moved
 
-    def _repeat(self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]) -> None:
+    def _repeat(
+        self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
+    ) -> None:
         """Do so many times more what was done since a mark, which were so many trips."""
         machine = self.machine
         if times <= 0:
@@ -332,8 +352,12 @@ class LoopSkipper:
             machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
             for place, stride in enumerate(plan.strides):
                 access = machine.accesses[mark.accesses + place]
-                drift: float | int = stride if stride is not None else self._drift(marks, number, place, plan.stretch)
-                machine.accesses[mark.accesses + place] = access._replace(trips=range(earlier, later), stride=drift)
+                drift: float | int = (
+                    stride if stride is not None else self._drift(marks, number, place, plan.stretch)
+                )
+                machine.accesses[mark.accesses + place] = access._replace(
+                    trips=range(earlier, later), stride=drift
+                )
 
     def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
         """Bytes that an access moves on by in a trip, on average from one executed trip to the next."""
@@ -396,4 +420,3 @@ def _moved(value: Any, change: Any, trips: int) -> Any:
     if value.__class__ is not np.ndarray or value.dtype == bool:
         return value
     return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)
-

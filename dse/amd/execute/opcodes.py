@@ -18,6 +18,7 @@ target for the names that differ between them.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,15 @@ PIPES = (
 TABLE: dict[str, Opcode] = {}
 
 
-def _row(names: str, pipe: str, form: str = "", function: Any = None, ops: int = 0, kind: str = "int", special: str = "") -> None:
+def _row(
+    names: str,
+    pipe: str,
+    form: str = "",
+    function: Any = None,
+    ops: int = 0,
+    kind: str = "int",
+    special: str = "",
+) -> None:
     for name in names.split():
         TABLE[name] = Opcode(pipe, form, function, ops, kind, special)
 
@@ -184,7 +193,14 @@ for _type, _kind in (
     _float = _type.startswith("f")
     _pipe = "valu64" if _type.endswith("64") else "valu"
     for _name, _function in (_FLOAT_ORDER if _float else _ORDER).items():
-        _row(f"v_cmp_{_name}_{_type}", _pipe, f"M={_kind * 2}", _function, 1, f"fp{_type[1:]}" if _float else "int")
+        _row(
+            f"v_cmp_{_name}_{_type}",
+            _pipe,
+            f"M={_kind * 2}",
+            _function,
+            1,
+            f"fp{_type[1:]}" if _float else "int",
+        )
         _row(f"v_cmpx_{_name}_{_type}", _pipe, f"M={_kind * 2}", _function, 1, special="cmpx")
     if _float:
         _row(f"v_cmp_class_{_type}", _pipe, f"M={_kind}u", s.class_of)
@@ -205,7 +221,14 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
     _row(f"v_max3_{_type} v_max3_num_{_type}", _pipe, _three, s.largest, 2, _fp)
     _row(f"v_med3_{_type} v_med3_num_{_type}", _pipe, _three, s.median, 2, _fp)
     _row(f"v_fma_{_type} v_mad_{_type} v_fma_legacy_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
-    _row(f"v_fmac_{_type} v_mac_{_type} v_fmac_legacy_{_type}", _pipe, f"{_kind}={_kind * 2}d", s.multiply_add, 2, _fp)
+    _row(
+        f"v_fmac_{_type} v_mac_{_type} v_fmac_legacy_{_type}",
+        _pipe,
+        f"{_kind}={_kind * 2}d",
+        s.multiply_add,
+        2,
+        _fp,
+    )
     _row(f"v_fmamk_{_type} v_madmk_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
     TABLE[f"v_fmamk_{_type}"] = TABLE[f"v_madmk_{_type}"] = Opcode(
         _pipe, _three, lambda a, k, b: s.multiply_add(a, k, b), 2, _fp
@@ -223,14 +246,35 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
     _row(f"v_ldexp_{_type}", _pipe, f"{_kind}={_kind}i", s.scale, 1, _fp)
     _transcendental = "trans"
     _row(f"v_rcp_{_type} v_rcp_iflag_{_type}", _transcendental, f"{_kind}={_kind}", np.reciprocal, 1, _fp)
-    _row(f"v_rsq_{_type}", _transcendental, f"{_kind}={_kind}", lambda a: (1 / np.sqrt(a)).astype(a.dtype), 1, _fp)
+    _row(
+        f"v_rsq_{_type}",
+        _transcendental,
+        f"{_kind}={_kind}",
+        lambda a: (1 / np.sqrt(a)).astype(a.dtype),
+        1,
+        _fp,
+    )
     _row(f"v_sqrt_{_type}", _transcendental, f"{_kind}={_kind}", np.sqrt, 1, _fp)
 for _type, _kind in (("f32", "f"), ("f16", "h")):
     _fp = f"fp{_type[1:]}"
     _row(f"v_exp_{_type}", "trans", f"{_kind}={_kind}", np.exp2, 1, _fp)
     _row(f"v_log_{_type}", "trans", f"{_kind}={_kind}", np.log2, 1, _fp)
-    _row(f"v_sin_{_type}", "trans", f"{_kind}={_kind}", lambda a: np.sin(2 * np.pi * a.astype(float)).astype(a.dtype), 1, _fp)
-    _row(f"v_cos_{_type}", "trans", f"{_kind}={_kind}", lambda a: np.cos(2 * np.pi * a.astype(float)).astype(a.dtype), 1, _fp)
+    _row(
+        f"v_sin_{_type}",
+        "trans",
+        f"{_kind}={_kind}",
+        lambda a: np.sin(2 * np.pi * a.astype(float)).astype(a.dtype),
+        1,
+        _fp,
+    )
+    _row(
+        f"v_cos_{_type}",
+        "trans",
+        f"{_kind}={_kind}",
+        lambda a: np.cos(2 * np.pi * a.astype(float)).astype(a.dtype),
+        1,
+        _fp,
+    )
 _row("v_frexp_exp_i32_f32", "valu", "i=f", s.exponent, 1)
 _row("v_frexp_exp_i32_f64", "valu64", "i=D", s.exponent, 1)
 _row("v_trig_preop_f64", "valu64", "D=Du", None, 1, "fp64")
@@ -317,7 +361,13 @@ _row("s_bfe_i32", "salu", "ic=iu", s.tested(s.packed_bit_field), 1)
 _row("s_bfe_u64", "salu", "Uc=Uu", s.tested(s.packed_bit_field), 1)
 _row("s_bfe_i64", "salu", "Ic=Iu", s.tested(s.packed_bit_field), 1)
 _row("s_bfm_b32", "salu", "u=uu", lambda a, b: ((U32(1) << (a & U32(31))) - U32(1)) << (b & U32(31)), 1)
-_row("s_bfm_b64", "salu", "U=uu", lambda a, b: ((U64(1) << s.wide(a & U32(63))) - U64(1)) << s.wide(b & U32(63)), 1)
+_row(
+    "s_bfm_b64",
+    "salu",
+    "U=uu",
+    lambda a, b: ((U64(1) << s.wide(a & U32(63))) - U64(1)) << s.wide(b & U32(63)),
+    1,
+)
 _row("s_abs_i32", "salu", "ic=i", s.tested(np.abs), 1)
 _row("s_absdiff_i32", "salu", "ic=ii", s.tested(lambda a, b: np.abs(a - b)), 1)
 _row("s_sext_i32_i8", "salu", "i=i", s.sign_extended(8), 1)
@@ -374,18 +424,35 @@ _row("s_memtime s_memrealtime", "smem", "U=", lambda: np.zeros((1, 1, 1), U64))
 
 # Control, and what waits
 
-_row("s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz", "branch")
+_row(
+    "s_branch s_cbranch_scc0 s_cbranch_scc1 s_cbranch_vccz s_cbranch_vccnz s_cbranch_execz s_cbranch_execnz",
+    "branch",
+)
 _row("s_endpgm", "branch")
 _row("s_barrier", "barrier")
 _row("s_barrier_signal", "other")  # the wait that follows counts as the barrier
 _row("s_barrier_wait", "barrier")
 _row("s_waitcnt s_waitcnt_vscnt s_waitcnt_vmcnt s_waitcnt_lgkmcnt s_waitcnt_expcnt", "wait")
-_row("s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt", "wait")
+_row(
+    "s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt",
+    "wait",
+)
 _row("s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event", "wait")
-_row("s_nop s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance", "other")
-_row("s_sleep s_sendmsg s_code_end s_icache_inv s_dcache_wb s_dcache_inv s_ttracedata s_prefetch_inst", "other")
-_row("s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop s_set_gpr_idx_off", "other")
-_row("buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_invl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol", "other")
+_row(
+    "s_nop s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance",
+    "other",
+)
+_row(
+    "s_sleep s_sendmsg s_code_end s_icache_inv s_dcache_wb s_dcache_inv s_ttracedata s_prefetch_inst", "other"
+)
+_row(
+    "s_prefetch_data s_prefetch_inst_pc_rel s_incperflevel s_decperflevel s_version v_nop s_set_gpr_idx_off",
+    "other",
+)
+_row(
+    "buffer_gl0_inv buffer_gl1_inv buffer_wbl2 buffer_invl2 buffer_inv buffer_wbinvl1 buffer_wbinvl1_vol",
+    "other",
+)
 _row("global_inv global_wb global_wbinv", "other")
 
 # Names that newer targets use
@@ -416,6 +483,7 @@ _row("v_mfma v_smfmac", "matrix", special="matrix")
 _row("v_wmma v_swmmac", "matrix", special="matrix")
 
 
+@cache
 def opcode(name: str) -> Opcode | None:
     """Find the row of an instruction that does not access memory; None if there is none."""
     row = TABLE.get(name)

@@ -133,7 +133,9 @@ def packed_bit_field(a: Array, b: Array) -> Array:
     """`bit_field` with place and width in one word, of words or of 64 bits; signed where `a` is."""
     size = a.dtype.itemsize * 8
     at, width = (b & U32(size - 1)).astype(U64), (b >> U32(16) & U32(0x7F)).astype(U64)
-    kept = np.where(width == 0, U64(0), (a.astype(U64) >> at) & ((U64(1) << np.minimum(width, U64(63))) - U64(1)))
+    kept = np.where(
+        width == 0, U64(0), (a.astype(U64) >> at) & ((U64(1) << np.minimum(width, U64(63))) - U64(1))
+    )
     if a.dtype.kind == "i":
         sign = np.where(width == 0, U64(0), U64(1) << (np.maximum(width, U64(1)) - U64(1)))
         kept = (kept ^ sign) - sign
@@ -164,7 +166,9 @@ def permute_bytes(a: Array, b: Array, select: Array) -> Array:
         value = (both >> (wide(which & U32(7)) << U64(3)) & U64(0xFF)).astype(U32)
         signs = [both >> U64(bit) & U64(1) for bit in (15, 31, 47, 63)]
         sign = np.select([which == 8 + place for place in range(4)], signs, U64(0)).astype(U32) * U32(0xFF)
-        value = np.where(which < 8, value, np.where(which < 12, sign, np.where(which == 12, U32(0), U32(0xFF))))
+        value = np.where(
+            which < 8, value, np.where(which < 12, sign, np.where(which == 12, U32(0), U32(0xFF)))
+        )
         result |= value << U32(8 * byte)
     return result
 
@@ -292,7 +296,9 @@ def unscaled(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
 
 def packed_halves(a: Array, b: Array) -> Array:
     """Two numbers as halves in one word."""
-    low, high = np.broadcast_arrays(a.astype(np.float16).view(np.uint16), b.astype(np.float16).view(np.uint16))
+    low, high = np.broadcast_arrays(
+        a.astype(np.float16).view(np.uint16), b.astype(np.float16).view(np.uint16)
+    )
     return low.astype(U32) | high.astype(U32) << U32(16)
 
 

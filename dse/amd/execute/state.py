@@ -67,7 +67,9 @@ class Machine:
         self.shape = (len(blocks), waves, lanes)
         self.r: list[Value] = [np.zeros((1, 1, 1), U32)] * CONSTANTS
         thread = np.arange(waves * lanes, dtype=U32).reshape(1, waves, lanes)
-        self.exists = thread < launch.threads  # lanes of waves that have not ended: [1 or blocks, waves, lanes]
+        self.exists = (
+            thread < launch.threads
+        )  # lanes of waves that have not ended: [1 or blocks, waves, lanes]
         self.r[EXEC] = self.r[EXEC + 1] = self.exists
         self.r[SCC] = np.zeros((1, 1, 1), bool)
         self._sets: dict[bytes, Waves] = {}
@@ -115,7 +117,9 @@ class Machine:
             raise DseError(
                 f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)} as the code has"
             )
-        size = max([listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0)
+        size = max(
+            [listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0
+        )
         segment = np.zeros(-(-size // 4) * 4 + 64, np.uint8)
         for index, (place, argument) in enumerate(zip(own, launch.arguments, strict=True)):
             raw = _bytes(listing.name, index, argument, place.size)
@@ -254,7 +258,12 @@ class Machine:
         high = self.words(slot + 1)
         if high is None:
             return None
-        if low.size == 1 and high.size == 1 and low.flat[0] == high.flat[0] and low.flat[0] in (0, 0xFFFFFFFF):
+        if (
+            low.size == 1
+            and high.size == 1
+            and low.flat[0] == high.flat[0]
+            and low.flat[0] in (0, 0xFFFFFFFF)
+        ):
             return low != 0
         low, high = np.broadcast_arrays(low, high)
         return np.concatenate([_bits(low, full=True), _bits(high, full=True)], axis=-1)
@@ -360,7 +369,9 @@ def _bytes(kernel: str, index: int, argument: Any, size: int) -> bytes:
     elif isinstance(argument, float):
         raw = np.float32(argument).tobytes() if size == 4 else np.float64(argument).tobytes()
     else:
-        raise DseError(f"{kernel}: argument {index}: found {argument!r}, expected a number, an array, bytes or None")
+        raise DseError(
+            f"{kernel}: argument {index}: found {argument!r}, expected a number, an array, bytes or None"
+        )
     if len(raw) != size:
         raise DseError(f"{kernel}: argument {index}: found {len(raw)} bytes, expected {size} as the code has")
     return raw
