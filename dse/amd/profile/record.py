@@ -209,7 +209,7 @@ class _Recorder:
         pipe = {"lds": "shared", "scratch": "local", "vmem": "global"}.get(access.space, step.pipe)
         counts = self._pattern(access, step, pipe) * times
         if access.part:  # the second address of one instruction
-            counts = counts * np.array([[0.0], [1.0], [1.0], [0.0]])
+            counts = counts * np.array([[0.0], [1.0], [1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
         if pipe == "global":

@@ -13,8 +13,8 @@ VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 SCALAR = ("uniform", "constant", "control", "barrier")
 
 
-# Issue slots that pass while the mask of lanes is narrowed for a region of code, and until it is as before. From
-# the times of guarded convolutions on MI250X: one such region costs a CU 52 to 56 cycles, whatever else is in it.
+# Issue slots that pass while the mask of lanes is narrowed for a region of code, and until it is wide again.
+# From times of guarded convolutions on MI250X: one such region costs a CU 52 to 56 cycles, whatever is in it.
 _NARROWED = 52.0
 
 
