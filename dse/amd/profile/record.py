@@ -24,6 +24,8 @@ from dse.hardware.lanes import sorted_places
 
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
+_QUAD = 4  # lanes
+_RUNS = 8  # in a pass: of four words each
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,8 @@ class _Recorder:
         )
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sectors of 32 bytes, and passes: as long as the lines take, or the words that lanes get."""
+        """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
+        runs = _runs(address, mask, size) / _RUNS
         words = max(size // 4, 1)
         if words > 1:
             address = np.concatenate([address + 4 * word for word in range(words)], axis=-1)
@@ -271,7 +274,7 @@ class _Recorder:
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
         lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
         data = mask.sum(-1) * 4 * words / _PASS
-        return sectors.sum(-1), np.maximum(lines, data).sum(-1)
+        return sectors.sum(-1), np.maximum(np.maximum(lines, data), runs).sum(-1)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))
@@ -294,6 +297,17 @@ class _Recorder:
             )
             known = self.bases[id(base)] = (base, flat)
         return known[1]
+
+
+def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
+    """Count the runs of neighbouring elements in groups of four lanes: [..., lanes] to [...].
+
+    Addresses are worked on four lanes at a time, if these ask for the same or for one after the other.
+    """
+    apart = np.diff(address, axis=-1, prepend=address[..., :1])
+    joined = (apart >= 0) & (apart <= size) & np.roll(mask, 1, axis=-1)
+    joined[..., ::_QUAD] = False
+    return np.count_nonzero(mask & ~joined, axis=-1)
 
 
 def repeats(machine: MemoryMachine) -> np.ndarray:
