@@ -50,13 +50,15 @@ def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
 
 def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
     """Profile some configurations, by their keys, and keep the results."""
+    source: Any = job.source
+    assert job.gpu is not None  # its turns and latencies say how a wave goes on
     results: dict[str, KernelProfile | Failure] = {}
     for name, made in compiled(job, Built).items():
         if isinstance(made, Failure):
             results[name] = made
             continue
         try:
-            results[name] = executed(made, job.wanted[name], job.gpu, job.source.kernel)
+            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items()})

@@ -22,6 +22,7 @@ from dse.hardware.banks import passes as bank_passes
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
 
+_SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
 _QUAD = 4  # lanes
@@ -208,7 +209,7 @@ class _Recorder:
         row = self.rows.get(access.index)
         if row is None or not step.memory:
             return
-        pipe = {"lds": "shared", "scratch": "local", "vmem": "global"}.get(access.space, step.pipe)
+        pipe = _SPACES.get(access.space, step.pipe)
         counts = self._pattern(access, step, pipe) * times
         if access.part:  # the second address of one instruction
             counts = counts * np.array([[0.0], [1.0], [1.0], [1.0]])
