@@ -139,7 +139,7 @@ def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], d
                 line_of[text] = _line(text, main)
             line = line_of[text]
             continue
-        if text.startswith(".Lfunc_end") or text.startswith("\t.section"):
+        if text.startswith((".Lfunc_end", "\t.section")):
             break
         text = text.split(";", 1)[0].strip()
         if not text or (text[0] == "." and not text.endswith(":")):

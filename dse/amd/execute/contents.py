@@ -21,7 +21,7 @@ FEWEST, LDS, ZEROS = range(3)
 class Access(NamedTuple):
     """One execution of an instruction that accesses memory."""
 
-    index: int  # of the instruction
+    index: int  # of the instruction  # pyright: ignore[reportIncompatibleMethodOverride]
     space: str  # "": as its name says
     base: np.ndarray  # bytes, broadcasts to [blocks, waves, lanes]
     offset: int
@@ -29,8 +29,8 @@ class Access(NamedTuple):
     waves: Waves
     at: int  # place in the trace
     part: int  # of an instruction with two addresses
-    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
-    # the addresses lie `stride` bytes on.
+    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in
+    # each the addresses lie `stride` bytes on.
     trips: range = range(1)
     stride: float = 0
 

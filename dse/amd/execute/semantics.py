@@ -101,10 +101,8 @@ def mul_hi24(a: Array, b: Array) -> Array:
 
 def mad64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     """(a * b + c, carry): words, of 64 bits the sum."""
-    if a.dtype == I32:
-        product = (a.astype(I64) * b.astype(I64)).view(U64)
-    else:
-        product = wide(a) * wide(b)
+    signed = a.dtype == I32
+    product = (a.astype(I64) * b.astype(I64)).view(U64) if signed else wide(a) * wide(b)
     total = product + c
     return total, total < c
 

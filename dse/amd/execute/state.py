@@ -85,7 +85,7 @@ class Machine:
     # Start
 
     def _set_arguments(self, symbols: Mapping[str, np.ndarray]) -> None:
-        """Lay out memory: what arguments point to, the arguments themselves, the launch's packet, variables."""
+        """Lay out memory: what arguments point to, the arguments themselves, the packet, variables."""
         listing, launch = self.listing, self.launch
         extra = [*listing.symbols]
         count = len(launch.arguments)
@@ -114,9 +114,7 @@ class Machine:
         listing, launch = self.listing, self.launch
         own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
         if len(own) != len(launch.arguments):
-            raise DseError(
-                f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)} as the code has"
-            )
+            raise DseError(f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)}")
         size = max(
             [listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0
         )
@@ -274,7 +272,7 @@ class Machine:
         if known is None or known[0] is not mask:
             if len(self._any) > 500:
                 self._any.clear()
-            known = self._any[id(mask)] = (mask, mask.any(-1, keepdims=True))
+            known = self._any[id(mask)] = (mask, np.asarray(mask.any(-1, keepdims=True)))
         return known[1]
 
     def condition(self) -> np.ndarray | None:
@@ -300,7 +298,7 @@ class Machine:
         if waves is None:
             self.r[slot] = value
             return
-        old = self.condition() if slot == SCC else self.r[slot]
+        old: Any = self.condition() if slot == SCC else self.r[slot]
         if slot != SCC and old.__class__ is np.ndarray and old.dtype is _BOOL:
             old = self._packed(old, slot)
         self.r[slot] = _written(old, value, waves)
@@ -309,10 +307,8 @@ class Machine:
         """Write a mask of lanes, to a register or a pair, in the waves that execute."""
         if self.waves is not None:
             old = self.mask(slot)
-            if old is None and mask is not None:
-                mask = np.where(self.waves, mask, False)  # elsewhere it must be written before it is read
-            elif mask is not None:
-                mask = np.where(self.waves, mask, old)
+            if mask is not None:  # where it was not known it must be written before it is read
+                mask = np.where(self.waves, mask, False if old is None else old)
         self.r[slot] = mask
         if self.shape[2] == 64:
             self.r[slot + 1] = mask
