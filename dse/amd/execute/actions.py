@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.amd.execute import access, lanes
+from dse.amd.execute import access, lanes, semantics
 from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
@@ -256,7 +256,11 @@ class Binder:
                     write(machine, None)
 
             return forget
-        if finish is not None:
+        if "clamp" in step.modifiers and results[0] in "uU":
+            function = _CLAMPED.get(function)
+            if function is None:
+                raise self.error(step, "unknown form, expected no clamp but of a sum or a difference")
+        elif finish is not None:
             function = _then(function, finish, len(writers) > 1)
         action = (
             _one_result(function, readers, writers[0])
@@ -530,6 +534,7 @@ def _is_known(name: str) -> bool:
     return opcode(name) is not None or memory_access(name) is not None or name in lanes.LANE_MOVES
 
 
+_CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 _LOGIC = ("move", "select", "logic", "saveexec", "wrexec")
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 

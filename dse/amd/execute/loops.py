@@ -2,10 +2,10 @@
 
 One trip is executed with the change of every register carried along (`dse.amd.execute.changes`), which says
 for how many trips more all branches go the same way and all addresses move on evenly. Where addresses move by
-less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses depend on
-data, as far as no branch does, some trips are executed, spread over the loop, and each stands for those around
-it: instructions are then exact, and where the accesses go is estimated. A loop around one that is skipped is
-run.
+less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses depend
+on data, as far as no branch does, some trips are executed, spread over the loop, and each stands for those
+around it: instructions are then exact, and where the accesses go is estimated. A loop around one that is
+skipped is run.
 """
 
 from dataclasses import dataclass, field

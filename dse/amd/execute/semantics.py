@@ -25,8 +25,9 @@ def add_carry(a: Array, b: Array) -> tuple[Array, Array]:
 
 def add_carry_in(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     """(sum, carry) of two words and a carry."""
-    total = wide(a) + wide(b) + carry.astype(U64)
-    return total.astype(U32), total >> U64(32) != 0
+    first = a + b
+    total = first + carry.astype(U32)
+    return total, (first < a) | (total < first)
 
 
 def sub_borrow(a: Array, b: Array) -> tuple[Array, Array]:
@@ -36,7 +37,7 @@ def sub_borrow(a: Array, b: Array) -> tuple[Array, Array]:
 
 def sub_borrow_in(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
     """(difference, borrow) of two words and a borrow."""
-    return a - b - borrow.astype(U32), wide(a) < wide(b) + borrow.astype(U64)
+    return a - b - borrow.astype(U32), (a < b) | ((a == b) & borrow)
 
 
 def add_overflow(a: Array, b: Array) -> tuple[Array, Array]:

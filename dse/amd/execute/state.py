@@ -79,6 +79,8 @@ class Machine:
         self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
         self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._masks: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
+        self._last: np.ndarray | None = None
         self._set_arguments(symbols)
         self._set_registers(blocks, thread)
 
@@ -193,15 +195,29 @@ class Machine:
         mask = self.mask(EXEC)
         if mask is None:
             raise AssertionError
+        mask = self._one_object(mask)
         key = (id(mask), id(waves))
         known = self._active.get(key)
         if known is None or known[0] is not mask:
-            active = mask if self.waves is None else mask & self.waves
+            active = mask & self.exists if self.waves is None else mask & self.exists & self.waves
             off = self.exists & ~active
             if len(self._active) > 5000:
                 self._active.clear()
             known = self._active[key] = (mask, active if off.any() else None)
         self.active = known[1]
+
+    def _one_object(self, mask: np.ndarray) -> np.ndarray:
+        """Keep equal masks of lanes as one object, so that what is told of one is worked out once."""
+        if self._last is mask:
+            return mask
+        key = (mask.shape, mask.tobytes())
+        kept = self._masks.setdefault(key, mask)
+        if kept is not mask:
+            self.r[EXEC] = kept
+            if self.shape[2] == 64:
+                self.r[EXEC + 1] = kept
+        self._last = kept
+        return kept
 
     def lanes(self) -> np.ndarray:
         """The lanes that execute."""
@@ -329,7 +345,7 @@ def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
         if old is None:
             return None
         if old.__class__ is Partial:
-            return Partial(old.value, old.unknown | where)
+            return old if old.unknown is where else Partial(old.value, old.unknown | where)
         return Partial(old, where)
     if old is None:
         return Partial(value, ~where)
