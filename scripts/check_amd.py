@@ -1,7 +1,7 @@
 """Check that code for AMD GPUs is read and run: our kernels, random configurations, several targets.
 
-Each configuration is compiled and a few blocks of it are run as for a prediction; of some, a small launch is run
-whole, with values, and compared with NumPy. Needs clang with the AMDGPU backend: the extra `amd`.
+Each configuration is compiled and a few blocks of it are run as for a prediction; of some, a small launch is
+run whole, with values, and compared with NumPy. Needs clang with the AMDGPU backend: the extra `amd`.
 
     python scripts/check_amd.py --configurations 60 --json
 """
@@ -160,7 +160,8 @@ def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
     from dse.kernels.description import evaluated_names
 
     kernel, found = kernels.load(name), Checked(name, target)
-    assert kernel.source is not None and kernel.build is not None
+    assert kernel.source is not None
+    assert kernel.build is not None
     source = read_source(kernel.source, kernel.build.kernel)
     sizes = kernel.sizes()
     for configuration in configurations(kernel, random_rows(kernel, sizes, count, seed), sizes, GPU):
@@ -229,7 +230,8 @@ def main() -> int:
             times = max(one.configurations, 1)
             print(
                 f"{one.kernel:14} {one.target:8} {one.configurations:4} run, {one.values:3} with values,"
-                f" {len(one.failures):3} failed, {one.run_s / times:.3f} CPU s each, slowest {one.slowest_s:.2f}",
+                f" {len(one.failures):3} failed, {one.run_s / times:.3f} CPU s each,"
+                f" slowest {one.slowest_s:.2f}",
                 flush=True,
             )
             for text, times in collections.Counter(one.failures).most_common(5):

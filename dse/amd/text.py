@@ -139,7 +139,7 @@ def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], d
                 line_of[text] = _line(text, main)
             line = line_of[text]
             continue
-        if text.startswith(".Lfunc_end") or text.startswith("\t.section"):
+        if text.startswith((".Lfunc_end", "\t.section")):
             break
         text = text.split(";", 1)[0].strip()
         if not text or (text[0] == "." and not text.endswith(":")):
@@ -188,7 +188,7 @@ def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str
     if opcode.startswith(_WORDS):
         return (written,), {}
     parts = written.split(", ") if "(" not in written else _split(written)
-    last, *words = parts[-1].split(" ") if "(" not in parts[-1] else [parts[-1]]
+    last, *words = [parts[-1]] if parts[-1].startswith("hwreg(") else parts[-1].split(" ")
     modifiers: dict[str, str] = {}
     for word in words:
         name, _, value = word.partition(":")

@@ -5,15 +5,14 @@ from typing import Any
 
 import numpy as np
 
+from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.memory_names import MemoryAccess
-from dse.amd.execute.slots import PRIVATE_BASE, SHARED_BASE, V
-from dse.amd.execute.state import U32, Machine, NeedsData
+from dse.amd.execute.slots import PRIVATE_BASE, SHARED_BASE
+from dse.amd.execute.state import NeedsData
 from dse.amd.text import Instruction
-from dse.cuda.machine.memory import regions_of
-from dse.errors import DseError
 
-Action = Callable[[Machine], None]
-Reader = Callable[[Machine], Any]
+Action = Callable[[MemoryMachine], None]
+Reader = Callable[[MemoryMachine], Any]
 
 _RETURNS = ("glc", "sc0")
 
@@ -25,34 +24,6 @@ def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 
 def _imm(step: Instruction) -> int:
     return int(step.modifiers.get("offset", "0"), 0)
-
-
-def _sum(binder: Any, texts: list[str]) -> Reader:
-    """Add up the parts of an address, of which there may be none."""
-    readers = []
-    for text in texts:
-        if text == "off":
-            continue
-        wide = binder.registers(text).count == 2 if "[" in text else text == "vcc"
-        readers.append(binder.address(text) if wide else binder.words(text))
-    sums: list[tuple[list[Any], np.ndarray]] = []
-
-    def read(machine: Machine) -> Any:
-        values = []
-        for reader in readers:
-            value = reader(machine)
-            if value is None:
-                return None
-            values.append(value)
-        if len(values) == 1 and sums and sums[0][0][0] is values[0]:
-            return sums[0][1]
-        total = np.zeros((1, 1, 1), np.int64)
-        for value in values:
-            total = total + value.astype(np.int64)
-        sums[:] = [(values, total)]
-        return total
-
-    return read
 
 
 # Global memory
@@ -81,7 +52,7 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     index, flat, store = step.index, accessed.space == "flat", accessed.kind == "store"
     pairs = [binder.registers(text).count == 2 if text != "off" else False for text in where]
 
-    def perform(machine: Machine) -> None:
+    def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, pairs)
         if base is None:
             raise NeedsData(step, "address")
@@ -108,7 +79,9 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     return perform
 
 
-def _flat_spaces(machine: Machine, base: np.ndarray, offset: int) -> list[tuple[str, np.ndarray]] | None:
+def _flat_spaces(
+    machine: MemoryMachine, base: np.ndarray, offset: int
+) -> list[tuple[str, np.ndarray]] | None:
     """Which lanes access which memory, None if all access global memory."""
     del offset
     high = base >> 32
@@ -140,7 +113,7 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     index = step.index
     words_apiece = accessed.words
 
-    def perform(machine: Machine) -> None:
+    def perform(machine: MemoryMachine) -> None:
         base = machine.base([slot], [False])
         if base is None:
             raise NeedsData(step, "address")
@@ -177,7 +150,7 @@ def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
     offset, index, load = _imm(step), step.index, accessed.kind == "load"
 
-    def perform(machine: Machine) -> None:
+    def perform(machine: MemoryMachine) -> None:
         base = machine.base(keys, [False] * len(keys))
         of_wave = None if moved is None else moved(machine)
         if base is None or (moved is not None and of_wave is None):
@@ -204,7 +177,7 @@ def _scalar(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     moved = None if step.operands[2] == "null" else binder.words(step.operands[2])
     extra, index = _imm(step), step.index
 
-    def load(machine: Machine) -> None:
+    def load(machine: MemoryMachine) -> None:
         address, offset = base(machine), None if moved is None else moved(machine)
         if address is None or (moved is not None and offset is None):
             raise NeedsData(step, "address")
@@ -227,4 +200,3 @@ _BINDERS: dict[str, Callable[[Any, Instruction, MemoryAccess], Action]] = {
     "scratch": _scratch,
     "smem": _scalar,
 }
-_ = (V, U32, DseError, regions_of)

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.amd.execute import access, lanes
+from dse.amd.execute import access, lanes, semantics
+from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
 from dse.amd.execute.slots import (
@@ -14,21 +15,21 @@ from dse.amd.execute.slots import (
     EXEC,
     NULL,
     SCC,
-    V,
     VCC,
     Constant,
     Operand,
     Register,
     Symbol,
+    V,
     operand,
 )
-from dse.amd.execute.state import U32, Machine, NeedsData
+from dse.amd.execute.state import U32, NeedsData
 from dse.amd.text import Instruction, Listing
 from dse.errors import DseError
 
 U64 = np.uint64
-Action = Callable[[Machine], None]
-Reader = Callable[[Machine], Any]
+Action = Callable[[MemoryMachine], None]
+Reader = Callable[[MemoryMachine], Any]
 
 _VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
 _MASK_LOGIC: dict[str, Callable[..., Any]] = {
@@ -56,7 +57,7 @@ class Binder:
         self.constants: list[np.ndarray] = []  # in places behind those of registers
         self._places: dict[int, int] = {}
         self._readers: dict[tuple[Operand, str], Reader] = {}
-        self._writers: dict[tuple[int, str], Callable[[Machine, Any], None]] = {}
+        self._writers: dict[tuple[int, str], Callable[[MemoryMachine, Any], None]] = {}
         # A program counter is 0, and the literal that is added to it lies so many bytes on.
         self._literal = {"lo": 8, "hi": 16} if listing.target.startswith("gfx12") else {"lo": 4, "hi": 12}
 
@@ -100,7 +101,7 @@ class Binder:
         if first.operands[0] not in second.operands[1:] or second.operands[0] not in first.operands[1:]:
             return other + one
 
-        def both(machine: Machine) -> None:
+        def both(machine: MemoryMachine) -> None:
             before = machine.r[slot]
             for action in one:
                 action(machine)
@@ -201,7 +202,7 @@ class Binder:
             return word
         view = np.int32 if kind in "ij" else np.float32
 
-        def read(machine: Machine) -> Any:
+        def read(machine: MemoryMachine) -> Any:
             value = word(machine)
             return None if value is None else value.view(view)
 
@@ -210,7 +211,7 @@ class Binder:
     def _symbol(self, symbol: Symbol) -> Reader:
         offset, shift = symbol.offset - self._literal[symbol.part], 32 if symbol.part == "hi" else 0
 
-        def read(machine: Machine) -> Any:
+        def read(machine: MemoryMachine) -> Any:
             if symbol.name not in machine.symbols:
                 raise DseError(f"found the variable {symbol.name}, expected one in this file")
             return np.full((1, 1, 1), (machine.symbols[symbol.name] + offset >> shift) & 0xFFFFFFFF, U32)
@@ -250,12 +251,16 @@ class Binder:
         finish = _finisher(step, results[0])
         if function is None:
 
-            def forget(machine: Machine) -> None:
+            def forget(machine: MemoryMachine) -> None:
                 for write in writers:
                     write(machine, None)
 
             return forget
-        if finish is not None:
+        if "clamp" in step.modifiers and results[0] in "uU":
+            function = _CLAMPED.get(function)
+            if function is None:
+                raise self.error(step, "unknown form, expected no clamp but of a sum or a difference")
+        elif finish is not None:
             function = _then(function, finish, len(writers) > 1)
         action = (
             _one_result(function, readers, writers[0])
@@ -267,7 +272,7 @@ class Binder:
         kept = lanes.without_source(step, self.listing.wave_size) if _between_lanes(step) else None
         return action if kept is None else _without_lanes(action, kept)
 
-    def _writer(self, target: Operand, kind: str, step: Instruction) -> Callable[[Machine, Any], None]:
+    def _writer(self, target: Operand, kind: str, step: Instruction) -> Callable[[MemoryMachine, Any], None]:
         place = target.place
         if not isinstance(place, Register):
             raise self.error(step, "found no register to write to, expected one")
@@ -279,20 +284,22 @@ class Binder:
             known = self._writers[slot, kind] = self._made_writer(place, kind, step)
         return known
 
-    def _made_writer(self, place: Register, kind: str, step: Instruction) -> Callable[[Machine, Any], None]:
+    def _made_writer(
+        self, place: Register, kind: str, step: Instruction
+    ) -> Callable[[MemoryMachine, Any], None]:
         slot = place.slot
         if slot == NULL:
             return lambda machine, value: None
         if kind in "mM":
 
-            def write_mask(machine: Machine, value: Any) -> None:
+            def write_mask(machine: MemoryMachine, value: Any) -> None:
                 machine.write_mask(slot, None if value is None else value & machine.lanes())
 
             return write_mask
-        write = Machine.write_vector if slot >= V else Machine.write_scalar
+        write = MemoryMachine.write_vector if slot >= V else MemoryMachine.write_scalar
         if kind in "UIDP":
 
-            def write_two(machine: Machine, value: Any) -> None:
+            def write_two(machine: MemoryMachine, value: Any) -> None:
                 if value is None:
                     write(machine, slot, None)
                     write(machine, slot + 1, None)
@@ -306,7 +313,7 @@ class Binder:
             upper = place.half == "h" or _sel_of(step, -1)
             keep = bool(place.half) or upper
 
-            def write_half(machine: Machine, value: Any) -> None:
+            def write_half(machine: MemoryMachine, value: Any) -> None:
                 if value is None:
                     write(machine, slot, None)
                     return
@@ -333,7 +340,7 @@ class Binder:
         slots = self._slots(given, "P")
         first, second = _word_of(slots[low]), _word_of(slots[high])
 
-        def read(machine: Machine) -> Any:
+        def read(machine: MemoryMachine) -> Any:
             a, b = first(machine), second(machine)
             if a is None or b is None:
                 return None
@@ -348,7 +355,7 @@ class Binder:
         if row.special == "matrix":
             target = self.registers(step.operands[0])
 
-            def multiply(machine: Machine) -> None:
+            def multiply(machine: MemoryMachine) -> None:
                 for slot in range(target.slot, target.slot + target.count):
                     machine.write_vector(slot, None)
 
@@ -370,7 +377,7 @@ class Binder:
         function = row.function
         assert function is not None
 
-        def compare(machine: Machine) -> None:
+        def compare(machine: MemoryMachine) -> None:
             values = [read(machine) for read in readers]
             if any(value is None for value in values):
                 raise NeedsData(step, "mask of lanes")
@@ -387,7 +394,7 @@ class Binder:
         low = _word_of(slots[0][_listed(step, "op_sel", 0, 0)])
         high = _word_of(slots[1][_listed(step, "op_sel", 1, 0)])
 
-        def move(machine: Machine) -> None:
+        def move(machine: MemoryMachine) -> None:
             first, second = low(machine), high(machine)
             machine.write_vector(target, first)
             machine.write_vector(target + 1, second)
@@ -407,7 +414,7 @@ class Binder:
         slot, high = self._slots(source, "U" if step.opcode.endswith("64") else "u")
         two = step.opcode.endswith("64")
 
-        def move(machine: Machine) -> None:
+        def move(machine: MemoryMachine) -> None:
             value = machine.r[slot]
             if target == EXEC or (
                 of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
@@ -430,20 +437,22 @@ class Binder:
         two = step.opcode.endswith("64")
         sources = [self._slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
 
-        def select(machine: Machine) -> None:
+        def select(machine: MemoryMachine) -> None:
             condition = machine.condition()
             if target == EXEC:
                 if condition is None:
                     raise NeedsData(step, "mask of lanes")
-                chosen = [_mask_of(machine, low, high) for low, high in sources]
-                if chosen[0] is None or chosen[1] is None:
+                first, second = (_mask_of(machine, low, high) for low, high in sources)
+                if first is None or second is None:
                     raise NeedsData(step, "mask of lanes")
-                machine.write_mask(target, np.where(condition, chosen[0], chosen[1]))
+                machine.write_mask(target, np.where(condition, first, second))
                 return
             for word in range(2 if two else 1):
                 a, b = (machine.words(slots[word]) for slots in sources)
-                known = condition is not None and a is not None and b is not None
-                machine.write_scalar(target + word, np.where(condition, a, b) if known else None)
+                chosen = None
+                if condition is not None and a is not None and b is not None:
+                    chosen = np.where(condition, a, b)
+                machine.write_scalar(target + word, chosen)
 
         return select
 
@@ -457,7 +466,7 @@ class Binder:
         sources = [self._slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
         of_mask = self._is_mask(step)
 
-        def compute(machine: Machine) -> None:
+        def compute(machine: MemoryMachine) -> None:
             values = [machine.r[low] for low, _ in sources]
             if target == EXEC or (
                 of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)
@@ -490,7 +499,7 @@ class Binder:
         target = self.registers(step.operands[0]).slot
         low, high = self._slots(operand(step.operands[1]), "U" if self.wide else "u")
 
-        def change(machine: Machine) -> None:
+        def change(machine: MemoryMachine) -> None:
             before, other = machine.mask(EXEC), _mask_of(machine, low, high)
             if other is None or before is None:
                 raise NeedsData(step, "mask of lanes")
@@ -508,7 +517,7 @@ class Binder:
         target = self.registers(step.operands[0]).slot
         low, high = self._slots(operand(step.operands[1]), "U" if self.wide else "u")
 
-        def change(machine: Machine) -> None:
+        def change(machine: MemoryMachine) -> None:
             before, other = machine.mask(EXEC), _mask_of(machine, low, high)
             if other is None or before is None:
                 raise NeedsData(step, "mask of lanes")
@@ -525,6 +534,7 @@ def _is_known(name: str) -> bool:
     return opcode(name) is not None or memory_access(name) is not None or name in lanes.LANE_MOVES
 
 
+_CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 _LOGIC = ("move", "select", "logic", "saveexec", "wrexec")
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 
@@ -547,7 +557,7 @@ def _word_of(slot: int) -> Reader:
     """Read one word; scalar registers may hold masks."""
     if slot >= V:
 
-        def read(machine: Machine) -> Any:
+        def read(machine: MemoryMachine) -> Any:
             value = machine.r[slot]
             return value if value.__class__ is np.ndarray else machine.known(slot, value)
 
@@ -558,7 +568,7 @@ def _word_of(slot: int) -> Reader:
 def _wide_of(low: Reader, high: Reader, kind: str) -> Reader:
     view = _VIEWS.get(kind)
 
-    def read(machine: Machine) -> Any:
+    def read(machine: MemoryMachine) -> Any:
         first = low(machine)
         if first is None:
             return None
@@ -572,7 +582,7 @@ def _wide_of(low: Reader, high: Reader, kind: str) -> Reader:
 
 
 def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
-    def read(machine: Machine) -> Any:
+    def read(machine: MemoryMachine) -> Any:
         value = word(machine)
         if value is None:
             return None
@@ -602,7 +612,7 @@ def _between_lanes(step: Instruction) -> bool:
 def _without_lanes(action: Action, kept: np.ndarray) -> Action:
     """The same, but for some lanes, which stay as they are."""
 
-    def act(machine: Machine) -> None:
+    def act(machine: MemoryMachine) -> None:
         before = machine.active
         machine.active = machine.lanes() & ~kept
         action(machine)
@@ -622,7 +632,7 @@ def _modified(read: Reader, given: Operand) -> Reader:
     if not (given.negated or given.absolute):
         return read
 
-    def change(machine: Machine) -> Any:
+    def change(machine: MemoryMachine) -> Any:
         value = read(machine)
         if value is None:
             return None
@@ -632,14 +642,14 @@ def _modified(read: Reader, given: Operand) -> Reader:
     return change
 
 
-def _mask_of(machine: Machine, low: int, high: int) -> np.ndarray | None:
+def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:
     """A mask of lanes that may be a constant."""
     if low < CONSTANTS:
         return machine.mask(low)
     first = machine.r[low]
-    if machine.shape[2] == 32 or machine.r[high].flat[0] == first.flat[0]:
-        if first.flat[0] in (0, 0xFFFFFFFF):
-            return first != 0
+    alike = machine.shape[2] == 32 or machine.r[high].flat[0] == first.flat[0]
+    if alike and first.flat[0] in (0, 0xFFFFFFFF):
+        return first != 0
     words = [first] if machine.shape[2] == 32 else [first, machine.r[high]]
     bits = [(word >> np.arange(32, dtype=U32) & U32(1)).astype(bool) for word in words]
     return np.concatenate(bits, axis=-1)
@@ -677,7 +687,7 @@ def _one_result(function: Callable[..., Any], readers: list[Reader], write: Any)
     if len(readers) == 1:
         (read,) = readers
 
-        def of_one(machine: Machine) -> None:
+        def of_one(machine: MemoryMachine) -> None:
             value = read(machine)
             write(machine, None if value is None else function(value))
 
@@ -685,7 +695,7 @@ def _one_result(function: Callable[..., Any], readers: list[Reader], write: Any)
     if len(readers) == 2:
         first, second = readers
 
-        def of_two(machine: Machine) -> None:
+        def of_two(machine: MemoryMachine) -> None:
             a = first(machine)
             if a is None:
                 write(machine, None)
@@ -695,7 +705,7 @@ def _one_result(function: Callable[..., Any], readers: list[Reader], write: Any)
 
         return of_two
 
-    def of_many(machine: Machine) -> None:
+    def of_many(machine: MemoryMachine) -> None:
         values = []
         for read in readers:
             value = read(machine)
@@ -715,7 +725,7 @@ def _applied(function: Callable[..., Any], *values: Any) -> Any:
 
 
 def _results(function: Callable[..., Any], readers: list[Reader], writers: list[Any]) -> Action:
-    def compute(machine: Machine) -> None:
+    def compute(machine: MemoryMachine) -> None:
         values = []
         for read in readers:
             value = read(machine)

@@ -1,7 +1,7 @@
 """How registers change from one trip of a loop to the next, carried through the instructions of one trip.
 
-A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it moves
-on evenly again, or a test of it comes out the same for so many trips more, or it is `LOST`.
+A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
+moves on evenly again, or a test of it comes out the same for so many trips more, or it is `LOST`.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from dse.amd.execute.actions import Binder
 from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
-from dse.amd.execute.slots import CONSTANTS, EXEC, SCC, V, VCC, Constant, Register, operand
+from dse.amd.execute.slots import CONSTANTS, EXEC, SCC, VCC, Constant, Register, V, operand
 from dse.amd.text import Instruction
 
 FOR_EVER = 1 << 40
@@ -21,14 +21,15 @@ LOST = "lost"  # a change that is not even
 I64, U64, U32 = np.int64, np.uint64, np.uint32
 _RANGES = {"u": (0, 1 << 32), "i": (-(1 << 31), 1 << 31), "w": (0, 1 << 16), "s": (-(1 << 15), 1 << 15)}
 _EVEN = (
-    "v_mov_b32", "v_mov_b64", "v_add_u32", "v_add_i32", "v_sub_u32", "v_sub_i32", "v_subrev_u32", "v_add3_u32",
-    "v_lshl_add_u32", "v_add_lshl_u32", "v_lshlrev_b32", "v_lshlrev_b64", "v_lshl_add_u64", "v_mul_lo_u32",
-    "v_mul_lo_i32", "v_cndmask_b32", "v_mad_u64_u32", "v_mad_i64_i32", "v_mul_u32_u24", "v_mul_i32_i24",
-    "v_mad_u32_u24", "v_mad_i32_i24", "v_accvgpr_read_b32", "v_accvgpr_write_b32", "v_accvgpr_mov_b32", "v_add_u64",
-    "v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_addc_co_u32", "v_subb_co_u32", "v_subbrev_co_u32",
-    "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "s_add_i32", "s_sub_i32", "s_addk_i32", "s_mulk_i32",
-    "s_mul_i32", "s_lshl_b32", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_lshl1_add_u32", "s_lshl2_add_u32",
-    "s_lshl3_add_u32", "s_lshl4_add_u32", "s_movk_i32", "v_max_u32", "v_min_u32", "v_max_i32", "v_min_i32",
+    "v_mov_b32", "v_mov_b64", "v_add_u32", "v_add_i32", "v_sub_u32", "v_sub_i32", "v_subrev_u32",
+    "v_add3_u32", "v_lshl_add_u32", "v_add_lshl_u32", "v_lshlrev_b32", "v_lshlrev_b64", "v_lshl_add_u64",
+    "v_mul_lo_u32", "v_mul_lo_i32", "v_cndmask_b32", "v_mad_u64_u32", "v_mad_i64_i32", "v_mul_u32_u24",
+    "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24", "v_accvgpr_read_b32", "v_accvgpr_write_b32",
+    "v_accvgpr_mov_b32", "v_add_u64", "v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_addc_co_u32",
+    "v_subb_co_u32", "v_subbrev_co_u32", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "s_add_i32",
+    "s_sub_i32", "s_addk_i32", "s_mulk_i32", "s_mul_i32", "s_lshl_b32", "s_lshl_b64", "s_add_nc_u64",
+    "s_sub_nc_u64", "s_lshl1_add_u32", "s_lshl2_add_u32", "s_lshl3_add_u32", "s_lshl4_add_u32",
+    "s_movk_i32", "v_max_u32", "v_min_u32", "v_max_i32", "v_min_i32",
 )  # fmt: skip
 _PRODUCTS = ("mul", "mad")
 _SHIFTS = ("lshl", "ashr", "lshr")
@@ -137,7 +138,8 @@ class Changes:
     def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
         """What is even only if nothing moves."""
         written, read = self._slots(step)
-        moves = any([self.read(slot) is not None for slot in read])
+        changes = [self.read(slot) for slot in read]
+        moves = any(change is not None for change in changes)
         return [(slot, LOST if moves else None) for slot in written]
 
     def _special(self, step: Instruction, row: Opcode) -> list[tuple[Any, Any]]:
@@ -172,8 +174,8 @@ class Changes:
                 change = LOST if one is None else np.full((1, 1, 1), one, I64)
             return [(written[0], change)]
         if row.special == "writelane":
-            self.read(written[0])
-            moves = any([self.read(slot) is not None for slot in [*read, written[0]]])
+            changes = [self.read(slot) for slot in [*read, written[0]]]
+            moves = any(change is not None for change in changes)
             return [(written[0], LOST if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
@@ -201,13 +203,15 @@ class Changes:
         return results
 
     def _bits(self, step: Instruction, row: Opcode) -> Any:
-        """Logic of a moving word with a fixed one: even where the bits that move are not those of the other."""
+        """Logic of a moving word with a fixed one: even where other bits move than those of the fixed one."""
         del row
         name = step.opcode.split("_")[1]
         if name not in ("and", "or") or len(step.operands) < 3:
             return LOST
         places = [operand(text).place for text in step.operands[1:]]
-        changes = [self.read(place.slot) if isinstance(place, Register) else None for place in places]
+        changes: list[Any] = [
+            self.read(place.slot) if isinstance(place, Register) else None for place in places
+        ]
         if sum(change is not None for change in changes) != 1 or LOST in [
             c for c in changes if isinstance(c, str)
         ]:
@@ -218,7 +222,7 @@ class Changes:
         if value is None:
             return LOST
         change = changes[moving]
-        lowest = np.bitwise_and(change, -change)  # the lowest bit that moves
+        lowest = _lowest_bit(change)
         if name == "or":
             return change if bool((value.astype(I64) < lowest).all()) else LOST
         if bool((value.astype(I64) < lowest).all()):
@@ -340,7 +344,7 @@ class Changes:
         name = _renamed(step.opcode)
         if any(kind in "fDhP" for kind, _ in sources) and not name.startswith("v_mov"):
             return lost
-        values = [self._number_of(kind, place) for kind, place in sources]
+        values: list[Any] = [self._number_of(kind, place) for kind, place in sources]
         if any(value is None for value in values):  # the result is not known either
             return [None] * len(results)
         if results in ("M", "c") and len(sources) == 2:
@@ -358,7 +362,7 @@ class Changes:
             return self._shifted_right(name, values, changes, len(results))
         if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
             placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
-            lowest = np.bitwise_and(changes[2], -changes[2])
+            lowest = _lowest_bit(changes[2])
             return [changes[2]] if bool((placed < lowest).all()) else lost
         if name not in _EVEN:
             return lost
@@ -589,6 +593,11 @@ _EVEN_ROWS = {name: row for name in _EVEN if (row := opcode(name)) is not None}
 
 def _number(change: Any) -> Any:
     return 0 if change is None else change
+
+
+def _lowest_bit(change: np.ndarray) -> np.ndarray:
+    """The lowest bit that moves."""
+    return np.where(change == 0, np.int64(FOR_EVER), change & -change)
 
 
 def _first(result: Any) -> Any:

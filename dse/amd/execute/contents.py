@@ -21,7 +21,7 @@ FEWEST, LDS, ZEROS = range(3)
 class Access(NamedTuple):
     """One execution of an instruction that accesses memory."""
 
-    index: int  # of the instruction
+    index: int  # of the instruction  # pyright: ignore[reportIncompatibleMethodOverride]
     space: str  # "": as its name says
     base: np.ndarray  # bytes, broadcasts to [blocks, waves, lanes]
     offset: int
@@ -29,8 +29,8 @@ class Access(NamedTuple):
     waves: Waves
     at: int  # place in the trace
     part: int  # of an instruction with two addresses
-    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
-    # the addresses lie `stride` bytes on.
+    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in
+    # each the addresses lie `stride` bytes on.
     trips: range = range(1)
     stride: float = 0
 
@@ -243,15 +243,14 @@ class MemoryMachine(Machine):
         lanes = self.lanes()
         if not self.stated:
             return None
-        shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
-        chosen = np.broadcast_to(lanes, shape)
-        address = np.broadcast_to(base + offset, shape)[chosen]
+        chosen = np.broadcast_to(lanes, self.shape)  # each block counts, also where they are alike
+        address = np.broadcast_to(base + offset, self.shape)[chosen]
         regions = regions_of(address)
         known = all(self.memory.regions.get(region) is not None for region in regions)
         if words is None or not known or accessed.bytes != 4 or len(words) != 1:
             self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
             return None
-        values = np.broadcast_to(words[0], shape)[chosen]
+        values = np.broadcast_to(words[0], self.shape)[chosen]
         old = np.zeros(len(address), U32)
         for region in regions:
             here = address >> REGION_BITS == region

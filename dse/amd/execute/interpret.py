@@ -32,7 +32,7 @@ def execute(
 
     Words are followed as far as addresses, branches and masks of lanes need them.
 
-    **Raises:** DseError for an argument that does not fit, for code that goes on after `step_limit` stretches.
+    **Raises:** DseError for an argument that does not fit, or if code goes on after `step_limit` stretches.
     """
     missing: NeedsData | None = None
     while True:
@@ -58,7 +58,7 @@ def execute(
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Let no cycles be looked for: many actions and arrays are made, in none, and looking took half of the time."""
+    """Let no cycles be looked for: many objects are made, in none, and looking took half of the time."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -168,5 +168,6 @@ class Scheduler:
         """The error of code that reaches the limit."""
         step = self.code.stretches[index].steps[0]
         return DseError(
-            f"{self.code.listing.name}: still running after {self.step_limit} stretches, at {step}: expected an end"
+            f"{self.code.listing.name}: still running after {self.step_limit} stretches, at {step}:"
+            " expected an end"
         )

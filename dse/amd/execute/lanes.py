@@ -8,19 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from dse.amd.execute.state import U32, Machine, NeedsData
+from dse.amd.execute.contents import MemoryMachine
+from dse.amd.execute.state import U32, NeedsData
 from dse.amd.text import Instruction
 from dse.errors import DseError
 
-Reader = Callable[[Machine], Any]
-Action = Callable[[Machine], None]
+Reader = Callable[[MemoryMachine], Any]
+Action = Callable[[MemoryMachine], None]
 
 
 def moved(step: Instruction, word: Reader, size: int) -> Reader:
     """Read a word from other lanes, as DPP says; 0 where there is none."""
     source, there = dpp_source(step, size)
 
-    def read(machine: Machine) -> Any:
+    def read(machine: MemoryMachine) -> Any:
         value = word(machine)
         if value is None or value.shape[-1] == 1:
             return value
@@ -54,7 +55,7 @@ def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
             source = lane // 16 * 16 - 1 if text == "15" else lane // 32 * 32 - 1
             there &= source >= 0
         elif name.startswith(("row_", "wave_")) and name not in ("row_mask",):
-            number = int(text or 0, 0)
+            number = int(text or "0", 0)
             if name == "row_shl":
                 source, there = lane + number, place + number < 16
             elif name == "row_shr":
@@ -97,7 +98,7 @@ def selected(step: Instruction, word: Reader, number: int) -> Reader:
         return word
     shift, bits = _PARTS[name]
 
-    def read(machine: Machine) -> Any:
+    def read(machine: MemoryMachine) -> Any:
         value = word(machine)
         return None if value is None else value >> U32(shift) & U32((1 << bits) - 1)
 
@@ -116,7 +117,7 @@ def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
         below = np.clip(lane - 32 if upper else lane, 0, 32).astype(np.uint64)
         bits = ((np.uint64(1) << below) - np.uint64(1)).astype(U32)
 
-        def count(machine: Machine) -> None:
+        def count(machine: MemoryMachine) -> None:
             words, more = mask(machine), added(machine)
             if words is None or more is None:
                 machine.write_vector(target, None)
@@ -128,7 +129,7 @@ def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
     return bind
 
 
-def _first_active(machine: Machine) -> np.ndarray:
+def _first_active(machine: MemoryMachine) -> np.ndarray:
     lanes = np.broadcast_to(machine.lanes(), machine.shape)
     return lanes.argmax(-1)[..., None]
 
@@ -138,7 +139,7 @@ def _readfirstlane(binder: Any, step: Instruction) -> Action:
     target = binder.registers(step.operands[0]).slot
     source = binder.words(step.operands[1])
 
-    def read(machine: Machine) -> None:
+    def read(machine: MemoryMachine) -> None:
         value = source(machine)
         if value is not None and value.shape[-1] != 1:
             full = np.broadcast_to(value, machine.shape)
@@ -155,7 +156,7 @@ def _readlane(binder: Any, step: Instruction) -> Action:
     number = binder.words(step.operands[2])
     size = binder.listing.wave_size
 
-    def read(machine: Machine) -> None:
+    def read(machine: MemoryMachine) -> None:
         lane = number(machine)
         value = machine.r[slot]
         if lane is None:
@@ -188,7 +189,7 @@ def _writelane(binder: Any, step: Instruction) -> Action:
     source, number = binder.words(step.operands[1]), binder.words(step.operands[2])
     lanes = np.arange(binder.listing.wave_size, dtype=U32)
 
-    def write(machine: Machine) -> None:
+    def write(machine: MemoryMachine) -> None:
         value, lane = source(machine), number(machine)
         if lane is None:
             raise NeedsData(step, "lane")
@@ -208,7 +209,7 @@ def _permlane(binder: Any, step: Instruction) -> Action:
     lane = np.arange(size)
     other = 16 if "x16" in step.opcode else 0
 
-    def permute(machine: Machine) -> None:
+    def permute(machine: MemoryMachine) -> None:
         words, first, second = value(machine), low(machine), high(machine)
         if words is None or first is None or second is None:
             machine.write_vector(target, None)
@@ -231,7 +232,7 @@ def _permlane64(binder: Any, step: Instruction) -> Action:
     size = binder.listing.wave_size
     source = np.arange(size) ^ 32 if size == 64 else np.arange(size)
 
-    def permute(machine: Machine) -> None:
+    def permute(machine: MemoryMachine) -> None:
         words = value(machine)
         if words is not None and words.shape[-1] != 1:
             words = words[:, :, source]
@@ -245,7 +246,7 @@ def _swap(binder: Any, step: Instruction) -> Action:
     first, second = (binder.registers(text).slot for text in step.operands)
     one, other = (binder.words(text) for text in step.operands)
 
-    def swap(machine: Machine) -> None:
+    def swap(machine: MemoryMachine) -> None:
         a, b = one(machine), other(machine)
         machine.write_vector(first, b)
         machine.write_vector(second, a)
@@ -282,7 +283,7 @@ def _bpermute(binder: Any, step: Instruction) -> Action:
     offset = int(step.modifiers.get("offset", "0"), 0)
     size = binder.listing.wave_size
 
-    def permute(machine: Machine) -> None:
+    def permute(machine: MemoryMachine) -> None:
         where, words = address(machine), value(machine)
         machine.crossbar(step)
         if where is None or words is None:
@@ -301,7 +302,7 @@ def _permute(binder: Any, step: Instruction) -> Action:
     address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
     size = binder.listing.wave_size
 
-    def permute(machine: Machine) -> None:
+    def permute(machine: MemoryMachine) -> None:
         where, words = address(machine), value(machine)
         machine.crossbar(step)
         if where is None or words is None:
@@ -324,7 +325,7 @@ def _swizzle(binder: Any, step: Instruction) -> Action:
     size = binder.listing.wave_size
     source = swizzle_source(step.modifiers.get("offset", "0"), size)
 
-    def swizzle(machine: Machine) -> None:
+    def swizzle(machine: MemoryMachine) -> None:
         words = value(machine)
         machine.crossbar(step)
         if words is not None:

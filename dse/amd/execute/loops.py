@@ -1,10 +1,11 @@
 """Skips the trips of a loop that are known to do the same again, and counts them as done.
 
-One trip is executed with the change of every register carried along (`dse.amd.execute.changes`), which says for how
-many trips more all branches go the same way and all addresses move on evenly. Where addresses move by less than a
-line of the cache, a whole period of trips is executed and then repeated. Where addresses depend on data, as far as
-no branch does, some trips are executed, spread over the loop, and each stands for those around it: instructions are
-then exact, and where the accesses go is estimated. A loop around one that is skipped is run.
+One trip is executed with the change of every register carried along (`dse.amd.execute.changes`), which says
+for how many trips more all branches go the same way and all addresses move on evenly. Where addresses move by
+less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses depend
+on data, as far as no branch does, some trips are executed, spread over the loop, and each stands for those
+around it: instructions are then exact, and where the accesses go is estimated. A loop around one that is
+skipped is run.
 """
 
 from dataclasses import dataclass, field
@@ -134,7 +135,8 @@ class LoopSkipper:
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch with the changes of registers."""
         machine, loop = self.machine, self.examined
-        assert loop is not None and loop.examined is not None
+        assert loop is not None
+        assert loop.examined is not None
         changes: Changes | None = loop.examined
         for step, action in stretch.actions:
             before = len(machine.accesses)
@@ -168,10 +170,10 @@ class LoopSkipper:
         """Follow an access that was performed; `registers` are those before."""
         machine = self.machine
         targets, data = changes.data_slots(step)
-        loaded = any([machine.words(slot) is not None for slot in targets])
+        loaded = any(machine.words(slot) is not None for slot in targets)
         after, machine.r = machine.r, registers
         try:
-            stored = any([machine.words(slot) is not None for slot in data])
+            stored = any(machine.words(slot) is not None for slot in data)
             return changes.access(step, performed, loaded or stored)
         finally:
             machine.r = after
@@ -182,7 +184,8 @@ class LoopSkipper:
         if loop is None or loop.examined is None:
             return
         slots = {"scc": (SCC,), "vcc": (VCC, VCC + 1), "exe": (EXEC,)}[name[:3]]
-        if any([loop.examined.read(slot) is not None for slot in slots]):
+        changes = [loop.examined.read(slot) for slot in slots]
+        if any(change is not None for change in changes):
             self._put_off(loop, f"{step} depends on what does not change evenly")
 
     # Whether a loop is watched, and how
@@ -384,8 +387,10 @@ def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
         return None
     if before.__class__ is tuple or after.__class__ is tuple:
         return LOST
-    if before.__class__ is Partial or after.__class__ is Partial:
-        if before.__class__ is not after.__class__ or not np.array_equal(before.unknown, after.unknown):
+    if isinstance(before, Partial) or isinstance(after, Partial):
+        if not (isinstance(before, Partial) and isinstance(after, Partial)):
+            return LOST
+        if not np.array_equal(before.unknown, after.unknown):
             return LOST
         lanes = lanes & ~after.unknown
         before, after = before.value, after.value
@@ -396,7 +401,7 @@ def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
     if after.dtype == bool:
         return LOST if ((before != after) & lanes).any() else None
     if lanes.shape[-1] != 1 and before.shape[-1] == 1 and after.shape[-1] == 1:
-        lanes = lanes.any(-1, keepdims=True)
+        lanes = np.asarray(lanes.any(-1, keepdims=True))
     change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
     return change if change.any() else None
 

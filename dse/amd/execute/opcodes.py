@@ -5,7 +5,7 @@ A row's form says what is written and read, results first: `u=uu` is a word of t
     u i f    a word: unsigned, signed, single precision      U I D    the same of 64 bits, in two registers
     w s h    the lower half of a word                        P        two numbers in two registers
     j k      16 bits in the instruction, signed or not
-    m        a mask of lanes                                 c        the scalar condition, which is not written
+    m        a mask of lanes                                 c        the scalar condition, not written
     M        a mask of the lanes that execute                d        the destination's old value, likewise
 
 Where the function is missing, the result is not computed: an address or a branch that needs it is an error.
@@ -187,8 +187,8 @@ _FLOAT_ORDER = {
     "u": lambda a, b: np.isnan(a) | np.isnan(b),
 }
 for _type, _kind in (
-    ("u32", "u"), ("i32", "i"), ("u64", "U"), ("i64", "I"), ("u16", "w"), ("i16", "s"), ("f32", "f"), ("f64", "D"),
-    ("f16", "h"),
+    ("u32", "u"), ("i32", "i"), ("u64", "U"), ("i64", "I"), ("u16", "w"), ("i16", "s"), ("f32", "f"),
+    ("f64", "D"), ("f16", "h"),
 ):  # fmt: skip
     _float = _type.startswith("f")
     _pipe = "valu64" if _type.endswith("64") else "valu"

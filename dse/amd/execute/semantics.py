@@ -25,8 +25,9 @@ def add_carry(a: Array, b: Array) -> tuple[Array, Array]:
 
 def add_carry_in(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
     """(sum, carry) of two words and a carry."""
-    total = wide(a) + wide(b) + carry.astype(U64)
-    return total.astype(U32), total >> U64(32) != 0
+    first = a + b
+    total = first + carry.astype(U32)
+    return total, (first < a) | (total < first)
 
 
 def sub_borrow(a: Array, b: Array) -> tuple[Array, Array]:
@@ -36,7 +37,7 @@ def sub_borrow(a: Array, b: Array) -> tuple[Array, Array]:
 
 def sub_borrow_in(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
     """(difference, borrow) of two words and a borrow."""
-    return a - b - borrow.astype(U32), wide(a) < wide(b) + borrow.astype(U64)
+    return a - b - borrow.astype(U32), (a < b) | ((a == b) & borrow)
 
 
 def add_overflow(a: Array, b: Array) -> tuple[Array, Array]:
@@ -101,10 +102,8 @@ def mul_hi24(a: Array, b: Array) -> Array:
 
 def mad64(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
     """(a * b + c, carry): words, of 64 bits the sum."""
-    if a.dtype == I32:
-        product = (a.astype(I64) * b.astype(I64)).view(U64)
-    else:
-        product = wide(a) * wide(b)
+    signed = a.dtype == I32
+    product = (a.astype(I64) * b.astype(I64)).view(U64) if signed else wide(a) * wide(b)
     total = product + c
     return total, total < c
 

@@ -79,13 +79,15 @@ class Machine:
         self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
         self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
         self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._masks: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
+        self._last: np.ndarray | None = None
         self._set_arguments(symbols)
         self._set_registers(blocks, thread)
 
     # Start
 
     def _set_arguments(self, symbols: Mapping[str, np.ndarray]) -> None:
-        """Lay out memory: what arguments point to, the arguments themselves, the launch's packet, variables."""
+        """Lay out memory: what arguments point to, the arguments themselves, the packet, variables."""
         listing, launch = self.listing, self.launch
         extra = [*listing.symbols]
         count = len(launch.arguments)
@@ -114,9 +116,7 @@ class Machine:
         listing, launch = self.listing, self.launch
         own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
         if len(own) != len(launch.arguments):
-            raise DseError(
-                f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)} as the code has"
-            )
+            raise DseError(f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)}")
         size = max(
             [listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0
         )
@@ -195,15 +195,29 @@ class Machine:
         mask = self.mask(EXEC)
         if mask is None:
             raise AssertionError
+        mask = self._one_object(mask)
         key = (id(mask), id(waves))
         known = self._active.get(key)
         if known is None or known[0] is not mask:
-            active = mask if self.waves is None else mask & self.waves
+            active = mask & self.exists if self.waves is None else mask & self.exists & self.waves
             off = self.exists & ~active
             if len(self._active) > 5000:
                 self._active.clear()
             known = self._active[key] = (mask, active if off.any() else None)
         self.active = known[1]
+
+    def _one_object(self, mask: np.ndarray) -> np.ndarray:
+        """Keep equal masks of lanes as one object, so that what is told of one is worked out once."""
+        if self._last is mask:
+            return mask
+        key = (mask.shape, mask.tobytes())
+        kept = self._masks.setdefault(key, mask)
+        if kept is not mask:
+            self.r[EXEC] = kept
+            if self.shape[2] == 64:
+                self.r[EXEC + 1] = kept
+        self._last = kept
+        return kept
 
     def lanes(self) -> np.ndarray:
         """The lanes that execute."""
@@ -274,7 +288,7 @@ class Machine:
         if known is None or known[0] is not mask:
             if len(self._any) > 500:
                 self._any.clear()
-            known = self._any[id(mask)] = (mask, mask.any(-1, keepdims=True))
+            known = self._any[id(mask)] = (mask, np.asarray(mask.any(-1, keepdims=True)))
         return known[1]
 
     def condition(self) -> np.ndarray | None:
@@ -300,7 +314,7 @@ class Machine:
         if waves is None:
             self.r[slot] = value
             return
-        old = self.condition() if slot == SCC else self.r[slot]
+        old: Any = self.condition() if slot == SCC else self.r[slot]
         if slot != SCC and old.__class__ is np.ndarray and old.dtype is _BOOL:
             old = self._packed(old, slot)
         self.r[slot] = _written(old, value, waves)
@@ -309,10 +323,8 @@ class Machine:
         """Write a mask of lanes, to a register or a pair, in the waves that execute."""
         if self.waves is not None:
             old = self.mask(slot)
-            if old is None and mask is not None:
-                mask = np.where(self.waves, mask, False)  # elsewhere it must be written before it is read
-            elif mask is not None:
-                mask = np.where(self.waves, mask, old)
+            if mask is not None:  # where it was not known it must be written before it is read
+                mask = np.where(self.waves, mask, False if old is None else old)
         self.r[slot] = mask
         if self.shape[2] == 64:
             self.r[slot + 1] = mask
@@ -333,7 +345,7 @@ def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
         if old is None:
             return None
         if old.__class__ is Partial:
-            return Partial(old.value, old.unknown | where)
+            return old if old.unknown is where else Partial(old.value, old.unknown | where)
         return Partial(old, where)
     if old is None:
         return Partial(value, ~where)
