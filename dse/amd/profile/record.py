@@ -306,7 +306,7 @@ def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
     Addresses are worked on four lanes at a time, if these ask for the same or for one after the other.
     """
     apart = np.diff(address, axis=-1, prepend=address[..., :1])
-    joined = (apart >= 0) & (apart <= size) & np.roll(mask, 1, axis=-1)
+    joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)
     joined[..., ::_QUAD] = False
     return np.count_nonzero(mask & ~joined, axis=-1)
 
