@@ -156,6 +156,7 @@ class Gpu(_Quantities):
     departure_delay_uncoal_cycles: Quantity = quantity("cycles")
     limits: Limits = several("1")
     compute_capability: Count = count("1", default=0)  # 80 for 8.0; 0 for a GPU that has none
+    gfx: Count = count("1", default=0)  # AMD: the target of its compiler, 0x90a for gfx90a; 0 for others
     memory_cache_bytes: Quantity = quantity("B", default=0.0)  # beyond the L2: AMD's Infinity Cache
     # What its compiler does, which descriptions ask for.
     compiler_registers: Quantity = quantity("registers", default=255.0)  # of a thread, at most, where the

@@ -84,7 +84,7 @@ def characterise(
     """Count what a kernel's CUDA source does, without a GPU.
 
     KERNEL is one of `dse kernels` or a kernel.toml, whose description is then shown beside; or a T1.json; or
-    a .cu, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg say
+    a .cu, .hip, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg say
     one launch.
 
     The first valid configuration is taken of those that have the parameters set. Counts are of one average
@@ -98,12 +98,12 @@ def characterise(
     )
     description, sizes = inputs.description(kernel, numbers, given=given)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.cuda.source import source_of
-    from dse.cuda.source_kernel import architecture
+    from dse.amd.toolchain import toolchain
 
-    arch = architecture(gpu_file.gpu, source_of(description))
+    tools = toolchain(gpu_file.gpu)
+    tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
     if every:
-        columns, title = _every(description, sizes, gpu_file, arch, sample, seed)
+        columns, title = _every(description, sizes, gpu_file, sample, seed)
         _present_all(columns, title, json=json, csv=csv, out=out)
         return
     valid = description.space.configurations(sizes)
@@ -112,24 +112,38 @@ def characterise(
     chosen = {name: values[0].item() for name, values in valid.items()}
     at = ", ".join(f"{name}={value}" for name, value in chosen.items())
     if graph is not None:
+        if int(gpu_file.gpu.gfx):
+            raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
         from dse.cuda.explained import execute, write_graph
 
         dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
         print(f"{graph}: {len(dependences.instructions):,} instructions, {len(dependences.loops)} loops")
         return
     if explain:
-        from dse.cuda.explained import execute, explained
         from dse.report.explain import show_explanation
 
-        parts = explained(execute(description, chosen, sizes, gpu_file))
+        parts = _explained(description, chosen, sizes, gpu_file)
         if not json:
             parts["lines"] = parts["lines"][:_HOTTEST]
         title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
         show_explanation(parts, title, json)
         return
-    table, compiler = _one(description, chosen, sizes, gpu_file, arch)
+    table, compiler = _one(description, chosen, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
     present(table, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
+
+
+def _explained(
+    description: "Description", chosen: Mapping[str, Any], sizes: Mapping[str, Any], gpu: "GpuFile"
+) -> dict[str, Any]:
+    """Explain one configuration on a GPU of either vendor."""
+    if int(gpu.gpu.gfx):
+        from dse.amd import explained as of_amd
+
+        return of_amd.explained(description, chosen, sizes, gpu)
+    from dse.cuda.explained import execute, explained
+
+    return explained(execute(description, chosen, sizes, gpu))
 
 
 def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:
@@ -153,18 +167,19 @@ def _one(
     chosen: Mapping[str, Any],
     sizes: Mapping[str, Any],
     gpu: "GpuFile",
-    arch: int,
 ) -> tuple[list[Row], str]:
     """Return its rows, and the compiler. DseError if it cannot be compiled or executed."""
+    from dse.amd.toolchain import toolchain
     from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.explained import configured, failed
     from dse.cuda.profile.to_kernel import to_kernel
-    from dse.cuda.source import characterise_all, source_of
     from dse.kernels.description import describe
     from dse.precision import in_64_bits
 
     wanted = configured(description, chosen, sizes, gpu)
-    [result] = characterise_all(source_of(description), arch, [wanted], gpu.gpu)
+    tools = toolchain(gpu.gpu)
+    source = tools.source_of(description)
+    [result] = tools.characterise_all(source, tools.architecture(gpu.gpu, source), [wanted], gpu.gpu)
     if isinstance(result, Failure):
         raise failed(description, result, chosen)
     with in_64_bits():
@@ -237,16 +252,16 @@ def _every(
     description: "Description",
     sizes: Mapping[str, Any],
     gpu: "GpuFile",
-    arch: int,
     sample: int | None,
     seed: int,
 ) -> tuple[dict[str, list[Any]], str]:
     """Return columns of one row a configuration, and a title."""
     import numpy as np
 
+    from dse.amd.toolchain import toolchain
     from dse.cuda.compile.nvrtc import Failure
     from dse.cuda.explained import phases
-    from dse.cuda.source import characterise_all, configurations, source_of
+    from dse.cuda.source import configurations
     from dse.report.show import progress
 
     indices = description.space.indices(sizes)
@@ -257,8 +272,11 @@ def _every(
         indices = np.sort(np.random.default_rng(seed).choice(indices, sample, replace=False))
     parameters = {name: np.asarray(values) for name, values in description.space.decode(indices, np).items()}
     wanted = configurations(description, parameters, sizes, gpu.gpu)
+    tools = toolchain(gpu.gpu)
+    source = tools.source_of(description)
+    arch = tools.architecture(gpu.gpu, source)
     with progress(f"Reading {description.name}", len(wanted)) as advance:
-        results = characterise_all(source_of(description), arch, wanted, gpu.gpu, progress=advance)
+        results = tools.characterise_all(source, arch, wanted, gpu.gpu, progress=advance)
     rows: list[Row] = []
     of_phases: list[list[Row]] = []
     impossible = _cannot_run(results, gpu)

@@ -42,7 +42,7 @@ from dse.kernels.description import Description, Number
 Row = dict[str, Any]
 
 
-_WITH_TEXT = (".cu", ".py")  # files of which lines are shown
+_WITH_TEXT = (".cu", ".hip", ".py")  # files of which lines are shown
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,17 @@ def explained(ran: Executed) -> dict[str, Any]:
             "stack_bytes": made.binary.stack_bytes,
             "spill_bytes": made.spill_bytes,
         },
+        **tables(ran, list(_branches(ran))),
+    }
+
+
+def tables(ran: Any, branches: Sequence[Row] = ()) -> dict[str, Any]:
+    """Return what is counted of a run, on a GPU of either vendor, as lists of rows."""
+    return {
         "mix": _mix(ran.counts),
         "phases": [{"phase": number} | phase for number, phase in enumerate(phases(ran.counts), 1)],
         "accesses": list(_accesses(ran)),
-        "branches": list(_branches(ran)),
+        "branches": list(branches),
         "lines": list(_lines(ran)),
         "unknown": list(_unknown(ran.counts)),
     }
@@ -173,7 +180,7 @@ def phases(counts: Characterisation) -> list[dict[str, float]]:
     return rows
 
 
-def _accesses(ran: Executed) -> Iterable[Row]:
+def _accesses(ran: Any) -> Iterable[Row]:
     for access in explain.accesses(ran.machine, ran.sample):
         yield {
             "line": access.line,
@@ -202,10 +209,10 @@ def _branches(ran: Executed) -> Iterable[Row]:
         }
 
 
-def _lines(ran: Executed) -> Iterable[Row]:
+def _lines(ran: Any) -> Iterable[Row]:
     text = ran.source.text.splitlines() if Path(ran.source.path).suffix in _WITH_TEXT else []
     warps, insts = ran.counts.warps, ran.counts.insts()
-    for line in explain.lines(ran.machine, ran.sample):
+    for line in explain.lines(ran.machine, ran.sample, ran.counts.warp_size):
         if line.line is None:
             continue
         pipes = sorted(line.pipes.items(), key=lambda pair: -pair[1])

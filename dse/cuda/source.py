@@ -11,7 +11,7 @@ from enum import Enum
 from functools import lru_cache, partial
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -33,7 +33,7 @@ from dse.cuda.profile.single_warp import timing
 from dse.cuda.profile.to_kernel import warp_counts
 from dse.cuda.profile.warp_counts import WarpCounts
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.sass.elf import Binary, Parameter
+from dse.cuda.sass.elf import Parameter
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
 from dse.hardware import occupancy
@@ -55,6 +55,7 @@ MAP_BYTES = 128  # of a tensor map
 MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
+Code = TypeVar("Code")
 
 
 @dataclass(frozen=True)
@@ -223,10 +224,12 @@ def characterise_all(
     cache: Cache | None = None,
     workers: int | None = None,
     progress: Callable[[int], None] = lambda steps: None,
+    characterise_batch: "Callable[[Job], dict[str, KernelProfile | Failure]] | None" = None,
 ) -> list[KernelProfile | Failure]:
     """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
 
-    With a `gpu`, whose fields are scalars, its caches and latencies are taken into account.
+    With a `gpu`, whose fields are scalars, its caches and latencies are taken into account. Other compilers
+    than CUDA's have a `characterise_batch` of their own.
 
     What stands against one configuration is its result: that the compiler refuses it, that an instruction is
     not supported, that it does not end.
@@ -247,7 +250,7 @@ def characterise_all(
     names, done = list(missing), len(wanted) - len(missing)
     progress(done)
     jobs = [
-        _Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
+        Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
         for first in range(0, len(names), size)
     ]
 
@@ -257,13 +260,13 @@ def characterise_all(
         progress(now - done)
         done = now
 
-    for made in each(_characterise_batch, jobs, workers, batches_done):
+    for made in each(characterise_batch or _characterise_batch, jobs, workers, batches_done):
         results |= made
     return [results[name] for name in keys]
 
 
 @dataclass(frozen=True)
-class _Job:
+class Job:
     """Some configurations, by their keys."""
 
     source: Source
@@ -273,11 +276,11 @@ class _Job:
     wanted: Mapping[str, Configuration]
 
 
-def _characterise_batch(job: _Job) -> dict[str, KernelProfile | Failure]:
-    compiled = _compiled(job)
+def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
+    made_by_key = compiled(job, Compiled)
     results: dict[str, KernelProfile | Failure] = {}
     ready: dict[str, Compiled] = {}
-    for name, made in compiled.items():
+    for name, made in made_by_key.items():
         if isinstance(made, Failure):
             results[name] = made
         elif made.adds_shared and job.wanted[name].shared_bytes is None:
@@ -333,8 +336,11 @@ def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure
 _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
-def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
-    """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind."""
+def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
+    """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind.
+
+    `kind` is what the compiler of the source makes.
+    """
     same = ("compiled", job.source.digest, str(job.arch), job.source.compiler, __version__, FORMAT)
     settings = {
         name: job.source.settings(configuration.defines, configuration.arguments)
@@ -342,10 +348,10 @@ def _compiled(job: _Job) -> dict[str, Compiled | Failure]:
     }
     digests = {name: key(*same, repr(some)) for name, some in settings.items()}
     kept = job.cache.get(set(digests.values()))
-    made: dict[str, Compiled | Failure] = {}  # by digest
+    made: dict[str, Any] = {}  # by digest
     for name, digest in digests.items():
         if digest not in made:
-            found = unpack(kept[digest], Compiled, Failure) if digest in kept else None
+            found = unpack(kept[digest], kind, Failure) if digest in kept else None
             if found is None:
                 found = job.source.compile(job.arch, settings[name])
                 if lasting(found):
@@ -398,7 +404,7 @@ def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
     return LaunchArguments(
         grid=configuration.grid,
         block=configuration.block,
-        arguments=_arguments(binary, given),
+        arguments=arguments_of(binary, given),
         offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
         banks=binary.banks,
     )
@@ -421,7 +427,7 @@ def counted(
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked = resources(made, configuration)
     caches = caches_of(
-        gpu, int(asked.shared_bytes), int(_resident_blocks(gpu, asked)), made.binary.stack_bytes
+        gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), made.binary.stack_bytes
     )
     traffic = misses(machine, sample, caches, partial(addresses_of, machine))
     times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
@@ -429,7 +435,8 @@ def counted(
 
 
 @jax.jit
-def _resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+def resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    """Return the blocks of a launch that the busiest SM holds at a time."""
     return occupancy.launch(gpu, asked)[0].resident_blocks
 
 
@@ -456,8 +463,11 @@ def executed(
     )
 
 
-def _arguments(binary: Binary, given: Sequence[Argument]) -> list[Any]:
-    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have."""
+def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
+    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have.
+
+    `binary` has the name of the kernel, and its `parameters` with their sizes.
+    """
     if len(given) != len(binary.parameters):
         sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
         missing = len(binary.parameters) - len(given)

@@ -1,6 +1,6 @@
 """Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -31,16 +31,32 @@ from dse.types import Gpu, Kernel, Resources
 
 
 @dataclass(frozen=True)
+class Toolchain:
+    """How source becomes counts on the GPUs of one vendor."""
+
+    source_of: Callable[[Description], Any]  # a Source
+    architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
+    characterise_all: Callable[..., list[KernelProfile | Failure]]  # as `dse.cuda.source.characterise_all`
+
+
+def of_cuda(gpu: Gpu) -> Toolchain:
+    """Return CUDA's, whatever the GPU."""
+    return CUDA
+
+
+@dataclass(frozen=True)
 class SourceKernel:
     """A kernel by what its source does, see `dse.counts.Counts`.
 
     `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
+    `toolchain` chooses what compiles and counts for a GPU.
     """
 
     description: Description
     compiled: int | None = None
     cache: Cache | None = None
     workers: int | None = None
+    toolchain: Callable[[Gpu], Toolchain] = of_cuda
 
     @property
     def name(self) -> str:
@@ -100,10 +116,11 @@ class SourceKernel:
     ) -> list[KernelProfile | Failure]:
         """Compile and execute each configuration for a GPU whose fields are scalars."""
         wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
-        source = source_of(self.description)
-        arch = architecture(gpu, source)
+        tools = self.toolchain(gpu)
+        source = tools.source_of(self.description)
+        arch = tools.architecture(gpu, source)
         with progress(f"Reading {self.name}", len(wanted)) as advance:
-            return characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
+            return tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
 
     def _on_one(
         self,
@@ -136,15 +153,16 @@ class SourceKernel:
         wanted = configurations(self.description, parameters, sizes, gpu)
         if compiled < FEWEST:
             raise DseError(f"compile: found {compiled}, expected {FEWEST} or more, or all {len(wanted):,}")
-        source = source_of(self.description)
-        arch = architecture(gpu, source)
+        tools = self.toolchain(gpu)
+        source = tools.source_of(self.description)
+        arch = tools.architecture(gpu, source)
         names = evaluated_names(self.description, parameters, sizes, gpu)
         before = known(source, parameters, wanted, {name: names[name] for name, _ in self.description.let})
         read: dict[int, KernelProfile | Failure] = {}
         with progress(f"Reading {self.name}", compiled) as advance:
             while batch := choose(before, compiled, read):
                 chosen = [wanted[index] for index in batch]
-                results = characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
+                results = tools.characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
                 read |= dict(zip(batch, results, strict=True))
         failures = _failures(read)
         if len(read) - len(failures) < 2:
@@ -210,6 +228,9 @@ def architecture(gpu: Gpu, source: Source | None = None) -> int:
             f" {highest}, which {compiler} compiles for"
         )
     return arch
+
+
+CUDA = Toolchain(source_of, architecture, characterise_all)
 
 
 def knows_blocks(source: Source) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dse.types import Gpu
 
 _GROUPS = ("limits", "cpi", "latency")
+_OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu that the header of its file has
 
 
 class Header(BaseModel):
@@ -37,12 +38,17 @@ class Header(BaseModel):
     vendor: str = Field(min_length=1, description='a name such as "NVIDIA"')
     architecture: str = Field(min_length=1, description='a name such as "Ampere"')
     compute_capability: str | None = Field(None, pattern=r"^\d+\.\d+$", description='a text such as "8.0"')
-    gfx_name: str | None = Field(None, pattern=r"^gfx\w+$", description='a text such as "gfx90a"')
+    gfx_name: str | None = Field(None, pattern=r"^gfx[0-9a-f]{3,6}$", description='a text such as "gfx90a"')
 
     @property
     def capability(self) -> int:
         """The compute capability as one number: 80 for 8.0, and 0 where there is none."""
         return int((self.compute_capability or "0").replace(".", ""))
+
+    @property
+    def gfx(self) -> int:
+        """The target of AMD's compiler as one number: 0x90a for gfx90a, and 0 where there is none."""
+        return int((self.gfx_name or "gfx0").removeprefix("gfx"), 16)
 
 
 @dataclass(frozen=True)
@@ -146,6 +152,7 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             latency=PerClass(**arrays["latency"]),
             limits=Limits(**arrays["limits"]),
             compute_capability=header.capability,
+            gfx=header.gfx,
         )
     known.warn()
     return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
@@ -215,7 +222,7 @@ def _optional() -> dict[str, float]:
     """The fields that a file need not have, with the value that they then have."""
     from dse.types import Gpu
 
-    defaults = {field.name: field.default for field in fields(Gpu) if field.name != "compute_capability"}
+    defaults = {field.name: field.default for field in fields(Gpu) if field.name not in _OF_HEADER}
     return {name: value for name, value in defaults.items() if value is not MISSING}
 
 
@@ -229,7 +236,7 @@ def _units() -> dict[str, str]:
             units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
             units |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
-        elif field.name != "compute_capability":  # which the header has
+        elif field.name not in _OF_HEADER:
             units[field.name] = field.metadata["unit"]
     return units
 

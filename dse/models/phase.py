@@ -53,7 +53,7 @@ ABOUT = About(
 )
 SHARPNESS = 4.0  # exponent of the power mean
 
-IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "issue")  # each sub-partition of the SM has its own
+IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
 
@@ -84,7 +84,7 @@ def busy(gpu: Gpu, phase: Phase) -> dict[str, Array]:
     """Return α λ of a phase by pipe: the cycles that one warp keeps each of them busy.
 
     Integer multiply-adds share the FMA pipe with those of floats, if they have not one that is as wide
-    (Nsight Compute's pipe `fma`).
+    (Nsight Compute's pipe `fma`). On AMD one vector unit does all arithmetic.
     """
     return work_cycles(gpu, phase.work) | {
         "issue": phase.insts / gpu.issue_limit,
@@ -97,9 +97,11 @@ def work_cycles(gpu: Gpu, work: PerClass) -> dict[str, Array]:
     names = [name for name in CLASSES if name not in TENSOR]
     cycles = {name: getattr(work, name) * getattr(gpu.cpi, name) for name in names}
     cycles["l1"] = cycles["l1"] + gpu.l1_with_shared * cycles["shared"]
+    vector = reduce(jnp.add, (cycles[name] for name in ARITHMETIC))
     return cycles | {
         "tensor": tensor_cycles(gpu, work),
         "fma": (work.fp32 + work.imul32) * gpu.cpi.fp32,
+        "vector": jnp.where(gpu.gfx > 0, vector, 0.0),
     }
 
 

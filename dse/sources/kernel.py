@@ -27,9 +27,10 @@ def counts_of(description: Description, source: bool = False, compiled: int | No
     **Raises:** DseError if `compiled` is given for a kernel that is not read from source.
     """
     if not description.described or source:
+        from dse.amd.toolchain import toolchain
         from dse.cuda.source_kernel import SourceKernel
 
-        return SourceKernel(description, compiled)
+        return SourceKernel(description, compiled, toolchain=toolchain)
     if compiled is not None:
         raise DseError(f"compile: found {compiled} without source, expected both")
     return description

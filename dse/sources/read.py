@@ -32,7 +32,7 @@ def _described(path: Path, given: Given) -> Description:
 
 
 KINDS = (
-    Kind((".cu", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
+    Kind((".cu", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
     Kind((".py",), _by("triton_file"), " (Triton)"),
     Kind((".json",), _by("t1_kernel"), " (T1)"),
     Kind((".toml",), _described),

@@ -7,9 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from dse.amd.compile import options as of_hip
+from dse.cuda.compile import options as of_cuda
 from dse.cuda.compile.declared import parameters_of
 from dse.cuda.compile.nvrtc import read_source
-from dse.cuda.compile.options import check
 from dse.errors import DseError
 from dse.kernels.description import Alias, ArrayArgument, Build, Description
 from dse.sources import t1
@@ -83,13 +84,13 @@ def load(path: Path, given: Given) -> Description:
 def of_problem(problem: T1Problem) -> Description:
     """Describe a T1 problem's kernel: parameters are macros under their own names, sizes can be changed.
 
-    **Raises:** DseError if it is not CUDA, its file is missing, or an argument cannot be read.
+    **Raises:** DseError if it is neither CUDA nor HIP, its file is missing, or an argument cannot be read.
     """
     where = f"{problem.path}: KernelSpecification"
-    if problem.language.upper() != "CUDA":
-        raise DseError(f"{where}.Language: found {problem.language}, expected CUDA")
+    if problem.language.upper() not in _OPTIONS_OF:
+        raise DseError(f"{where}.Language: found {problem.language}, expected {' or '.join(_OPTIONS_OF)}")
     if problem.kernel_file is None:
-        raise DseError(f"{where}.KernelFile: found nothing, expected the name of a .cu file")
+        raise DseError(f"{where}.KernelFile: found nothing, expected the name of a .cu or .hip file")
     source = problem.path.parent / problem.kernel_file
     if not source.is_file():
         raise DseError(f"{where}.KernelFile: found no file {source}, expected one beside it")
@@ -186,7 +187,7 @@ def _argument(
 
 
 def _options(problem: T1Problem) -> tuple[str, ...]:
-    """Choose the compiler options that NVRTC takes; folders are relative to the file.
+    """Choose the options that its compiler takes; folders are relative to the file.
 
     **Raises:** DseError for an option that may not stand in a file, or a folder that is not below it.
     """
@@ -201,8 +202,11 @@ def _options(problem: T1Problem) -> tuple[str, ...]:
             option = f"-I{folder}"
         if not option.startswith(_OF_NVCC):
             options.append(option)
-    check(options, where)
+    _OPTIONS_OF[problem.language.upper()].check(options, where)
     return tuple(options)
+
+
+_OPTIONS_OF = {"CUDA": of_cuda, "HIP": of_hip}
 
 
 def with_space(description: Description, problem: T1Problem) -> Description:

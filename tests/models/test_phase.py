@@ -22,6 +22,7 @@ def loads(gpu, phase, warps):
     """Cycles that a phase keeps each pipe busy."""
     work, cpi, in_partitions = phase["work"], gpu["cpi"], 4 * math.ceil(warps / 4)
     found = {name: work[name] * cpi[name] * in_partitions for name in ARITHMETIC}
+    found["vector"] = sum(found.values()) if gpu["gfx"] else 0.0  # AMD: one unit for all of them
     found["issue"] = phase["insts"] / gpu["issue_limit"] * in_partitions
     products = sum(work[name] * cpi[name] for name in MMA)
     found["tensor"] = max(products, work["mma_warp"] * cpi["mma_warp"]) * in_partitions
@@ -94,6 +95,7 @@ def cases():
 
     def gpu():
         fields = {"issue_limit": 4.0, "lsu_cycles": 2.0, "l1_with_shared": float(rng.integers(2))}
+        fields["gfx"] = float(rng.choice([0, 0x90A]))
         return fields | {"cpi": table(-1, 1), "latency": table(0, 3)}
 
     return [
@@ -110,7 +112,7 @@ def assembled(cases):
         return PerClass(**{name: column(table[name] for table in tables) for name in CLASSES})
 
     gpus, phases, dram, blocks, resident, warps = zip(*cases, strict=True)
-    names = ("issue_limit", "lsu_cycles", "l1_with_shared")
+    names = ("issue_limit", "lsu_cycles", "l1_with_shared", "gfx")
     fields = dict.fromkeys(set(Gpu.__dataclass_fields__) - {"cpi", "latency", "limits", *names}, 1.0)
     gpu = Gpu(
         **fields,

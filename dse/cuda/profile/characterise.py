@@ -55,6 +55,7 @@ class PhaseCounts:
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
+    narrowed: float = 0.0  # AMD: warps whose mask of lanes an instruction narrows for a region of code
 
     @property
     def warp_insts(self) -> float:
@@ -89,6 +90,7 @@ class Characterisation:
     unknown: tuple[UnknownDecision, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
+    warp_size: int = 32
 
     @property
     def blocks(self) -> int:
@@ -98,7 +100,7 @@ class Characterisation:
     @property
     def warps(self) -> int:
         """Warps of a block."""
-        return -(-int(np.prod(self.block)) // 32)
+        return -(-int(np.prod(self.block)) // self.warp_size)
 
     def total(self, kind: str, field: str) -> float:
         """Add up a field of one kind of access over all phases of an average block.

@@ -82,8 +82,11 @@ def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
     return rows
 
 
-def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
-    """List what was executed by lines of the source, most instructions first; None for code of no line."""
+def lines(machine: Machine, sample: Sample, warp: int = WARP) -> list[LineCounts]:
+    """List what was executed by lines of the source, most instructions first; None for code of no line.
+
+    `warp` is the number of lanes of a warp.
+    """
     counts = _counts(machine, sample)
     steps: dict[int | None, list[tuple[Step, float, float]]] = {}
     for block in machine.program.blocks:
@@ -102,7 +105,7 @@ def lines(machine: Machine, sample: Sample) -> list[LineCounts]:
                 sectors += of_sectors
                 passes += through if space == "shared" else 0.0
         insts = sum(warps for _, warps, _ in executed)
-        active = sum(threads for _, _, threads in executed) / (WARP * insts)
+        active = sum(threads for _, _, threads in executed) / (warp * insts)
         rows.append(LineCounts(line, insts, active, pipes, sectors, passes))
     return sorted(rows, key=lambda line_counts: -line_counts.insts)
 

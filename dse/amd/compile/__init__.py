@@ -1,0 +1,1 @@
+"""CUDA and HIP source to AMDGPU assembly by clang, configuration by configuration."""

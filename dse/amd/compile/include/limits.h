@@ -1,0 +1,1 @@
+// What device code needs of it is in prelude.h, which is always there.

@@ -1,0 +1,433 @@
+// CUDA's and HIP's names for device code, in terms of clang's builtins: what takes the place of hip_runtime.h where
+// there is no ROCm. Device functions only; a name that is missing here is an error of the compiler that names it.
+// DSE_WIDTH is the width that shuffles take by default: 32 of CUDA files, the wave's of HIP files.
+#pragma once
+
+#define __global__ __attribute__((global))
+#define __device__ __attribute__((device))
+#define __host__ __attribute__((host))
+#define __shared__ __attribute__((shared))
+#define __constant__ __attribute__((constant))
+#define __managed__ __attribute__((managed))
+#define __launch_bounds__(...) __attribute__((launch_bounds(__VA_ARGS__)))
+#define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
+#define __grid_constant__
+#define __align__(n) __attribute__((aligned(n)))
+#define HIP_DYNAMIC_SHARED(type, name) extern __shared__ type name[];
+#define DSE_DEVICE static __device__ __forceinline__
+
+typedef __SIZE_TYPE__ size_t;
+typedef __PTRDIFF_TYPE__ ptrdiff_t;
+typedef unsigned char uchar;
+typedef unsigned short ushort;
+typedef unsigned int uint;
+typedef unsigned long ulong;
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef __INT64_TYPE__ int64_t;
+typedef __UINT64_TYPE__ uint64_t;
+typedef __INTPTR_TYPE__ intptr_t;
+typedef __UINTPTR_TYPE__ uintptr_t;
+#define NULL 0
+#define INFINITY __builtin_inff()
+#define NAN __builtin_nanf("")
+#define FLT_MAX __FLT_MAX__
+#define FLT_MIN __FLT_MIN__
+#define FLT_EPSILON __FLT_EPSILON__
+#define DBL_MAX __DBL_MAX__
+#define INT_MAX __INT_MAX__
+#define INT_MIN (-__INT_MAX__ - 1)
+#define UINT_MAX (__INT_MAX__ * 2U + 1U)
+#define M_PI 3.14159265358979323846
+#define CUDART_INF_F __builtin_inff()
+#define CUDART_PI_F 3.141592654f
+
+#if !__has_builtin(__builtin_amdgcn_exp2f) // before clang 17
+#define __builtin_amdgcn_exp2f __builtin_exp2f
+#define __builtin_amdgcn_logf __builtin_log2f
+#endif
+
+// Vectors
+
+#define DSE_VECTORS(type, name)                                                                                        \
+    struct __attribute__((aligned(sizeof(type)))) name##1 { type x; };                                                 \
+    struct __attribute__((aligned(2 * sizeof(type)))) name##2 { type x, y; };                                          \
+    struct name##3 { type x, y, z; };                                                                                  \
+    struct __attribute__((aligned(4 * sizeof(type) < 16 ? 4 * sizeof(type) : 16))) name##4 { type x, y, z, w; };       \
+    static __host__ __device__ __forceinline__ name##1 make_##name##1(type x) { return {x}; }                          \
+    static __host__ __device__ __forceinline__ name##2 make_##name##2(type x, type y) { return {x, y}; }               \
+    static __host__ __device__ __forceinline__ name##3 make_##name##3(type x, type y, type z) { return {x, y, z}; }    \
+    static __host__ __device__ __forceinline__ name##4 make_##name##4(type x, type y, type z, type w)                  \
+    {                                                                                                                  \
+        return {x, y, z, w};                                                                                           \
+    }
+DSE_VECTORS(signed char, char)
+DSE_VECTORS(unsigned char, uchar)
+DSE_VECTORS(short, short)
+DSE_VECTORS(unsigned short, ushort)
+DSE_VECTORS(int, int)
+DSE_VECTORS(unsigned int, uint)
+DSE_VECTORS(long, long)
+DSE_VECTORS(unsigned long, ulong)
+DSE_VECTORS(long long, longlong)
+DSE_VECTORS(unsigned long long, ulonglong)
+DSE_VECTORS(float, float)
+DSE_VECTORS(double, double)
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr __host__ __device__ dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+    constexpr __host__ __device__ dim3(uint3 v) : x(v.x), y(v.y), z(v.z) {}
+};
+
+// Where a thread is. The number of blocks and their shape lie behind the kernel's arguments (code object version 5).
+
+#define DSE_HIDDEN(type, byte)                                                                                         \
+    (*(const __attribute__((address_space(4))) type*)(                                                                 \
+        (const __attribute__((address_space(4))) char*)__builtin_amdgcn_implicitarg_ptr() + byte))
+#define DSE_PLACE(name, in_x, in_y, in_z)                                                                              \
+    struct dse_##name {                                                                                                \
+        __declspec(property(get = get_x)) unsigned x;                                                                  \
+        __declspec(property(get = get_y)) unsigned y;                                                                  \
+        __declspec(property(get = get_z)) unsigned z;                                                                  \
+        static __device__ __forceinline__ unsigned get_x() { return in_x; }                                            \
+        static __device__ __forceinline__ unsigned get_y() { return in_y; }                                            \
+        static __device__ __forceinline__ unsigned get_z() { return in_z; }                                            \
+        __device__ __forceinline__ operator uint3() const { return {get_x(), get_y(), get_z()}; }                      \
+        __device__ __forceinline__ operator dim3() const { return {get_x(), get_y(), get_z()}; }                       \
+    };                                                                                                                 \
+    extern const __device__ __attribute__((weak)) dse_##name name;
+DSE_PLACE(threadIdx, __builtin_amdgcn_workitem_id_x(), __builtin_amdgcn_workitem_id_y(),
+          __builtin_amdgcn_workitem_id_z())
+DSE_PLACE(blockIdx, __builtin_amdgcn_workgroup_id_x(), __builtin_amdgcn_workgroup_id_y(),
+          __builtin_amdgcn_workgroup_id_z())
+#if __clang_major__ < 14 // code object version 4: in the packet that launches the kernel
+#define DSE_BLOCKS(axis) (__builtin_amdgcn_grid_size_##axis() / __builtin_amdgcn_workgroup_size_##axis())
+DSE_PLACE(gridDim, DSE_BLOCKS(x), DSE_BLOCKS(y), DSE_BLOCKS(z))
+DSE_PLACE(blockDim, __builtin_amdgcn_workgroup_size_x(), __builtin_amdgcn_workgroup_size_y(),
+          __builtin_amdgcn_workgroup_size_z())
+#else
+DSE_PLACE(gridDim, DSE_HIDDEN(unsigned, 0), DSE_HIDDEN(unsigned, 4), DSE_HIDDEN(unsigned, 8))
+DSE_PLACE(blockDim, DSE_HIDDEN(unsigned short, 12), DSE_HIDDEN(unsigned short, 14), DSE_HIDDEN(unsigned short, 16))
+#endif
+
+#define hipThreadIdx_x threadIdx.x
+#define hipThreadIdx_y threadIdx.y
+#define hipThreadIdx_z threadIdx.z
+#define hipBlockIdx_x blockIdx.x
+#define hipBlockIdx_y blockIdx.y
+#define hipBlockIdx_z blockIdx.z
+#define hipBlockDim_x blockDim.x
+#define hipBlockDim_y blockDim.y
+#define hipBlockDim_z blockDim.z
+#define hipGridDim_x gridDim.x
+#define hipGridDim_y gridDim.y
+#define hipGridDim_z gridDim.z
+
+#if defined(__GFX10__) || defined(__GFX11__) || defined(__GFX12__)
+#define DSE_WAVE 32
+#else
+#define DSE_WAVE 64
+#endif
+#ifndef DSE_WIDTH
+#define DSE_WIDTH DSE_WAVE
+#endif
+static constexpr __device__ int warpSize = DSE_WAVE;
+
+// Barriers and fences
+
+DSE_DEVICE void __syncthreads()
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+}
+DSE_DEVICE void __syncwarp(unsigned long = ~0ul)
+{
+    __builtin_amdgcn_fence(__ATOMIC_RELEASE, "wavefront");
+    __builtin_amdgcn_wave_barrier();
+    __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "wavefront");
+}
+DSE_DEVICE void __threadfence_block() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "workgroup"); }
+DSE_DEVICE void __threadfence() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, "agent"); }
+DSE_DEVICE void __threadfence_system() { __builtin_amdgcn_fence(__ATOMIC_SEQ_CST, ""); }
+
+// Loads and stores with hints, which say nothing here
+
+template <class T> DSE_DEVICE T __ldg(const T* p) { return *p; }
+template <class T> DSE_DEVICE T __ldca(const T* p) { return *p; }
+template <class T> DSE_DEVICE T __ldcg(const T* p) { return *p; }
+template <class T> DSE_DEVICE T __ldcs(const T* p) { return __builtin_nontemporal_load(p); }
+template <class T> DSE_DEVICE void __stcg(T* p, T v) { *p = v; }
+template <class T> DSE_DEVICE void __stcs(T* p, T v) { __builtin_nontemporal_store(v, p); }
+
+// Waves: shuffles go through the LDS's crossbar, votes through a mask of lanes
+
+DSE_DEVICE unsigned __lane_id()
+{
+    const unsigned low = __builtin_amdgcn_mbcnt_lo(~0u, 0u);
+    return DSE_WAVE == 32 ? low : __builtin_amdgcn_mbcnt_hi(~0u, low);
+}
+template <class T> DSE_DEVICE T dse_from_lane(T value, int lane)
+{
+    static_assert(sizeof(T) % 4 == 0 || sizeof(T) < 4, "shuffles move words");
+    constexpr int words = (sizeof(T) + 3) / 4;
+    int parts[words] = {};
+    __builtin_memcpy(parts, &value, sizeof(T));
+#pragma unroll
+    for (int i = 0; i < words; ++i) {
+        parts[i] = __builtin_amdgcn_ds_bpermute(lane << 2, parts[i]);
+    }
+    __builtin_memcpy(&value, parts, sizeof(T));
+    return value;
+}
+template <class T> DSE_DEVICE T __shfl(T value, int lane, int width = DSE_WIDTH)
+{
+    const int self = __lane_id();
+    return dse_from_lane(value, (lane & (width - 1)) + (self & ~(width - 1)));
+}
+template <class T> DSE_DEVICE T __shfl_up(T value, unsigned distance, int width = DSE_WIDTH)
+{
+    const int self = __lane_id(), lane = self - (int)distance;
+    return dse_from_lane(value, lane < (self & ~(width - 1)) ? self : lane);
+}
+template <class T> DSE_DEVICE T __shfl_down(T value, unsigned distance, int width = DSE_WIDTH)
+{
+    const int self = __lane_id(), lane = self + (int)distance;
+    return dse_from_lane(value, (self & (width - 1)) + (int)distance >= width ? self : lane);
+}
+template <class T> DSE_DEVICE T __shfl_xor(T value, int mask, int width = DSE_WIDTH)
+{
+    const int self = __lane_id(), lane = self ^ mask;
+    return dse_from_lane(value, lane >= ((self + width) & ~(width - 1)) ? self : lane);
+}
+#define DSE_SHUFFLE(name, type)                                                                                        \
+    template <class M, class T> DSE_DEVICE T name##_sync(M, T value, type by, int width = DSE_WIDTH)                   \
+    {                                                                                                                  \
+        return name(value, by, width);                                                                                 \
+    }
+DSE_SHUFFLE(__shfl, int)
+DSE_SHUFFLE(__shfl_up, unsigned)
+DSE_SHUFFLE(__shfl_down, unsigned)
+DSE_SHUFFLE(__shfl_xor, int)
+DSE_DEVICE unsigned long __ballot(int predicate)
+{
+#if !__has_builtin(__builtin_amdgcn_ballot_w64) // before clang 16
+    return __builtin_amdgcn_uicmp(predicate, 0, 33);
+#elif DSE_WAVE == 32
+    return __builtin_amdgcn_ballot_w32(predicate);
+#else
+    return __builtin_amdgcn_ballot_w64(predicate);
+#endif
+}
+DSE_DEVICE unsigned long __activemask() { return __ballot(1); }
+DSE_DEVICE int __any(int predicate) { return __ballot(predicate) != 0; }
+DSE_DEVICE int __all(int predicate) { return __ballot(!predicate) == 0; }
+template <class M> DSE_DEVICE unsigned long __ballot_sync(M mask, int predicate) { return __ballot(predicate) & mask; }
+template <class M> DSE_DEVICE int __any_sync(M mask, int predicate) { return (__ballot(predicate) & mask) != 0; }
+template <class M> DSE_DEVICE int __all_sync(M mask, int predicate) { return (__ballot(!predicate) & mask) == 0; }
+
+// Atomics, of the scope of the GPU, or of a block with _block
+
+#if __clang_major__ < 14
+#define __HIP_MEMORY_SCOPE_AGENT 4
+#define __HIP_MEMORY_SCOPE_WORKGROUP 3
+#define __hip_atomic_fetch_add(p, v, order, scope) __atomic_fetch_add(p, v, order)
+#define __hip_atomic_fetch_min(p, v, order, scope) __atomic_fetch_min(p, v, order)
+#define __hip_atomic_fetch_max(p, v, order, scope) __atomic_fetch_max(p, v, order)
+#define __hip_atomic_fetch_and(p, v, order, scope) __atomic_fetch_and(p, v, order)
+#define __hip_atomic_fetch_or(p, v, order, scope) __atomic_fetch_or(p, v, order)
+#define __hip_atomic_fetch_xor(p, v, order, scope) __atomic_fetch_xor(p, v, order)
+#define __hip_atomic_exchange(p, v, order, scope) __atomic_exchange_n(p, v, order)
+#define __hip_atomic_compare_exchange_strong(p, e, v, order, other, scope)                                             \
+    __atomic_compare_exchange_n(p, e, v, false, order, other)
+#endif
+#define DSE_ATOMIC(name, builtin)                                                                                      \
+    template <class T, class V> DSE_DEVICE T name(T* p, V value)                                                       \
+    {                                                                                                                  \
+        return builtin(p, (T)value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);                                       \
+    }                                                                                                                  \
+    template <class T, class V> DSE_DEVICE T name##_block(T* p, V value)                                               \
+    {                                                                                                                  \
+        return builtin(p, (T)value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_WORKGROUP);                                   \
+    }
+DSE_ATOMIC(atomicAdd, __hip_atomic_fetch_add)
+DSE_ATOMIC(atomicMin, __hip_atomic_fetch_min)
+DSE_ATOMIC(atomicMax, __hip_atomic_fetch_max)
+DSE_ATOMIC(atomicAnd, __hip_atomic_fetch_and)
+DSE_ATOMIC(atomicOr, __hip_atomic_fetch_or)
+DSE_ATOMIC(atomicXor, __hip_atomic_fetch_xor)
+DSE_ATOMIC(atomicExch, __hip_atomic_exchange)
+template <class T, class V> DSE_DEVICE T atomicSub(T* p, V value) { return atomicAdd(p, -(T)value); }
+template <class T, class V, class W> DSE_DEVICE T atomicCAS(T* p, V compare, W value)
+{
+    T expected = (T)compare;
+    __hip_atomic_compare_exchange_strong(p, &expected, (T)value, __ATOMIC_RELAXED, __ATOMIC_RELAXED,
+                                         __HIP_MEMORY_SCOPE_AGENT);
+    return expected;
+}
+#if __clang_major__ > 18
+DSE_DEVICE unsigned atomicInc(unsigned* p, unsigned most)
+{
+    return __builtin_amdgcn_atomic_inc32(p, most, __ATOMIC_RELAXED, "agent");
+}
+DSE_DEVICE unsigned atomicDec(unsigned* p, unsigned most)
+{
+    return __builtin_amdgcn_atomic_dec32(p, most, __ATOMIC_RELAXED, "agent");
+}
+
+#endif
+
+// Whole numbers
+
+DSE_DEVICE int __popc(unsigned x) { return __builtin_popcount(x); }
+DSE_DEVICE int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+DSE_DEVICE int __clz(int x) { return x ? __builtin_clz(x) : 32; }
+DSE_DEVICE int __clzll(long long x) { return x ? __builtin_clzll(x) : 64; }
+DSE_DEVICE int __ffs(int x) { return __builtin_ffs(x); }
+DSE_DEVICE int __ffsll(long long x) { return __builtin_ffsll(x); }
+DSE_DEVICE unsigned __brev(unsigned x) { return __builtin_bitreverse32(x); }
+DSE_DEVICE unsigned __umulhi(unsigned a, unsigned b) { return ((unsigned long long)a * b) >> 32; }
+DSE_DEVICE int __mulhi(int a, int b) { return ((long long)a * b) >> 32; }
+DSE_DEVICE int __mul24(int a, int b) { return ((a << 8) >> 8) * ((b << 8) >> 8); }
+DSE_DEVICE unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffff) * (b & 0xffffff); }
+DSE_DEVICE unsigned __byte_perm(unsigned a, unsigned b, unsigned s) { return __builtin_amdgcn_perm(b, a, s); }
+#define DSE_CHOICE(type)                                                                                               \
+    static __host__ __device__ __forceinline__ type min(type a, type b) { return b < a ? b : a; }                      \
+    static __host__ __device__ __forceinline__ type max(type a, type b) { return a < b ? b : a; }
+DSE_CHOICE(int)
+DSE_CHOICE(unsigned)
+DSE_CHOICE(long)
+DSE_CHOICE(unsigned long)
+DSE_CHOICE(long long)
+DSE_CHOICE(unsigned long long)
+DSE_DEVICE float min(float a, float b) { return __builtin_fminf(a, b); }
+DSE_DEVICE float max(float a, float b) { return __builtin_fmaxf(a, b); }
+DSE_DEVICE double min(double a, double b) { return __builtin_fmin(a, b); }
+DSE_DEVICE double max(double a, double b) { return __builtin_fmax(a, b); }
+DSE_DEVICE int abs(int x) { return x < 0 ? -x : x; }
+DSE_DEVICE float abs(float x) { return __builtin_fabsf(x); }
+DSE_DEVICE double abs(double x) { return __builtin_fabs(x); }
+DSE_DEVICE void __trap() { __builtin_trap(); }
+#define assert(condition) ((void)0)
+
+// Numbers with fractions
+
+#define DSE_ONE(name)                                                                                                  \
+    DSE_DEVICE float name##f(float x) { return __builtin_##name##f(x); }                                               \
+    DSE_DEVICE float name(float x) { return __builtin_##name##f(x); }                                                  \
+    DSE_DEVICE double name(double x) { return __builtin_##name(x); }
+#define DSE_TWO(name)                                                                                                  \
+    DSE_DEVICE float name##f(float x, float y) { return __builtin_##name##f(x, y); }                                   \
+    DSE_DEVICE float name(float x, float y) { return __builtin_##name##f(x, y); }                                      \
+    DSE_DEVICE double name(double x, double y) { return __builtin_##name(x, y); }
+DSE_ONE(sqrt)
+DSE_ONE(fabs)
+DSE_ONE(floor)
+DSE_ONE(ceil)
+DSE_ONE(trunc)
+DSE_ONE(rint)
+DSE_ONE(nearbyint)
+DSE_ONE(round)
+DSE_TWO(fmin)
+DSE_TWO(fmax)
+DSE_TWO(copysign)
+DSE_DEVICE float fmaf(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DSE_DEVICE float fma(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+DSE_DEVICE double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+DSE_DEVICE float expf(float x) { return __builtin_expf(x); }
+DSE_DEVICE float exp2f(float x) { return __builtin_exp2f(x); }
+DSE_DEVICE float logf(float x) { return __builtin_logf(x); }
+DSE_DEVICE float log2f(float x) { return __builtin_log2f(x); }
+DSE_DEVICE float log10f(float x) { return __builtin_log10f(x); }
+DSE_DEVICE float exp(float x) { return expf(x); }
+DSE_DEVICE float log(float x) { return logf(x); }
+DSE_DEVICE float rsqrtf(float x) { return __builtin_amdgcn_rsqf(x); }
+DSE_DEVICE double rsqrt(double x) { return 1.0 / __builtin_sqrt(x); }
+DSE_DEVICE float fmodf(float x, float y) { return x - y * __builtin_truncf(x / y); }
+DSE_DEVICE float powf(float x, float y) { return __builtin_exp2f(y * __builtin_log2f(x)); }
+DSE_DEVICE float pow(float x, float y) { return powf(x, y); }
+DSE_DEVICE float pow(float x, int y) { return powf(x, (float)y); }
+DSE_DEVICE float tanhf(float x)
+{
+    const float e = expf(2.0f * __builtin_fabsf(x));
+    return __builtin_copysignf(1.0f - 2.0f / (e + 1.0f), x);
+}
+// The hardware's sine takes turns. Large arguments lose digits here, and cost less than an exact reduction.
+DSE_DEVICE float sinf(float x) { return __builtin_amdgcn_sinf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
+DSE_DEVICE float cosf(float x) { return __builtin_amdgcn_cosf(__builtin_amdgcn_fractf(x * 0.15915494309189535f)); }
+DSE_DEVICE float sin(float x) { return sinf(x); }
+DSE_DEVICE float cos(float x) { return cosf(x); }
+DSE_DEVICE float tanf(float x) { return sinf(x) / cosf(x); }
+DSE_DEVICE void sincosf(float x, float* s, float* c)
+{
+    *s = sinf(x);
+    *c = cosf(x);
+}
+DSE_DEVICE float erff(float x)
+{ // Abramowitz and Stegun, 7.1.26
+    const float a = __builtin_fabsf(x), t = 1.0f / (1.0f + 0.3275911f * a);
+    const float p =
+        t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f))));
+    return __builtin_copysignf(1.0f - p * expf(-a * a), x);
+}
+DSE_DEVICE bool isnan(float x) { return __builtin_isnan(x); }
+DSE_DEVICE bool isinf(float x) { return __builtin_isinf(x); }
+DSE_DEVICE float __expf(float x) { return __builtin_amdgcn_exp2f(x * 1.4426950408889634f); }
+DSE_DEVICE float __exp10f(float x) { return __builtin_amdgcn_exp2f(x * 3.321928094887362f); }
+DSE_DEVICE float __logf(float x) { return __builtin_amdgcn_logf(x) * 0.6931471805599453f; }
+DSE_DEVICE float __log2f(float x) { return __builtin_amdgcn_logf(x); }
+DSE_DEVICE float __log10f(float x) { return __builtin_amdgcn_logf(x) * 0.30102999566398120f; }
+DSE_DEVICE float __powf(float x, float y) { return __builtin_amdgcn_exp2f(y * __builtin_amdgcn_logf(x)); }
+DSE_DEVICE float __sinf(float x) { return __builtin_amdgcn_sinf(x * 0.15915494309189535f); }
+DSE_DEVICE float __cosf(float x) { return __builtin_amdgcn_cosf(x * 0.15915494309189535f); }
+DSE_DEVICE float __fdividef(float x, float y) { return x * __builtin_amdgcn_rcpf(y); }
+DSE_DEVICE float __frcp_rn(float x) { return 1.0f / x; }
+DSE_DEVICE float __frsqrt_rn(float x) { return rsqrtf(x); }
+DSE_DEVICE float __fsqrt_rn(float x) { return __builtin_sqrtf(x); }
+DSE_DEVICE float __fdiv_rn(float x, float y) { return x / y; }
+DSE_DEVICE float __fmul_rn(float x, float y) { return x * y; }
+DSE_DEVICE float __fadd_rn(float x, float y) { return x + y; }
+DSE_DEVICE float __fmaf_rn(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
+DSE_DEVICE float __saturatef(float x) { return __builtin_amdgcn_fmed3f(x, 0.0f, 1.0f); }
+DSE_DEVICE int __float2int_rz(float x) { return (int)x; }
+DSE_DEVICE int __float2int_rn(float x) { return (int)__builtin_rintf(x); }
+DSE_DEVICE int __float2int_rd(float x) { return (int)__builtin_floorf(x); }
+DSE_DEVICE int __float2int_ru(float x) { return (int)__builtin_ceilf(x); }
+DSE_DEVICE unsigned __float2uint_rz(float x) { return (unsigned)x; }
+DSE_DEVICE float __int2float_rn(int x) { return (float)x; }
+DSE_DEVICE float __uint2float_rn(unsigned x) { return (float)x; }
+DSE_DEVICE int __float_as_int(float x) { return __builtin_bit_cast(int, x); }
+DSE_DEVICE unsigned __float_as_uint(float x) { return __builtin_bit_cast(unsigned, x); }
+DSE_DEVICE float __int_as_float(int x) { return __builtin_bit_cast(float, x); }
+DSE_DEVICE float __uint_as_float(unsigned x) { return __builtin_bit_cast(float, x); }
+DSE_DEVICE long long __double_as_longlong(double x) { return __builtin_bit_cast(long long, x); }
+DSE_DEVICE double __longlong_as_double(long long x) { return __builtin_bit_cast(double, x); }
+
+// Halves
+
+typedef _Float16 __half;
+typedef _Float16 half;
+typedef _Float16 __half2 __attribute__((ext_vector_type(2)));
+typedef __half2 half2;
+DSE_DEVICE half __float2half(float x) { return (half)x; }
+DSE_DEVICE half __float2half_rn(float x) { return (half)x; }
+DSE_DEVICE float __half2float(half x) { return (float)x; }
+DSE_DEVICE half __hadd(half a, half b) { return a + b; }
+DSE_DEVICE half __hsub(half a, half b) { return a - b; }
+DSE_DEVICE half __hmul(half a, half b) { return a * b; }
+DSE_DEVICE half __hfma(half a, half b, half c) { return __builtin_fmaf16(a, b, c); }
+DSE_DEVICE half2 __hadd2(half2 a, half2 b) { return a + b; }
+DSE_DEVICE half2 __hmul2(half2 a, half2 b) { return a * b; }
+DSE_DEVICE half2 __hfma2(half2 a, half2 b, half2 c) { return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)}; }
+DSE_DEVICE half2 __floats2half2_rn(float a, float b) { return half2{(half)a, (half)b}; }
+DSE_DEVICE half2 __float2half2_rn(float a) { return half2{(half)a, (half)a}; }
+DSE_DEVICE half __low2half(half2 a) { return a.x; }
+DSE_DEVICE half __high2half(half2 a) { return a.y; }
+DSE_DEVICE float __low2float(half2 a) { return (float)a.x; }
+DSE_DEVICE float __high2float(half2 a) { return (float)a.y; }

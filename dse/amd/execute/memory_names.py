@@ -1,0 +1,88 @@
+"""What an instruction that accesses memory does, told by its name.
+
+Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the chapters on memory instructions.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache
+
+_BYTES = {
+    "dword": 4, "dwordx2": 8, "dwordx3": 12, "dwordx4": 16, "dwordx8": 32, "dwordx16": 64, "b32": 4, "b64": 8,
+    "b96": 12, "b128": 16, "b256": 32, "b512": 64, "u8": 1, "i8": 1, "b8": 1, "u16": 2, "i16": 2, "b16": 2,
+    "ubyte": 1, "sbyte": 1, "byte": 1, "ushort": 2, "sshort": 2, "short": 2, "u32": 4, "i32": 4, "f32": 4,
+    "u64": 8, "i64": 8, "f64": 8, "x2": 8,
+}  # fmt: skip
+_SIGNED = ("i8", "sbyte", "i16", "sshort")
+_SPACES = {
+    "global": "vmem",
+    "flat": "flat",
+    "scratch": "scratch",
+    "buffer": "scratch",
+    "ds": "lds",
+    "s": "smem",
+}
+_NAME = re.compile(r"(global|flat|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
+_ATOMIC = re.compile(
+    r"(global|flat|buffer|ds)_(?:atomic_)?"
+    r"(add|sub|rsub|inc|dec|min|max|and|or|xor|swap|cmpswap|cmpst|cmpstore|wrxchg|storexchg|pk_add|"
+    r"[us]min|[us]max|fmin|fmax|min_num|max_num)(_rtn)?_?(rtn_)?([a-z]*\d+|x2)?$"
+)
+
+
+@dataclass(frozen=True)
+class MemoryAccess:
+    """What is accessed by each lane."""
+
+    space: str  # "vmem", "flat", "scratch", "lds", "smem"
+    kind: str  # "load", "store", "atomic"
+    bytes: int  # of an element
+    signed: bool = False
+    half: str = ""  # "lo", "hi": a load that writes half of its register, a store of it
+    elements: int = 1  # that lie apart
+    stride: int = 1  # of their offsets, in elements
+    operation: str = ""  # of an atomic
+    returns: bool = False
+
+    @property
+    def words(self) -> int:
+        """Registers of an element."""
+        return max(1, self.bytes // 4)
+
+
+@cache
+def memory_access(name: str) -> MemoryAccess | None:
+    """Tell what an instruction accesses; None if it is not known to access memory."""
+    found = _NAME.match(name)
+    if found:
+        space, kind, rest = _SPACES[found[1].removesuffix("_buffer")], found[2], found[3].strip("_")
+        kind = {"read": "load", "write": "store"}.get(kind, kind)
+        elements = stride = 1
+        for written, apart in (
+            ("2addr_stride64_", 64), ("2st64_", 64), ("2addr_", 1), ("2_", 1),
+        ):  # fmt: skip
+            if space == "lds" and rest.startswith(written):
+                elements, stride, rest = 2, apart, rest.removeprefix(written)
+                break
+        half = ""
+        if "d16" in rest:
+            half = "hi" if "hi" in rest else "lo"
+            rest = "_".join(part for part in rest.split("_") if part not in ("d16", "hi"))
+        if rest not in _BYTES:
+            return None
+        if space == "smem" and kind == "store":
+            return None
+        return MemoryAccess(space, kind, _BYTES[rest], rest in _SIGNED, half, elements, stride)
+    found = _ATOMIC.match(name)
+    if found is None:
+        return None
+    kind = found[5] or "u32"
+    size = _BYTES.get(kind, 4)
+    return MemoryAccess(
+        _SPACES[found[1]],
+        "atomic",
+        size,
+        signed=kind.startswith("i") or found[2].startswith("s"),
+        operation=f"{found[2]} {kind[0]}",
+        returns=bool(found[3] or found[4]),
+    )

@@ -1,0 +1,130 @@
+"""The registers of a wave as places in one list, and what an operand's text names of them.
+
+Scalar registers come first, then vector registers, accumulation registers, and constants. A pair of scalar
+registers that holds a mask of lanes begins at an even place.
+
+Source: LLVM, "AMDGPU Operand Syntax"; AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", Sec. 3.
+"""
+
+import re
+import struct
+from dataclasses import dataclass
+from functools import lru_cache
+
+from dse.errors import DseError
+
+VCC, TTMP, M0, NULL, EXEC, SCC, FLAT_SCRATCH, XNACK = 106, 108, 124, 125, 126, 128, 130, 132
+V, A, CONSTANTS = 256, 512, 768
+
+_NAMED = {
+    "vcc": (VCC, 2), "vcc_lo": (VCC, 1), "vcc_hi": (VCC + 1, 1),
+    "exec": (EXEC, 2), "exec_lo": (EXEC, 1), "exec_hi": (EXEC + 1, 1),
+    "m0": (M0, 1), "null": (NULL, 1), "scc": (SCC, 1), "src_scc": (SCC, 1),
+    "src_vccz": (VCC, 1), "src_execz": (EXEC, 1),
+    "flat_scratch": (FLAT_SCRATCH, 2), "flat_scratch_lo": (FLAT_SCRATCH, 1),
+    "flat_scratch_hi": (FLAT_SCRATCH + 1, 1),
+    "xnack_mask": (XNACK, 2), "xnack_mask_lo": (XNACK, 1), "xnack_mask_hi": (XNACK + 1, 1),
+}  # fmt: skip
+_FILES = {"s": 0, "v": V, "a": A, "ttmp": TTMP}
+_REGISTER = re.compile(r"(ttmp|[sva])(?:(\d+)|\[(\d+):(\d+)\]|\[(\d+)\])(\.[lh])?$")
+_SYMBOL = re.compile(r"([A-Za-z_.$][\w.$]*)@rel32@(lo|hi)([+-]\d+)?$")
+
+# The high words of addresses within a block's LDS and a lane's scratch, when flat instructions use them.
+SHARED_BASE, PRIVATE_BASE = 0x10000, 0x20000
+_BASES = {"src_shared_base": SHARED_BASE, "src_private_base": PRIVATE_BASE}
+
+
+@dataclass(frozen=True)
+class Register:
+    """Registers that lie side by side."""
+
+    slot: int
+    count: int
+    half: str = ""  # "l", "h": of a register of 32 bits
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether each lane has its own."""
+        return self.slot >= V
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A number written in the instruction."""
+
+    bits: int  # of 32; a smaller type takes the lower ones
+    wide: int  # the same as an integer of 64 bits
+    double: int  # the same as a double's bits
+    half: int = 0  # the same as a half's bits
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """The low or the high word of the distance to a variable."""
+
+    name: str
+    part: str  # "lo" or "hi"
+    offset: int
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand, and what is done to its value as a floating-point number."""
+
+    place: Register | Constant | Symbol
+    negated: bool = False
+    absolute: bool = False
+
+
+def register(text: str) -> Register | None:
+    """Read the name of registers; None if it is none."""
+    if text in _NAMED:
+        return Register(*_NAMED[text])
+    found = _REGISTER.match(text)
+    if found is None:
+        return None
+    name, one, first, last, alone, half = found.groups()
+    low = int(one or first or alone)
+    return Register(_FILES[name] + low, int(last) - low + 1 if last else 1, (half or "").strip("."))
+
+
+@lru_cache(maxsize=10_000)
+def operand(text: str) -> Operand:
+    """Read an operand.
+
+    **Raises:** DseError if it is none.
+    """
+    negated = absolute = False
+    if text.startswith("-") and not text[1:2].isdigit():
+        negated, text = True, text[1:]
+    if text.startswith("neg("):
+        negated, text = True, text[4:-1]
+    if text.startswith("|"):
+        absolute, text = True, text[1:-1]
+    if text.startswith("abs("):
+        absolute, text = True, text[4:-1]
+    found = register(text)
+    if found is not None:
+        return Operand(found, negated, absolute)
+    if text in _BASES:
+        return Operand(Constant(_BASES[text], _BASES[text] << 32, 0))
+    symbol = _SYMBOL.match(text)
+    if symbol:
+        return Operand(Symbol(symbol[1], symbol[2], int(symbol[3] or 0)))
+    return Operand(_constant(text), negated, absolute)
+
+
+def _constant(text: str) -> Constant:
+    try:
+        if text.startswith(("0x", "-0x")):  # a literal: of a double it is the high word
+            bits = int(text, 16)
+            return Constant(bits & 0xFFFFFFFF, bits & (1 << 64) - 1, (bits & 0xFFFFFFFF) << 32, bits & 0xFFFF)
+        if "." in text or "e" in text or "inf" in text:
+            value = float(text)
+            double = struct.unpack("<Q", struct.pack("<d", value))[0]
+            bits = struct.unpack("<I", struct.pack("<f", value))[0]
+            return Constant(bits, bits, double, struct.unpack("<H", struct.pack("<e", value))[0])
+        wide = int(text) & (1 << 64) - 1
+        return Constant(wide & 0xFFFFFFFF, wide, wide, wide & 0xFFFF)
+    except ValueError:
+        raise DseError(f"found operand {text!r}, expected a register or a number") from None

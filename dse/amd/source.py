@@ -1,0 +1,131 @@
+"""Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from dse.amd.compile.clang import clang, knows
+from dse.amd.compile.source import Built, HipSource, read_source
+from dse.amd.profile.characterise import characterise
+from dse.amd.profile.warp import warp_counts
+from dse.amd.text import Listing, parse
+from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.kept import pack
+from dse.cuda.machine.launch import LaunchArguments
+from dse.cuda.sass.elf import Parameter
+from dse.cuda.source import Configuration, Job, KernelProfile, arguments_of, characterise_all, compiled
+from dse.cuda.source_kernel import Toolchain
+from dse.errors import DseError
+from dse.kernels.description import Description
+from dse.types import Gpu, Resources
+
+
+def source_of(description: Description) -> HipSource:
+    """Read the source file of a kernel.
+
+    **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
+    """
+    if description.source is None or description.build is None:
+        raise DseError(
+            f"{description.path}: source: found none, expected a table with file, block, grid, arguments"
+        )
+    build = description.build
+    return read_source(Path(description.source), build.kernel, given=build.options)
+
+
+def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
+    """Return the target to compile for: 0x90a for gfx90a.
+
+    **Raises:** DseError for one that the compiler does not know.
+    """
+    if not knows(int(gpu.gfx)):
+        raise DseError(
+            f"gpu: gfx_name: found gfx{int(gpu.gfx):x}, expected one that {clang().version} compiles for"
+        )
+    return int(gpu.gfx)
+
+
+def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
+    """Profile some configurations, by their keys, and keep the results."""
+    source: Any = job.source
+    assert job.gpu is not None  # its turns and latencies say how a wave goes on
+    results: dict[str, KernelProfile | Failure] = {}
+    for name, made in compiled(job, Built).items():
+        if isinstance(made, Failure):
+            results[name] = made
+            continue
+        try:
+            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
+        except DseError as error:
+            results[name] = Failure("not executed", str(error))
+    job.cache.put({name: pack(result) for name, result in results.items()})
+    return results
+
+
+def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = "") -> KernelProfile:
+    """Profile one configuration by executing its machine code.
+
+    **Raises:** DseError if it cannot be executed.
+    """
+    listing = listing_of(made, kernel)
+    asked = resources(listing, configuration)
+    launch = launch_of(listing, configuration)
+    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu)
+    return KernelProfile(
+        registers=listing.vgprs,
+        shared_bytes=int(asked.shared_bytes),
+        stack_bytes=listing.scratch_bytes,
+        spill_bytes=4 * listing.vgpr_spills,
+        compiler=made.compiler,
+        counts=counts,
+        warp=warp_counts(counts),
+    )
+
+
+def listing_of(made: Built, kernel: str) -> Listing:
+    """Read the assembly of the kernel with that name, mangled or not; "": of the only one."""
+    names = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
+    wanted = [name for name in names if not kernel or name == kernel or names_kernel(kernel, name)]
+    return parse(made.text, wanted[0] if len(wanted) == 1 else kernel or None)
+
+
+def names_kernel(kernel: str, symbol: str) -> bool:
+    """Tell whether a mangled symbol is that of a kernel's name, which may be a template's with arguments."""
+    plain = re.sub(r"<.*", "", kernel, flags=re.DOTALL).split("::")[-1].strip()
+    return symbol.startswith("_Z") and f"{len(plain)}{plain}" in symbol
+
+
+def resources(listing: Listing, configuration: Configuration) -> Resources:
+    """Return what a launch asks for."""
+    fields: dict[str, Any] = {
+        "threads": prod(configuration.block),
+        "blocks": prod(configuration.grid),
+        "registers": listing.vgprs,
+        "shared_bytes": listing.lds_bytes + (configuration.shared_bytes or 0),
+    }
+    return Resources(**fields)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """What a kernel takes, as CUDA's arguments are laid out for it."""
+
+    kernel: str
+    parameters: tuple[Parameter, ...]
+
+
+def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments:
+    """Return a launch as the interpreter takes it.
+
+    **Raises:** DseError if the arguments do not fit the kernel.
+    """
+    own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+    parameters = tuple(Parameter(place.offset, place.size) for place in own)
+    arguments = arguments_of(_Parameters(listing.name, parameters), configuration.arguments)
+    return LaunchArguments(configuration.grid, configuration.block, arguments)
+
+
+AMD = Toolchain(source_of, architecture, partial(characterise_all, characterise_batch=_characterise_batch))

@@ -1,0 +1,278 @@
+"""AMDGCN assembly as clang prints it: one kernel's instructions, labels and resources.
+
+Source of the syntax: LLVM, "User Guide for AMDGPU Backend" and "AMDGPU Instruction Syntax" (LLVM 20).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+
+from dse.errors import DseError
+
+_ENCODING = re.compile(r"_(?:e32|e64|dpp8|dpp|sdwa|e64_dpp)$")
+_LOC = re.compile(r"\.loc\s+\d+ (\d+) \d+.*?; (.*)")
+_PLACE = re.compile(r"(\S+?):(\d+):\d+")
+_NUMBER = re.compile(r"-?\d+$")
+
+
+@dataclass(frozen=True, eq=False)
+class Instruction:
+    """One instruction; of two that are issued together, `second` is the other."""
+
+    index: int
+    opcode: str  # without what names its encoding: v_add_f32, not v_add_f32_e32
+    operands: tuple[str, ...]
+    modifiers: Mapping[str, str]  # "offset" → "16"; those without a value → ""
+    line: int | None  # of the kernel's source
+    second: "Instruction | None" = None
+
+    def __str__(self) -> str:
+        written = " ".join(
+            [", ".join(self.operands), *(f"{k}:{v}" if v else k for k, v in self.modifiers.items())]
+        )
+        text = f"{self.opcode} {written}".strip()
+        return f"{text} :: {self.second}" if self.second else text
+
+
+@dataclass(frozen=True)
+class KernelArgument:
+    """An argument, or what the runtime adds to them, in the kernel's argument segment."""
+
+    offset: int  # bytes
+    size: int
+    kind: str  # as the metadata has it: "global_buffer", "by_value", "hidden_block_count_x", ...
+
+
+@dataclass(frozen=True)
+class Listing:
+    """One kernel's machine code, and the numbers that its metadata states."""
+
+    name: str
+    target: str  # "gfx90a"
+    wave_size: int
+    instructions: tuple[Instruction, ...]
+    labels: Mapping[str, int]  # index of the instruction behind each
+    vgprs: int  # of a lane, accumulation registers included
+    sgprs: int  # of a wave
+    agprs: int
+    vgpr_spills: int
+    sgpr_spills: int
+    lds_bytes: int  # of a block, stated in the source
+    scratch_bytes: int  # of a lane
+    kernarg_bytes: int
+    arguments: tuple[KernelArgument, ...]  # the runtime's own are last
+    max_threads: int  # of a block
+    directives: Mapping[str, int]  # of .amdhsa_kernel, without `.amdhsa_`
+    symbols: Mapping[str, int] = field(default_factory=dict)  # bytes of each variable in memory
+    occupancy: int = 0  # waves of a SIMD, by registers and LDS, as the compiler works it out; 0: not stated
+
+
+def parse(listing: str, kernel: str | None = None) -> Listing:
+    """Read one kernel of an assembly text: the one with that name, else the only one.
+
+    **Raises:** DseError if the text has no such kernel, or is not AMDGCN.
+    """
+    lines = listing.splitlines()
+    target = next((line.split("--")[-1].strip('"') for line in lines if ".amdgcn_target" in line), "")
+    kernels = _metadata(lines)
+    if not target or not kernels:
+        raise DseError(
+            "assembly: found no .amdgcn_target or no kernel's metadata, expected AMDGCN text of clang"
+        )
+    names = [str(one[".name"]) for one in kernels]
+    if kernel is None and len(kernels) == 1:
+        kernel = names[0]
+    if kernel not in names:
+        raise DseError(f"assembly: found kernels {', '.join(names)}, expected {kernel or 'one only'}")
+    numbers = kernels[names.index(kernel)]
+    instructions, labels = _code(lines, kernel)
+    stated = _directives(lines, kernel)
+    return Listing(
+        name=kernel,
+        target=target.split(":")[0],
+        wave_size=_int(numbers, ".wavefront_size"),
+        instructions=instructions,
+        labels=labels,
+        vgprs=_int(numbers, ".vgpr_count"),
+        sgprs=_int(numbers, ".sgpr_count"),
+        agprs=_int(numbers, ".agpr_count"),
+        vgpr_spills=_int(numbers, ".vgpr_spill_count"),
+        sgpr_spills=_int(numbers, ".sgpr_spill_count"),
+        lds_bytes=_int(numbers, ".group_segment_fixed_size"),
+        scratch_bytes=_int(numbers, ".private_segment_fixed_size"),
+        kernarg_bytes=_int(numbers, ".kernarg_segment_size"),
+        arguments=tuple(_arguments(numbers.get(".args", []))),
+        max_threads=_int(numbers, ".max_flat_workgroup_size"),
+        directives=stated,
+        symbols=_symbols(lines),
+        occupancy=_occupancy(lines, kernel),
+    )
+
+
+def _int(numbers: Mapping[str, object], name: str) -> int:
+    return int(str(numbers.get(name, 0)))
+
+
+def _arguments(items: object) -> Iterator[KernelArgument]:
+    assert isinstance(items, list)
+    for item in items:
+        yield KernelArgument(_int(item, ".offset"), _int(item, ".size"), str(item[".value_kind"]))
+
+
+# Code
+
+
+def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], dict[str, int]]:
+    """Return the instructions between a kernel's label and its end, and where labels lie."""
+    start = next((number for number, line in enumerate(lines) if line.startswith(f"{kernel}:")), None)
+    if start is None:
+        raise DseError(f"assembly: found no label {kernel}:, expected one")
+    instructions: list[Instruction] = []
+    labels: dict[str, int] = {}
+    main = _main_file(lines, start)
+    line_of: dict[str, int | None] = {}
+    line: int | None = None
+    for text in lines[start + 1 :]:
+        if text.startswith("\t.loc"):
+            if text not in line_of:
+                line_of[text] = _line(text, main)
+            line = line_of[text]
+            continue
+        if text.startswith((".Lfunc_end", "\t.section")):
+            break
+        text = text.split(";", 1)[0].strip()
+        if not text or (text[0] == "." and not text.endswith(":")):
+            continue
+        if text.endswith(":"):
+            labels[text[:-1]] = len(instructions)
+            continue
+        instructions.append(_instruction(text, len(instructions), line))
+    if not instructions:
+        raise DseError(f"assembly: {kernel}: found no instructions, expected some")
+    return tuple(instructions), labels
+
+
+def _main_file(lines: Sequence[str], start: int) -> str:
+    """Return the name of the file that the kernel is in: the outermost place of its first locations."""
+    for text in lines[start:]:
+        if text.startswith("\t.loc") and (found := _LOC.search(text)):
+            return PurePath(_PLACE.findall(found[2])[-1][0]).name
+    return ""
+
+
+def _line(text: str, main: str) -> int | None:
+    """Return the innermost line of the kernel's own file that a location names."""
+    found = _LOC.search(text)
+    for path, line in _PLACE.findall(found[2]) if found else ():
+        if PurePath(path).name == main:
+            return int(line) or None
+    return None
+
+
+def _instruction(text: str, index: int, line: int | None) -> Instruction:
+    first, _, rest = text.partition(" :: ")
+    second = _instruction(rest, index, line) if rest else None
+    opcode, _, written = first.partition(" ")
+    operands, modifiers = _operands(opcode, written.strip())
+    opcode = _ENCODING.sub("", opcode).replace("v_dual_", "v_")
+    return Instruction(index, opcode, operands, modifiers, line, second)
+
+
+_WORDS = ("s_waitcnt", "s_delay_alu", "s_sendmsg", "s_clause")  # whose operands are not values
+
+
+def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str]]:
+    if not written:
+        return (), {}
+    if opcode.startswith(_WORDS):
+        return (written,), {}
+    parts = written.split(", ") if "(" not in written else _split(written)
+    last, *words = [parts[-1]] if parts[-1].startswith("hwreg(") else parts[-1].split(" ")
+    modifiers: dict[str, str] = {}
+    for word in words:
+        name, _, value = word.partition(":")
+        modifiers[name] = value
+    if ":" in last and "[" not in last.split(":")[0] and not last.startswith(("v[", "s[", "a[", "ttmp[")):
+        name, _, value = last.partition(":")  # no operand before it
+        return tuple(parts[:-1]), {name: value, **modifiers}
+    return (*parts[:-1], last), modifiers
+
+
+def _split(written: str) -> list[str]:
+    """Split at commas outside of parentheses."""
+    return re.split(r", (?![^(]*\))", written)
+
+
+# What is stated of the kernel
+
+
+def _metadata(lines: Sequence[str]) -> list[dict[str, object]]:
+    """Read the list of kernels of the metadata, in the form of YAML that LLVM writes."""
+    kernels: list[dict[str, object]] = []
+    inside = False
+    for text in lines:
+        stripped = text.strip()
+        if stripped == ".amdgpu_metadata":
+            inside = True
+        elif stripped == ".end_amdgpu_metadata":
+            break
+        if not inside or ":" not in stripped:
+            continue
+        depth = len(text) - len(text.lstrip(" "))
+        name, _, value = stripped.removeprefix("- ").partition(":")
+        value = value.strip().strip("'")
+        if depth == 0:
+            continue
+        if text.startswith("  - "):
+            kernels.append({})
+        if text.startswith("      - "):
+            arguments = kernels[-1].setdefault(".args", [])
+            assert isinstance(arguments, list)
+            arguments.append({name: value})
+        elif depth >= 8:
+            arguments = kernels[-1].get(".args")
+            if isinstance(arguments, list) and arguments:
+                arguments[-1][name] = value
+        elif kernels and name != ".args":
+            kernels[-1][name] = value
+    return [kernel for kernel in kernels if ".name" in kernel]
+
+
+def _directives(lines: Sequence[str], kernel: str) -> dict[str, int]:
+    """Read the numbers of the kernel's descriptor."""
+    numbers: dict[str, int] = {}
+    inside = False
+    for text in lines:
+        words = text.split()
+        if words[:2] == [".amdhsa_kernel", kernel]:
+            inside = True
+        elif inside and words[:1] == [".end_amdhsa_kernel"]:
+            break
+        elif inside and len(words) == 2 and _NUMBER.match(words[1]):
+            numbers[words[0].removeprefix(".amdhsa_")] = int(words[1])
+    return numbers
+
+
+def _symbols(lines: Sequence[str]) -> dict[str, int]:
+    """List the variables in memory, and their bytes."""
+    objects = {
+        text.split()[1].split(",")[0] for text in lines if text.startswith("\t.type") and "@object" in text
+    }
+    sizes: dict[str, int] = {}
+    for text in lines:
+        if text.startswith("\t.size"):
+            name, _, size = text.split(None, 1)[1].partition(", ")
+            if name in objects and size.isdigit():
+                sizes[name] = int(size)
+    return sizes
+
+
+def _occupancy(lines: Sequence[str], kernel: str) -> int:
+    """Return the waves of a SIMD that the compiler states behind the kernel; 0 if it states none."""
+    found = False
+    for text in lines:
+        found |= text.startswith(f"{kernel}:")
+        if found and text.startswith("; Occupancy:"):
+            return int(text.split(":")[1])
+    return 0

@@ -1,0 +1,38 @@
+import struct
+
+import pytest
+
+from dse.amd.execute.slots import EXEC, VCC, Constant, Register, Symbol, V, operand, register
+from dse.errors import DseError
+
+
+def test_registers():
+    assert register("s[4:7]") == Register(4, 4)
+    assert register("v12") == Register(V + 12, 1)
+    assert register("v7.h") == Register(V + 7, 1, "h")
+    assert register("a[0:15]") == Register(2 * V, 16)
+    assert register("vcc") == Register(VCC, 2)
+    assert register("exec_lo") == Register(EXEC, 1)
+    assert register("ttmp9") == Register(108 + 9, 1)
+    assert register("off") is None
+
+
+def test_constants():
+    minus_one = operand("-1").place
+    assert isinstance(minus_one, Constant)
+    assert (minus_one.bits, minus_one.wide) == (0xFFFFFFFF, (1 << 64) - 1)
+    half = operand("0.5").place
+    assert isinstance(half, Constant)
+    assert half.bits == struct.unpack("<I", struct.pack("<f", 0.5))[0]
+    assert half.double == struct.unpack("<Q", struct.pack("<d", 0.5))[0]
+    literal = operand("0x40100000").place  # of a double, the high word: 4.0
+    assert isinstance(literal, Constant)
+    assert struct.unpack("<d", struct.pack("<Q", literal.double))[0] == 4.0
+
+
+def test_signs_and_symbols():
+    assert operand("-|v3|").negated
+    assert operand("-|v3|").absolute
+    assert operand("filter@rel32@lo+68").place == Symbol("filter", "lo", 68)
+    with pytest.raises(DseError, match="found operand 'w1'"):
+        operand("w1")
