@@ -6,23 +6,27 @@ wherever a name does. Nothing here prints.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from dse import gpus, measured, sources
+from dse import gpus, kernels, measured, sources
 from dse.counts import Counts, Number, sizes_of
+from dse.errors import DseError
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
+from dse.evaluate import predict as _predict
 from dse.evaluate import rank as _rank
 from dse.evaluate import table as _table
-from dse.evaluate.chunks import Evaluation, evaluate
+from dse.evaluate.predict import Predicted
 from dse.gpus import GpuFile
-from dse.models import CLOSED_FORMS, DEFAULT, MODELS
+from dse.gpus import tree as tree  # from here on JAX differentiates by GPUs
+from dse.models import CLOSED_FORMS, DEFAULT, MODELS, get
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
 from dse.simulator.simulation import Simulation
-from dse.types import Gpu
+from dse.tables import Columns, Rows
+from dse.types import Gpu, Kernel, Launch, Prediction
 
 if TYPE_CHECKING:
     from dse.fitting.calibrate import Calibration
@@ -33,44 +37,99 @@ if TYPE_CHECKING:
 AnyKernel = str | Path | Counts
 AnyGpu = str | Path | GpuFile
 Models = str | Model | Iterable[str | Model]
+Parameters = Mapping[str, Number | Sequence[Number] | np.ndarray]
 
 
 def gpu(name: AnyGpu) -> GpuFile:
-    """Load a GPU by name or file; `.gpu` has its numbers in SI units. **Raises:** DseError."""
+    """Load a GPU by name, or by the path of a GPU file.
+
+    **Returns:** the GPU. `.name` is its full name, `.gpu` has its numbers, `.fields` says where each is from.
+    It is a JAX tree: what `jax.grad` gives by a GPU is a GPU whose numbers are the derivatives.
+    **Units:** SI, and cycles of its clock for λ and Λ: `.gpu.clock` in Hz, `.gpu.dram_bandwidth` in B/s.
+    **Raises:** DseError if there is no such GPU (with the nearest names), or a value of the file is wrong.
+    **Source:** `dse gpus show NAME` has that of each value.
+    """
     return name if isinstance(name, GpuFile) else gpus.load(name)
 
 
 def kernel(
     name: AnyKernel, *, source: bool = False, compiled: int | None = None, given: "Given | None" = None
 ) -> Counts:
-    """Load a kernel by name or file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.
+    """Load a kernel by name, or by file: kernel.toml, T1.json, .cu, .ptx, .cubin, .sass.
 
     `source` counts what its source does and not what its description says, `compiled` configurations of it
-    being compiled and the others estimated; `given` says how a bare .cu file is launched.
+    being compiled and the others estimated. `given` says how a bare .cu file is launched.
 
-    **Raises:** DseError.
+    **Returns:** the kernel: `.space` has its parameters and their constraints, `.problem` its sizes.
+    **Units:** what it counts are warp instructions, passes and 32-byte sectors of one warp.
+    **Raises:** DseError if there is no such kernel (with the nearest names), or the file is wrong.
+    **Source:** docs/kernels.md has the form of a description, docs/source.md how source is counted.
     """
     if isinstance(name, str | Path):
         return sources.kernel(name, given, source=source, compiled=compiled)
     return name
 
 
+@overload
 def predict(
+    gpu: GpuFile | Gpu,
+    kernel: Kernel,
+    launch: Launch,
+    model: str | Model = ...,
+    sizes: None = ...,
+    progress: Progress = ...,
+) -> Prediction: ...
+
+
+@overload
+def predict(
+    gpu: AnyGpu | Sequence[AnyGpu],
     kernel: AnyKernel,
-    gpus: AnyGpu | Sequence[AnyGpu],
-    models: Models = DEFAULT,
-    parameters: Mapping[str, Sequence[Number] | np.ndarray] | None = None,
+    launch: Parameters | None = ...,
+    model: str | Model = ...,
+    sizes: Mapping[str, Number] | None = ...,
+    progress: Progress = ...,
+) -> Predicted: ...
+
+
+def predict(
+    gpu: AnyGpu | Gpu | Sequence[AnyGpu],
+    kernel: AnyKernel | Kernel,
+    launch: Parameters | Launch | None = None,
+    model: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
     progress: Progress = silent,
-) -> Evaluation:
-    """Predict configurations of a kernel: those of `parameters`, or every valid one.
+) -> Predicted | Prediction:
+    """Predict the time of launches of a kernel on a GPU: GPU, kernel, launch, in the order that models take.
 
-    **Shapes:** parameters [L] each; results [G, L].
+    `launch` has a value, or a list of values, of each parameter of the kernel; without it every valid
+    configuration is predicted. Instead of names, the objects of `dse.types` go in as well: a Gpu, a Kernel
+    (the work of one warp) and a Launch; then the model is called as it is.
+
+    The result can be differentiated by the GPU, as long as the model is a closed form:
+
+        launch = {"tile": [16, 32], "rows": 8, "shared": 1, "padding": 1}
+        jax.grad(lambda gpu: dse.predict(gpu, "transpose", launch).seconds.sum())(dse.gpu("a100"))
+
+    **Returns:** `.seconds`, `.cycles`, `.bottleneck`, `.occupancy`, `.possible`; `.rows()`, `.to_pandas()`.
+    Of objects the model's `Prediction`: `.seconds`, `.cycles`, `.terms`.
+    **Shapes:** [L] configurations; [GPUs, L] for a list of GPUs; [] where every value is one number.
+    **Units:** s, and cycles of the GPU's clock. Infinite where a launch cannot run.
+    **Raises:** DseError for an unknown name, a parameter that is missing or not the kernel's, lists of
+    several lengths, or a simulated model where JAX asks for a gradient.
+    **Source:** the model's paper: `dse.models.get(model).about`.
     """
-    counts, files = _kernel(kernel), _gpus(gpus)
-    columns = {name: np.asarray(values) for name, values in (parameters or {}).items()}
-    columns = columns or _rank.configurations(counts, sizes)
-    return evaluate(counts, _models(models), _stack(files), columns, sizes, progress)
+    if isinstance(kernel, Kernel) or isinstance(launch, Launch):
+        if not (isinstance(kernel, Kernel) and isinstance(launch, Launch)):
+            raise DseError("predict: found only one of kernel and launch as an object, expected both")
+        numbers = gpu if isinstance(gpu, Gpu) else _gpu(gpu).gpu  # type: ignore[arg-type]
+        return get(model).predict(numbers, kernel, launch)
+    if isinstance(gpu, Gpu):
+        raise DseError("gpu: found bare numbers with a kernel to be counted, expected dse.gpu(NAME)")
+    if isinstance(gpu, Counts) or (isinstance(gpu, str) and gpu in kernels.names()):
+        raise DseError("predict: found a kernel first, expected GPU, kernel, launch")
+    files = [_gpu(one) for one in gpu] if isinstance(gpu, list | tuple) else _gpu(gpu)  # type: ignore[arg-type]
+    return _predict.predict(files, _kernel(kernel), launch, model, sizes, progress)
 
 
 def rank(
@@ -82,9 +141,21 @@ def rank(
     measured: str | Path | None = None,
     progress: Progress = silent,
 ) -> _rank.Ranking:
-    """Rank every valid configuration by the first model; `.rows(10)` has the ten fastest."""
-    path = None if measured is None else Path(measured)
+    """Rank every valid configuration of a kernel on a GPU, fastest first.
+
+    The first model decides the order. `sizes` changes problem sizes, `sample` takes so many configurations at
+    random, `measured` is a file of measured times to show beside.
+
+    **Returns:** a ranking: `.rows(10)` has the ten fastest, `.rows(10, diverse=True)` one of each group of
+    equals; `.to_pandas()`, `.write(path)`.
+    **Shapes:** one row a configuration; `.order` [L] has their places, fastest first.
+    **Units:** those of the columns, docs/columns.md: `time_s` is in seconds.
+    **Raises:** DseError for an unknown name, a space without a valid configuration, none that the GPU can
+    launch, or a file that cannot be read.
+    **Source:** the models' papers: `dse.models.get(model).about`.
+    """
     file = _gpu(gpu)
+    path = None if measured is None else Path(measured)
     return _rank.rank(
         _kernel(kernel), file.gpu, _models(models), sizes, sample, path, progress, gpu_name=file.name
     )
@@ -97,11 +168,21 @@ def compare(
     models: Models = tuple(MODELS),
     sizes: Mapping[str, Number] | None = None,
     progress: Progress = silent,
-) -> list[dict[str, Any]]:
-    """Score models on a file of measured times, one row each, and random choice."""
-    counts = _kernel(kernel)
+) -> Rows:
+    """Score models on a file of measured times: is their order of configurations right, and are their times?
+
+    **Returns:** a list of rows, one a model, and the last for random choice; `.to_pandas()`.
+    **Shapes:** as many rows as models, and one more.
+    **Units:** errors in percent; `spearman` -1 to 1; `top_10` the share of the best measured performance that
+    measuring the first ten reaches, 0 to 1.
+    **Raises:** DseError for an unknown name, a file that cannot be read, or none of its rows having run.
+    **Source:** Spearman 1904; Lemeire et al. for `mape_shape_percent`; docs/measured.md for the files.
+    """
+    counts, file = _kernel(kernel), _gpu(gpu)
     table = measured.load(measured_times, counts)
-    return list(_compare.compare(counts, _gpu(gpu).gpu, _models(models), table, sizes, progress))
+    same = {"kernel": counts.name, "gpu": file.name}
+    scored = _compare.compare(counts, file.gpu, _models(models), table, sizes, progress)
+    return Rows(same | row for row in scored)
 
 
 def sweep(
@@ -111,9 +192,15 @@ def sweep(
     models: Models = CLOSED_FORMS,
     progress: Progress = silent,
 ) -> int:
-    """Predict whole spaces on several GPUs into one Parquet file; return the number of its rows.
+    """Predict whole spaces of kernels on GPUs by models into one Parquet file.
 
     Interrupted, it goes on where it stopped when it is called again.
+
+    **Returns:** the number of its rows.
+    **Shapes:** one row a kernel, GPU, model and configuration.
+    **Units:** noted in the file at each column; docs/columns.md.
+    **Raises:** DseError for an unknown name, or where `out` cannot be written.
+    **Source:** the models' papers: `dse.models.get(model).about`.
     """
     counts = tuple(_kernel(given) for given in _list(kernels))
     problems = tuple(sizes_of(kernel) for kernel in counts)
@@ -131,7 +218,17 @@ def search(
     storage: str | None = None,
     seed: int | None = None,
 ) -> "Search":
-    """Search variants of a kernel with Optuna; `.best()` ranks them by the best that each reaches."""
+    """Search spaces that are too large to rank, of one kernel or of several that do the same work, by Optuna.
+
+    `objectives` is `time`, or `time,registers,shared` to keep several low; `storage` a database to go on in.
+
+    **Returns:** the search: `.best()` has the best of each kernel, `.front()` what nothing beats in all
+    objectives; `.to_pandas()`.
+    **Shapes:** one row a kernel.
+    **Units:** those of the columns, docs/columns.md.
+    **Raises:** DseError for an unknown name, kernels of different work, or a storage that cannot be used.
+    **Source:** Optuna's samplers; `dse search --help` names them.
+    """
     from dse.searching import study
 
     variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, kernels))
@@ -150,17 +247,28 @@ def tune(
     sizes: Mapping[str, Number] | None = None,
     journal: str | Path | None = None,
     seed: int = 0,
+    prior: Iterable[str | Path] = (),
 ) -> "Run":
-    """Find the fastest configuration with few measurements: `measure` gets one and gives its seconds.
+    """Find the fastest configuration with few measurements.
 
-    It gives None for one that failed. `.rows()` of the result has every measurement.
+    `measure` gets one configuration and gives its seconds, or None if it failed. Each measurement corrects
+    the predictions, and the next one is where most is expected to be gained. `journal` keeps each at once:
+    the same call goes on after an interruption. `prior` are files of the kernel's times on other GPUs.
+
+    **Returns:** the run: `.rows()` has every measurement, in order; `.to_pandas()`.
+    **Shapes:** one row a measurement, at most `budget`.
+    **Units:** `measured_s` and `fastest_s` in seconds.
+    **Raises:** DseError for an unknown name, or a journal that cannot be read or is of another space.
+    **Source:** docs/tuning.md says how the next one is chosen.
     """
     from dse.tuning import loop
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
     from dse.tuning.tuner import Tuner
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
+    candidates = with_others(candidates, counts, prior)
     path = None if journal is None else Path(journal)
     return loop.run(Tuner(candidates, seed), measure, budget, journal=path)
 
@@ -172,18 +280,28 @@ def prune(
     within: float = 0.05,
     model: str | Model = DEFAULT,
     sizes: Mapping[str, Number] | None = None,
-) -> dict[str, np.ndarray]:
-    """Keep the configurations among which, but for the risk, one is nearly the fastest: columns [kept].
+    prior: Iterable[str | Path] = (),
+) -> Columns:
+    """Keep the configurations worth measuring.
 
-    The most promising comes first.
+    But for the stated `risk`, one of them is nearly the fastest: slower by at most the share `within`.
+    `prior` are files of the kernel's times on other GPUs.
+
+    **Returns:** a column for each parameter, the most promising configuration first; `.rows()`,
+    `.to_pandas()`, `.write(path)`.
+    **Shapes:** [kept] each.
+    **Units:** those of the kernel's parameters.
+    **Raises:** DseError for an unknown name, or a share that is not between 0 and 1.
+    **Source:** docs/tuning.md says how the risk is calibrated; Vovk, Gammerman, Shafer 2005.
     """
     from dse.pruning.keep import keep
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
-    kept = keep(candidates, risk, within).places
-    return {name: values[kept] for name, values in candidates.parameters.items()}
+    kept = keep(with_others(candidates, counts, prior), risk, within).places
+    return Columns({name: values[kept] for name, values in candidates.parameters.items()})
 
 
 def fit(
@@ -193,9 +311,17 @@ def fit(
     free: Sequence[str] | None = None,
     seed: int = 0,
 ) -> "Calibration":
-    """Fit a GPU's λ, Λ and clock to measured times, a file for each kernel by its name.
+    """Fit the numbers of a GPU to measured times: λ (throughput), Λ (latency) and clock.
 
-    `.fields()` has the values with their spread, `.errors()` what they are worth.
+    `measured_times` has a file for each kernel, by the kernel's name; `free` the fields to fit, as
+    `cpi.shared`, all without it.
+
+    **Returns:** the fit: `.fields()` has each value with its spread, `.errors()` what they are worth on data
+    held out, `.write(path)` the GPU file; `.to_pandas()`.
+    **Shapes:** one row a field.
+    **Units:** those of the GPU file, in the column `unit`; spreads in percent.
+    **Raises:** DseError for an unknown name or field, or a file that cannot be read or in which nothing ran.
+    **Source:** docs/tuning.md says how it is fitted.
     """
     from dse.fitting.calibrate import MeasuredSpace, calibrate
 
@@ -216,7 +342,14 @@ def simulate(
     order: str = "program",
     groups: int | None = None,
 ) -> Simulation:
-    """Simulate one configuration entry by entry, with its critical path; by default the fastest predicted."""
+    """Simulate one configuration entry by entry, with its critical path; by default the fastest predicted.
+
+    **Returns:** the simulation: `.makespan[0]`, `.busy(0)`, `.critical[0]`.
+    **Shapes:** `.makespan` and `.entries` have one element, `.busy(0)` one for each pipe.
+    **Units:** cycles of the GPU's clock; `busy` is a share of the makespan, 0 to 1.
+    **Raises:** DseError for an unknown name, scheduler or order.
+    **Source:** the Pipeline model of Lemeire et al.; docs/simulator.md.
+    """
     from dse.simulator import pipeline
     from dse.simulator.on_host import average_warp
     from dse.simulator.simulation import simulate as simulate_cases
@@ -243,7 +376,3 @@ def _gpus(given: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
 
 def _list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
-
-
-def _stack(files: Sequence[GpuFile]) -> Gpu:
-    return gpus.stack([file.gpu for file in files])

@@ -12,12 +12,12 @@ FOLDER, SHORTEST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPIL
 
 
 def cache(folder: str | Path | None = None) -> Path | None:
-    """Keep what JAX compiles, from here on in this process and in those that it starts; return the folder.
+    """Keep what JAX compiles, from here on in this process and in those that it starts.
 
     Without a `folder` it is the one that commands use, in `dse.files.cache_folder()`, for processors that can
-    do the same. Where JAX has such a folder already, that one stays. None where no folder can be made: then
-    nothing is kept.
+    do the same. Where JAX has such a folder already, that one stays.
 
+    **Returns:** the folder; None where none can be made: then nothing is kept.
     **Raises:** DseError for a folder that others may write to.
     """
     jax = sys.modules.get("jax")

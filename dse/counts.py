@@ -15,11 +15,10 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.gpus import column
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
-from dse.space.expression import one_of
 from dse.space.space import Space
 from dse.types import Gpu, Kernel, Resources
 
@@ -87,6 +86,7 @@ class Counted:
     failures: Mapping[int, str] = field(default_factory=dict)  # why a configuration was not counted
     compiled: int | None = None  # how many were compiled; None where nothing is
     estimates: Estimates | None = None  # where some were estimated from those compiled
+    runs: np.ndarray | None = None  # [L] the chance that each compiles and launches, where that is estimated
 
     @staticmethod
     def known(kernel: Kernel, resources: Resources, count: int, **more: Any) -> Counted:

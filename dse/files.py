@@ -1,6 +1,8 @@
 """Write files whole or not at all, and find the folder of those that can be made again."""
 
+import json
 import os
+import re
 import secrets
 import sys
 import tempfile
@@ -10,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from dse.errors import DseError
+from dse.errors import DseError, printable
 
 
 @contextmanager
@@ -50,10 +52,7 @@ def fill(page: Path, section: str, text: str) -> None:
     **Raises:** DseError if the page cannot be read or written, or lacks the markers.
     """
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
-    try:
-        content = page.read_text(encoding="utf-8")
-    except OSError as error:
-        raise DseError(f"{page}: cannot read: {error.strerror}") from None
+    content = read_text(page)
     head, found, rest = content.partition(begin)
     _, closed, tail = rest.partition(end)
     if not (found and closed):
@@ -62,23 +61,101 @@ def fill(page: Path, section: str, text: str) -> None:
         half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read a TOML file of at most MOST_TOML_BYTES. **Raises:** DseError, one line, if it is none."""
+def read_bytes(path: Path, most: int) -> bytes:
+    """Read a file of at most `most` bytes.
+
+    **Raises:** DseError, one line, if it is larger or cannot be read.
+    """
     try:
         with path.open("rb") as file:  # what is no regular file need not end
-            content = file.read(MOST_TOML_BYTES + 1)
-        if len(content) > MOST_TOML_BYTES:
-            raise DseError(f"{path}: found more than {MOST_TOML_BYTES:,} bytes, expected a smaller file")
-        return tomllib.loads(content.decode("utf-8"))
+            content = file.read(most + 1)
     except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-    except RecursionError:
+        raise DseError(f"{path}: cannot read: {error.strerror or error}") from None
+    except ValueError as error:  # a path with a zero in it
+        raise DseError(f"{path}: cannot read: {error}") from None
+    if len(content) > most:
+        raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
+    return content
+
+
+def read_text(path: Path, most: int | None = None) -> str:
+    """Read a text of at most `most` bytes, by default MOST_TEXT_BYTES.
+
+    **Raises:** DseError as `read_bytes`, and if it is no UTF-8.
+    """
+    try:
+        return read_bytes(path, MOST_TEXT_BYTES if most is None else most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file of at most MOST_TOML_BYTES. **Raises:** DseError, one line, if it is none.
+
+    Integers have 64 bits, as TOML says; control characters in its texts are written out.
+    """
+    text = read_text(path, MOST_TOML_BYTES)
+    try:
+        return _checked(tomllib.loads(text), str(path))
+    except (RecursionError, MemoryError):
         raise DseError(f"{path}: is not TOML: nested too deep") from None
-    except ValueError as error:  # no TOML, no text, or a number of too many digits
-        raise DseError(f"{path}: is not TOML: {' '.join(str(error).split())[:200]}") from None
+    except ValueError as error:  # no TOML, or a number of too many digits
+        raise DseError(f"{path}: is not TOML: {error}") from None
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file of at most MOST_TEXT_BYTES. **Raises:** DseError as `read_text` and `parse_json`."""
+    return parse_json(read_text(path), str(path))
+
+
+def parse_json(text: str, where: str) -> Any:
+    """Read JSON; control characters in its texts are written out.
+
+    **Raises:** DseError that begins with `where` if it is none, or has integers of over 64 bits.
+    """
+    try:
+        found = json.loads(text, parse_int=_whole)
+    except (RecursionError, MemoryError):
+        raise DseError(f"{where}: is not JSON: nested too deep") from None
+    except ValueError as error:  # no JSON, or a number of too many digits
+        raise DseError(f"{where}: is not JSON: {error}") from None
+    return _checked(found, where) if _ESCAPED.search(text) else found
+
+
+def _whole(digits: str) -> int:
+    if len(digits) <= _DIGITS and abs(number := int(digits)) < 2**64:
+        return number
+    raise ValueError(f"found the number {digits[:_DIGITS]}..., expected one of 64 bits")
+
+
+def _checked(tree: Any, where: str) -> Any:
+    """Return what was read with its texts printable. **Raises:** DseError for depth and integers."""
+
+    def checked(node: Any, level: int) -> Any:
+        if level > _MOST_LEVELS:
+            raise DseError(f"{where}: found more than {_MOST_LEVELS} levels, expected a flatter file")
+        if isinstance(node, str):
+            return node if node.isprintable() else "".join(map(_shown, node))
+        if isinstance(node, dict):
+            return {checked(key, level): checked(value, level + 1) for key, value in node.items()}
+        if isinstance(node, list):
+            return [checked(each, level + 1) for each in node]
+        if isinstance(node, int) and abs(node) >= 2**64:
+            raise DseError(f"{where}: found an integer of {node.bit_length()} bits, expected one of 64")
+        return node
+
+    return checked(tree, 0)
+
+
+def _shown(character: str) -> str:
+    return character if character in "\n\t" else printable(character)
 
 
 MOST_TOML_BYTES = 1 << 24
+MOST_TEXT_BYTES = 1 << 28
+_MOST_LEVELS = 100
+_DIGITS = 21  # of 64 bits, and a sign
+_ESCAPED = re.compile(r"\\[bfu]")  # a control character, maybe
 
 
 def given_path(name: str | Path) -> Path:
@@ -89,7 +166,7 @@ def given_path(name: str | Path) -> Path:
     try:
         path = Path(name).expanduser()
         path.exists()
-    except (OSError, RuntimeError) as error:  # too long, or the home of a user that is not known
+    except (OSError, RuntimeError, ValueError) as error:  # too long, with a zero, or of a user not known
         reason = error.strerror if isinstance(error, OSError) else error
         shown = str(name) if len(str(name)) <= _MOST_SHOWN else f"{str(name)[:_MOST_SHOWN]}..."
         raise DseError(f"path: found {shown!r}, expected one that a file can have: {reason}") from None

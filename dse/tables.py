@@ -76,6 +76,15 @@ class Rows(Result, list[dict[str, Any]]):
         return list(self[:top])
 
 
+class Columns(Result, dict[str, np.ndarray]):
+    """Columns of equal length, [rows] each, that are a `Result` as well."""
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` rows, all without it."""
+        lists = {name: values[:top].tolist() for name, values in self.items()}
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
 def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row))
 

@@ -157,6 +157,15 @@ class Gpu(_Quantities):
     limits: Limits = several("1")
     compute_capability: Count = count("1", default=0)  # 80 for 8.0; 0 for a GPU that has none
     gfx: Count = count("1", default=0)  # AMD: the target of its compiler, 0x90a for gfx90a; 0 for others
+    memory_cache_bytes: Quantity = quantity("B", default=0.0)  # beyond the L2: AMD's Infinity Cache
+    # What its compiler does, which descriptions ask for.
+    compiler_registers: Quantity = quantity("registers", default=255.0)  # of a thread, at most, where the
+    # source does not say how large blocks are
+    guard_branches: Quantity = quantity("1", default=0.0)  # 1: a branch for each guarded load; 0: predicates
+    shared_unaligned: Quantity = quantity(
+        "1", default=1.0
+    )  # passes of loads from shared memory that it joins
+    # to 16 bytes although they are aligned to 4, over those of single ones
 
 
 class Phase(_Quantities):

@@ -1,9 +1,10 @@
 """Speed of reading kernels from source: `bench_source.py [--configurations 16] [--json]`.
 
-CPU seconds of compiling and executing configurations of `convolution` (unrolled), of a kernel whose loop has
-1,536 trips (`dedispersion`), and of Triton kernels (with an empty TRITON_CACHE_DIR, else what lies there is
-taken); wall seconds of compiling with 1 process and with all processors, of reading 4,000 configurations that
-were worked out before, and of the phase model over a million characterised ones.
+CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
+has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (with an empty
+TRITON_CACHE_DIR, else what lies there is taken); wall seconds of compiling with 1 process and with all
+processors, of reading 4,000 configurations that were worked out before, and of the phase model over a million
+characterised ones.
 """
 
 import argparse
@@ -23,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse import gpus, kernels
+from dse.amd import source as amd
+from dse.amd.compile.source import Built
 from dse.cuda.cache import Cache
 from dse.cuda.compile.nvrtc import Compiled, compiler
 from dse.cuda.parallel import collect_seldom, processors
@@ -36,6 +39,7 @@ from dse.models.phase import predict
 from dse.report.show import show
 
 GPU = "a100-pcie-40gb"
+AMD_GPU = "mi250x"
 ARCH = 80
 TRITON = ("triton_matmul", "triton_softmax", "triton_layer_norm", "triton_attention", "triton_moe")
 MILLION = 1 << 20
@@ -72,6 +76,25 @@ def executed(kernel: str, number: int) -> dict[str, float]:
         found += 1
     return {
         "configurations": found,
+        "compile [CPU s]": float(np.mean(compiling)),
+        "execute [CPU s]": float(np.mean(executing)),
+        "slowest [CPU s]": float(np.max(executing)),
+    }
+
+
+def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
+    """The same for an AMD GPU. Its compiler is a process of its own."""
+    description, gpu = kernels.load(kernel), jax.tree.map(np.asarray, gpus.load(AMD_GPU).gpu)
+    parameters = valid(description, None, number)
+    source, compiling, executing = amd.source_of(description), [], []
+    for wanted in configurations(description, parameters, description.sizes(), gpu):
+        settings = source.settings(wanted.defines, wanted.arguments)
+        seconds, made = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
+        compiling.append(seconds)
+        if isinstance(made, Built):
+            executing.append(timed(partial(amd.executed, made, wanted, gpu, source.kernel))[0])
+    return {
+        "configurations": len(executing),
         "compile [CPU s]": float(np.mean(compiling)),
         "execute [CPU s]": float(np.mean(executing)),
         "slowest [CPU s]": float(np.max(executing)),
@@ -143,6 +166,8 @@ def main() -> None:
         "convolution": executed("convolution", options.configurations),
         "dedispersion": executed("dedispersion", max(2, options.configurations // 4)),
         **{name: executed(name, max(2, options.configurations // 4)) for name in TRITON},
+        "convolution on AMD": executed_on_amd("convolution", options.configurations),
+        "dedispersion on AMD": executed_on_amd("dedispersion", max(2, options.configurations // 4)),
         "compiling": compiling(options.configurations),
         "again": again(),
         "phase model": predicting(64),

@@ -1,44 +1,41 @@
 """Check whether pruning keeps its promise, and how much: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
 
-DIR is as for evaluate_spaces.py; spaces without a kernel are left out. For each file: where the first
-configuration within 5 % of the optimum stands in the model's order, and in the better of that and the order
-refitted to 50 measurements (the worst of --draws), which is what `dse.pruning.keep` knows of measured spaces:
---calibration writes it to a file, as dse/pruning/calibration.toml is, and ends. Otherwise, over --trials
-random calibrations of each size, how often the kept set held a configuration within 5 % of the optimum and
-the median share kept: with all spaces known, and with those of other kernels on other GPUs only (`apart`).
+DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and named. Of each file is learned
+what `dse.pruning.calibration` keeps of a measured space, from --slices of it; --calibration writes that to a
+file, as dse/pruning/calibration.toml is. Then, if --json, -o or no --calibration is given, over --trials random
+sets of measurements of each size: how often the kept set held a configuration within 5 % of the optimum, and
+the median share kept, with what was learned of the other kernels on other GPUs only.
 """
 
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import rankdata
 
 from dse.accuracy.spaces import files
 from dse.accuracy.tuning import from_description
+from dse.compiled import cache
 from dse.errors import DseError
 from dse.files import fill, replacing
-from dse.measured.read import Measured
 from dse.models import DEFAULT as MODEL
-from dse.pruning import calibration
 from dse.pruning.calibration import KnownSpaces
-from dse.pruning.keep import SPREADS, keep
+from dse.pruning.keep import keep
+from dse.pruning.slices import known, nearly
 from dse.report.show import show
 from dse.tuning.candidates import Candidates
-from dse.tuning.tuner import Tuner
 
 WITHIN, RISK = 0.05, 0.05
-REFITTED_TO = 50
-SIZES = (20, 50, 100)
+SIZES = (0, 20, 50, 100)
+EXPLAINED = 0.7  # Spearman's rank correlation, from which on the model explains a space
 
 
 @dataclass(frozen=True)
-class CalibratedSpace:
+class MeasuredSpace:
     """One measured file of a described kernel."""
 
     name: str
@@ -46,105 +43,71 @@ class CalibratedSpace:
     kernel: str
     seconds: np.ndarray  # infinite where it failed
     candidates: Candidates
-    by_model: float  # depths
-    refitted: float
-
-    @property
-    def nearly(self) -> np.ndarray:
-        """Mark the configurations that are nearly the fastest."""
-        return self.seconds <= self.seconds.min() * (1 + WITHIN)
 
 
-def space(path: Path, draws: int) -> CalibratedSpace | None:
-    """Measure the depths of one file; None if its kernel is not described."""
-    described = from_description(path, MODEL, note=lambda message: print(message, file=sys.stderr))
-    if described is None:
-        return None
-    kernel, table, candidates = described
-    seconds = _seconds(table)
-    nearly = seconds <= seconds.min() * (1 + WITHIN)
-    order = np.where(candidates.possible, candidates.log_s, np.inf)
-    by_model = rankdata(order, "min")[nearly].min() / len(order)
-    worst = 0.0
-    for seed in range(draws):
-        mean, deviation = Tuner(candidates, told=_told(seconds, REFITTED_TO, seed)).predict()
-        lower = np.where(candidates.possible, mean - SPREADS * deviation, np.inf)
-        worst = max(worst, rankdata(lower, "min")[nearly].min() / len(order))
-    gpu = path.name.split(".")[0]
-    return CalibratedSpace(path.parent.name, gpu, kernel, seconds, candidates, by_model, min(by_model, worst))
+def spaces(folder: Path) -> Iterator[MeasuredSpace]:
+    """Read the files whose kernels are described."""
+    for path in files(folder):
+        described = from_description(path, MODEL, note=_tell)
+        if described is None:
+            _tell(f"{path}: no kernel lists the space {path.parent.name}: left out")
+            continue
+        kernel, table, candidates = described
+        seconds = np.where(table.ok, table.time_s, np.inf)
+        yield MeasuredSpace(path.parent.name, path.name.split(".")[0], kernel, seconds, candidates)
 
 
-def _seconds(table: Measured) -> np.ndarray:
-    return np.where(table.ok, table.time_s, np.inf)
+def learned(some: Sequence[MeasuredSpace], slices: int) -> KnownSpaces:
+    """Learn from all of them."""
+    found = []
+    for one in some:
+        found.append(known(one.name, one.kernel, one.gpu, one.candidates, one.seconds, WITHIN, slices))
+        _tell(f"{one.name} on {one.gpu}: spread {found[-1].spread:.2f}")
+    return KnownSpaces(MODEL, WITHIN, slices, tuple(found))
+
+
+def rows(some: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int) -> list[dict[str, Any]]:
+    """Prune each space with each number of measurements, by what is known of others: a row each."""
+    table = []
+    for one, about in zip(some, all_known.spaces, strict=True):
+        apart = all_known.apart_from(one.kernel, one.gpu)
+        good = nearly(one.seconds, WITHIN)
+        for size in SIZES:
+            kept = [
+                keep(one.candidates, RISK, WITHIN, _told(one.seconds, size, trial), apart)
+                for trial in range(trials if size else 1)
+            ]
+            row: dict[str, Any] = {"space": one.name, "gpu": one.gpu, "measured": size}
+            row |= {"spearman": about.spearman, "nearly fastest [%]": 100 * float(good.mean())}
+            row["holds"] = float(np.mean([good[x.places].any() for x in kept]))
+            row["kept [%]"] = 100 * float(np.median([x.share for x in kept]))
+            row["with a reason"] = float(np.mean([bool(x.reason) for x in kept]))
+            table.append(row)
+            _tell(f"{one.name} on {one.gpu}, {size} measured: {row['holds']:.2f}, {row['kept [%]']:.1f} %")
+    return table
 
 
 def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
     """Take measurements at random, failures included."""
-    places = np.random.default_rng(seed).permutation(len(seconds))[:count]
+    places = np.random.default_rng(1000 + seed).permutation(len(seconds))[:count]
     return {int(place): float(seconds[place]) for place in places}
 
 
-def calibrated(spaces: Sequence[CalibratedSpace], draws: int) -> KnownSpaces:
-    """Collect the depths that were found in spaces."""
-    return KnownSpaces(
-        MODEL,
-        WITHIN,
-        REFITTED_TO,
-        draws,
-        tuple(
-            calibration.KnownSpace(
-                space.name, space.kernel, space.gpu, len(space.seconds), space.by_model, space.refitted
-            )
-            for space in spaces
-        ),
-    )
-
-
-def rows(spaces: Sequence[CalibratedSpace], draws: int, trials: int) -> list[dict[str, Any]]:
-    """Prune each space after each size of calibration: a row each."""
-    table = []
-    for space in spaces:
-        others = [x for x in spaces if x.kernel != space.kernel and x.gpu != space.gpu]
-        apart = calibrated(others, draws)
-        for size in (0, *SIZES):
-            row: dict[str, Any] = {"space": space.name, "gpu": space.gpu, "measured": size}
-            row["nearly fastest [%]"] = 100 * float(space.nearly.mean())
-            if not size:
-                row |= {"depth by model [%]": 100 * space.by_model, "refitted [%]": 100 * space.refitted}
-            for name, known in (("", calibration.load()), (" apart", apart)):
-                if len(known.spaces) < 2:
-                    continue
-                kept = [
-                    keep(space.candidates, RISK, WITHIN, _told(space.seconds, size, 1000 + trial), known)
-                    for trial in range(trials if size else 1)
-                ]
-                holds = [bool(space.nearly[one.places].any()) for one in kept]
-                row[f"holds{name}"] = float(np.mean(holds))
-                row[f"kept{name} [%]"] = 100 * float(np.median([one.share for one in kept]))
-            table.append(row)
-            print(f"{space.name} on {space.gpu}, {size} measured", file=sys.stderr)
-    return table
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr)
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Summarise all files, by the size of the calibration; shares over spaces that are not flat."""
+    """Summarise all files, by the number of measurements, where the model explains a space and where not."""
     result = []
-    for size in (0, *SIZES):
+    for size in SIZES:
         some = [row for row in rows if row["measured"] == size]
-        uneven = [row for row in some if row["nearly fastest [%]"] < 5]
-        result.append(
-            {"measured": size, "files": len(some)}
-            | {
-                f"holds{name}": float(np.mean([row[f"holds{name}"] for row in some]))
-                for name in ("", " apart")
-                if all(f"holds{name}" in row for row in some)
-            }
-            | {
-                f"kept{name} [%]": float(np.median([row[f"kept{name} [%]"] for row in uneven]))
-                for name in ("", " apart")
-                if all(f"kept{name} [%]" in row for row in uneven)
-            }
-        )
+        row: dict[str, Any] = {"measured": size, "files": len(some)}
+        row["holds, worst file"] = min(row["holds"] for row in some)
+        for name, explained in (("explained", True), ("others", False)):
+            shares = [row["kept [%]"] for row in some if (row["spearman"] >= EXPLAINED) == explained]
+            row[f"kept, {name} [%]"] = float(np.median(shares)) if shares else None
+        result.append(row)
     return result
 
 
@@ -163,20 +126,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--trials", type=int, default=20)
-    parser.add_argument("--draws", type=int, default=6)
+    parser.add_argument("--slices", type=int, default=100)
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
-    parser.add_argument("--calibration", type=Path, help="write what was found in the spaces there, no more")
+    parser.add_argument("--calibration", type=Path, help="write what was learned there")
     options = parser.parse_args()
+    cache()
     try:
-        spaces = [one for path in files(options.folder) if (one := space(path, options.draws))]
-        if not spaces:
+        some = list(spaces(options.folder))
+        if not some:
             raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
+        found = learned(some, options.slices)
         if options.calibration:
             with replacing(options.calibration) as path:
-                path.write_text(calibrated(spaces, options.draws).text(), encoding="utf-8")
-            return 0
-        table = rows(spaces, options.draws, options.trials)
+                path.write_text(found.text(), encoding="utf-8")
+            if not (options.json or options.out):
+                return 0
+        table = rows(some, found, options.trials)
         if options.json:
             print(json.dumps({"rows": table, "summary": summary(table)}))
         elif options.out is None:

@@ -28,6 +28,8 @@ LIKE_MEMORY = {
     "GDDR7": "GDDR6",
     "HBM3E": "HBM3",
 }  # where none of the type was measured
+MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
+JOINS = ("gfx906", "gfx90a", "gfx1032")  # LLVM before 15 joins loads of LDS; later targets it does not know
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -446,8 +448,7 @@ def amd_limits(card: Card) -> dict[str, Value]:
     warps, size, registers = out["warps_per_sm"], card.warp_size, out["registers_per_sm"]
     unit, shared = card.need("reg_alloc_unit"), out["shared_bytes_per_sm"]
     if card.best("smem_per_sm_B")[0].unit == "B/WGP":
-        rule = f"{tidy(shared.value)} B of a work-group processor / 2 CUs (CU mode)"
-        shared = out["shared_bytes_per_sm"] = shared.derived(shared.value / 2, rule, "B")
+        shared = out["shared_bytes_per_sm"] = replace(shared, value=shared.value / 2)  # of a CU, as all here
 
     def derive(name: str, base: Value, value: float, rule: str) -> None:
         out[name] = base.derived(value, rule, LIMITS[name])
@@ -466,6 +467,54 @@ def amd_limits(card: Card) -> dict[str, Value]:
     return out
 
 
+# What AMD's compiler does
+
+
+def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
+    """What LLVM makes of code for AMD, and the cache before the memory."""
+    out: dict[str, Value] = {}
+    if card.key in MEMORY_CACHE:
+        source = "ROCm documentation, GPU specifications (L3 cache)"
+        out["memory_cache_bytes"] = Value(MEMORY_CACHE[card.key], "MiB", source, "stated")
+    registers = limits["registers_per_sm"]
+    rule = (
+        f"{tidy(registers.value)} / 1024 work-items: a block may have so many where the source does not say"
+    )
+    most = registers.derived(registers.value / 1024, rule, "registers")
+    source = "code of clang 15 and 20 for gfx90a, gfx1032 and gfx1100 (kernels/convolution)"
+    out |= {"compiler_registers": most, "guard_branches": Value(1, "1", source, "stated")}
+    if card.target in JOINS:
+        rule = "LLVM before 15 joins such loads; 31 cycles a load of 64 lanes there, 2 are the banks'"
+        source = "convolution on MI250X, tile divides the image"
+        out["shared_unaligned"] = Value(15.5, "1", source, "fitted", rule)
+    return out
+
+
+def as_work_group_processors(fields: dict[str, Value]) -> dict[str, Value]:
+    """Take two CUs of RDNA for one SM: blocks lie on both, where LLVM compiles as it does by itself."""
+    doubled = ["threads_per_sm", "warps_per_sm", "blocks_per_sm", "one_warp_blocks_per_sm", "sub_partitions"]
+    doubled += ["registers_per_sm", "registers_per_block", "shared_bytes_per_sm"]
+    times = {f"limits.{name}": 2.0 for name in doubled} | {
+        "issue_limit": 2.0,
+        "sm_count": 0.5,
+        "lsu_cycles": 0.5,
+    }
+    out = dict(fields)
+    for name, factor in times.items():
+        value = fields[name]
+        of_a_cu = f" ({value.rule})" if value.rule else ""
+        rule = f"{'2 x' if factor > 1 else 'half'} that of a CU{of_a_cu}"
+        rule = f"{tidy(value.value)} CUs / 2" if name == "sm_count" else rule
+        source = f"{value.source}; LLVM, AMDGPU usage (cumode is off)"
+        out[name] = replace(value, value=factor * value.value, source=source, provenance="derived", rule=rule)
+    for name, value in fields.items():
+        if value.follows is not None:
+            rate = value.follows.key in ("lanes", "bytes_per_cycle", "per_cycle")
+            follows = value.follows._replace(number=value.follows.number * (2 if rate else 1))
+            out[name] = replace(value, value=value.value / 2, follows=follows)
+    return out
+
+
 # Files
 
 
@@ -476,7 +525,7 @@ def describe(card: Card) -> dict[str, Value]:
     sectors, issue = card.warp_size / 8, card.own("issue_cycles")
     coalesced = cpi["l2"].like("cpi.l2", "sectors of a coalesced 4-byte access", sectors)
     uncoalesced = cpi["l2"].like("cpi.l2", "one sector")
-    return {
+    out = {
         "sm_count": card.need("sm_count", unit="1"),
         "clock": clock(card),
         "dram_bandwidth": dram_bandwidth(card),
@@ -491,6 +540,10 @@ def describe(card: Card) -> dict[str, Value]:
         **{f"latency.{name}": latency[name] for name in CLASSES},
         **tensor(card),
     }
+    if card.family == "RDNA":
+        out = as_work_group_processors(out)
+    of_limits = {name: out[f"limits.{name}"] for name in LIMITS}
+    return out | (amd_compiler(card, of_limits) if card.amd else {})
 
 
 def header(card: Card, listed: Listed) -> Header:

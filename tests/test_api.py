@@ -1,13 +1,21 @@
 """The names that `import dse` offers."""
 
+from dataclasses import replace
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 import dse
 from dse.errors import DseError
+from dse.evaluate.curve import laid_out
+from dse.types import Prediction
 
 GPU = "a100-pcie-40gb"
+TRANSPOSE = {"tile": 32, "rows": 8, "shared": 1, "padding": 1}
 
 
 def test_names_are_loaded_when_used(run_python):
@@ -30,10 +38,104 @@ def test_a_kernel_by_name_file_or_itself(toy_kernel):
 
 def test_predictions_of_a_few(toy_kernel):
     some = {"block": [64, 128], "items": [1, 2]}
-    found = dse.predict(toy_kernel, [GPU, "h200"], "roofline", some, {"n": 4096})
-    assert found.forecasts["roofline"].seconds.shape == (2, 2)
-    whole = dse.predict(toy_kernel, GPU, "roofline")
-    assert whole.forecasts["roofline"].seconds.shape == (1, dse.rank(toy_kernel, GPU, "roofline").count)
+    found = dse.predict([GPU, "h200"], toy_kernel, some, "roofline", {"n": 4096})
+    assert found.seconds.shape == (2, 2)
+    rows = found.rows()
+    assert [(row["gpu"], row["block"], row["n"]) for row in rows[1:3]] == [
+        (dse.gpu(GPU).name, 128, 4096),
+        (dse.gpu("h200").name, 64, 4096),
+    ]
+    assert [row["time_s"] for row in rows] == np.ravel(found.seconds).tolist()
+    whole = dse.predict(GPU, toy_kernel, model="roofline")
+    assert whole.seconds.shape == (dse.rank(toy_kernel, GPU, "roofline").count,)
+    one = dse.predict(GPU, toy_kernel, {"block": 64, "items": 1}, "roofline", {"n": 4096})
+    assert one.seconds.shape == ()
+    assert one.seconds == found.seconds[0, 0]
+    assert one.rows()[0] == rows[0]
+
+
+def test_predictions_of_objects():
+    gpu, kernel = dse.gpu(GPU), dse.kernel("transpose")
+    counts, launch = laid_out(kernel, gpu.gpu, TRANSPOSE, dict(kernel.problem))
+    found = dse.predict(gpu, counts, launch, "volkov")
+    assert isinstance(found, Prediction)
+    assert found.seconds == pytest.approx(dse.predict(gpu, kernel, TRANSPOSE, "volkov").seconds, rel=1e-6)
+    assert dse.predict(gpu.gpu, counts, launch, "volkov").seconds == found.seconds
+
+
+@pytest.mark.parametrize("model", ["phase", "volkov"])
+def test_gradients_in_three_lines(model):
+    """The derivative is that of finite differences, and the same when compiled."""
+    gpu, kernel, launch = dse.gpu(GPU), dse.kernel("transpose"), TRANSPOSE | {"rows": [4, 8]}
+    slope = jax.grad(lambda gpu: dse.predict(gpu, kernel, launch, model).seconds.sum())(gpu)
+    assert slope.gpu.cpi.dram > 0
+    assert int(slope.gpu.limits.warp_size) == 32
+
+    def at(factor):
+        changed = eqx.tree_at(lambda gpu: gpu.cpi.dram, gpu.gpu, gpu.gpu.cpi.dram * np.float32(factor))
+        return float(dse.predict(replace(gpu, gpu=changed), kernel, launch, model).seconds.sum())
+
+    h = 1e-2
+    by_hand = (at(1 + h) - at(1 - h)) / (2 * h * float(gpu.gpu.cpi.dram))
+    assert float(slope.gpu.cpi.dram) == pytest.approx(by_hand, rel=1e-3)
+    compiled = jax.jit(jax.grad(lambda gpu: dse.predict(gpu, kernel, launch, model).seconds.sum()))(gpu)
+    assert float(compiled.gpu.cpi.dram) == pytest.approx(float(slope.gpu.cpi.dram), rel=1e-5)
+
+
+def test_a_gradient_is_finite_beside_what_cannot_run(toy_kernel):
+    gpu = dse.gpu("gtx-280")
+    found = dse.predict(gpu, toy_kernel, model="volkov")
+    assert not found.possible.all()
+
+    def total(gpu):
+        seconds = dse.predict(gpu, toy_kernel, model="volkov").seconds
+        return jnp.where(jnp.isfinite(seconds), seconds, jnp.zeros_like(seconds)).sum()
+
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.grad(total)(gpu)))
+
+
+def test_mistakes_of_predict(toy_kernel):
+    with pytest.raises(DseError, match="launch: toy: found 'blok', expected one of block, items"):
+        dse.predict(GPU, toy_kernel, {"blok": 64})
+    with pytest.raises(DseError, match="launch: toy: found no items, expected each parameter"):
+        dse.predict(GPU, toy_kernel, {"block": 64})
+    with pytest.raises(DseError, match="found values of block 2, items 3, expected equally many"):
+        dse.predict(GPU, toy_kernel, {"block": [64, 128], "items": [1, 2, 4]})
+    with pytest.raises(DseError, match="predict: found a kernel first, expected GPU, kernel, launch"):
+        dse.predict("transpose", GPU)
+    with pytest.raises(DseError, match="model: found pipeline, which is simulated, expected a closed form"):
+        jax.grad(lambda gpu: dse.predict(gpu, "transpose", TRANSPOSE, "pipeline").seconds)(dse.gpu(GPU))
+    with pytest.raises(DseError, match="gpu: found bare numbers"):
+        dse.predict(dse.gpu(GPU).gpu, "transpose", TRANSPOSE)  # type: ignore[call-overload]
+
+
+def test_results_are_tables(toy_kernel, tmp_path):
+    some = {"block": [64, 128], "items": [1, 2]}
+    results = [
+        dse.predict(GPU, toy_kernel, some, "roofline"),
+        dse.rank(toy_kernel, GPU, "roofline"),
+        dse.prune(toy_kernel, GPU, model="roofline"),
+        dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=2, model="roofline"),
+    ]
+    for number, result in enumerate(results):
+        frame, shown = result.to_pandas(), result._repr_html_()
+        assert len(frame) == len(result.rows())
+        assert "<th>block</th>" in shown
+        assert "<th>kernel</th>" not in shown  # the same in all rows
+        result.write(tmp_path / f"{number}.parquet")
+        assert pq.read_table(tmp_path / f"{number}.parquet").num_rows == len(frame)
+        assert result.to_arrow().num_rows == len(frame)
+    assert "<th>time [s]</th>" in results[1]._repr_html_()
+    assert results[1].to_arrow().schema.field("time_s").metadata[b"unit"] == b"s"
+
+
+@pytest.mark.parametrize("name", [name for name in dse.__all__ if name not in ("models", "__version__")])
+def test_every_name_says_shapes_units_errors_and_source(name):
+    said = getattr(dse, name).__doc__
+    for part in ("Returns", "Raises", *(() if name == "cache" else ("Units", "Source"))):
+        assert f"**{part}:**" in said, part
+    if name not in ("gpu", "kernel", "cache"):
+        assert "**Shapes:**" in said
 
 
 def test_what_one_does_with_them(toy_kernel, tmp_path):

@@ -28,7 +28,7 @@ def test_the_python_example(run_python):
 @pytest.mark.slow
 def test_the_examples_from_python(run_python):
     codes = blocks("docs/python.md", "python")
-    assert len(codes) == 4
+    assert len(codes) == 5
     ran = run_python("\n".join(codes))
     assert (ran.code, ran.err) == (0, "")
     assert ran.out.count("'rank'") == 1

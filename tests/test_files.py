@@ -148,7 +148,7 @@ def test_paths_of_files(tmp_path, monkeypatch):
     ("content", "message"),
     [
         (b"a = ", "is not TOML: Invalid value"),
-        (b"a = \xff", "is not TOML: 'utf-8' codec"),
+        (b"a = \xff", "text: found byte 4 that is no UTF-8"),
         (b"a = " + b"[" * 100_000, "is not TOML: nested too deep"),
         (b"a = " + b"9" * 5_000, "is not TOML: Exceeds the limit"),
         (b"#" * (MOST_TOML_BYTES + 1), "found more than 16,777,216 bytes, expected a smaller file"),

@@ -20,7 +20,7 @@ from dse.cuda.estimate.features import known
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import column_names, stacked
 from dse.cuda.source import KernelProfile, configurations, source_of
-from dse.cuda.source_kernel import SourceKernel, as_models_take_it
+from dse.cuda.source_kernel import SourceKernel, as_models_take_it, knows_blocks
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.evaluate.compare import sample as take_sample
@@ -77,13 +77,14 @@ def check(
     chosen: dict[int, KernelProfile | Failure] = {}
     while batch := choose(before, compiled, chosen):
         chosen |= {index: read[index] for index in batch}
-    guess = estimate(before, chosen, gpu.gpu.limits)
+    held = knows_blocks(source)
+    guess = estimate(before, chosen, gpu.gpu.limits, held)
     spent = time.process_time() - begun
     estimated = _estimated_seconds(gpu.gpu, guess)
     at_random = []
     for draw in range(draws):
         drawn = np.random.default_rng(draw).permutation(len(read))[:compiled].tolist()
-        of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits)
+        of_drawn = estimate(before, {index: read[index] for index in drawn}, gpu.gpu.limits, held)
         at_random.append(ranked(_estimated_seconds(gpu.gpu, of_drawn)))
     others = np.setdiff1d(ran, list(chosen))
     left_out = _left_out_seconds(gpu.gpu, guess) / of_all[guess.compiled] - 1.0

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse import gpus, measured, sources
+from dse import measured, sources
 from dse.accuracy.markdown import number, table
-from dse.accuracy.spaces import Note, files, gpu_of, ignore, kernel_of, nothing_in, space_of
+from dse.accuracy.spaces import Note, files, gpu_file, ignore, kernel_of, nothing_in, space_of
 from dse.counts import Counts, Number, sizes_of
 from dse.cuda.compile.nvrtc import compiler
 from dse.cuda.source_kernel import architecture
@@ -68,12 +68,12 @@ def described(
     **Raises:** DseError if no space has a described kernel, or if a table or its GPU cannot be read.
     """
     empty = True
-    for path in files(folder):
+    for path in files(folder, note=note):
         description = kernel_of(path)
         if description is None:
             note(f"{path}: no kernel lists the space {space_of(path)}: left out")
             continue
-        gpu, empty = gpus.load(gpu_of(path)), False
+        gpu, empty = gpu_file(path), False
         yield _scored(path, gpu, description, measured.load(path, description), models, {}, progress)
     if empty:
         raise nothing_in(folder)
@@ -101,7 +101,7 @@ def from_source(
     _check_names(changed, [kernel for _, kernel in tables])
     empty = True
     for path, description in tables:
-        gpu = gpus.load(gpu_of(path))
+        gpu = gpu_file(path)
         try:
             architecture(gpu.gpu)
         except DseError as error:

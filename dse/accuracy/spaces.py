@@ -1,13 +1,16 @@
 """Measured spaces in a folder: one folder a space, in it one file of times a GPU, which it is named after."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
-from dse import kernels
+from dse import gpus, kernels
 from dse.errors import DseError
+from dse.gpus.read import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")
+BESIDE = (".json", ".md", ".txt", ".cu", ".cuh", ".h", ".hip", ".cl")  # of what may lie beside tables
 
 Note = Callable[[str], None]  # is told, in one line, what was left out and why
 
@@ -16,10 +19,16 @@ def ignore(message: str) -> None:
     """Ignore a note."""
 
 
-def files(folder: Path, only: str = "") -> list[Path]:
-    """Find the measured tables of a folder; with `only`, those whose SPACE/FILE holds that text."""
-    tables = sorted(path for path in folder.glob("*/*") if path.name.endswith(SUFFIXES))
-    return [path for path in tables if only in str(path.relative_to(folder))]
+def files(folder: Path, only: str = "", note: Note = ignore) -> list[Path]:
+    """Find the measured tables of a folder; with `only`, those whose SPACE/FILE holds that text.
+
+    `note` is told of files that are neither tables nor what lies beside such.
+    """
+    found = [path for path in sorted(folder.glob("*/*")) if only in str(path.relative_to(folder))]
+    for path in found:
+        if path.is_file() and not path.name.endswith((*SUFFIXES, *BESIDE)):
+            note(f"{path}: left out: expected a table that ends in {', '.join(SUFFIXES)}")
+    return [path for path in found if path.name.endswith(SUFFIXES)]
 
 
 def nothing_in(folder: Path) -> DseError:
@@ -37,10 +46,31 @@ def gpu_of(path: Path) -> str:
     return path.name.split(".")[0]
 
 
+def gpu_file(path: Path) -> GpuFile:
+    """Load the GPU of a measured table: by the file's name, or by the longest part of it that names one.
+
+    So `A4000_run2` and `convolution-rtx3090` are read. **Raises:** DseError if no part names one.
+    """
+    words = [word for word in re.split(r"[\W_]+", gpu_of(path)) if word]
+    whole: DseError | None = None
+    for length in range(len(words), 0, -1):
+        for start in range(len(words) - length + 1):
+            part = "_".join(words[start : start + length])
+            try:
+                if length == len(words) or any(letter.isdigit() for letter in part):
+                    return gpus.load(part)
+            except DseError as error:
+                whole = whole or error
+    raise whole or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
+
+
 def kernel_of(path: Path) -> Description | None:
-    """Load the described kernel that lists the space of a measured table under its spaces, if one does."""
+    """Load the described kernel that a table's folder is named after: one of its spaces, or its name.
+
+    None if there is none.
+    """
     for name in kernels.names():
         description = kernels.load(name)
-        if any(alias.name == space_of(path) for alias in description.spaces):
+        if space_of(path) in (alias.name for alias in description.spaces):
             return description
-    return None
+    return kernels.load(space_of(path)) if space_of(path) in kernels.names() else None

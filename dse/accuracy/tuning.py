@@ -1,10 +1,10 @@
 """How close to the optimum tuning comes on measured spaces, whatever is known of their kernels.
 
 A kernel is read from the source that the `T1.json` beside its tables names, if it is there; else it is the
-described kernel that lists the folder's name; else the space is tuned from its parameters alone.
+described kernel that lists the folder's name; else the space is tuned from its parameters alone: those that
+the `T1.json` names, or without one the columns that stand before the times.
 """
 
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse import gpus, measured, sources
+from dse import measured, sources
 from dse.accuracy import markdown
-from dse.accuracy.spaces import Note, files, gpu_of, ignore, kernel_of, nothing_in, space_of
+from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
 from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
+from dse.files import read_json
 from dse.gpus.read import GpuFile
 from dse.measured.read import Measured
 from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
@@ -60,7 +61,7 @@ def evaluate(
     **Raises:** DseError if nothing is left.
     """
     empty = True
-    for path in files(folder, only):
+    for path in files(folder, only, note):
         try:
             scores = row(path, model, seeds, budget, compiled, note, progress)
         except DseError as error:
@@ -126,7 +127,7 @@ def from_source(
         if description.source is None or not description.source.is_file():
             return None
         kernel = sources.counts_of(description, source=True, compiled=compiled)
-        gpu = _compiled_for(gpus.load(gpu_of(path)), note)
+        gpu = _compiled_for(gpu_file(path), note)
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, model, table.parameters, table.problem, progress)
     except DseError as error:
@@ -141,7 +142,7 @@ def from_description(path: Path, model: str | Model, note: Note = ignore) -> Kno
     if description is None:
         return None
     try:
-        gpu = gpus.load(gpu_of(path))
+        gpu = gpu_file(path)
         table = measured.load(path, description)
     except DseError as error:
         note(f"{path}: not predicted: {error}")
@@ -150,19 +151,21 @@ def from_description(path: Path, model: str | Model, note: Note = ignore) -> Kno
     return Known(description.name, table, choices)
 
 
-def from_parameters(path: Path) -> Known:
-    """Take the parameters that the T1 beside a table names, without a kernel.
+def from_parameters(path: Path, note: Note = ignore) -> Known:
+    """Take the parameters that the T1 beside a table names, or the table's own, without a kernel.
 
-    **Raises:** DseError if it names none.
+    **Raises:** DseError if there are none.
     """
-    problem = path.with_name(T1)
+    problem, names = path.with_name(T1), list[str]()
     try:
-        space = json.loads(problem.read_text(encoding="utf-8"))["ConfigurationSpace"]
+        space = read_json(problem)["ConfigurationSpace"]
         names = [parameter["Name"] for parameter in space["TuningParameters"]]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DseError(
-            f"{problem}: found no names of parameters ({error!r}), expected a T1 problem"
-        ) from None
+    except (DseError, KeyError, TypeError) as error:
+        note(
+            f"{path}: {problem.name} beside it names no parameters ({error}): those of the table are taken"
+            if problem.exists()
+            else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
+        )
     table = measured.load_space(path, names)
     return Known("", table, candidates.bare(table.parameters))
 
@@ -193,7 +196,7 @@ def _known(
     known = from_description(path, model, note)
     if known is not None:
         return "described", known
-    return "none", from_parameters(path)
+    return "none", from_parameters(path, note)
 
 
 def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:

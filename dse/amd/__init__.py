@@ -1,1 +1,1 @@
-"""Kernels read from source for AMD GPUs, without GPU and ROCm: compiled, executed for a few blocks, counted."""
+"""Kernels read from source for AMD GPUs, without a GPU or ROCm: compiled, executed and counted."""

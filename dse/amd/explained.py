@@ -42,7 +42,7 @@ def explained(
     listing = listing_of(made, source.kernel)
     asked = resources(listing, configuration)
     ran = Executed(listing, launch_of(listing, configuration), configuration.shared_bytes or 0, gpu.gpu)
-    counts = counted(ran, asked, made.code_bytes)
+    counts = counted(ran, asked)
     return {
         "kernel": listing.name,
         "gpu": gpu.name,

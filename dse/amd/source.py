@@ -50,13 +50,15 @@ def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
 
 def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
     """Profile some configurations, by their keys, and keep the results."""
+    source: Any = job.source
+    assert job.gpu is not None  # its turns and latencies say how a wave goes on
     results: dict[str, KernelProfile | Failure] = {}
     for name, made in compiled(job, Built).items():
         if isinstance(made, Failure):
             results[name] = made
             continue
         try:
-            results[name] = executed(made, job.wanted[name], job.gpu, job.source.kernel)
+            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
         except DseError as error:
             results[name] = Failure("not executed", str(error))
     job.cache.put({name: pack(result) for name, result in results.items()})
@@ -71,7 +73,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
     listing = listing_of(made, kernel)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
-    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu, made.code_bytes)
+    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu)
     return KernelProfile(
         registers=listing.vgprs,
         shared_bytes=int(asked.shared_bytes),
@@ -79,7 +81,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         spill_bytes=4 * listing.vgpr_spills,
         compiler=made.compiler,
         counts=counts,
-        warp=warp_counts(counts, float(gpu.issue_limit)),
+        warp=warp_counts(counts),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from dse.bridges.triton import OPTIONS
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import read_json, replacing
 from dse.space.expression import parse
 from dse.tables import write_table
 
@@ -195,11 +195,9 @@ def _rows(parameters: Columns) -> list[tuple[Any, ...]]:
 
 def _problem(path: str | Path, parameters: Columns) -> dict[str, Any]:
     try:
-        content = json.loads(Path(path).read_text(encoding="utf-8"))
+        content = read_json(Path(path))
         names = [parameter["Name"] for parameter in content["ConfigurationSpace"]["TuningParameters"]]
-    except OSError as error:
-        raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (KeyError, TypeError) as error:
         raise DseError(f"{path}: cannot read: {error!r}, expected a T1 file") from None
     if sorted(names) != sorted(parameters):
         raise DseError(

@@ -93,4 +93,4 @@ def fit(
         print(f"{out}: written, with the fitted values in place of the catalogue's")
     for name, untold in calibration.untold().items():
         if untold:
-            print(f"{name}: these data cannot tell {', '.join(untold)}; they stay near the catalogue's value")
+            print(f"{name}: near the catalogue's value, since these data do not tell: {', '.join(untold)}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dse.errors import DseError
+from dse.errors import DseError, one_line, one_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.pipeline import Pipeline
 
@@ -33,6 +33,10 @@ SourceArgument = Annotated[
 ]
 KernelsArgument = Annotated[
     list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
+]
+PriorOption = Annotated[
+    list[Path] | None,
+    typer.Option("--prior", metavar="FILE", help="Recorded times of the kernel on another GPU; repeatable."),
 ]
 GpuOption = Annotated[
     str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")
@@ -212,7 +216,7 @@ def simulated(asked: Mapping[str, Any]) -> "Settings":
 
     for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
         if asked.get(name, allowed[0]) not in allowed:
-            raise DseError(f"--{name}: found {asked[name]!r}, expected one of {', '.join(allowed)}")
+            raise DseError(f"--{name}: found {asked[name]!r}, {one_of(str(asked[name]), allowed)}")
     return Settings(**asked)
 
 
@@ -331,13 +335,13 @@ def description(
     fixed = {key: value for key, value in changed.items() if key not in sizes}
     unknown = [key for key in fixed if key not in loaded.space.names]
     if unknown:
-        allowed = ", ".join([*loaded.space.names, *dict(loaded.problem)]) or "none"
-        raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, expected one of {allowed}")
+        allowed = [*loaded.space.names, *dict(loaded.problem)]
+        raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, {one_of(unknown[0], allowed)}")
     if fixed:
         values = {key: (value,) for key, value in fixed.items()}
         loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
     for assumption in loaded.assumptions:
-        typer.echo(f"assumed: {assumption}", err=True)
+        typer.echo(f"assumed: {one_line(assumption)}", err=True)
     return loaded, loaded.sizes(**sizes)
 
 
@@ -382,14 +386,16 @@ def several_descriptions(
     """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
     from dse import sources
 
-    kernels, unused = [], set(changed)
+    kernels, unused, every = [], set(changed), dict[str, None]()
     for name in dict.fromkeys(names):
         loaded = sources.load(name)
         known = {*loaded.space.names, *dict(loaded.problem)}
         unused -= known
+        every |= dict.fromkeys([*loaded.space.names, *dict(loaded.problem)])
         kernels.append(description(name, {key: value for key, value in changed.items() if key in known}))
     if unused:
-        raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
+        what = f"a parameter or size of {', '.join(names)}:"
+        raise DseError(f"--set: found {min(unused)!r}, {one_of(min(unused), every, what)}")
     return kernels
 
 

@@ -14,7 +14,7 @@ import typer
 
 from dse.cli.options import Group
 from dse.compiled import cache
-from dse.errors import Doubt, DseError
+from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
 app = typer.Typer(
     name="dse",
@@ -105,7 +105,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = one_line(error.format_message()).rstrip(".")
         _end(f"{message}; --help tells what is allowed" if message else "")
     except DseError as error:
         _end(in_options(str(error)))
@@ -119,7 +119,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if "--traceback" in given:
             raise
-        what = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        what = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
         hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
         print(f"dse: {what} ({hint})", file=sys.stderr)
         sys.exit(1)
@@ -141,7 +141,7 @@ def in_options(mistake: str) -> str:
 def _show(message: Warning | str, category: type[Warning], *where: Any) -> None:
     """Write a warning: one line for what the user gave."""
     if issubclass(category, Doubt):
-        print(f"dse: warning: {message}", file=sys.stderr)
+        print(f"dse: warning: {one_line(str(message))}", file=sys.stderr)
     else:
         print(warnings.formatwarning(message, category, *where[:2]), file=sys.stderr, end="")
 
@@ -154,5 +154,5 @@ def _drop_output() -> None:
 
 def _end(mistake: str) -> NoReturn:
     if mistake:
-        print(f"dse: {mistake}", file=sys.stderr)
+        print(f"dse: {one_line(mistake)}", file=sys.stderr)
     sys.exit(2)

@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, WideOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -27,6 +27,7 @@ def prune(
         Path | None,
         typer.Option(metavar="FILE", help="Times of some configurations, to refit by. Ten or more help."),
     ] = None,
+    prior: inputs.PriorOption = None,
     model: inputs.ClosedFormOption = None,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
@@ -50,11 +51,12 @@ def prune(
 ) -> None:
     """Keep the configurations among which, but for the stated risk, one is nearly the fastest.
 
-    Without measurements by the model's ranking, and how well it has ranked spaces that were measured; with
-    some, by what they leave possible. What the model holds for impossible is left out.
+    Without measurements by the model's times, and how far it was off in spaces that were measured; with some,
+    by how far it is off in this one, and by what they leave possible. Where the model does not explain the
+    measurements more is kept, and that is said. What the model holds for impossible is left out.
     """
     if form not in FORMATS:
-        raise DseError(f"--format: found {form!r}, expected one of {', '.join(FORMATS)}")
+        raise DseError(f"--format: found {form!r}, {one_of(form, FORMATS)}")
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), space, source=source, compiled=compiled)
     chosen = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])
@@ -66,11 +68,13 @@ def prune(
     from dse.pruning.keep import check, keep
     from dse.report.show import progress
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
 
     check(risk, within)  # before the work
     table = measured_data.load(measured, counts) if measured else None
     sizes = {**problem, **(table.problem if table else {})}
     candidates = of_kernel(counts, file, chosen, configurations(counts, sizes), sizes, progress)
+    candidates = with_others(candidates, counts, prior or ())
     told = {}
     if table is not None:
         rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
@@ -89,6 +93,9 @@ def prune(
         f"{counts.name} on {file.name}: {len(kept.places):,} of {len(candidates):,} kept "
         f"({kept.share:.1%}), risk {risk:g} of none within {within:.0%} of the fastest"
     )
+    if kept.reason:
+        title += f"; {kept.reason}"
+        typer.echo(f"{counts.name} on {file.name}: {kept.reason}", err=True) if json or csv else None
     if out is not None:
         getattr(export, FORMATS[form])(parameters, out)
     first = kept.places[: top or None]

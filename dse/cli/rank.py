@@ -69,6 +69,7 @@ def rank(
             "with %. `source` is the default model on what the source does: phase:5%,pipeline:200,source:20.",
         ),
     ] = None,
+    prior: inputs.PriorOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -92,10 +93,11 @@ def rank(
     if refit and (measured is None or not models[0].differentiable):
         stated = f"--model {models[0].name}" if measured else "no --measured"
         raise DseError(f"--refit: found {stated}, expected --measured FILE and a closed form")
-    if cascade is not None and (model or refit):
-        raise DseError(
-            f"--cascade: found it with {'--model' if model else '--refit'}, expected one of the two"
-        )
+    if cascade is not None and (model or refit or prior):
+        other = "--model" if model else "--refit" if refit else "--prior"
+        raise DseError(f"--cascade: found it with {other}, expected one of the two")
+    if prior and (diverse or not models[0].differentiable):
+        raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate import cascade as cascades  # imports jax: seconds
     from dse.evaluate.rank import rank as rank_launches
@@ -114,7 +116,12 @@ def rank(
     if refit:
         from dse.tuning.refit import refitted
 
-        ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem)
+        ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem, prior or ())
+        shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
+    elif prior:
+        from dse.tuning.refit import with_prior
+
+        ranking, beside = with_prior(ranking, counts, gpu_file, models[0], problem, prior)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
     else:
         shown = ranking.rows(top or None, diverse)
@@ -132,7 +139,7 @@ def rank(
         )
     table = {"title": title, "units": ranking.units, "hidden": ranking.hidden}
     present(shown, **table, json=json, csv=csv, out=out, wide=wide)
-    if not (json or csv or out or diverse or refit) and ranking.tied > 1:
+    if not (json or csv or out or diverse or refit or prior) and ranking.tied > 1:
         equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
         print(f"{equal}; --diverse shows one of each such group.")
     if passed and not (json or csv or out):

@@ -10,7 +10,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import JsonOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import given_path
 
 if TYPE_CHECKING:
@@ -246,7 +246,6 @@ def _of_trace(trace: "Trace", asked: Mapping[str, Any], changes: Sequence[str]) 
     from dse.evaluate.whatif import of_graph, split
     from dse.simulator.case.graph_file import Graph
     from dse.simulator.teg import GT200, NAMES, SUBSYSTEMS, Effects, case
-    from dse.space.expression import one_of
 
     inputs.simulated({name: value for name, value in asked.items() if name != "warps"})
     if asked.get("order", "program") != "program":

@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import replacing
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -84,7 +84,7 @@ def table(
     With --measured or --command, measured times correct the choice, for batch sizes without any too.
     """
     if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
+        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
     for name, value in (("--budget", budget), ("--journal", journal)):
         if value is not None and command is None:
             raise DseError(f"{name}: found without --command, expected both")

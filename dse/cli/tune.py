@@ -7,7 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -33,6 +33,9 @@ def tune(
         typer.Option(metavar="TEXT", help="Measures: {NAME} becomes a value, its last number is the time."),
     ] = None,
     unit: Annotated[str, typer.Option(help="Of what the command prints: s, ms, us or ns.")] = "ms",
+    limit: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
+    ] = 3600.0,
     batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
     pays: Annotated[
         float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
@@ -41,6 +44,7 @@ def tune(
         Path | None,
         typer.Option(metavar="FILE.jsonl", help="Keeps each measurement at once; run again to go on."),
     ] = None,
+    prior: inputs.PriorOption = None,
     model: inputs.ClosedFormOption = None,
     changed: inputs.SetOption = None,
     space: inputs.SpaceOption = None,
@@ -54,16 +58,17 @@ def tune(
 ) -> None:
     """Find the fastest configuration with few measurements.
 
-    The model ranks the configurations before the first measurement. Each measurement refits the GPU's
-    parameters and what the model misses, and the next configuration is the one that is expected to gain most.
-    Failures count as measurements.
+    The model ranks the configurations before the first measurement, together with times on other GPUs where
+    --prior has some. Each measurement refits the GPU's parameters and what the model misses, and tells how
+    far the model is to be believed; the next configuration is the one that is expected to gain most. Failures
+    count as measurements.
     """
     given = replay if command is None else command
     if given is None or (replay is not None and command is not None):
         stated = "neither" if given is None else "both"
         raise DseError(f"--replay, --command: found {stated}, expected one of them")
     if unit not in UNITS:
-        raise DseError(f"--unit: found {unit!r}, expected one of {', '.join(UNITS)}")
+        raise DseError(f"--unit: found {unit!r}, {one_of(unit, UNITS)}")
     values = inputs.settings(changed)
     counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
     form = inputs.closed_form(model)
@@ -73,17 +78,20 @@ def tune(
     from dse.report.show import progress
     from dse.tuning import loop
     from dse.tuning.candidates import of_kernel
+    from dse.tuning.others import with_others
     from dse.tuning.tuner import Tuner
 
     if isinstance(given, str):
         loop.check_command(given, dict.fromkeys(counts.space.names))
         parameters = configurations(counts, problem)
-        candidates = of_kernel(counts, file, form, parameters, problem, progress).most(MOST, seed)
-        measure = loop.commanded(given, UNITS[unit])
+        candidates = of_kernel(counts, file, form, parameters, problem, progress)
+        candidates = with_others(candidates, counts, prior or ()).most(MOST, seed)
+        measure = loop.commanded(given, UNITS[unit], limit)
     else:
         table = measured.load(given, counts).where(values)
         sizes = {**problem, **table.problem}
         candidates = of_kernel(counts, file, form, table.parameters, sizes, progress)
+        candidates = with_others(candidates, counts, prior or ())
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
         run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)

@@ -20,7 +20,7 @@ from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile import nvrtc, triton, triton_cache
 from dse.cuda.compile.contract import Passed, Source
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.nvrtc import Compiled, Failure, lasting
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.moved_blocks import addresses_of
 from dse.cuda.kept import pack, unpack
@@ -50,7 +50,7 @@ from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "12"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "13"  # to be changed with what is kept, and with how it is worked out
 MAP_BYTES = 128  # of a tensor map
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
@@ -294,7 +294,7 @@ def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
             results[name] = _unstated(profile, made, job.source) or profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
-    job.cache.put({name: pack(result) for name, result in results.items()})
+    job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
     return results
 
 
@@ -344,7 +344,8 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
             found = unpack(kept[digest], kind, Failure) if digest in kept else None
             if found is None:
                 found = job.source.compile(job.arch, settings[name])
-                job.cache.put({digest: pack(found, smaller=True)})
+                if lasting(found):
+                    job.cache.put({digest: pack(found, smaller=True)})
             made[digest] = found
     return {name: made[digest] for name, digest in digests.items()}
 
@@ -458,7 +459,13 @@ def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
     `binary` has the name of the kernel, and its `parameters` with their sizes.
     """
     if len(given) != len(binary.parameters):
-        raise DseError(f"{binary.kernel}: arguments: found {len(given)}, expected {len(binary.parameters)}")
+        sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
+        missing = len(binary.parameters) - len(given)
+        hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
+        raise DseError(
+            f"{binary.kernel}: arguments: found {len(given)}, "
+            f"expected {len(binary.parameters)} of {sizes} B{hint}"
+        )
     arguments: list[Any] = []
     for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
         try:

@@ -167,7 +167,7 @@ class SourceKernel:
         failures = _failures(read)
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
-        guess = estimate(before, read, gpu.limits)
+        guess = estimate(before, read, gpu.limits, knows_blocks(source))
         doubtful = set(np.flatnonzero(guess.fails).tolist()) - set(read)
         failures |= dict.fromkeys(doubtful, "not likely to compile")
         fields: dict[str, Any] = dict(guess.resources)
@@ -183,6 +183,7 @@ class SourceKernel:
                 len(wanted),
                 failures=failures,
                 compiled=len(read),
+                runs=guess.runs,
                 estimates=Estimates(known_ones, guess.compiled),
             )
 
@@ -230,6 +231,11 @@ def architecture(gpu: Gpu, source: Source | None = None) -> int:
 
 
 CUDA = Toolchain(source_of, architecture, characterise_all)
+
+
+def knows_blocks(source: Source) -> bool:
+    """Whether a source tells the compiler how large blocks are, so that it keeps to registers for them."""
+    return "__launch_bounds__" in source.text
 
 
 def as_models_take_it(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:

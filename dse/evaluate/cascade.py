@@ -148,7 +148,10 @@ def cascade(
         forecasts = {name: x.take(kept) for name, x in ({level.name: forecast} | forecasts).items()}
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
-        rankings.append(Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None))
+        runs = None if ranking.runs is None else ranking.runs[kept]
+        rankings.append(
+            Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None, runs=runs)
+        )
     return Cascade(rankings[-1], tuple(passed))
 
 

@@ -13,12 +13,13 @@ from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
 from dse.gpus import stack
+from dse.hardware import occupancy
 from dse.hardware.tensor import LACKS
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
 from dse.tables import Result
-from dse.types import Gpu
+from dse.types import Gpu, Resources
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class Ranking(Result):
     failures: dict[int, str] = field(default_factory=dict)  # configurations not compiled or executed, and why
     compiled: int | None = None  # how many were, if counts come from source
     left_out_error: np.ndarray | None = None  # of the time of each compiled one, if estimated from the others
+    runs: np.ndarray | None = None  # the chance that each runs, if that is estimated
 
     @property
     def count(self) -> int:
@@ -62,9 +64,9 @@ class Ranking(Result):
 
     @property
     def _possible_s(self) -> np.ndarray:
-        """Predicted seconds of those that can run, ascending."""
+        """Predicted seconds of those that can run, over the chance that they do, ascending."""
         first = next(iter(self.evaluation.forecasts.values()))
-        return first.seconds[0, self.order[: self.count - self.impossible]]
+        return _expected(first.seconds[0], self.runs)[self.order[: self.count - self.impossible]]
 
     def rows(self, top: int | None = None, diverse: bool = False) -> list[dict[str, Any]]:
         """Return the first `top` as rows of the columns of `dse.columns`.
@@ -89,6 +91,8 @@ class Ranking(Result):
         columns |= {"limited_by": limiters[chosen], "possible": e.possible[0, chosen]}
         columns |= {"cycles": first.cycles[0, chosen], "time_s": first.seconds[0, chosen]}
         columns |= {"bottleneck": first.bottleneck_names()[0, chosen]}
+        if self.runs is not None:
+            columns["runs"] = self.runs[chosen]
         for name, forecast in list(e.forecasts.items())[1:]:
             columns[of_model(name)] = forecast.seconds[0, chosen]
         if self.measured_s is not None:
@@ -112,6 +116,7 @@ def rank(
 ) -> Ranking:
     """Order every valid configuration by the first of `models`; equal times keep the space's order.
 
+    What may fail counts as slower: its time is taken over its chance to run.
     `sample` is how many configurations are taken, at random; all without it.
 
     **Raises:** DseError where the space holds no valid configuration, or none that the GPU can launch, or
@@ -139,7 +144,9 @@ def ranked(
     evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
-    order = np.argsort(evaluation.forecasts[chosen[0].name].seconds[0], kind="stable")
+    order = np.argsort(
+        _expected(evaluation.forecasts[chosen[0].name].seconds[0], counted.runs), kind="stable"
+    )
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
@@ -151,9 +158,8 @@ def ranked(
             error = np.abs(alone / with_others[index] - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
     labels |= sizes_of(kernel, problem)
-    return Ranking(
-        labels, parameters, evaluation, order, None, dict(counted.failures), counted.compiled, error
-    )
+    known = (dict(counted.failures), counted.compiled, error, counted.runs)
+    return Ranking(labels, parameters, evaluation, order, None, *known)
 
 
 def configurations(
@@ -178,6 +184,10 @@ def configurations(
     return {name: values[chosen] for name, values in columns.items()}
 
 
+def _expected(seconds: np.ndarray, runs: np.ndarray | None) -> np.ndarray:
+    return seconds if runs is None else seconds / np.maximum(runs, 1e-3)
+
+
 def _why(evaluation: Evaluation, gpu: Gpu) -> str:
     """Say why the first configuration cannot be launched: what was found, and the GPU's limit."""
     asked = {name: int(values[0, 0]) for name, values in evaluation.resources.items()}
@@ -189,7 +199,8 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
             limits.registers_per_thread,
         ),
         "too many registers in a block": (
-            f"{asked['threads'] * asked['registers']:,} registers in a block",
+            f"{int(occupancy.block_registers(limits, Resources(**asked))):,} registers in a block, "
+            "rounded up as the GPU hands them out",
             limits.registers_per_block,
         ),
         "too much shared memory": (

@@ -15,13 +15,12 @@ Of a graph: `SUBSYSTEM.lambda`, `SUBSYSTEM.Lambda`, `issue_limit`, `warps`, `slo
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.simulator import Case
 from dse.simulator.case.program import ORDERS, SCHEDULERS
 from dse.simulator.pipeline import Settings
@@ -146,6 +145,4 @@ def _number(value: str, text: str, old: Array | np.ndarray, above: float | None 
 
 def _one_of(name: str, allowed: Collection[str], text: str) -> None:
     if name not in allowed:
-        near = get_close_matches(name, allowed, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise DseError(f"what_if: {text}: found {name!r}, expected one of {', '.join(allowed)}{hint}")
+        raise DseError(f"what_if: {text}: found {name!r}, {one_of(name, allowed)}")

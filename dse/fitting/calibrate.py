@@ -10,7 +10,7 @@ import numpy as np
 
 from dse import measured
 from dse.counts import Counts, Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.fitting import launches
 from dse.fitting.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
 from dse.fitting.launches import log_seconds
@@ -22,6 +22,7 @@ from dse.models import get
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
+from dse.tables import Result
 
 HELD_OUT = 0.2  # of the configurations of each space
 
@@ -37,7 +38,7 @@ class MeasuredSpace:
 
 
 @dataclass(frozen=True)
-class Calibration:
+class Calibration(Result):
     """The fit of some GPUs to measured spaces, and its scores."""
 
     files: Sequence[GpuFile]
@@ -45,6 +46,14 @@ class Calibration:
     model: str
     fit: Fit  # to all data
     scores: tuple[dict[str, Any], ...]
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` of `fields`, all without it."""
+        return self.fields()[:top]
+
+    def write(self, path: Path | str) -> None:
+        """Write the fitted GPU file, or one for each of several GPUs in a folder. DseError as `write`."""
+        write(self, Path(path))
 
     def fields(self) -> list[dict[str, Any]]:
         """Return one row a fitted field of a GPU."""
@@ -59,8 +68,8 @@ class Calibration:
                 old = records[name]
                 rows.append(
                     {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
-                    | {"fitted": old.value * float(np.exp(log)), "spread [%]": 100 * float(spread)}
-                    | {"told by the data": "no" if name in untold else "yes"}
+                    | {"fitted": old.value * float(np.exp(log)), "spread_percent": 100 * float(spread)}
+                    | {"determined": name not in untold}
                 )
         return rows
 
@@ -98,7 +107,7 @@ def calibrate(
                 f"shared: found {name}, expected one of the fields that are free: {', '.join(free)}"
             )
     if method not in METHODS:
-        raise DseError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
     random = np.random.default_rng(seed)
     data = [_data(space, files[space.gpu], sample, random) for space in spaces]
     names = tuple(free or names_for(part.launches.kernel for part in data))
@@ -174,7 +183,9 @@ def write(found: Calibration, path: Path) -> None:
         left = f"{found.fit.unexplained:.1%} of a time is left unexplained"
         comments = [f"{source}, by {found.model}: {left}."]
         if untold:
-            comments.append(f"As in the catalogue, since the data cannot tell: {', '.join(untold)}.")
+            comments.append(
+                f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."
+            )
         gpu_text.write(target, header, records, comments)
 
 
@@ -216,8 +227,8 @@ def _scores(
             "data": what,
             "kernel": space.kernel.name,
             "configurations": len(times),
-            "MAPE before [%]": mape(before, times),
-            "MAPE [%]": mape(after, times),
-            "Spearman before": spearman(before, times),
-            "Spearman": spearman(after, times),
+            "mape_before_percent": mape(before, times),
+            "mape_percent": mape(after, times),
+            "spearman_before": spearman(before, times),
+            "spearman": spearman(after, times),
         }

@@ -29,13 +29,14 @@ class Launches(eqx.Module):
     kernel: Kernel
     launch: Launch
     possible: Bool[Array, " launches"]
+    runs: Float[Array, " launches"]  # the chance to run; what is estimated may fail
 
     def __len__(self) -> int:
         return len(self.possible)
 
     def rows(self, chosen: np.ndarray) -> "Launches":
         """Take some of them."""
-        parts = (self.kernel, self.launch, self.possible)
+        parts = (self.kernel, self.launch, self.possible, self.runs)
         with in_64_bits():
             return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[chosen]), parts))
 
@@ -58,7 +59,8 @@ def of_kernel(
         known = counted.batch.take(np.arange(count)).on(column(gpus))
         launch, possible, counts = _laid_out(known, gpu)
         failed = np.isin(np.arange(count), list(counted.failures))
-        return Launches(gpu, counts, launch, jnp.asarray(np.asarray(possible) & ~failed, bool))
+        runs = jnp.ones(count) if counted.runs is None else jnp.asarray(counted.runs, float)
+        return Launches(gpu, counts, launch, jnp.asarray(np.asarray(possible) & ~failed, bool), runs)
 
 
 @eqx.filter_jit

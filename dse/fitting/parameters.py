@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.gpus.read import GpuFile
 from dse.types import CLASSES, TENSOR, Gpu, Kernel
 
@@ -35,7 +35,7 @@ def check(names: Sequence[str], field: str = "free") -> None:
     """Refuse a name that is not in `ALL_NAMES`, or is there twice. **Raises:** DseError."""
     for name in names:
         if name not in ALL_NAMES:
-            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(ALL_NAMES)}")
+            raise DseError(f"{field}: found {name!r}, {one_of(name, ALL_NAMES)}")
         if names.count(name) > 1:
             raise DseError(f"{field}: found {name!r} twice, expected each name once")
 

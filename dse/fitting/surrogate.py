@@ -100,6 +100,15 @@ class Surrogate(eqx.Module):
         above, variance = self.posterior.left_out(jnp)
         return np.asarray(above / jnp.sqrt(variance))[np.asarray(self.there)]
 
+    def left_out_errors(self, off: Float[np.ndarray, " m"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far each measurement is above what the others say, and the deviation of that: [m].
+
+        `off` is what the surrogate was made of; what is so slow that it counts as less is as slow as it is.
+        """
+        above, variance = self.posterior.left_out(jnp)
+        there = np.asarray(self.there)
+        return np.asarray(above)[there] + off - _held(off)[0], np.sqrt(np.asarray(variance))[there]
+
     def gpu_parameters(self) -> Float[Array, " gpu"]:
         """Return the mean of θ, in prior standard deviations."""
         return jnp.asarray(self.seen.slopes).T @ self.posterior.weights
@@ -123,14 +132,19 @@ def _padded(seen: Points, off: np.ndarray) -> tuple[Points, Array, Array, Array]
     filled = np.minimum(np.arange(room), count - 1)
     there = np.arange(room) < count
     points = Points(*(jnp.asarray(np.where(there[:, None], np.asarray(x)[filled], 0.0)) for x in seen))
-    mean = np.median(off)
-    off = np.minimum(off, mean + max(SLOW, 3 * 1.4826 * np.median(np.abs(off - mean))))
+    off, mean = _held(off)
     return (
         points,
         jnp.asarray(np.where(there, off[filled] - mean, 0.0)),
         jnp.asarray(there),
         jnp.asarray(mean),
     )
+
+
+def _held(off: np.ndarray) -> tuple[np.ndarray, float]:
+    """Hold what is slower than SLOW says to just that; return also the median."""
+    median = float(np.median(off))
+    return np.minimum(off, median + max(SLOW, 3 * 1.4826 * np.median(np.abs(off - median)))), median
 
 
 @eqx.filter_jit

@@ -1,15 +1,14 @@
 """The quantities of a GPU file: each with its value and unit, or what it follows from, and its source."""
 
-import difflib
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dse.errors import Doubt, DseError
+from dse.errors import Doubt, DseError, one_of
 from dse.gpus import rules
 from dse.gpus.rules import Rule
 
@@ -156,7 +155,7 @@ class Quantities:
                 raise DseError(f"{where}.{rule.key}: found {rule.number!r}, expected {stated} instead")
             known = [other for other in self.entries if "like" in rules.keys_of(other) and other != field]
             if rule.field and rule.field not in known:
-                raise DseError(f"{where}.like: found {rule.field!r}{hint(rule.field, known)}")
+                raise DseError(f"{where}.like: found {rule.field!r}, {one_of(rule.field, known)}")
         if len(given) > 1:
             raise DseError(f"{where}: found {given[0].key} and {given[1].key}, expected one of them")
         if entry.value is None and not given:
@@ -164,12 +163,6 @@ class Quantities:
         if entry.value is not None and entry.unit is None:
             raise DseError(f"{where}.unit: missing, expected a unit")
         return given[0] if given else None
-
-
-def hint(field: str, known: Sequence[str]) -> str:
-    """Say which name is near, or which there are."""
-    near = difflib.get_close_matches(field, known, 1)
-    return f", did you mean {near[0]}?" if near else f", expected one of {', '.join(known)}"
 
 
 def _si(entry: Entry, value: int | float, unit: str, path: Path, field: str) -> float:

@@ -8,7 +8,7 @@ import itertools
 import re
 import tomllib
 from collections.abc import Container, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,15 +16,16 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import given_path, read_toml
-from dse.gpus.facts import Entry, Fact, Quantities, hint
+from dse.gpus.facts import Entry, Fact, Quantities
 from dse.gpus.rules import LEFT_OUT
 
 if TYPE_CHECKING:
     from dse.types import Gpu
 
 _GROUPS = ("limits", "cpi", "latency")
+_OF_HEADER = ("compute_capability", "gfx")  # fields of a Gpu that the header of its file has
 
 
 class Header(BaseModel):
@@ -120,27 +121,28 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
         tables |= {f"{group}.{key}": value for key, value in inside.items()}
 
-    units = _units()
+    units, optional = _units(), _optional()
     for field in tables:
         if field not in units:
             group = field.rpartition(".")[0]
             known = [] if group else [*Header.model_fields, *_GROUPS]
             known += [other for other in units if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field{hint(field, known)}")
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, known)}")
     absent = _absent(tables)
     for field in units:
-        if field not in tables and field not in (*absent, *LEFT_OUT):
+        if field not in tables and field not in (*absent, *LEFT_OUT, *optional):
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
     header = _checked(Header, head, path)
     entries = {field: _checked(Entry, tables[field], path, field) for field in units if field in tables}
     known = Quantities(entries, units, path)
-    given = [field for field in units if field not in absent]
+    given = [field for field in units if field not in absent and field in (*tables, *LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
         for field in absent:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(ABSENT, dtype)
+        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional.items()}
         for field in given:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(known.number(field), np.int32 if group == "limits" else dtype)
@@ -216,8 +218,16 @@ def _absent(given: Container[str]) -> list[str]:
     return [field for pair in pairs if not any(field in given for field in pair) for field in pair]
 
 
+def _optional() -> dict[str, float]:
+    """The fields that a file need not have, with the value that they then have."""
+    from dse.types import Gpu
+
+    defaults = {field.name: field.default for field in fields(Gpu) if field.name not in _OF_HEADER}
+    return {name: value for name, value in defaults.items() if value is not MISSING}
+
+
 def _units() -> dict[str, str]:
-    """The unit in `dse.types` of each field that a file must have."""
+    """The unit in `dse.types` of each field that a file may have."""
     from dse.types import Gpu, Limits, PerClass
 
     units: dict[str, str] = {}
@@ -226,7 +236,7 @@ def _units() -> dict[str, str]:
             units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
             units |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
-        elif field.name not in ("compute_capability", "gfx"):  # which the header has
+        elif field.name not in _OF_HEADER:
             units[field.name] = field.metadata["unit"]
     return units
 
@@ -246,6 +256,6 @@ def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _M
     key = str(mistake["loc"][0])
     where = f"{path}: {field}.{key}" if field else f"{path}: {key}"
     if key not in keys:
-        raise DseError(f"{where}: unknown field{hint(key, keys)}")
+        raise DseError(f"{where}: unknown field, {one_of(key, keys)}")
     found = "missing" if mistake["type"] == "missing" else f"found {given[key]!r}"
     raise DseError(f"{where}: {found}, expected {model.model_fields[key].description}")

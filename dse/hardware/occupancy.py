@@ -125,6 +125,18 @@ def launch(
     ), code
 
 
+def block_registers(limits: Limits, resources: Resources) -> Int[Array, "*#batch"]:
+    """The registers that a block takes: of each warp in units, for as many warps as all sub-partitions count.
+
+    **Shapes:** every field broadcasts.
+    """
+    warps, by_block = _warps_per_block(limits, resources), limits.registers_by_block != 0
+    shared_out = _round_up(_round_up(warps, limits.warp_unit), jnp.where(by_block, 1, limits.sub_partitions))
+    held = limits.warp_size * resources.registers
+    each = _round_up(jnp.where(by_block, shared_out, 1) * held, limits.register_unit)
+    return each * jnp.where(by_block, 1, shared_out)
+
+
 def most_registers(limits: Limits, resources: Resources) -> Int[Array, "*batch"]:
     """The most registers of a thread with which a block can still run; 0 if it cannot with any.
 

@@ -24,7 +24,15 @@ from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
 
-GPU_NAMES = ("warp_size", "l1_bytes", "l2_bytes", "sm_count")  # what an expression may ask of the GPU
+_OF_GPU = ("l1_bytes", "l2_bytes", "memory_cache_bytes", "sm_count")
+_OF_COMPILER = ("compiler_registers", "guard_branches", "shared_unaligned")
+GPU_NAMES = (
+    "warp_size",
+    "registers_per_sm",
+    "amd",
+    *_OF_GPU,
+    *_OF_COMPILER,
+)  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
 LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
@@ -199,8 +207,9 @@ def evaluated_names(
     **Edges:** of a kernel that is known by its source only, the launch has no names.
     """
     names = dict(description.problem) | dict(problem) | dict(parameters)
-    names |= {"l1_bytes": gpu.l1_bytes, "l2_bytes": gpu.l2_bytes, "sm_count": gpu.sm_count}
-    names["warp_size"] = np.asarray(gpu.limits.warp_size, int)
+    names |= {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
+    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
+    names["amd"] = np.asarray(gpu.compute_capability == 0, int)
     for name, expression in description.let:
         names[name] = expression(names, np)
     launch = {name: _rounded_up(expression(names, np)) for name, expression in description.launch}

@@ -5,7 +5,6 @@ Listing and finding them imports no JAX; loading one does.
 
 from __future__ import annotations
 
-import difflib
 import keyword
 import math
 from collections.abc import Collection, Iterable, Mapping
@@ -24,7 +23,7 @@ from pydantic import (
 )
 
 from dse import catalogue
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import given_path, read_toml
 
 if TYPE_CHECKING:
@@ -61,9 +60,7 @@ def find(name: str | Path) -> Path:
         return path
     if path.suffix == ".toml" or len(path.parts) > 1:
         raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {_listed(names())}")
-    near = difflib.get_close_matches(_key(str(name)), by_key, 1)
-    hint = f"; did you mean {by_key[near[0]]}?" if near else ""
-    raise DseError(f"kernel: found {str(name)!r}, expected a path or one of {_listed(names())}{hint}")
+    raise DseError(f"kernel: found {str(name)!r}, {one_of(str(name), names(), 'a path or one of')}")
 
 
 def variants(work: str) -> list[str]:
@@ -75,7 +72,7 @@ def variants(work: str) -> list[str]:
     same = {_key(work): work for work in works.values()}
     same = {_key(name): work for name, work in works.items()} | same
     if _key(work) not in same:
-        raise DseError(f"work: found {work!r}, expected one of {_listed(sorted(set(works.values())))}")
+        raise DseError(f"work: found {work!r}, {one_of(work, sorted(set(works.values())))}")
     return [name for name, other in works.items() if other == same[_key(work)]]
 
 
@@ -280,9 +277,7 @@ def _first(error: ValidationError, raw: Mapping[str, Any]) -> str:
             if "arguments" in place:
                 table = _Descriptor if "descriptor" in place else _Array
             allowed = table.model_fields
-            near = difflib.get_close_matches(str(place[-1]), allowed, 1)
-            hint = f"; did you mean {near[0]}?" if near else ""
-            return f"{field}: found an unknown field, expected one of {_listed(allowed)}{hint}"
+            return f"{field}: found an unknown field, {one_of(str(place[-1]), allowed)}"
         case "value_error":
             return f"{field}: {mistake['ctx']['error']}"
         case kind:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from dse.counts import Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.gpus import GpuFile
 from dse.matrix.configuration import PARAMETERS, as_dict, space
 from dse.matrix.problem import OPERANDS, Product, experts_layer
@@ -43,7 +43,7 @@ class Kernel:
 
     def __post_init__(self) -> None:
         if self.name not in SIZES:
-            raise DseError(f"kernel: found {self.name!r}, expected one of {', '.join(SIZES)}")
+            raise DseError(f"kernel: found {self.name!r}, {one_of(self.name, SIZES)}")
         names = SIZES[self.name]
         if missing := [name for name in names if name not in self.sizes]:
             raise DseError(f"values: {missing[0]}: missing, expected {', '.join(names)}")
@@ -55,7 +55,7 @@ class Kernel:
             found = self.sizes[wrong[0]]
             raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
         if self.dtype not in DTYPES:
-            raise DseError(f"dtype: found {self.dtype!r}, expected one of {', '.join(DTYPES)}")
+            raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, DTYPES)}")
         if (self.block or self.name == "w8a8") and f"{self.dtype}_block" not in OPERANDS:
             allowed = ", ".join(name for name in DTYPES if f"{name}_block" in OPERANDS)
             raise DseError(f"dtype: found {self.dtype!r} with scales of blocks, expected one of {allowed}")
@@ -78,7 +78,7 @@ class Kernel:
     def file_name(self, style: str, device: str) -> str:
         """The name under which vLLM or SGLang looks the file up."""
         if style not in FORMATS:
-            raise DseError(f"format: found {style!r}, expected one of {', '.join(FORMATS)}")
+            raise DseError(f"format: found {style!r}, {one_of(style, FORMATS)}")
         device = re.sub(r"[\s/]+", "_", device)
         block = f"[{self.block[0]}, {self.block[1]}]" if self.block else ""
         if style == "vllm":

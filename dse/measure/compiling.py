@@ -13,7 +13,7 @@ from typing import Any
 
 from dse.cuda.cache import Cache, key
 from dse.cuda.compile.contract import Settings, Source
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.nvrtc import Compiled, Failure, lasting
 from dse.cuda.kept import pack, unpack
 from dse.cuda.parallel import each, processors
 from dse.version import __version__
@@ -41,7 +41,8 @@ def _made(wanted: _Compilation) -> Compiled | Failure:
     if made is None:
         with _bare():
             made = source.compile(wanted.arch, wanted.settings)
-        wanted.cache.put({digest: pack(made, smaller=True)})
+        if lasting(made):
+            wanted.cache.put({digest: pack(made, smaller=True)})
     return made
 
 

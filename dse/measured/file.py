@@ -2,16 +2,18 @@
 
 import gzip
 import io
-import json
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dse.errors import DseError
+from dse.errors import DseError, printable
+from dse.files import parse_json
 from dse.measured import kernel_tuner
 
 MOST_BYTES = 1 << 28  # unpacked
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _GZIP, _UTF16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -39,8 +41,9 @@ class File:
 
     @cached_property
     def text(self) -> str:
-        """The content as text in UTF-8, or in UTF-16 where it says so."""
-        return self.content.decode("utf-16" if self.content.startswith(_UTF16) else "utf-8-sig")
+        """The content as text in UTF-8, or in UTF-16 where it says so; control characters are written out."""
+        text = self.content.decode("utf-16" if self.content.startswith(_UTF16) else "utf-8-sig")
+        return _CONTROL.sub(lambda found: printable(found[0]), text)
 
     @property
     def is_json(self) -> bool:
@@ -59,9 +62,9 @@ class File:
         **Raises:** DseError if the content is none, and no cache that was left open.
         """
         try:
-            return json.loads(self.text)
-        except (ValueError, RecursionError) as error:
+            return parse_json(self.text, str(self.path))
+        except DseError:
             content = kernel_tuner.closed(self.text)
             if content is None:
-                raise DseError(f"{self.path}: cannot read: {error}") from None
+                raise
             return content

@@ -8,13 +8,13 @@ Kernel Tuner appends entries while it tunes and closes the file in the end: afte
 braces are missing, and the last entry may be cut off (`process_cache` and `close_cache` in its util.py).
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
 from dse.errors import DseError, first_mistake
+from dse.files import parse_json
 from dse.measured.table import Table
 
 # as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
@@ -40,8 +40,8 @@ def closed(text: str) -> Any:
     for part in (text, whole_lines):
         for end in ("}", "}}"):
             try:
-                return json.loads(part.rstrip().removesuffix(",") + end)
-            except (ValueError, RecursionError):
+                return parse_json(part.rstrip().removesuffix(",") + end, "")
+            except DseError:
                 continue
     return None
 

@@ -117,16 +117,30 @@ def load(path: str | Path, description: Counts) -> Measured:
 def load_space(path: str | Path, names: Sequence[str]) -> Measured:
     """Read one file of a space that is known by the names of its parameters only, as a T1 file has them.
 
+    Without names, the columns that stand before the first time or status are its parameters.
     A parameter that is not a number everywhere is kept as words. `space` is the name of the file.
 
     **Raises:** DseError, as `load`.
     """
     table = _only_measured(read(Path(path)))
+    names = names or _before_times(table)
     missing = [name for name in names if name not in table.names]
     if missing:
         table.fail("columns", f"found no {', '.join(missing)}, expected {', '.join(names)}")
     parameters = {name: _numbers_or_words(table, name) for name in names}
     return _measured(table, table.path.name.partition(".")[0], parameters, {}, set(names))
+
+
+def _before_times(table: Table) -> list[str]:
+    ends = {f"{kind}_{unit}" for kind in ("time", "min") for unit in SECONDS} | {"status"}
+    names = []
+    for name in table.names:
+        if name in ends:
+            break
+        names.append(name)
+    if not names:
+        table.fail("columns", "found none before the times, expected the parameters there")
+    return names
 
 
 def _measured(
@@ -168,7 +182,8 @@ def _only_measured(table: Table) -> Table:
 
 
 def _whole(values: np.ndarray) -> np.ndarray:
-    return values.astype(np.int64 if np.all(values == np.floor(values)) else np.float64)
+    whole = np.all((values == np.floor(values)) & (np.abs(values) < 2**63))
+    return values.astype(np.int64 if whole else np.float64)
 
 
 def _numbers_or_words(table: Table, name: str) -> np.ndarray:

@@ -4,12 +4,11 @@ Naming models imports none of them, so that `--help` stays fast.
 """
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.models.pipeline import Pipeline
 from dse.models.protocol import ClosedForm, Model
 
@@ -41,9 +40,7 @@ DEFAULT = "phase"  # best of those that need no tuning, docs/accuracy.md
 def check_name(name: str) -> None:
     """Refuse a name that no model has. **Raises:** DseError."""
     if name not in MODELS:
-        near = get_close_matches(name, MODELS, 1)
-        hint = f"; did you mean {near[0]}?" if near else ""
-        raise DseError(f"model: found {name!r}, expected one of {', '.join(MODELS)}{hint}")
+        raise DseError(f"model: found {name!r}, {one_of(name, MODELS)}")
 
 
 def get(model: str | Model) -> Model:

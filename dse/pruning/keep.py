@@ -1,38 +1,34 @@
 """The smallest set of configurations that holds a nearly fastest one, but for a stated risk.
 
-Three ways a configuration is kept:
+Two ways a configuration is kept:
 
-- **It could still win.** With measurements, the surrogate gives each a mean and a spread. It is kept if its
-  lower end lies below what would beat the best measured one by more than `within`. How many spreads the lower
-  end is down is the conformal quantile, at 1 - risk, of how far each measurement lies below what the others
-  say of it: a configuration taken at random falls below its lower end with that risk at most. The fastest one
-  is not taken at random, hence
-- **it is among the first** by the lower end, and
-- **among the first by the model alone**: what few measurements bend, the model still has.
-
-How deep "the first" reaches comes from measured spaces, which calibration.toml names: in each, how far down
-the order the first nearly fastest configuration stands. The depth is the quantile at 1 - risk of another
-space's, by a normal distribution of their logs, or by their order (conformal) if that is deeper: of few
-spaces, the deepest.
+- **It is predicted to be nearly the fastest**, within a margin. How wide that is comes from measured spaces,
+  which calibration.toml names: as many spreads of what the model misses as their fastest ones needed. That
+  spread is one of the measurements, if there are; without, it is as uncertain as it varies from one measured
+  space to another.
+- **It could still win.** With measurements, the surrogate gives each a mean and a deviation. It is kept if
+  its lower end lies below what would beat the best measured one by more than `within`. The lower end is as
+  many deviations down as the fastest ones of measured spaces needed, or as measurements here lie below what
+  the others say of them (the conformal quantile), whichever is more.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
-(leaving one out); Geisser 1993 (predictive quantile: Student's t).
+(leaving one out).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import rankdata, t
 
 from dse.errors import DseError
-from dse.precision import in_64_bits
+from dse.measured.scores import spearman
 from dse.pruning.calibration import KnownSpaces, load
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
 FEWEST = 10  # measurements from which on they are used
-SPREADS = 1.5  # at least, that the lower end is down
+EXPLAINS = 0.6  # rank correlation of model and measurements, from which on it explains a space
+MUCH = 0.4  # a share of the space that asks for a reason
 
 
 @dataclass(frozen=True)
@@ -41,8 +37,11 @@ class Kept:
 
     places: np.ndarray  # among the candidates, the most promising first
     share: float
-    depth: float  # of "the first"
+    margin: (
+        float | None
+    )  # a log: what is predicted to be so much slower than the fastest is kept; None: no model
     spreads: float | None  # that the lower end is down; None without measurements
+    reason: str = ""  # why many are kept, or no fewer can be; "" where there is nothing to say
 
 
 def keep(
@@ -55,42 +54,49 @@ def keep(
     """Keep the configurations that may be the fastest; never none, equals are kept or left out together.
 
     `told` are measured seconds by place, infinite where it failed. Without a model they are needed. What the
-    model holds for impossible is left out unless it ran, what failed too; what may fail is kept.
-    `calibration` is of measured spaces, by default those of the package.
+    model holds for impossible is left out unless it ran, what failed too, and what is estimated to run with a
+    chance below the risk. `calibration` is of measured spaces, by default those of the package.
 
     **Raises:** DseError for a risk or a tolerance that is not between 0 and 1, or if there is neither a model
     nor FEWEST measurements that ran.
     """
     check(risk, within)
     told = dict(told or {})
-    ran = {index: seconds for index, seconds in told.items() if np.isfinite(seconds)}
+    ran = [index for index, seconds in told.items() if np.isfinite(seconds)]
     refit = len(ran) >= FEWEST
-    if not (candidates.modelled or refit):
+    if not (candidates.informed or refit):
         raise DseError(f"measurements: found {len(ran)} that ran and no model, expected {FEWEST} or more")
-    out = ~candidates.possible
+    runs = np.broadcast_to(candidates.runs, len(candidates))
+    out = ~candidates.possible | (runs < risk)
     for index in told:  # what ran is possible, whatever the model says
-        out[index] = index not in ran
+        out[index] = not np.isfinite(told[index])
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     known = calibration or load()
-    depth = reach(known.refitted if refit else known.by_model, risk)
-    kept = np.zeros(len(candidates), bool)
-    order, spreads = np.where(out, np.inf, candidates.log_s), None
-    if candidates.modelled:
-        kept |= first(order, depth)
+    log_s, kept = candidates.expected, np.zeros(len(candidates), bool)
+    order, margin, spreads, explained = np.where(out, np.inf, log_s), None, None, None
+    if refit and candidates.informed:
+        measured = np.log([told[index] for index in ran])
+        explained = spearman(log_s[ran], measured) or 0.0
+        margin = known.margin_in_spreads(risk) * float(np.std(measured - log_s[ran], ddof=1))
+    elif candidates.informed:
+        margin = known.margin(risk)
+    if margin is not None:  # from the fastest that is likely to run, if there is one
+        likely = order[(runs >= 0.5) & ~out]
+        kept |= order <= likely.min(initial=order.max(where=~out, initial=-np.inf)) + margin
     if refit:
         tuner = Tuner(candidates, told=told)
         mean, deviation = tuner.predict()
-        with in_64_bits():
-            spreads = lower_end(tuner.fit().left_out(), risk)
+        spreads = max(known.spreads(risk), conformal(-left_out(tuner), risk))
         order = np.where(out, np.inf, mean - spreads * deviation)
-        best = min(ran, key=lambda index: ran[index])
-        kept |= first(order, depth) | (order <= np.log(ran[best] / (1 + within)))
+        best = min(ran, key=lambda index: told[index])
+        kept |= order <= max(np.log(told[best] / (1 + within)), order.min())
         kept[best] = True
     kept &= ~out
     places = np.flatnonzero(kept)
     places = places[np.argsort(order[places], kind="stable")]
-    return Kept(places, len(places) / len(candidates), depth, spreads)
+    share = len(places) / len(candidates)
+    return Kept(places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran)))
 
 
 def check(risk: float, within: float) -> None:
@@ -100,25 +106,28 @@ def check(risk: float, within: float) -> None:
             raise DseError(f"{name}: found {value}, expected a share between 0 and 1")
 
 
-def reach(depths: tuple[float, ...], risk: float) -> float:
-    """The depth of another space: the predictive quantile, or the conformal one if that is deeper."""
-    count, logs = len(depths), np.log(depths)
-    far = logs.mean() + t.ppf(1 - risk, count - 1) * logs.std(ddof=1) * np.sqrt(1 + 1 / count)
-    return min(1.0, max(float(np.exp(far)), conformal(np.array(depths), risk)))
-
-
 def conformal(values: np.ndarray, risk: float) -> float:
     """The value that another one exceeds with that risk at most; the largest where these are too few."""
     rank = int(np.ceil((1 - risk) * (len(values) + 1)))
     return float(np.sort(values)[min(rank, len(values)) - 1])
 
 
-def lower_end(left_out: np.ndarray, risk: float) -> float:
-    """The number of spreads below its mean that all but `risk` of configurations lie at most."""
-    return max(SPREADS, conformal(-left_out, risk))
+def left_out(tuner: Tuner) -> np.ndarray:
+    """How many deviations each measurement is above what the others say, by the weightiest opinion."""
+    return tuner.opinions()[int(np.argmax(tuner.weights()))].surrogate.left_out()
 
 
-def first(order: np.ndarray, depth: float) -> np.ndarray:
-    """Mark those that are among the first, equals of the last of them too."""
-    rank = rankdata(order, "min")
-    return rank <= max(1.0, np.ceil(depth * len(order)))
+def _reason(
+    candidates: Candidates, share: float, margin: float | None, explained: float | None, measured: int
+) -> str:
+    """Word why so many are kept."""
+    if explained is not None and explained < EXPLAINS:
+        found = f"rank correlation {explained:.2f} over {measured} measurements"
+        return f"model does not explain this space ({found}): keeping {share:.0%}"
+    if share < MUCH:
+        return ""
+    if margin is None:
+        return f"{measured} measurements and no model leave much possible: keeping {share:.0%}"
+    times = candidates.expected[candidates.possible]
+    slower = np.expm1(np.median(times) - times.min())
+    return f"half are predicted within {slower:.0%} of the fastest: keeping {share:.0%}"

@@ -6,7 +6,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.precision import in_64_bits
 from dse.reproduce.papers import Row, cells, reasons, sums
 
@@ -16,7 +16,7 @@ PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year
 def paper(name: str) -> ModuleType:
     """Import a paper's module, with its TITLE and TABLES. DseError where there is none of that name."""
     if name not in PAPERS:
-        raise DseError(f"paper: found {name!r}, expected one of {', '.join(PAPERS)}")
+        raise DseError(f"paper: found {name!r}, {one_of(name, PAPERS)}")
     return import_module(f"dse.reproduce.{name.replace('-', '_')}")
 
 

@@ -15,7 +15,7 @@ from optuna.samplers import (
     TPESampler,
 )
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
 FEW = 300  # trials up to which `auto` takes Gaussian processes, whose time grows with their cube
@@ -32,7 +32,7 @@ def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, vari
     **Raises:** DseError for another name, or for one whose package is missing.
     """
     if name not in SAMPLERS:
-        raise DseError(f"sampler: found {name!r}, expected one of {', '.join(SAMPLERS)}")
+        raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
     if name == "auto":
         name = _suitable(trials, goals, variants)
     if name == "gp" and find_spec("torch") is None:

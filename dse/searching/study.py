@@ -22,7 +22,7 @@ import optuna
 from optuna.trial import Trial, TrialState
 
 from dse.counts import Counts, Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.gpus import stack
 from dse.models import get
@@ -30,7 +30,7 @@ from dse.models.protocol import Model
 from dse.searching import storage as stored
 from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
-from dse.space.expression import one_of
+from dse.tables import Result
 from dse.types import Gpu
 
 OBJECTIVES = {"time": "s", "registers": "1", "shared": "B"}
@@ -67,7 +67,7 @@ class Shares:
 
 
 @dataclass
-class Search:
+class Search(Result):
     """A study and what it has cost so far.
 
     The sampler works on a study in memory, of places in lists; `kept` is its copy in storage, of values,
@@ -88,6 +88,10 @@ class Search:
         states = (TrialState.COMPLETE, TrialState.PRUNED)
         done = self.study.get_trials(deepcopy=False, states=states)
         return [trial for trial in done if trial.user_attrs.get(_WHY) != _BROKEN]
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` of `best`, all without it."""
+        return self.best()[:top]
 
     def best(self) -> list[dict[str, Any]]:
         """Return the fastest trial of each variant, fastest variant first; one without a trial comes last."""
@@ -147,7 +151,7 @@ def objectives(text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(goals.get(name, name) for name in names))
     for name in names:
         if name not in OBJECTIVES:
-            raise DseError(f"objective: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
+            raise DseError(f"objective: found {name!r}, {one_of(name, OBJECTIVES, 'some of')}")
     if names[0] != "time":
         raise DseError(f"objective: found {names[0]!r} first, expected time")
     return names
@@ -274,7 +278,9 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
-    trial = search.study.ask()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Clip non-finite values")  # of trials that break constraints
+        trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
     search.asked[name] += 1
     variant = search.variants[name]

@@ -1,26 +1,29 @@
 """Kernels in a CUDA file, in PTX, in a cubin or in a listing: the caller says how they are launched."""
 
+import keyword
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from dse import kernels
+from dse.counts import Number
 from dse.cuda.compile.declared import Declared, kernels_in, parameters_of
 from dse.cuda.compile.nvrtc import read_source
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description
 from dse.sources.argument_types import TYPES, type_of
 from dse.sources.given import Given, build_with, refuse
-from dse.space.expression import Expression, one_of, parse
+from dse.space.expression import FUNCTIONS, Expression, parse
 from dse.space.space import Space
 
 
 def load(path: Path, given: Given) -> Description:
     """Read a kernel from such a file: one launch, or those that are tried.
 
-    Arguments that are not given are arrays of which nothing is known, and numbers that are not stated.
+    Arguments that are not given are arrays of which nothing is known, and numbers that are not stated. Those
+    that are given as numbers are sizes of the problem, which block and grid may be expressions of.
 
     **Raises:** DseError if the file cannot be read, has several kernels and none is named, or if block or
     grid are missing or an argument cannot be read.
@@ -29,16 +32,23 @@ def load(path: Path, given: Given) -> Description:
     source = read_source(path, given.function)
     if not given.function and len(names := kernels_in(source)) > 1:
         raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")
-    for field, sizes in (("block", given.block), ("grid", given.grid)):
+    for field, sizes, what in (
+        ("block", given.block, "the threads of a block: 256, or TILE,TILE/4 of what is tried"),
+        ("grid", given.grid, "the blocks: 1024, or ceil(n/BLOCK) of arguments and what is tried"),
+    ):
         if not sizes:
-            raise DseError(f"given.{field}: found none for {path}, expected X[,Y[,Z]]{_or_instead(path)}")
-    names = [name for name, _ in given.tuned]
+            raise DseError(f"given.{field}: found none for {path}, expected {what}{_or_instead(path)}")
+    tuned = [name for name, _ in given.tuned]
+    declared = parameters_of(source)
+    placed = _placed(given.arguments, declared)
+    problem = _numbers(placed, declared or (), tuned)
+    names = [*tuned, *problem]
     build = Build(
         kernel=given.function,
-        defines=tuple((name, parse(name, "given.tuned", names)) for name in names),
+        defines=tuple((name, parse(name, "given.tuned", tuned)) for name in tuned),
         block=tuple(parse(size, "given.block", names) for size in given.block),
         grid=tuple(parse(size, "given.grid", names) for size in given.grid),
-        arguments=_arguments(given.arguments, parameters_of(source)),
+        arguments=_arguments(placed, declared, problem),
     )
     return Description(
         name=given.function or path.stem,
@@ -46,6 +56,7 @@ def load(path: Path, given: Given) -> Description:
         source=path,
         variant_of=given.function or path.stem,
         space=Space(dict(given.tuned)),
+        problem=tuple(problem.items()),
         build=build_with(build, given),
     )
 
@@ -57,12 +68,10 @@ def _or_instead(path: Path) -> str:
     return f"; or give {' or '.join(files)} in its place" if files else ""
 
 
-def _arguments(
-    given: Sequence[str], declared: Sequence[Declared] | None
-) -> tuple[Expression | ArrayArgument | None, ...]:
-    """Place the arguments given; of others that are declared nothing is known."""
+def _placed(given: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
+    """Place the arguments given, by name or in order."""
     if declared is None:
-        return tuple(_given_argument(text, None) for text in given)
+        return dict(enumerate(given))
     names = [parameter.name for parameter in declared]
     placed: dict[int, str] = {}
     for text in given:
@@ -80,7 +89,37 @@ def _arguments(
                 f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
             )
         placed[place] = text
-    return tuple(_given_argument(placed.get(place, "?"), known) for place, known in enumerate(declared))
+    return placed
+
+
+def _numbers(
+    placed: Mapping[int, str], declared: Sequence[Declared], tuned: Sequence[str]
+) -> dict[str, Number]:
+    """Find the arguments that are numbers, by names that expressions can use."""
+    numbers: dict[str, Number] = {}
+    for place, parameter in enumerate(declared):
+        name, text = parameter.name or "", placed.get(place, "?")
+        usable = name.isidentifier() and not keyword.iskeyword(name) and name not in (*FUNCTIONS, *tuned)
+        if not usable or parameter.pointer is not False or text.strip() == "?":
+            continue
+        value = _given_argument(text, parameter)
+        if isinstance(value, Expression):
+            numbers[name] = value({}, np).item()
+    return numbers
+
+
+def _arguments(
+    placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
+) -> tuple[Expression | ArrayArgument | None, ...]:
+    """Read the arguments: sizes of the problem by name, and as unknown those that are not given."""
+    if declared is None:
+        return tuple(_given_argument(text, None) for text in placed.values())
+    return tuple(
+        parse(known.name, "given.arguments", problem)
+        if known.name in problem
+        else _given_argument(placed.get(place, "?"), known)
+        for place, known in enumerate(declared)
+    )
 
 
 def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:

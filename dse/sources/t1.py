@@ -1,7 +1,8 @@
 """Read tuning problems in T1 form, the JSON that Kernel Tuner, KTT and BAT share.
 
-The grid is ceil(problem size / product of the grid divisors) in each dimension; `GlobalSize`, which
-does not always fit the problem's size, is not read.
+The grid is ceil(problem size / product of the grid divisors) in each dimension, as Kernel Tuner has it; there
+`GlobalSize` does not always fit the problem's size, and is not read. Without a `ProblemSize`, as KTT writes
+it, `GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or the language is OpenCL.
 """
 
 import ast
@@ -13,6 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 
 from dse.errors import DseError, first_mistake
+from dse.files import read_json
 from dse.space.expression import Expression, parse
 from dse.space.space import MOST_VALUES, Space, values_of
 
@@ -41,6 +43,7 @@ class T1Problem:
     threads: Expression  # of a block
     grid: Expression  # blocks
     grid_div: tuple[tuple[Expression, ...], ...]  # by which each problem size is divided
+    blocks: tuple[Expression, ...]  # along x, y, z, where there is no problem size
     shared_memory: Expression  # bytes of a block that are asked for at the launch
     language: str
     kernel_name: str
@@ -72,7 +75,7 @@ class _Sizes(BaseModel):
 
 
 class _Argument(BaseModel):
-    Name: str
+    Name: str = ""
     Type: str
     MemoryType: str | None = None
     AccessType: str | None = None
@@ -88,7 +91,10 @@ class _KernelSpecification(BaseModel):
     KernelFile: str | None = None
     CompilerOptions: list[str] | None = None
     LocalSize: _Sizes
-    ProblemSize: Any
+    BenchmarkName: str | None = None
+    ProblemSize: Any = None
+    GlobalSize: _Sizes | None = None
+    GlobalSizeType: str | None = None
     GridDivX: list[Any] | None = None
     GridDivY: list[Any] | None = None
     GridDivZ: list[Any] | None = None
@@ -97,11 +103,11 @@ class _KernelSpecification(BaseModel):
 
 
 class _General(BaseModel):
-    BenchmarkName: str
+    BenchmarkName: str | None = None
 
 
 class _File(BaseModel):
-    General: _General
+    General: _General = _General()
     ConfigurationSpace: _ConfigurationSpace
     KernelSpecification: _KernelSpecification
 
@@ -115,9 +121,7 @@ def load(path: str | Path) -> T1Problem:
     **Errors:** DseError, one line that names the file and the field.
     """
     try:
-        file = _File.model_validate_json(Path(path).read_bytes())
-    except OSError as error:
-        raise DseError(f"{path}: {error.strerror or error}, expected a T1 file") from None
+        file = _File.model_validate(read_json(Path(path)))
     except ValidationError as error:
         raise DseError(f"{path}: {first_mistake(error.errors())}") from None
 
@@ -128,8 +132,17 @@ def load(path: str | Path) -> T1Problem:
         return parse(text, f"{where}.{field}", space.names)
 
     block = [read(getattr(kernel.LocalSize, axis), f"LocalSize.{axis}") for axis in "XYZ"]
-    problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize")
-    grid_div, grid = [], []
+    if kernel.ProblemSize is None and kernel.GlobalSize is None:
+        raise DseError(f"{where}: found neither ProblemSize nor GlobalSize, expected one of them")
+    problem_size, grid_div, grid, blocks = (), [], [], ()
+    if kernel.ProblemSize is not None:
+        problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize")
+    elif kernel.GlobalSize is not None:
+        texts = [getattr(kernel.GlobalSize, axis) for axis in "XYZ"]
+        if (kernel.GlobalSizeType or kernel.Language).upper() == "OPENCL":  # threads
+            texts = [f"ceil(({text}) / ({own.text}))" for text, own in zip(texts, block, strict=True)]
+        blocks = tuple(read(text, f"GlobalSize.{axis}") for text, axis in zip(texts, "XYZ", strict=True))
+        grid = list(blocks)
     for axis, own_size, size in zip("XYZ", block, problem_size, strict=False):
         given = getattr(kernel, f"GridDiv{axis}")
         divisors = (
@@ -140,33 +153,39 @@ def load(path: str | Path) -> T1Problem:
         grid_div.append(tuple(divisors))
         grid.append(read(f"ceil({size} / ({_product(divisors)}))", f"GridDiv{axis}"))
     return T1Problem(
-        name=file.General.BenchmarkName,
+        name=file.General.BenchmarkName or kernel.BenchmarkName or kernel.KernelName,
         space=space,
         problem_size=problem_size,
         threads=read(_product(block), "LocalSize"),
         grid=read(_product(grid), "GridDivX"),
         grid_div=tuple(grid_div),
+        blocks=blocks,
         shared_memory=read(kernel.SharedMemory or 0, "SharedMemory"),
         language=kernel.Language,
         kernel_name=kernel.KernelName,
         arguments=tuple(
             Argument(
-                name=given.Name,
+                name=given.Name or f"argument {number}",
                 type=given.Type,
                 memory=given.MemoryType,
                 access=given.AccessType,
                 size=given.Size,
                 fill=given.FillType,
                 value=given.FillValue,
-                constant=(given.MemType or "").lower() == "constant",
+                constant=_is_constant(given),
             )
-            for given in kernel.Arguments
+            for number, given in enumerate(kernel.Arguments, 1)
         ),
         path=Path(path),
         kernel_file=kernel.KernelFile,
         options=tuple(kernel.CompilerOptions or ()),
         block=tuple(block),
     )
+
+
+def _is_constant(given: _Argument) -> bool:
+    """Whether the file means a `__constant__` variable: Kernel Tuner's word for it, or KTT's."""
+    return (given.MemType or "").lower() == "constant" or (given.MemoryType or "").lower() == "symbol"
 
 
 def _space(given: _ConfigurationSpace, where: str) -> Space:

@@ -9,6 +9,8 @@ from typing import Any
 
 from dse.amd.compile import options as of_hip
 from dse.cuda.compile import options as of_cuda
+from dse.cuda.compile.declared import parameters_of
+from dse.cuda.compile.nvrtc import read_source
 from dse.errors import DseError
 from dse.kernels.description import Alias, ArrayArgument, Build, Description
 from dse.sources import t1
@@ -101,11 +103,11 @@ def of_problem(problem: T1Problem) -> Description:
     for axis, divisors in enumerate(problem.grid_div):
         product = " * ".join(f"({divisor.text})" for divisor in divisors) or "1"
         grid.append(f"ceil({language.sizes[axis]} / ({product}))")
+    grid += [blocks.text for blocks in problem.blocks]
     known = {*names, *sizes}
     read = [
-        _argument(given, language, f"{where}.Arguments[{place}]")
-        for place, given in enumerate(problem.arguments)
-        if not given.constant
+        _argument(problem.arguments[place], language, f"{where}.Arguments[{place}]")
+        for place in _passed(problem, source, f"{where}.Arguments")
     ]
     return Description(
         name=problem.name,
@@ -125,6 +127,27 @@ def of_problem(problem: T1Problem) -> Description:
         ),
         assumptions=tuple(assumption for _, assumption in read if assumption),
     )
+
+
+def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
+    """Choose the arguments that the kernel takes: what is said to be constant too, if it is a parameter.
+
+    **Raises:** DseError that names what is missing, if the kernel has more parameters.
+    """
+    text = read_source(source, problem.kernel_name)
+    declared = [parameter.name for parameter in parameters_of(text) or ()]
+    chosen = [
+        place for place, given in enumerate(problem.arguments) if not given.constant or given.name in declared
+    ]
+    between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)
+    if len(chosen) < len(declared) and between is not None and "#" not in between[1]:
+        named, short = {given.name for given in problem.arguments}, len(declared) - len(chosen)
+        missing = [name for name in declared if name not in named]
+        raise DseError(
+            f"{where}: found {len(chosen)}, expected one for each parameter of {problem.kernel_name}, in "
+            f"this order: {', '.join(declared)}; add {', '.join(missing) if len(missing) == short else short}"
+        )
+    return chosen
 
 
 def _argument(

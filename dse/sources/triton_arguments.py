@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from dse.counts import Number
 from dse.cuda.compile.triton import TYPES, canonical
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
 from dse.sources.argument_types import type_of
 from dse.sources.triton_kernel import Argument
@@ -22,7 +22,7 @@ def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
             raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
         name, value = (named[1], named[2]) if named else (left[0], text)
         if name not in names:
-            raise DseError(f"given.arguments: found {name!r}, expected one of {', '.join(names)}")
+            raise DseError(f"given.arguments: found {name!r}, {one_of(name, names)}")
         found[name] = value.strip()
     return found
 

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from dse.counts import Number
 from dse.cuda.compile.triton import OPTIONS, TYPES, canonical
 from dse.cuda.compile.triton_function import Function, function
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.kernels.description import GPU_NAMES, Description
 from dse.sources.given import Given, refuse
 from dse.sources.triton_arguments import number_of, placed, sized, stated
@@ -72,7 +72,7 @@ def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str],
     types, numbers = {}, {}
     for name, text in placed.items():
         if name not in everything:
-            raise DseError(f"given.signature: found {name!r}, expected one of {', '.join(everything)}")
+            raise DseError(f"given.signature: found {name!r}, {one_of(name, everything)}")
         number = number_of(text)
         if number is not None:
             numbers[name] = number

@@ -8,7 +8,7 @@ from typing import Any
 from dse.counts import Number
 from dse.cuda.compile.triton import OPTIONS, canonical
 from dse.cuda.compile.triton_function import Function
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.kernels.description import (
     GPU_NAMES,
     UNKNOWN_ARRAY,
@@ -160,4 +160,4 @@ def as_text(value: Any) -> str:
 def _known(given: Any, allowed: Sequence[str], field: str) -> None:
     for name in given:
         if name not in allowed:
-            raise DseError(f"{field}: found {name!r}, expected one of {', '.join(allowed)}")
+            raise DseError(f"{field}: found {name!r}, {one_of(name, allowed)}")

@@ -19,7 +19,6 @@ Values are Python's, with these differences, since arrays have one type and no e
 """
 
 import ast
-import difflib
 import functools
 import math
 import operator
@@ -30,7 +29,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 
 FUNCTIONS = ("abs", "cdiv", "ceil", "floor", "log2", "max", "min", "next_power_of_2", "sqrt")
 
@@ -112,15 +111,8 @@ def parse(text: Any, where: str, allowed: Collection[str] | None = None) -> Expr
         raise DseError(f"{where}: cannot read '{text}': nested too deeply") from None
     for name in sorted(reader.names):
         if allowed is not None and name not in allowed:
-            raise DseError(f"{where}: unknown name '{name}' in '{text}', {one_of(name, allowed)}")
+            raise DseError(f"{where}: unknown name '{name}' in '{text}', {one_of(name, sorted(allowed))}")
     return Expression(text, frozenset(reader.names), tree)
-
-
-def one_of(name: str, allowed: Collection[str]) -> str:
-    """Write the end of a message: what `name` could have been, the likeliest first."""
-    close = difflib.get_close_matches(name, allowed, n=1)
-    guess = f" (did you mean '{close[0]}'?)" if close else ""
-    return f"expected one of {', '.join(sorted(allowed)) or 'none'}{guess}"
 
 
 class _Checker(ast.NodeTransformer):

@@ -11,8 +11,8 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse.errors import DseError
-from dse.space.expression import FUNCTIONS, Expression, one_of
+from dse.errors import DseError, one_of
+from dse.space.expression import FUNCTIONS, Expression
 from dse.space.listed import Listed
 
 MOST_VALUES = 1_000_000  # of one parameter

@@ -1,7 +1,7 @@
 """The configurations that a tuner chooses from, and what the model says of each before any measurement."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -32,9 +32,23 @@ class Candidates:
     slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
     possible: np.ndarray  # as the model has it
     modelled: bool
+    prior: np.ndarray | None = None  # log of the time on other GPUs, where that was recorded
+    runs: np.ndarray | float = 1.0  # the chance that what the model holds for possible is so
 
     def __len__(self) -> int:
         return len(self.log_s)
+
+    @property
+    def informed(self) -> bool:
+        """Whether anything is expected of them before they are measured."""
+        return self.modelled or self.prior is not None
+
+    @property
+    def expected(self) -> np.ndarray:
+        """Log of the time that is expected: predicted, recorded on other GPUs, or the mean of both; or 0."""
+        if self.prior is None:
+            return self.log_s
+        return (self.log_s + self.prior) / 2 if self.modelled else self.prior
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
@@ -45,7 +59,16 @@ class Candidates:
         """Take some of them; each parameter's values keep their order."""
         columns = {name: values[chosen] for name, values in self.parameters.items()}
         position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
-        return Candidates(columns, position, log_s, slopes, self.possible[chosen], self.modelled)
+        return replace(
+            self,
+            parameters=columns,
+            position=position,
+            log_s=log_s,
+            slopes=slopes,
+            possible=self.possible[chosen],
+            prior=None if self.prior is None else self.prior[chosen],
+            runs=self.runs if isinstance(self.runs, float) else self.runs[chosen],
+        )
 
     @cached_property
     def places(self) -> dict[tuple[Any, ...], int]:
@@ -61,7 +84,7 @@ class Candidates:
         """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
         if len(self) <= count:
             return self
-        order = np.argsort(np.where(self.possible, self.log_s, np.inf), kind="stable")
+        order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")
         others = np.random.default_rng(seed).permutation(order[count // 2 :])[: count - count // 2]
         return self.rows(np.sort(np.concatenate([order[: count // 2], others])))
 
@@ -90,7 +113,13 @@ def of_launches(
     slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     return Candidates(
-        columns, positions(columns), log_s.astype(float), slopes.astype(float), known, bool(known.any())
+        columns,
+        positions(columns),
+        log_s.astype(float),
+        slopes.astype(float),
+        known,
+        bool(known.any()),
+        runs=np.asarray(launches.runs, float),
     )
 
 

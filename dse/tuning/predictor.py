@@ -15,12 +15,11 @@ import numpy as np
 
 from dse import gpus, sources
 from dse.counts import Alias, Counts, Number
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.fitting.surrogate import positions
 from dse.gpus.read import GpuFile
 from dse.models import get
 from dse.models.protocol import Model
-from dse.space.expression import one_of
 from dse.tuning.candidates import Candidates, bare, of_kernel
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]  # of N configurations: N values of each parameter

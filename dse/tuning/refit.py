@@ -1,7 +1,8 @@
 """A ranking put in order anew by what was measured of it."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from dse.gpus.read import GpuFile
 from dse.models.protocol import Model
 from dse.tuning import candidates
 from dse.tuning.chances import Chances, chances
+from dse.tuning.others import with_others
 from dse.tuning.tuner import Tuner
 
 
@@ -22,19 +24,38 @@ def refitted(
     file: GpuFile,
     model: str | Model,
     problem: Mapping[str, Number] | None = None,
+    prior: Sequence[str | Path] = (),
 ) -> tuple[Ranking, Iterator[dict[str, Any]]]:
     """Put a ranking in the order of refitted times; with it comes what is to stand beside each of its rows.
+
+    `prior` are recorded tables of the kernel on other GPUs.
 
     **Raises:** DseError if none of its configurations was measured.
     """
     times = ranking.measured_s
     if times is None or not np.isfinite(times).any():
         raise DseError("measured: found no configuration of this space that ran, expected at least one")
-    known = candidates.of_kernel(kernel, file, model, ranking.parameters, problem)
+    known = with_others(candidates.of_kernel(kernel, file, model, ranking.parameters, problem), kernel, prior)
     seen = {index: float(times[index]) for index in np.flatnonzero(np.isfinite(times)).tolist()}
     sure = chances(Tuner(known, told=seen))
     order = np.argsort(np.where(known.possible, sure.seconds, np.inf), kind="stable")
     return replace(ranking, order=order), _beside(sure, order)
+
+
+def with_prior(
+    ranking: Ranking,
+    kernel: Counts,
+    file: GpuFile,
+    model: str | Model,
+    problem: Mapping[str, Number] | None,
+    prior: Sequence[str | Path],
+) -> tuple[Ranking, Iterator[dict[str, Any]]]:
+    """Put a ranking in the order of predictions and recorded times on other GPUs, as `refitted` does."""
+    known = with_others(candidates.of_kernel(kernel, file, model, ranking.parameters, problem), kernel, prior)
+    order = np.argsort(np.where(known.possible, known.expected, np.inf), kind="stable")
+    return replace(ranking, order=order), (
+        {"expected_s": float(np.exp(known.expected[place]))} for place in order
+    )
 
 
 def _beside(sure: Chances, order: np.ndarray) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,8 @@
 """A tuner that measures next the configuration expected to improve most on the best so far.
 
-The model ranks; each measurement refits what it misses and the GPU's parameters (`dse.fitting.surrogate`);
-failures lower the chance that their neighbours run. What counts is the expected improvement in the log of
-time, times that chance.
+The model ranks; each measurement refits what it misses and the GPU's parameters (`dse.fitting.surrogate`),
+and says how far the model is to be believed (`dse.tuning.experts`); failures lower the chance that their
+neighbours run. What counts is the expected improvement in the log of time, times that chance.
 
 Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement).
 """
@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.stats import norm
 
-from dse.fitting.surrogate import Points, Scales, Surrogate, conditioned, fitted, prior
-from dse.precision import in_64_bits
+from dse.fitting.surrogate import Scales
 from dse.tuning.candidates import Candidates
+from dse.tuning.experts import Opinion, experts, mixed, opinion, supposing, weights
 
-MISSED = 0.3  # how far times lie from the model, as a log; without one, from their mean
+PROBES = (4,)  # so many measured, the next is taken at random, where something is expected
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REACH = 0.3  # of a failure, in the positions of the candidates
+BELIEF = 0.3  # launches that are worth as much as what is held of one before
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
 
 
@@ -30,8 +31,8 @@ class Tuner:
     candidates: Candidates
     seed: int = 0
     told: dict[int, float] = field(default_factory=dict)  # seconds by place; infinite where it failed
-    surrogate: Surrogate | None = None
-    _scales: Scales | None = None
+    _opinions: list[Opinion] | None = None
+    _scales: dict[str, Scales] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.random = np.random.default_rng(self.seed)
@@ -44,37 +45,42 @@ class Tuner:
     def tell(self, place: int, seconds: float | None) -> None:
         """Take in a measured time, or None where the configuration failed."""
         self.told[place] = np.inf if seconds is None else seconds
-        self.surrogate = None
+        self._opinions = None
 
     def ask(self, count: int = 1) -> list[int]:
         """Return up to so many configurations to measure next, best first; none if all were.
 
         Behind the first, each is chosen as if those before it had come out as predicted. Among equals chance
-        decides.
+        decides; and early on chance alone, so that a wrong order shows (PROBES).
         """
         chosen: list[int] = []
         believed = dict(self.told)
         for _ in range(min(count, len(self.candidates) - len(self.told))):
-            gain = self._gain(believed)
+            gain = self._by_chance() if self._probes(len(self.told) + len(chosen)) else self._gain(believed)
             gain[[*self.told, *chosen]] = -np.inf
             chosen.append(int(self.random.choice(np.flatnonzero(gain == gain.max()))))
             if len(chosen) < count and _ran(believed):
-                believed[chosen[-1]] = float(np.exp(self._predict(self._after(believed))[0][chosen[-1]]))
+                mean, _ = mixed(self._after(believed), self.weights())
+                believed[chosen[-1]] = float(np.exp(mean[chosen[-1]]))
         return chosen
 
     def predict(self) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and standard deviation of the log of each candidate's time. One was told at least."""
-        return self._predict(self.fit())
+        return mixed(self.opinions(), self.weights())
 
-    def fit(self) -> Surrogate:
-        """Fit the surrogate to what was told."""
-        if self.surrogate is None:
-            seen, off = self._off(self.told)
-            with in_64_bits():
-                before = prior(self.candidates.position.shape[1], MISSED)
-                self.surrogate = fitted(before, self._scales or before.mean, seen, off)
-            self._scales = self.surrogate.scales
-        return self.surrogate
+    def opinions(self) -> list[Opinion]:
+        """Fit each expert to what was told."""
+        if self._opinions is None:
+            told = self._seen(self.told)
+            self._opinions = [
+                opinion(one, *told, self._scales.get(one.name)) for one in experts(self.candidates)
+            ]
+            self._scales = {one.expert.name: one.surrogate.scales for one in self._opinions}
+        return self._opinions
+
+    def weights(self) -> np.ndarray:
+        """Return the weight of each opinion; they sum to 1."""
+        return weights(self.opinions(), len(_ran(self.told)))
 
     def expected_gain(self) -> float:
         """Return the largest expected improvement, a share of the best time; 1 while too little is known."""
@@ -87,7 +93,7 @@ class Tuner:
     def works(self) -> np.ndarray:
         """Return the chance that each candidate runs."""
         c = self.candidates
-        before = np.where(c.possible, RUNS[True], RUNS[False])
+        before = np.where(c.possible, np.maximum(RUNS[True] * c.runs, RUNS[False]), RUNS[False])
         failed = np.array([not np.isfinite(seconds) for seconds in self.told.values()])
         if not failed.any():
             return before
@@ -95,40 +101,41 @@ class Tuner:
 
     def _blind(self, told: dict[int, float]) -> bool:
         """Whether chance alone says what to measure next."""
-        return not self.candidates.modelled and len(told) < FIRST
+        return not self.candidates.informed and len(told) < FIRST
+
+    def _probes(self, measured: int) -> bool:
+        return self.candidates.informed and measured in PROBES
+
+    def _by_chance(self) -> np.ndarray:
+        return self.random.uniform(size=len(self.candidates)) * self.works()
 
     def _gain(self, told: dict[int, float]) -> np.ndarray:
         """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told):
-            return self.random.uniform(size=len(c)) * self.works()
+            return self._by_chance()
         if not ran:
-            return np.log(self.works()) - c.log_s - np.where(c.possible, 0.0, 1e9)
-        mean, deviation = self._predict(self._after(told))
-        better = np.log(min(told[index] for index in ran)) - mean
-        return expected_improvement(better, deviation) * self.works()
+            first = experts(c)[0]
+            return np.log(self.works()) - first.log_s - np.where(c.possible, 0.0, 1e9)
+        best = np.log(min(told[index] for index in ran))
+        opinions = self._after(told)
+        gains = [expected_improvement(best - one.mean, one.deviation) for one in opinions]
+        return self.weights() @ np.array(gains) * self.works()
 
-    def _after(self, told: dict[int, float]) -> Surrogate:
+    def _after(self, told: dict[int, float]) -> list[Opinion]:
         """Condition on what was told and what is believed, with the scales of what was told."""
         if len(told) == len(self.told):
-            return self.fit()
-        with in_64_bits():
-            return conditioned(self.fit().scales, *self._off(told))
+            return self.opinions()
+        return [supposing(one, *self._seen(told)) for one in self.opinions()]
 
-    def _off(self, told: dict[int, float]) -> tuple[Points, np.ndarray]:
-        """Return what ran, and the logs of how far it is off the model."""
-        c, ran = self.candidates, _ran(told)
+    def _seen(self, told: dict[int, float]) -> tuple[list[int], np.ndarray]:
+        """Return what ran, and the logs of its times."""
+        ran = _ran(told)
         if len(ran) > MOST_SEEN:  # the fastest, and others at random
             ran = sorted(ran, key=lambda index: told[index])
             others = np.random.default_rng(self.seed).permutation(ran[MOST_SEEN // 2 :])
             ran = [*ran[: MOST_SEEN // 2], *others[: MOST_SEEN // 2].tolist()]
-        return Points(c.position[ran], c.slopes[ran]), np.log([told[index] for index in ran]) - c.log_s[ran]
-
-    def _predict(self, surrogate: Surrogate) -> tuple[np.ndarray, np.ndarray]:
-        c = self.candidates
-        with in_64_bits():
-            mean, deviation = surrogate(Points(c.position, c.slopes))
-        return c.log_s + np.asarray(mean), np.asarray(deviation)
+        return ran, np.log([told[index] for index in ran])
 
 
 def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
@@ -143,7 +150,7 @@ def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, r
     **Shapes:** before [n] or scalar, position [n, d], told [k, d], ran [k].
     """
     weight = np.exp(-0.5 * np.sum(((position[:, None, :] - told[None]) / REACH) ** 2, axis=-1))
-    return (before + weight @ ran) / (1.0 + weight.sum(axis=1))
+    return (BELIEF * before + weight @ ran) / (BELIEF + weight.sum(axis=1))
 
 
 def _ran(told: dict[int, float]) -> list[int]:

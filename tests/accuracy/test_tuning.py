@@ -30,12 +30,17 @@ def test_a_described_kernel(run_dse, folder):
 
 def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     (folder / "toys").rename(folder / "unknown")
+    ran = run_dse("accuracy", "tuning", str(folder), *FEW, "--json")
+    assert "no T1.json beside it: the columns before the times are taken for the parameters" in ran.err
+    [row] = json.loads(ran.out)["rows"]
+    assert (row["kernel"], row["from"]) == ("", "none")
+    (folder / "unknown" / "A100.csv").rename(folder / "unknown" / "A100.tsv")
     ran = run_dse("accuracy", "tuning", str(folder), *FEW)
     assert ran.code == 2
     left_out, end = ran.err.splitlines()
-    assert "left out: " in left_out
-    assert "T1.json: found no names of parameters" in left_out
+    assert left_out.endswith("A100.tsv: left out: expected a table that ends in .csv.gz, .csv, .parquet")
     assert end.endswith("found no measured table, expected FOLDER/SPACE/GPU.csv.gz")
+    (folder / "unknown" / "A100.tsv").rename(folder / "unknown" / "A100.csv")
     (folder / "unknown" / "T1.json").write_text(json.dumps(T1))
     ran = run_dse("accuracy", "tuning", str(folder), *FEW, "--only", "unknown/A1", "--json")
     [row] = json.loads(ran.out)["rows"]

@@ -50,8 +50,8 @@ def test_errors_fall(found):
     assert {row["data"] for row in rows} == {"fitted", "held out: a fifth of the configurations"}
     assert sum(row["configurations"] for row in rows) == 2 * 12  # each of the sample once
     for row in rows:
-        assert row["MAPE before [%]"] == pytest.approx(100 * (1 - 1 / SLOWER), abs=2)
-        assert row["MAPE [%]"] < 3
+        assert row["mape_before_percent"] == pytest.approx(100 * (1 - 1 / SLOWER), abs=2)
+        assert row["mape_percent"] < 3
 
 
 def test_a_file_for_each_gpu(found, tmp_path):

@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ import pytest
 from dse import catalogue, gpus
 from dse.errors import DseError
 from dse.gpus.rules import LEFT_OUT
-from dse.types import CLASSES, TENSOR, Limits, PerClass
+from dse.types import CLASSES, TENSOR, Gpu, Limits, PerClass
 
 NAMES = gpus.names()
 
@@ -341,7 +341,10 @@ def test_every_value_says_where_it_is_from(files, name):
         raw = tomllib.load(file)
     plain = [f"{group}.{each}" for group in ("cpi", "latency") for each in CLASSES if each not in TENSOR]
     tensor = {record.field for record in records if "mma" in record.field}
-    assert len(records) == 11 + len(fields(Limits)) + len(plain) + len(tensor)
+    may_be = {field.name for field in fields(Gpu) if field.default is not MISSING}
+    compiler = {record.field for record in records} & may_be
+    assert len(records) == 11 + len(fields(Limits)) + len(plain) + len(tensor) + len(compiler)
+    assert ("guard_branches" in compiler) == (files[name].header.vendor == "AMD")
     of_cpi, of_latency = ({x for x in tensor if x.startswith(group)} for group in ("cpi", "latency"))
     assert {x.replace("cpi", "latency") for x in of_cpi} == of_latency
     assert bool(tensor) == (files[name].header.capability >= 70)
@@ -538,6 +541,16 @@ def test_wrong_values(edited, field, value, unit, expected):
 )
 def test_wrong_structure(edited, old, new, expected):
     assert mistake(edited(old, new)).startswith(expected)
+
+
+def test_fields_that_a_file_need_not_have(files):
+    # LLVM compiles for blocks of 1,024 work-items; a work-group processor of RDNA is two CUs
+    a100, mi250x, w6600 = (files[name].gpu for name in ("a100_pcie_40gb", "mi250x", "radeon_pro_w6600"))
+    assert (a100.compiler_registers, mi250x.compiler_registers, w6600.compiler_registers) == (255, 128, 128)
+    assert (a100.guard_branches, mi250x.guard_branches) == (0, 1)
+    assert (a100.memory_cache_bytes, w6600.memory_cache_bytes) == (0, 32 * 2**20)
+    assert (w6600.sm_count, w6600.limits.sub_partitions, w6600.limits.registers_per_sm) == (14, 4, 131072)
+    assert {gpu.guard_branches.dtype for gpu in (a100, mi250x)} == {a100.clock.dtype}
 
 
 def test_missing_field(edited):

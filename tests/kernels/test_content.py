@@ -105,6 +105,93 @@ def test_variants():
     assert kernels.variants("matmul") == ["matmul_naive", "matmul_tiled"]
 
 
+# What AMD's compiler does
+
+W6600, W7800 = "radeon-pro-w6600", "radeon-pro-w7800"
+AMD = {name: gpus.load(name, np.float64).gpu for name in (MI250X, W6600, W7800)}
+
+# GPU, parameters, and values that a thread spills, ScratchSize / 4 of clang: 15 for gfx90a and gfx1032, 20
+# for gfx1100. Block, tile, use_shmem; MWG, NWG, MDIMC, NDIMC, SA = SB.
+SPILLED = [
+    (MI250X, (64, 4, 1, 2, 0), 0),
+    (MI250X, (64, 1, 1, 4, 0), 0),
+    (MI250X, (64, 4, 1, 4, 0), 70),
+    (MI250X, (64, 8, 1, 4, 0), 221),
+    (MI250X, (64, 4, 2, 2, 1), 0),
+    (MI250X, (48, 4, 1, 1, 0), 103),
+    (MI250X, (48, 4, 1, 2, 0), 338),
+    (MI250X, (48, 4, 2, 2, 0), 184),
+    (MI250X, (48, 4, 3, 3, 0), 568),
+    (MI250X, (48, 4, 1, 1, 1), 0),
+    (MI250X, (48, 4, 2, 1, 1), 115),
+    (MI250X, (48, 4, 3, 1, 1), 337),
+    (MI250X, (48, 4, 2, 2, 1), 399),
+    (MI250X, (96, 1, 1, 2, 1), 111),
+    (MI250X, (48, 1, 4, 2, 1), 831),
+    (W6600, (64, 4, 1, 4, 0), 75),
+    (W6600, (48, 4, 1, 2, 0), 345),
+    (W6600, (48, 4, 2, 2, 1), 401),
+    (W7800, (64, 4, 1, 4, 0), 0),
+    (W7800, (48, 4, 1, 1, 0), 40),
+    (W7800, (48, 4, 2, 2, 1), 335),
+    (MI250X, (128, 128, 16, 16, 1), 0),
+    (MI250X, (128, 128, 16, 8, 1), 103),
+    (MI250X, (128, 128, 8, 8, 1), 272),
+    (W6600, (128, 128, 8, 8, 1), 320),
+    (W7800, (128, 128, 16, 8, 1), 0),
+    (W7800, (128, 128, 8, 8, 1), 289),
+]
+
+
+@pytest.mark.parametrize(("gpu", "values", "slots"), SPILLED)
+def test_amd_spills_what_clang_does(gpu: str, values: tuple[int, ...], slots: int):
+    of_tiles = ("block_size_x", "block_size_y", "tile_size_x", "tile_size_y", "use_shmem")
+    of_products = ("MWG", "NWG", "MDIMC", "NDIMC", "SA")
+    if values[1] < 32:
+        chosen = dict(zip(of_tiles, values, strict=True)) | {"read_only": 1, "use_padding": 0}
+        name = "convolution"
+        fixed = {"filter_height": 15, "filter_width": 15}
+    else:
+        chosen = dict(zip(of_products, values, strict=True))
+        name = "gemm"
+        fixed = {"SB": chosen["SA"], "MDIMA": chosen["MDIMC"], "NDIMB": chosen["NDIMC"], "KWG": 32, "KWI": 2}
+        fixed |= {"VWM": 4, "VWN": 4}
+    parameters = {key: np.asarray(value) for key, value in (chosen | fixed).items()}
+    found = float(describe.evaluated_names(kernels.load(name), parameters, {}, AMD[gpu])["spilled"])
+    # Within a third, and the ten or twenty values by which code of one tile differs from that of the next.
+    assert abs(found - slots) <= max(24, slots / 3)
+    assert (found > 24) == (slots > 24)
+
+
+def test_a_guard_is_a_branch_on_amd_only():
+    # 64 * 3 does not divide 4096: on AMD loads wait one after another, and what is spilled is stored twice
+    guarded = {"block_size_x": 64, "block_size_y": 4, "tile_size_x": 3, "tile_size_y": 1, "use_shmem": 0}
+    fixed = {"read_only": 1, "use_padding": 0, "filter_height": 15, "filter_width": 15}
+    amd, nvidia = (at("convolution", gpu, **guarded, **fixed) for gpu in (MI250X, A100))
+    assert (amd.mlp, nvidia.mlp) == (1, 24)
+    spilled_stores = amd.store_insts - nvidia.store_insts
+    assert spilled_stores == 2 * (amd.load_insts - nvidia.load_insts) > 0
+
+
+def test_shifts_are_scalar_loads_on_amd_until_the_first_store():
+    block = {"block_size_x": 8, "block_size_y": 32, "block_size_z": 1, "tile_stride_x": 0, "tile_stride_y": 0}
+    one, four = (
+        at("dedispersion", MI250X, **block, tile_size_x=1, tile_size_y=n, loop_unroll_factor_channel=0)
+        for n in (1, 4)
+    )
+    channels = 1536
+    assert one.load_insts == pytest.approx(channels)
+    assert four.load_insts == pytest.approx((4 + 3) * channels)
+
+
+def test_four_threads_that_read_apart_take_four_passes():
+    block = {"block_size_x": 8, "block_size_y": 32, "block_size_z": 1, "tile_size_x": 2, "tile_size_y": 1}
+    fixed = {"tile_stride_y": 0, "loop_unroll_factor_channel": 0}
+    apart, together = (at("dedispersion", MI250X, **block, **fixed, tile_stride_x=n) for n in (0, 1))
+    shifts = 1.7 * 2  # of a wave of 64, in half of the channels' loads: those of the first output are scalar
+    assert apart.l1 / together.l1 == pytest.approx((4 * 2 + shifts / 2) / (1.7 * 2 + shifts / 2), rel=0.02)
+
+
 # The papers' kernels
 
 

@@ -212,7 +212,7 @@ def test_descriptions_are_equal_by_content():
 
 def test_sizes():
     assert make().sizes(width=5) == {"width": 5, "radius": 3}
-    with pytest.raises(DseError, match=r"stencil: problem: found 'widht', .*did you mean 'width'"):
+    with pytest.raises(DseError, match=r"stencil: problem: found 'widht', .*did you mean width"):
         make().sizes(widht=5)
 
 

@@ -98,7 +98,7 @@ def test_names_of_errors(tmp_path, error, status):
         (HEAD + "}}", "rows: found none"),
         (HEAD + '"16,a": {"time": 0}}}', "time_ms, row 1: found a time of 0 or less"),
         ('{"cache": {}}', "tune_params_keys: found nothing, expected a value"),
-        (HEAD + "x" + FIRST + ",\n" + SECOND + "}}", "cannot read: Expecting property name"),
+        (HEAD + "x" + FIRST + ",\n" + SECOND + "}}", "is not JSON: Expecting property name"),
     ],
 )
 def test_a_mistake_gets_one_line(tmp_path, text, message):

@@ -1,29 +1,69 @@
-"""The measured spaces that pruning's risk rests on."""
+"""The measured spaces that pruning's risk rests on, and how far to reach by them."""
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
+from scipy.stats import t
+
 from dse.gpus import find
 from dse.kernels import load as load_kernel
-from dse.pruning.calibration import FILE, load
+from dse.pruning.calibration import FILE, LEVELS, KnownSpace, KnownSpaces, load
+
+
+def space(margins, spread=0.3, kernel="k", gpu="g"):
+    return KnownSpace("s", kernel, gpu, 1000, 0.8, spread, margins, margins)
 
 
 def test_file_of_the_package():
-    """The depths that the stated risk was checked with, and where each is from."""
+    """Where each space is from, and that what was found in it can be."""
     known = load()
-    assert known.by_model == (0.0013, 0.11, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
-    assert known.refitted == (0.0013, 0.022, 0.00023, 0.00023, 9e-05, 9e-05, 0.0005)
-    assert (known.model, known.within, known.refitted_to, known.draws) == ("phase", 0.05, 50, 6)
-    for space in known.spaces:
-        find(space.gpu)
-        names = [alias.name for alias in load_kernel(space.kernel).spaces]
-        assert space.space in names
-        assert 1 / space.configurations <= 1.01 * space.refitted <= 1.01 * space.by_model
+    assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 7)
+    for one in known.spaces:
+        find(one.gpu)
+        assert one.space in [alias.name for alias in load_kernel(one.kernel).spaces]
+        for quantiles in (one.margins, one.spreads):
+            assert len(quantiles) == len(LEVELS)
+            assert np.all(np.diff(quantiles) >= 0)
+            assert quantiles[0] >= 0
+        assert 0 < one.spread < 2
+        assert -1 <= one.spearman <= 1
 
 
 def test_what_is_written_is_read_again(tmp_path):
     assert FILE.read_text() == load().text()
     first = load().spaces[0]
-    other = replace(load(), model="roofline", spaces=(replace(first, by_model=0.25, gpu='A "B"'),))
+    other = replace(load(), model="roofline", spaces=(replace(first, spread=0.25, gpu='A "B"'),))
     path = tmp_path / "calibration.toml"
     path.write_text(other.text())
     assert load(path) == other
+
+
+def test_spaces_are_equally_likely():
+    """One in which margins are spread evenly up to 1, one in which the first was always right."""
+    even = tuple(LEVELS)
+    known = KnownSpaces("m", 0.05, 1, (space(even), space((0.0,) * len(LEVELS))))
+    assert known.margin_in_spreads(0.05) == pytest.approx(
+        0.9, abs=1e-6
+    )  # a tenth of the one: half of that of all
+    assert known.spreads(0.2) == pytest.approx(0.6, abs=1e-6)
+    assert known.margin_in_spreads(0.6) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_without_measurements_the_spread_is_drawn_from_those_known():
+    """Against draws: margins by one space's, spreads from the predictive distribution of two."""
+    even = tuple(LEVELS)
+    known = KnownSpaces("m", 0.05, 1, (space(even, 0.2), space(even, 0.4)))
+    random = np.random.default_rng(0)
+    logs = np.log([0.2, 0.4])
+    scale = logs.std(ddof=1) * np.sqrt(1.5)
+    spread = np.exp(logs.mean() + t.rvs(1, size=400_000, random_state=random) * scale)
+    drawn = random.uniform(size=400_000) * spread
+    for risk in (0.2, 0.4):
+        assert known.margin(risk) == pytest.approx(np.quantile(drawn, 1 - risk), rel=0.03)
+    assert known.margin(0.1) > known.margin(0.2)
+
+
+def test_apart_from():
+    known = KnownSpaces("m", 0.05, 1, tuple(space(LEVELS, 0.3, k, g) for k in "ab" for g in "xy"))
+    assert [(one.kernel, one.gpu) for one in known.apart_from("a", "x").spaces] == [("b", "y")]

@@ -16,9 +16,10 @@ LAUNCH = Given(block=(32, 4), grid=(100,))
 
 def arguments(path: Path, *given: str) -> list:
     path.write_text(CODE)
-    build = load(path, Given(block=(32,), grid=(1,), arguments=given)).build
+    kernel = load(path, Given(block=(32,), grid=(1,), arguments=given))
+    build = kernel.build
     assert build is not None
-    names = {"index": np.arange(3), "random": np.zeros(3)}
+    names = {"index": np.arange(3), "random": np.zeros(3), **dict(kernel.problem)}
     found = []
     for each in build.arguments:
         if isinstance(each, ArrayArgument):
@@ -26,7 +27,7 @@ def arguments(path: Path, *given: str) -> list:
             found.append((int(each.size({}, np)), each.type, values))
         else:
             assert each is None or isinstance(each, Expression)
-            found.append(None if each is None else each({}, np).item())
+            found.append(None if each is None else each(names, np).item())
     return found
 
 
@@ -81,7 +82,9 @@ def test_one_launch_of_a_file(tmp_path: Path):
 def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
     path = tmp_path / "k.cu"
     path.write_text(CODE)
-    with pytest.raises(DseError, match=r"^given.block: found none for .*k\.cu, expected X\[,Y\[,Z\]\]$"):
+    with pytest.raises(
+        DseError, match=r"^given.block: found none for .*k\.cu, expected the threads of a block: 256"
+    ):
         load(path)
     (tmp_path / "T1.json").write_text("{}")
     with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):
@@ -93,3 +96,15 @@ def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
     other.write_text(CODE)
     with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.ptx"):
         load(other, LAUNCH)
+
+
+def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
+    path = tmp_path / "k.cu"
+    path.write_text(CODE)
+    given = Given(block=("B",), grid=("ceil(n / B)",), arguments=("n=1000", "a=2"), tuned=(("B", (32, 64)),))
+    kernel = load(path, given)
+    assert kernel.problem == (("n", 1000), ("a", 2.0))
+    assert kernel.build is not None
+    assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
+    with pytest.raises(DseError, match="given.grid: unknown name 'm' in 'm', expected one of B, a, n"):
+        load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))

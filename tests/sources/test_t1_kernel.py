@@ -108,6 +108,22 @@ def test_arguments_of_a_tuning_problem(write):
     assert seed is None
 
 
+def test_arguments_are_those_that_the_kernel_takes(write, tmp_path):
+    """What is said to be constant is passed if the kernel has it as a parameter; what is missing is named."""
+    source, names = tmp_path / "sum.cu", [each["Name"] for each in FILE[KERNEL]["Arguments"]]
+    assert "filter" in names
+    source.write_text(f"__global__ void sum({', '.join(f'float *{name}' for name in names)}) {{}}")
+    build = load(write()).build
+    assert build is not None
+    assert len(build.arguments) == len(names)
+    source.write_text("__constant__ float filter[9]; __global__ void sum(float *out, float *x, int rows) {}")
+    with pytest.raises(DseError) as error:
+        load(write(Arguments=FILE[KERNEL]["Arguments"][:2]))
+    assert str(error.value).endswith(
+        "Arguments: found 2, expected one for each parameter of sum, in this order: out, x, rows; add rows"
+    )
+
+
 def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
     """It is not needed where nothing is known of what the array holds, but the user is told."""
     written = {"Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly"}

@@ -123,7 +123,7 @@ def test_a_hook_that_fails_is_passed_over_and_that_is_said():
     ("name", "changes", "message"),
     [
         ("gather", {"grid": ()}, r"given.grid: found none for .*, expected X\[,Y\[,Z\]\] such as"),
-        ("gather", {"grid": ("rows // BLOK",)}, r"given.grid: unknown name 'BLOK'.*did you mean 'BLOCK'"),
+        ("gather", {"grid": ("rows // BLOK",)}, r"given.grid: unknown name 'BLOK'.*did you mean BLOCK"),
         ("gather", {"block": (32,)}, r"given.block: found it with .*Triton decides"),
         ("gather", {"tuned": ()}, r"given.constexprs: .*gather: found no value of BLOCK, expected BLOCK=V1"),
         ("gather", {"tuned": (("BLOK", (1,)),)}, r"given.constexprs: found 'BLOK', expected one of BLOCK"),

@@ -2,11 +2,12 @@
 
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 from dse.tuning.candidates import Candidates, bare
 from dse.tuning.loop import check_command, commanded, replayed, run
 from dse.tuning.tuner import Tuner
@@ -149,7 +150,7 @@ def test_a_journal_out_of_reach(candidates, measure, tmp_path):
         run(Tuner(candidates), measure, 3, journal=tmp_path / "no" / "run.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     for path in (tmp_path, tmp_path / "binary"):
-        with pytest.raises(DseError, match="cannot read"):
+        with pytest.raises(DseError, match=r"cannot write: Is a directory|no UTF-8"):
             run(Tuner(candidates), measure, 3, journal=path)
 
 
@@ -233,3 +234,63 @@ def test_check_command():
             check_command(command, names)
         assert str(mistake.value).startswith(f"command: {found}")
         assert "\n" not in str(mistake.value)
+
+
+def test_a_command_that_does_not_end_failed():
+    started = time.monotonic()
+    with pytest.warns(Doubt, match=r"^command: sh -c 'sleep 60; echo 3' was ended after 0.2 s$"):
+        assert commanded("sh -c 'sleep 60; echo {x}'", 1.0, limit_s=0.2)({"x": 3}) is None
+    assert time.monotonic() - started < 5
+
+
+def test_of_a_command_that_prints_much_the_end_is_kept():
+    code = "print('1 ' * 10**7); print({x})"
+    assert commanded(f'{sys.executable} -c "{code}"', 1.0)({"x": 3}) == 3
+
+
+@pytest.mark.parametrize(
+    "command", ["echo {x:q}", "echo {x:99999999999}", "echo {x:.99999999999f}", "echo {x!z}"]
+)
+def test_forms_that_no_number_has(command):
+    with pytest.raises(DseError, match=r"^command: cannot read"):
+        check_command(command, {"x": 1})
+
+
+def test_a_form_that_one_value_does_not_have():
+    with pytest.raises(DseError, match=r"^command: cannot write"):
+        commanded("echo {x:d}", 1.0)({"x": 0.5})
+
+
+def test_a_journal_serves_one_run_at_a_time(candidates, measure, tmp_path):
+    """Three runs would measure three times what the budget says."""
+    notes = tmp_path / "run.jsonl"
+    refused = []
+
+    def measured_with_another(configuration):
+        with pytest.raises(DseError, match=r"run.jsonl: found a run that has not ended"):
+            run(Tuner(candidates), measure, 3, journal=notes)
+        refused.append(1)
+        return measure(configuration)
+
+    run(Tuner(candidates), measured_with_another, 3, journal=notes)
+    assert len(refused) == len(notes.read_text().splitlines()) == 3
+    assert len(run(Tuner(candidates), measure, 4, journal=notes).measured) == 4
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[" * 100_000,
+        '{"parameters": 3, "seconds": 1}',
+        '{"seconds": 1}',
+        '{"parameters": {"x": ' + "9" * 5000 + '}, "seconds": 1}',
+        '{"parameters": {}, "seconds": 1}',
+        "null",
+    ],
+)
+def test_lines_that_are_no_measurement(candidates, measure, tmp_path, line):
+    notes = tmp_path / "run.jsonl"
+    notes.write_text(f"{line}\n")
+    with pytest.raises(DseError, match=r"run.jsonl: line 1: found") as error:
+        run(Tuner(candidates), measure, 3, journal=notes)
+    assert len(str(error.value)) < 400

@@ -1,12 +1,14 @@
 """Tuning of spaces that are known: how soon the optimum is found, and why what is measured is measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dse.fitting.surrogate import Points, conditioned
 from dse.tuning import tuner as tuner_module
 from dse.tuning.candidates import Candidates, bare
+from dse.tuning.experts import mixed, supposing
 from dse.tuning.tuner import FIRST, RUNS, Tuner
 
 SIDE = 8
@@ -39,6 +41,11 @@ def expected_gain(mean, deviation, best):
     z = np.linspace(-8, 8, 4_001)
     gains = np.maximum(0.0, best - mean[:, None] - deviation[:, None] * z) * norm.pdf(z)
     return gains.sum(axis=1) * (z[1] - z[0])
+
+
+def mixed_gain(opinions, weights, best):
+    gains = [expected_gain(one.mean, one.deviation, best) for one in opinions]
+    return sum(weight * gain for weight, gain in zip(weights, gains, strict=True))
 
 
 @pytest.fixture
@@ -77,9 +84,7 @@ def test_without_a_model_it_still_beats_random_choice():
 
 
 def test_the_next_is_that_of_the_largest_expected_gain(told):
-    mean, deviation = told.predict()
-    best = np.log(told.told[told.best])
-    gain = expected_gain(mean, deviation, best)
+    gain = mixed_gain(told.opinions(), told.weights(), np.log(told.told[told.best]))
     unmeasured = np.setdiff1d(np.arange(N), list(told.told))
     np.testing.assert_allclose(told.expected_gain(), gain[unmeasured].max() * RUNS[True], rtol=1e-5)
     [place] = told.ask()
@@ -92,13 +97,10 @@ def test_in_a_batch_each_is_chosen_as_if_those_before_came_out_as_predicted(told
     assert not set(batch) & set(told.told)
     believed = dict(told.told)
     for place in batch:
-        off = np.log(list(believed.values())) - PREDICTED[list(believed)]
-        surrogate = conditioned(
-            told.fit().scales, Points(X_Y[list(believed)], SLOPE[list(believed), None]), off
-        )
-        mean, deviation = surrogate(Points(X_Y, SLOPE[:, None]))
-        mean = PREDICTED + np.asarray(mean)
-        gain = expected_gain(mean, np.asarray(deviation), np.log(min(believed.values())))
+        logs = np.log(list(believed.values()))
+        opinions = [supposing(one, list(believed), logs) for one in told.opinions()]
+        mean, _ = mixed(opinions, told.weights())
+        gain = mixed_gain(opinions, told.weights(), logs.min())
         gain[list(believed)] = -1.0
         assert gain[place] == pytest.approx(gain.max(), rel=1e-4)
         believed[place] = float(np.exp(mean[place]))
@@ -142,7 +144,7 @@ def test_failures_lower_the_chance_nearby():
         tuner.tell(place, seconds)
     expected = []
     for i in range(N):
-        above, below = before[i], 1.0
+        above, below = 0.3 * before[i], 0.3
         for place, seconds in told.items():
             near = np.exp(-((X[i] - X[place]) ** 2 + (Y[i] - Y[place]) ** 2) / (2 * 0.3**2))
             above += near * (seconds is not None)
@@ -160,10 +162,10 @@ def test_a_region_that_fails_is_left():
     assert np.sum(log_s[fails] < log_s[~fails].min()) > 16  # so many would go first by prediction
     tuner = Tuner(candidates(log_s))
     tuner.tell(0, float(np.exp(PREDICTED[0])))
-    for _ in range(12):
+    for _ in range(15):
         [place] = tuner.ask()
         tuner.tell(place, None if fails[place] else float(np.exp(PREDICTED[place])))
-    assert tuner.best == np.where(fails, np.inf, PREDICTED).argmin()
+    assert PREDICTED[tuner.best] <= PREDICTED[~fails].min() + 0.03
 
 
 def test_what_is_impossible_comes_last():
@@ -188,7 +190,7 @@ def test_of_many_measurements_the_surrogate_takes_the_fastest_and_some_others(mo
     tuner = Tuner(candidates())
     for place in range(0, N, 3):
         tuner.tell(place, float(np.exp(PREDICTED[place])))
-    surrogate = tuner.fit()
+    surrogate = tuner.opinions()[0].surrogate
     assert int(np.asarray(surrogate.there).sum()) == 8
     seen = [tuple(row) for row in np.asarray(surrogate.seen.position)[:8]]
     fastest = sorted(tuner.told, key=lambda place: tuner.told[place])[:4]
@@ -196,3 +198,32 @@ def test_of_many_measurements_the_surrogate_takes_the_fastest_and_some_others(mo
     assert len(set(seen)) == 8
     mean, _ = tuner.predict()
     np.testing.assert_allclose(mean, PREDICTED, atol=0.05)
+
+
+def test_what_may_fail_waits():
+    runs = np.ones(N)
+    runs[PREDICTED.argmin()] = 0.3
+    doubtful = replace(candidates(), runs=runs)
+    assert Tuner(doubtful).works()[PREDICTED.argmin()] == pytest.approx(0.3 * RUNS[True])
+    assert Tuner(candidates()).ask() == [int(PREDICTED.argmin())]
+    assert Tuner(doubtful).ask() == [int(np.argsort(PREDICTED)[1])]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["reversed", "tenfold"])
+def test_a_model_that_is_wrong_costs_little(kind):
+    """Over 20 seeds: with the model that is wrong, tuning ends within 0.02 of where it ends without."""
+    reached = {True: [], False: []}
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        smooth = np.sin(random.uniform(1, 4) * X + random.uniform(0, 6)) + np.cos(
+            random.uniform(1, 4) * Y + random.uniform(0, 6)
+        )
+        shape = 0.4 * (X - random.uniform()) ** 2 + 0.6 * (Y - random.uniform()) ** 2
+        noise = 0.02 * random.normal(size=N)
+        predicted = -shape - 7.0 if kind == "reversed" else shape - 7.0
+        true = shape - 7.0 + noise + (0.0 if kind == "reversed" else 1.5) * smooth
+        for modelled, tries in reached.items():
+            start = candidates(predicted if modelled else np.zeros(N), modelled=modelled)
+            tries.append(np.exp(true.min() - true[tuned(Tuner(start, seed), true, 20)].min()))
+    assert np.mean(reached[True]) >= np.mean(reached[False]) - 0.02

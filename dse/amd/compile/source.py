@@ -27,11 +27,6 @@ class Built:
     text: str  # without the sections of debug information; lines of the source stand in it
     compiler: str
 
-    @property
-    def code_bytes(self) -> int:
-        """The bytes of all instructions, which the compiler states."""
-        return sum(map(int, re.findall(r"^; codeLenInByte = (\d+)", self.text, re.MULTILINE)))
-
 
 @dataclass(frozen=True)
 class HipSource(nvrtc.Source):

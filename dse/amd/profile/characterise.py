@@ -9,7 +9,7 @@ from dse.amd.execute.contents import MemoryMachine
 from dse.amd.execute.interpret import execute
 from dse.amd.profile.pipes import Turns, turns
 from dse.amd.profile.record import Record, Step, record
-from dse.amd.profile.walk import missed_code, timing, walk
+from dse.amd.profile.walk import timing, walk
 from dse.amd.text import Listing
 from dse.cuda.caches.cache_model import Caches, Traffic, latency, misses
 from dse.cuda.machine.blocks import Sample, representative
@@ -19,11 +19,6 @@ from dse.cuda.profile.single_warp import Walk
 from dse.cuda.source import resident_blocks
 from dse.types import Gpu, Resources
 
-_SHARING = 2  # CUs
-# That a cache of instructions waits for at a time: of convolutions on MI250X whose code does not fit, each
-# line takes a CU some 55 cycles.
-_CODE_MISSES = 10
-
 
 class Executed:
     """One launch of which some blocks were run."""
@@ -32,7 +27,7 @@ class Executed:
         self.listing, self.gpu = listing, gpu
         self.sample: Sample = representative(launch.grid)
         self.code: Code = code_of(listing)
-        self.turns: Turns = turns(listing, gpu)
+        self.turns: Turns = turns(listing)
         self.machine: MemoryMachine
         self.machine, self.missing = execute(self.code, launch, self.sample.blocks, shared_bytes)
         self.record: Record = record(
@@ -41,16 +36,16 @@ class Executed:
 
 
 def characterise(
-    listing: Listing, launch: LaunchArguments, asked: Resources, shared_bytes: int, gpu: Gpu, code_bytes: int
+    listing: Listing, launch: LaunchArguments, asked: Resources, shared_bytes: int, gpu: Gpu
 ) -> Characterisation:
     """Run the representative blocks of a launch and count, with the caches and latencies of a GPU (scalars).
 
     **Raises:** DseError for what cannot be executed.
     """
-    return counted(Executed(listing, launch, shared_bytes, gpu), asked, code_bytes)
+    return counted(Executed(listing, launch, shared_bytes, gpu), asked)
 
 
-def counted(ran: Executed, asked: Resources, code_bytes: int) -> Characterisation:
+def counted(ran: Executed, asked: Resources) -> Characterisation:
     """Average what was counted in the blocks of a sample."""
     gpu, sample, noted = ran.gpu, ran.sample, ran.record
     resident = int(resident_blocks(gpu, asked))
@@ -65,18 +60,15 @@ def counted(ran: Executed, asked: Resources, code_bytes: int) -> Characterisatio
     traffic = misses(stand_in, sample, caches)
     times = timing(ran.listing, gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
     block = int(np.argmax(sample.weights))
-    walks = walk(ran.code, ran.machine, noted, block, times, code_bytes)
+    walks = walk(ran.code, ran.machine, noted, block, times)
     weights = np.array(sample.weights) / noted.launch.blocks
     counts: dict[tuple[int, int], np.ndarray] = {}
     for span, counters in zip(noted.phases, noted.phase_counts, strict=True):
         if counters is not None:
             key = (span.opened, span.closed)
             counts[key] = counts[key] + counters if key in counts else counters
-    # Two CUs, or a WGP, share a cache of instructions, in which so many misses are under way.
-    line = float(gpu.latency.l2) * _SHARING / _CODE_MISSES
-    fetch = missed_code(ran.code, ran.machine, ran.turns, code_bytes) * line
     phases = tuple(
-        _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key), fetch)
+        _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key))
         for key, numbers in counts.items()
     )
     lengths = np.array([len(stretch.steps) for stretch in noted.program.blocks])
@@ -104,12 +96,11 @@ def _phase(
     counts: np.ndarray,
     path: Walk | None,
     traffic: Traffic | None,
-    fetch: float,
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = {}
-    lanes = operations = 0.0
+    lanes = operations = narrowed = 0.0
     accesses = {kind: np.zeros(4) for kind in ACCESSES}
     for stretch in noted.program.blocks:
         waves, threads = counts[2 * stretch.index : 2 * stretch.index + 2].tolist()
@@ -119,6 +110,7 @@ def _phase(
             insts[step.pipe] = insts.get(step.pipe, 0.0) + waves
             lanes += threads
             operations += step.fp32_ops * threads
+            narrowed += waves * step.narrows
             if step.memory:
                 row = noted.bound.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + 4]
@@ -140,7 +132,7 @@ def _phase(
         new_sectors={"load": 0.0, "store": 0.0},
         walk=None if path is None else path * (1 / path.passes),
         traffic=None if traffic is None else traffic * (1 / passes),
-        fetch=total * fetch / passes,
+        narrowed=narrowed / passes,
     )
 
 

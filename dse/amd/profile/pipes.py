@@ -10,12 +10,10 @@ from dse.amd.execute.memory_names import MemoryAccess, memory_access
 from dse.amd.execute.opcodes import opcode
 from dse.amd.text import Instruction, Listing
 from dse.errors import DseError
-from dse.types import Gpu
 
 _MEMORY = {"vmem": "global", "flat": "global", "scratch": "local", "lds": "shared", "smem": "constant"}
 _PLAIN = {"salu": "uniform", "branch": "control", "wait": "control", "other": "control", "barrier": "barrier"}
 _CROSSBAR = ("ds_bpermute", "ds_permute", "ds_swizzle")
-_CONVERSIONS = ("v_cvt_",)
 
 
 @dataclass(frozen=True)
@@ -70,12 +68,10 @@ class Turns:
     branch: float  # until the instruction behind a branch comes
     mask: float  # from a vector instruction to a scalar one that reads its mask
     line: int  # bytes of a line of the vector cache
-    code_cache: int  # bytes of instructions that a SIMD finds near
 
 
-def turns(listing: Listing, gpu: Gpu) -> Turns:
+def turns(listing: Listing) -> Turns:
     """Return those of a target: GCN and CDNA give each SIMD a turn every 4 cycles, RDNA every cycle."""
     if listing.target.startswith("gfx9") or len(listing.target) == 6:
-        cdna3 = listing.target.startswith(("gfx94", "gfx95"))
-        return Turns(4.0, 16.0, 16.0, 128 if cdna3 else 64, (64 if cdna3 else 32) << 10)
-    return Turns(1.0, 8.0, 8.0, 128, 32 << 10)
+        return Turns(4.0, 16.0, 16.0, 128 if listing.target.startswith(("gfx94", "gfx95")) else 64)
+    return Turns(1.0, 8.0, 8.0, 128)

@@ -22,8 +22,11 @@ from dse.hardware.banks import passes as bank_passes
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
 
+_SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
 _HALF = 32  # lanes that the banks of the LDS serve at a time
 _PASS = 128  # bytes
+_QUAD = 4  # lanes
+_RUNS = 8  # in a pass: of four words each
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,7 @@ class Step:
     atomic: bool
     writes: tuple[int, ...]
     fp32_ops: int
+    narrows: bool  # the mask of lanes, for a region of code
     instruction: Instruction
     of_box = False
     kind = ""
@@ -100,6 +104,7 @@ def _step(step: Instruction, kind: Kind) -> Step:
         atomic=access is not None and access.kind == "atomic",
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
+        narrows="saveexec" in step.opcode,
         instruction=step,
     )
 
@@ -204,10 +209,10 @@ class _Recorder:
         row = self.rows.get(access.index)
         if row is None or not step.memory:
             return
-        pipe = {"lds": "shared", "scratch": "local", "vmem": "global"}.get(access.space, step.pipe)
+        pipe = _SPACES.get(access.space, step.pipe)
         counts = self._pattern(access, step, pipe) * times
         if access.part:  # the second address of one instruction
-            counts = counts * np.array([[0.0], [1.0], [1.0], [0.0]])
+            counts = counts * np.array([[0.0], [1.0], [1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
         if pipe == "global":
@@ -255,7 +260,8 @@ class _Recorder:
         )
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Sectors of 32 bytes, and passes: as long as the lines take, or the words that lanes get."""
+        """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
+        runs = _runs(address, mask, size) / _RUNS
         words = max(size // 4, 1)
         if words > 1:
             address = np.concatenate([address + 4 * word for word in range(words)], axis=-1)
@@ -269,7 +275,7 @@ class _Recorder:
         new[..., 1:] &= line[..., 1:] != line[..., :-1]
         lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
         data = mask.sum(-1) * 4 * words / _PASS
-        return sectors.sum(-1), np.maximum(lines, data).sum(-1)
+        return sectors.sum(-1), np.maximum(np.maximum(lines, data), runs).sum(-1)
 
     def _lanes(self, mask: np.ndarray) -> Lanes:
         known = self.lanes.get(id(mask))
@@ -292,6 +298,17 @@ class _Recorder:
             )
             known = self.bases[id(base)] = (base, flat)
         return known[1]
+
+
+def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
+    """Count the runs of neighbouring elements in groups of four lanes: [..., lanes] to [...].
+
+    Addresses are worked on four lanes at a time, if these ask for the same or for one after the other.
+    """
+    apart = np.diff(address, axis=-1, prepend=address[..., :1])
+    joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)
+    joined[..., ::_QUAD] = False
+    return np.count_nonzero(mask & ~joined, axis=-1)
 
 
 def repeats(machine: MemoryMachine) -> np.ndarray:

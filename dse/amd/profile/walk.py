@@ -3,7 +3,7 @@
 Accesses to memory are under way until a counter (vmcnt, lgkmcnt, vscnt; on gfx12 one for each kind) has come
 down to what a wait names; those of one counter come back in order, except scalar loads, for all of which the
 compiler waits at once. Results of vector instructions are there some cycles later, and the hardware holds
-back what needs them. Instructions come in lines of 64 bytes; those that their cache lost come from the L2.
+back what needs them.
 
 Source: AMD's instruction set guides of CDNA2, RDNA2 and RDNA3, sections on data dependency resolution.
 """
@@ -26,8 +26,6 @@ from dse.cuda.profile.single_warp import SOURCES, Walk
 from dse.types import Gpu
 
 _PLACE = {name: number for number, name in enumerate(SOURCES)}
-_CODE_LINE = 64  # bytes
-_ALL_MISS = 0.1  # of the cache's size: code that is longer by so much is never found there
 
 
 class Cost(NamedTuple):
@@ -52,7 +50,6 @@ class Timing:
     interval: Mapping[str, float]  # until the wave's next instruction, by pipe
     passes: Mapping[str, float]  # of a pass through a memory's pipe, by pipe
     turns: Turns
-    fetch: float  # of a line of code from the L2
 
 
 def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> Timing:
@@ -73,7 +70,7 @@ def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> T
     }
     passes = {"shared": float(gpu.cpi.shared), "global": float(gpu.cpi.l1), "local": float(gpu.cpi.l1)}
     in_order = np.array([latency[name] for name in SOURCES])
-    return Timing(in_order, interval, passes, turns, float(gpu.latency.l2))
+    return Timing(in_order, interval, passes, turns)
 
 
 class _UnderWay(NamedTuple):
@@ -95,8 +92,8 @@ class _Walker:
         self.ready: dict[str, tuple[float, np.ndarray, int, float]] = {}  # of a register; depth of its chain
         self.units = np.eye(len(SOURCES))
 
-    def issue(self, cost: Cost, fetch: float) -> None:
-        """Issue one instruction that takes `fetch` cycles to come."""
+    def issue(self, cost: Cost) -> None:
+        """Issue one instruction."""
         start, deep = self.time, 0.0
         held: Any = None
         for register in cost.reads:
@@ -126,7 +123,7 @@ class _Walker:
             for register in cost.writes:
                 self.ready[register] = (late, self.waited, cost.source, deep + 1)
         self.depth = max(self.depth, deep + 1)
-        self.time = start + cost.cycles + fetch
+        self.time = start + cost.cycles
 
     def _wait(self, start: float, limits: tuple[tuple[str, int], ...]) -> float:
         arrived = False
@@ -165,13 +162,12 @@ class _Walker:
 
 
 def walk(
-    code: Code, machine: MemoryMachine, record: Record, block: int, times: Timing, code_bytes: int
+    code: Code, machine: MemoryMachine, record: Record, block: int, times: Timing
 ) -> dict[tuple[int, int], Walk]:
     """Walk the longest wave of a block; its phases by the barriers around them, -1: start, end."""
     wave = _longest(code, machine, block)
     costs = _costs(code, record, block, times)
     walker = _Walker(times)
-    fetch = missed_code(code, machine, times.turns, code_bytes) * times.fetch
     more_at = {end: (start, more) for start, end, more in getattr(machine, "repeats", ())}
     starts = {start for start, _ in more_at.values()}
     marks: dict[int, np.ndarray] = {}
@@ -189,7 +185,7 @@ def walk(
             continue
         stretch = code.stretches[index]
         for cost in costs[index]:
-            walker.issue(cost, fetch)
+            walker.issue(cost)
         if stretch.end in BARRIERS:
             barrier = stretch.steps[-1].index
             _close(phases, (opened, barrier), walker.standing() - since)
@@ -224,19 +220,6 @@ def _longest(code: Code, machine: MemoryMachine, block: int) -> int:
         mask = waves.mask[block if len(waves.mask) > 1 else 0, :, 0]
         total = total + lengths[index] * times[place] * mask
     return int(total.argmax())
-
-
-def missed_code(code: Code, machine: MemoryMachine, turns: Turns, code_bytes: int) -> float:
-    """Return the lines of code that an instruction brings from the L2, on average.
-
-    Waves go round and round in what is executed, so what was used longest ago is what is needed next: code
-    that is somewhat longer than the cache is hardly ever found there.
-    """
-    executed = {index for index, _, _ in machine.trace}
-    insts = sum(len(code.stretches[index].steps) for index in executed)
-    bytes_each = code_bytes / max(len(code.listing.instructions), 1)
-    beyond = insts * bytes_each / turns.code_cache - 1.0
-    return min(1.0, max(0.0, beyond / _ALL_MISS)) * bytes_each / _CODE_LINE
 
 
 def _costs(code: Code, record: Record, block: int, times: Timing) -> list[list[Cost]]:

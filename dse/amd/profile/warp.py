@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from dse.cuda.profile import to_kernel
-from dse.cuda.profile.characterise import Characterisation
+from dse.cuda.profile.characterise import Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import WarpCounts
 
 # Of the pipes, by names that all GPUs share: what the vector unit of a SIMD does, and what its scalar unit.
@@ -13,23 +13,24 @@ VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 SCALAR = ("uniform", "constant", "control", "barrier")
 
 
-def warp_counts(counts: Characterisation, issue_limit: float) -> WarpCounts:
+# Issue slots that pass while the mask of lanes is narrowed for a region of code, and until it is wide again.
+# From times of guarded convolutions on MI250X: one such region costs a CU 52 to 56 cycles, whatever is in it.
+_NARROWED = 52.0
+
+
+def warp_counts(counts: Characterisation) -> WarpCounts:
     """Average one launch over its waves.
 
     In each cycle a SIMD issues instructions of several kinds, each of another wave: what counts for its issue
-    slots is the kind that has most, vector or scalar. Slots pass unused while code has to come from the L2.
+    slots is the kind that has most, vector or scalar.
 
     **Source:** CDNA2 and RDNA2 instruction set guides, sections on the shader's organisation.
     """
     warps = to_kernel.warp_counts(counts)
-    slots = np.array(
-        [
-            max(
-                *(sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (VECTOR, SCALAR)),
-                phase.fetch * issue_limit,
-            )
-            / counts.warps
-            for phase in counts.phases
-        ]
-    )
+    slots = np.array([_slots(phase) / counts.warps for phase in counts.phases])
     return replace(warps, phases=replace(warps.phases, insts=slots))
+
+
+def _slots(phase: PhaseCounts) -> float:
+    vector, scalar = (sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (VECTOR, SCALAR))
+    return max(vector, scalar + _NARROWED * phase.narrowed)

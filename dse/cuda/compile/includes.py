@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dse.errors import DseError
+from dse.files import read_bytes
 
 
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
@@ -28,7 +29,7 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
         seen.add(path)
         if not any(path.resolve().is_relative_to(folder) for folder in inside):
             raise DseError(f"{where}: include: found {name!r}, expected a file in {inside[0]} or below it")
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
         yield name
         yield text
         own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
@@ -51,6 +52,7 @@ def _names(text: str, where: str) -> list[str]:
     return names
 
 
+MOST_BYTES = 1 << 26  # of a file that is included
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
 _BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
 _DIRECTIVE = re.compile(  # whether it is first on its line; its file, or a macro

@@ -1,17 +1,16 @@
 """CUDA source to machine code, for one configuration at a time, without a GPU and without a toolkit.
 
-NVRTC compiles in this process. It takes a hundredth of a second to some seconds, so what comes of it is worth
-keeping (`cache`) and many configurations are worth several processes (`parallel`). A configuration that does
-not compile is a result like any other; only what is wrong with all of them raises. A file of PTX, a cubin or
-a listing goes the same way, but has no macros.
+NVRTC compiles in a process of its own (`outside`), with limits. It takes a hundredth of a second to some
+seconds, so what comes of it is worth keeping (`cache`) and many configurations are worth several processes
+(`parallel`). A configuration that does not compile is a result like any other; only what is wrong with all of
+them raises. A file of PTX, a cubin or a listing goes the same way, but has no macros.
 """
 
 import importlib.metadata
 import re
 import shutil
-import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
@@ -19,15 +18,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from dse.cuda.cache import key
+from dse.cuda.compile.compiler_process import Request
 from dse.cuda.compile.contract import Launched, Settings
 from dse.cuda.compile.includes import included
 from dse.cuda.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.cuda.compile.options import check
+from dse.cuda.compile.outside import ask
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
+from dse.files import read_bytes, read_text
+from dse.limited import Stopped, compiler_limits, memory_allowed, run
 
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
@@ -96,8 +99,15 @@ class Compiled:
 class Failure:
     """The reason why a configuration does not compile, or cannot be executed here."""
 
-    reason: Literal["compile error", "too much shared memory", "too much local memory", "not executed"]
+    reason: Literal[
+        "compile error", "compiler stopped", "too much shared memory", "too much local memory", "not executed"
+    ]
     message: str  # the first error
+
+
+def lasting(result: Any) -> bool:
+    """Return whether a result is the same each time, and may be kept: not where the compiler met a limit."""
+    return not (isinstance(result, Failure) and result.reason == STOPPED)
 
 
 def read_source(
@@ -114,12 +124,12 @@ def read_source(
     """
     path = Path(path)
     if path.suffix == ".cubin":
-        cubin = _read_bytes(path)
+        cubin = read_bytes(path, MOST_BYTES)
         return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
     if path.suffix in _BUILT:
-        text = _read(path)
+        text = read_text(path, MOST_BYTES)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
-    text = _read(path)
+    text = read_text(path, MOST_BYTES)
     check(options, f"{path}: compiler options")
     searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
     digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
@@ -138,7 +148,7 @@ def compile_source(
     """
     if Path(source.path).suffix in _BUILT:
         return _loaded(source, arch)
-    nvrtc = _nvrtc()
+    _nvrtc()  # or say that it is missing
     if arch not in architectures():
         known = ", ".join(map(str, architectures()))
         raise DseError(f"sm_{arch}: architecture: {compiler()} compiles for {known}")
@@ -148,31 +158,22 @@ def compile_source(
         "--ptxas-options=-v",  # tells of spills
         *source.options,
         *(f"--include-path={folder}" for folder in source.folders),
-        *(f"--define-macro={name}={_macro(value)}" for name, value in defines.items()),
     ]
-    program = _checked(
-        nvrtc.nvrtcCreateProgram(source.text.encode(), Path(source.path).name.encode(), 0, [], [])
-    )
+    expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
+    text = _with_macros(source, defines)
     try:
-        expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
-        if expression:
-            _checked(nvrtc.nvrtcAddNameExpression(program, expression.encode()))
-        (result,) = nvrtc.nvrtcCompileProgram(program, len(options), [option.encode() for option in options])
-        log = _string(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-        if result == nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION:
-            raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
-        if result != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            failure = _failure(source.path, log or str(result))
-            if "__nv_name_map" in failure.message:
-                raise no_kernel(source.path, source.kernel, declared_in(source.text))
-            return failure
-        cubin = _bytes(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
-        assembly = _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
-        name = source.kernel
-        if expression:
-            name = _checked(nvrtc.nvrtcGetLoweredName(program, expression.encode())).decode()
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression))
+    except Stopped as how:
+        return _stopped(source.path, how)
+    log, assembly, cubin = made.log, made.ptx, made.cubin
+    if made.status == "NVRTC_ERROR_INVALID_OPTION":
+        raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
+    if made.status:
+        failure = _failure(source.path, log or made.status)
+        if "__nv_name_map" in failure.message:
+            raise no_kernel(source.path, source.kernel, declared_in(source.text))
+        return failure
+    name = made.name or source.kernel
     binary = chosen(elf.read(cubin, source.path), source.path, name)
     warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
     return Compiled(
@@ -215,7 +216,10 @@ def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
     target = re.search(r"^\s*\.target\s+sm_(\d+)", source.text, re.MULTILINE)
     if target is None:
         raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
-    cubin, log = _assembled(source, arch or int(target[1]))
+    try:
+        cubin, log = _assembled(source, arch or int(target[1]))
+    except Stopped as how:
+        return _stopped(source.path, how)
     if not cubin:
         return _failure(source.path, log)
     binary = chosen(elf.read(cubin, source.path), source.path, source.kernel)
@@ -268,24 +272,8 @@ def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
     except (ImportError, RuntimeError):  # the binding is missing, or the library
         return _assembled_outside(source, arch)
     options = [f"-arch=sm_{arch}", "-lineinfo", "-verbose"]
-    handle = linker.create(len(options), options)
-
-    def log(size: Callable[[int], int], read: Callable[[int, bytearray], None]) -> str:
-        buffer = bytearray(size(handle))
-        read(handle, buffer)
-        return buffer.decode(errors="replace").strip("\0\n ")
-
-    try:
-        text = source.text.encode() + b"\0"
-        linker.add_data(handle, linker.InputType.PTX, text, len(text), Path(source.path).name)
-        linker.complete(handle)
-        cubin = bytearray(linker.get_linked_cubin_size(handle))
-        linker.get_linked_cubin(handle, cubin)
-        return bytes(cubin), log(linker.get_info_log_size, linker.get_info_log)
-    except linker.nvJitLinkError:
-        return b"", log(linker.get_error_log_size, linker.get_error_log)
-    finally:
-        linker.destroy(handle)
+    made = ask(Request("nvjitlink", source.text, Path(source.path).name, options))
+    return made.cubin, made.log or made.status
 
 
 def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
@@ -297,15 +285,15 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
         text, made = Path(folder, Path(source.path).name), Path(folder, "code.cubin")
         text.write_text(source.text, encoding="utf-8")
         command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
-        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        log = (ended.stderr + ended.stdout).replace(str(text), text.name)
-        return (b"" if ended.returncode else made.read_bytes()), log
+        ended = run(command)
+        log = (ended.errors + ended.output).replace(str(text), text.name)
+        return (b"" if ended.code else made.read_bytes()), log
 
 
 @cache
 def compiler() -> str:
     """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
-    version = "{}.{}".format(*_checked(_nvrtc().nvrtcVersion()))
+    version = "{}.{}".format(*_nvrtc().nvrtcVersion()[1:])
     for distribution in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
             installed = importlib.metadata.version(distribution)
@@ -319,7 +307,7 @@ def compiler() -> str:
 @cache
 def architectures() -> tuple[int, ...]:
     """List what the compiler can compile for: 80 for sm_80."""
-    return tuple(_checked(_nvrtc().nvrtcGetSupportedArchs()))
+    return tuple(_nvrtc().nvrtcGetSupportedArchs()[1])
 
 
 @cache
@@ -333,24 +321,6 @@ def _nvrtc() -> Any:
     return nvrtc
 
 
-def _checked(result: tuple[Any, ...]) -> Any:
-    """Return what a call gives besides its status, which must be success."""
-    status, *values = result
-    if status.value:
-        raise RuntimeError(f"NVRTC: {status}")
-    return values[0] if len(values) == 1 else values
-
-
-def _bytes(size: Any, read: Any, program: Any) -> bytes:
-    buffer = bytearray(_checked(size(program)))
-    _checked(read(program, buffer))
-    return bytes(buffer)
-
-
-def _string(size: Any, read: Any, program: Any) -> str:
-    return _bytes(size, read, program).decode(errors="replace").strip("\0\n ")
-
-
 @lru_cache(maxsize=16)
 def _words(text: str) -> frozenset[str] | None:
     """List the words of a text; None if it may have more: of other files, or put together from parts."""
@@ -358,8 +328,14 @@ def _words(text: str) -> frozenset[str] | None:
     return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
 
 
+def _with_macros(source: Source, defines: Mapping[str, Any]) -> str:
+    """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad."""
+    lines = [f"#define {name} {_macro(value)}\n" for name, value in defines.items()]
+    return f'{"".join(lines)}#line 1 "{Path(source.path).name}"\n{source.text}'
+
+
 def _macro(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+    return str(int(value)) if isinstance(value, bool) else " ".join(str(value).splitlines())
 
 
 def _failure(path: str, log: str) -> Failure:
@@ -370,6 +346,8 @@ def _failure(path: str, log: str) -> Failure:
             f"{name}: {kernel}: {kind} memory: found {int(used, 16)} B, expected at most {int(limit, 16)} B"
         )
         return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
+    if _NO_MEMORY.search(log):
+        return _stopped(path, Stopped(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
     lines = log.splitlines() or ["no reason given"]
     message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
     if match := _NO_FILE.search(message):
@@ -378,6 +356,10 @@ def _failure(path: str, log: str) -> Failure:
             "CUDA's own headers come with the packages nvidia-cuda-runtime and nvidia-cuda-cccl"
         )
     return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+def _stopped(path: str, how: Stopped) -> Failure:
+    return Failure(STOPPED, f"{Path(path).name}: the compiler {how}")
 
 
 def _spill_bytes(log: str, kernel: str) -> int | None:
@@ -403,20 +385,6 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
     return False
 
 
-def _read_bytes(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-
-
-def _read(path: Path) -> str:
-    try:
-        return _read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DseError(f"{path}: text: found byte {error.start} that is no UTF-8, expected UTF-8") from None
-
-
 def _installed_headers() -> list[Path]:
     """List the folder that NVIDIA's packages share for their headers."""
     try:
@@ -426,6 +394,8 @@ def _installed_headers() -> list[Path]:
     return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
 
 
+STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
+MOST_BYTES = 1 << 26  # of a source, or of code
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
@@ -433,6 +403,7 @@ _WORD = re.compile(r"[\w$]+")
 _FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
 _PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
 _ERROR = re.compile(r"\berror\b|\bfatal\b")
+_NO_MEMORY = re.compile(r"catastrophic error: out of memory|OUT_OF_MEMORY")
 _NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')
 _TOO_MUCH = re.compile(
     r"Entry function '(\w+)' uses too much (\w+) data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"

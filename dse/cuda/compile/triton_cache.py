@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dse.cuda.cache import key
+from dse.cuda.compile import nvrtc
 from dse.cuda.compile.constants import Constants
 from dse.cuda.compile.contract import Passed, Settings
 from dse.cuda.compile.nvrtc import Compiled, Failure
@@ -15,6 +16,7 @@ from dse.cuda.compile.triton import OPTIONS, has_fractions, launched_as
 from dse.cuda.compile.triton_metadata import Metadata, read
 from dse.cuda.sass import elf
 from dse.errors import DseError
+from dse.files import read_bytes, read_text
 
 BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
 
@@ -86,7 +88,7 @@ class TritonCache:
             return Failure(
                 "not executed", f"{where}: architecture: found sm_{entry.arch}, expected sm_{arch}"
             )
-        cubin = entry.cubin.read_bytes()
+        cubin = read_bytes(entry.cubin, nvrtc.MOST_BYTES)
         binaries = elf.read(cubin, where)
         if self.kernel not in binaries:
             raise DseError(f"{where}: kernel: found {', '.join(binaries) or 'none'}, expected {self.kernel}")
@@ -149,18 +151,16 @@ def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
 def _entries(path: Path) -> tuple[Entry, ...]:
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
-        try:
-            metadata = read(cubin.with_suffix(".json"))
-        except OSError:
-            continue
-        entries.append(Entry(cubin, metadata, _parameters(cubin.with_suffix(".ttir"))))
+        told = cubin.with_suffix(".json")
+        if told.is_file():
+            entries.append(Entry(cubin, read(told), _parameters(cubin.with_suffix(".ttir"))))
     return tuple(entries)
 
 
 def _parameters(assembly: Path) -> tuple[Parameter, ...]:
     if not assembly.is_file():
         return ()
-    declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", assembly.read_text(encoding="utf-8"))
+    declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", read_text(assembly, nvrtc.MOST_BYTES))
     if declared is None:
         return ()
     found = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError
 
 from dse.errors import DseError, first_mistake
+from dse.files import read_json
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
@@ -41,8 +42,8 @@ class Metadata(BaseModel):
 
 
 def read(path: Path) -> Metadata:
-    """Read such a .json. **Raises:** DseError, one line, if it has another form; OSError if there is none."""
+    """Read such a .json. **Raises:** DseError, one line, if there is none or it has another form."""
     try:
-        return Metadata.model_validate_json(path.read_bytes())
+        return Metadata.model_validate(read_json(path))
     except ValidationError as error:
         raise DseError(f"{path}: {first_mistake(error.errors())}") from None

@@ -88,6 +88,15 @@ class Registers:
             logs = np.where(signs > 0.0, self.high, logs)
         return self._nearest(logs)
 
+    def within(self, points: np.ndarray, most: np.ndarray) -> np.ndarray:
+        """Return the chance that points have at most so many registers, both [m]."""
+        logs, deviation = self.process.estimate(points), np.sqrt(self.process.variance(points) + 1e-6)
+        low = ndtr((np.log(most + 0.5) - logs) / deviation)
+        if self.kinds is None:
+            return low
+        high = self.kinds.chance(points)
+        return high * (self.high <= np.log(most + 0.5)) + (1.0 - high) * low
+
     def _nearest(self, logs: np.ndarray) -> np.ndarray:
         """Return the nearest of the numbers that were found, since compilers keep to few."""
         values = np.unique(self.found)

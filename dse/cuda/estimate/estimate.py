@@ -39,6 +39,7 @@ class Estimate:
     warps: WarpCounts  # [L]; of nothing where it does not compile
     resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
     fails: np.ndarray  # [L]: does not compile; of those not compiled, is not likely to
+    runs: np.ndarray  # [L] the chance that it compiles and its registers let the launch run
     compiled: np.ndarray  # [n] which were compiled, without failures
     exact_patterns: frozenset[str]  # of shared memory: accesses whose bank conflicts follow from the source
     left_out: WarpCounts  # [n]: each of these as estimated from the others
@@ -54,17 +55,22 @@ class Estimate:
 
 
 @threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
-def estimate(known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits) -> Estimate:
+def estimate(
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits, held: bool = False
+) -> Estimate:
     """Estimate all configurations from those that were read, in `results`, by their indices.
 
-    What registers are estimated is at most what lets a launch run on a GPU with these `limits` (scalars).
+    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler is told of the
+    block's size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
 
     **Raises:** ValueError if fewer than two of these compiled.
     """
     if sum(isinstance(result, KernelProfile) for result in results.values()) < 2:
         raise ValueError("estimate: fewer than two configurations compiled")
     parts = variants(known, results)
-    return _joined_estimates(parts, [_of_one_variant(part.known, part.results, limits) for part in parts])
+    return _joined_estimates(
+        parts, [_of_one_variant(part.known, part.results, limits, held) for part in parts]
+    )
 
 
 def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate]) -> Estimate:
@@ -80,6 +86,7 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
         warps=stacked([one.warps for one in estimates])[order],
         resources=resources,
         fails=np.concatenate([one.fails for one in estimates])[order],
+        runs=np.concatenate([one.runs for one in estimates])[order],
         compiled=np.concatenate(
             [part.indices[one.compiled] for part, one in zip(parts, estimates, strict=True)]
         ),
@@ -90,7 +97,7 @@ def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate
 
 
 def _of_one_variant(
-    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits, held: bool
 ) -> Estimate:
     by_index = {index: result for index, result in results.items() if isinstance(result, KernelProfile)}
     compiled, profiles, features = np.array(list(by_index)), list(by_index.values()), known.features
@@ -101,9 +108,10 @@ def _of_one_variant(
     spilling = _spilling(points, compiled, profiles)
     if high.any() and not high.all():
         points = np.c_[points, 2.0 * high]
-    failing = np.zeros(len(high), bool)
+    failing, compiles = np.zeros(len(high), bool), np.ones(len(high))
     if len(by_index) < len(results):
-        failing = fails(features, results).likely(features)
+        kinds = fails(features, results)
+        failing, compiles = kinds.likely(features), 1.0 - kinds.chance(features)
         failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
 
     read = stacked([profile.warp for profile in profiles])
@@ -121,16 +129,22 @@ def _of_one_variant(
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
-    count = np.where(most > 0, np.minimum(count, most), count)
+    few_enough = np.where(most > 0, registers.within(features, most), 1.0)  # others fail, whatever they have
+    if held:
+        count, few_enough = np.where(most > 0, np.minimum(count, most), count), np.ones(len(most))
+        left_out_registers = np.minimum(left_out_registers, np.maximum(most[compiled], registers.found))
+    runs = compiles * few_enough
+    runs[list(results)] = ~failing[list(results)]  # what is known of these needs no estimate
     count[compiled] = registers.found
     return Estimate(
         warps=warps,
         resources=asked | {"threads": np.where(failing, 0, known.threads), "registers": count},
         fails=failing,
+        runs=runs,
         compiled=compiled,
         exact_patterns=exact,
         left_out=_joined(left_out, sums),
-        left_out_registers=np.minimum(left_out_registers, np.maximum(most[compiled], registers.found)),
+        left_out_registers=left_out_registers,
     )
 
 

@@ -55,7 +55,7 @@ class PhaseCounts:
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
-    fetch: float = 0.0  # cycles that the SM waits for code from beyond the cache of instructions
+    narrowed: float = 0.0  # AMD: warps whose mask of lanes an instruction narrows for a region of code
 
     @property
     def warp_insts(self) -> float:

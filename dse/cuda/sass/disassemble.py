@@ -8,7 +8,6 @@ cut up again. Raw code has no source lines; where those are wanted, each kernel 
 import importlib.metadata
 import os
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from functools import cache
@@ -20,6 +19,7 @@ from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.errors import DseError
+from dse.limited import Stopped, run
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
@@ -85,13 +85,14 @@ def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
     with tempfile.TemporaryDirectory(prefix="dse-") as folder:
         path = Path(folder, "code")
         path.write_bytes(data)
-        ended = subprocess.run(
-            [_tool(), *options, str(path)], capture_output=True, text=True, errors="replace", check=False
-        )
-    if ended.returncode:
-        reason = next(iter(ended.stderr.split("\n")), "").replace(str(path), where)
-        raise DseError(f"{where}: nvdisasm failed: {reason or ended.returncode}")
-    return ended.stdout
+        try:
+            ended = run([_tool(), *options, path])
+        except Stopped as how:
+            raise DseError(f"{where}: nvdisasm {how}") from None
+    if ended.code:
+        reason = next(iter(ended.errors.split("\n")), "").replace(str(path), where)
+        raise DseError(f"{where}: nvdisasm failed: {reason or ended.code}")
+    return ended.output
 
 
 @cache

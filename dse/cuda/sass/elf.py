@@ -111,9 +111,10 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
                 constants=constants,
                 pointers=pointers,
             )
-    except (ELFError, KeyError, IndexError, struct.error) as error:
+    except Exception as error:  # of any type: what else it is made of, the library for ELF follows blindly
+        what = str(error) if isinstance(error, ELFError) else type(error).__name__
         raise DseError(
-            f"{where}: found no cubin that can be read ({error}), expected what nvcc -cubin writes"
+            f"{where}: found no cubin that can be read ({what}), expected what nvcc -cubin writes"
         ) from None
     return kernels
 

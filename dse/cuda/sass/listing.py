@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dse.cuda.sass.operands import operand
 from dse.errors import DseError
 
 
@@ -73,7 +74,10 @@ def instructions(text: str, where: str) -> Iterator[SassInstruction]:
     """Read the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
     for number, line in enumerate(text.splitlines(), 1):
         if match := _INSTRUCTION.match(line):
-            yield _instruction(match, None)
+            try:
+                yield _instruction(match, None)
+            except ValueError as error:
+                raise _unreadable(line, where, number, f" ({error})") from None
         elif _ADDRESS.match(line):
             raise _unreadable(line, where, number)
 
@@ -100,6 +104,9 @@ def resources(text: str, kernel: Listing) -> tuple[int, int]:
             for register in _REGISTER.findall(operand)
         )
         registers = 1 + max(named, default=0)
+    if registers > _MOST_REGISTERS:
+        found = f"found {registers}, expected at most {_MOST_REGISTERS}"
+        raise DseError(f"{kernel.kernel}: registers: {found}")
     shared_bytes = int(shared[1], 0) if shared is not None else 0
     # From 9.0 on the section begins with what the system keeps for itself.
     return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
@@ -121,7 +128,12 @@ class _KernelReader:
     def read(self, line: str, number: int) -> None:
         """Take in one line of the kernel's text."""
         if match := _INSTRUCTION.match(line):
-            instruction = _instruction(match, self.line)
+            try:
+                instruction = _instruction(match, self.line)
+            except ValueError as error:
+                raise _unreadable(line, self.where, number, f" ({error})") from None
+            if self.instructions and instruction.address <= self.instructions[-1].address:
+                raise _unreadable(line, self.where, number, " (its address is not above the last)")
             for label in self.waiting:
                 self.labels[label] = instruction.address
             self.waiting.clear()
@@ -174,8 +186,12 @@ class _KernelReader:
 
 
 def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
-    address, predicate, opcode, operands = match.groups()
-    return SassInstruction(int(address, 16), predicate or "", opcode, _operands(operands), line)
+    """Read an instruction. **Raises:** ValueError if an operand is none, see `dse.cuda.sass.operands`."""
+    address, predicate, opcode, text = match.groups()
+    operands = _operands(text)
+    for each in operands:
+        operand(each)
+    return SassInstruction(int(address, 16), predicate or "", opcode, operands, line)
 
 
 def _operands(text: str) -> tuple[str, ...]:
@@ -189,30 +205,33 @@ def _spacing(code: list[SassInstruction]) -> int:
     return code[-1].address - code[-2].address if len(code) > 1 else 16
 
 
-def _unreadable(line: str, where: str, number: int) -> DseError:
+def _unreadable(line: str, where: str, number: int, why: str = "") -> DseError:
+    found = line.strip()[:_SHOWN]
     return DseError(
-        f"{where}:{number}: instruction: found {line.strip()!r}, expected '/*address*/ OPCODE operands ;'"
+        f"{where}:{number}: instruction: found {found!r}{why}, expected '/*address*/ OPCODE operands ;'"
     )
 
 
-_ARCH = re.compile(r"^\s*(?:\.target\s+sm_|code for sm_|\.headerflags\s.*?EF_CUDA_SM)(\d+)")
+_ARCH = re.compile(r"^\s*(?:\.target\s+sm_|code for sm_|\.headerflags\s.*?EF_CUDA_SM)(\d{1,4})(?!\d)")
 _KERNEL = re.compile(r"^\s*(?:\.section\s+\.text\.([^,\s]+)|Function : (\S+))")
 _SECTION = re.compile(r"^\s*\.section\s|^//-{5,}")
 _LABEL = re.compile(r"^\s*(?!\.text\.)([.$\w]+):\s*$")
-_SOURCE_LINE = re.compile(r'"([^"]*)", line (\d+)')
+_SOURCE_LINE = re.compile(r'"([^"]*)", line (\d{1,9})')
+_SHOWN = 200  # characters of a line
 _ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
 # Braces mark instructions issued together before Volta; a comment with the encoding may stand behind.
 _INSTRUCTION = re.compile(
-    r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
+    r"^\s*/\*([0-9a-f]{4,8})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
 )
 _OPERAND = re.compile(r"(?:[^\s,({]|\((?:[^()]|\([^()]*\))*\)|\{[^}]*\})+")
 _BRANCH = re.compile(r"`\(([^()]+)\)")
 _CODE_ADDRESS = re.compile(r"32@(lo|hi)\(\([^()]+\+ *([.$\w]+)@srel\)\)")
 _REGISTER = re.compile(r"\bR(\d+)\b")
-_REGISTERS = r"EIATTR_REGCOUNT\n(?:(?!//).*\n)*?.*index@\({name}\)\s*\n.*\.word\s+(0x\w+)"
-_REGISTERS_OF_SECTION = r"\.section\s+\.text\.{name},.*\n\s*\.sectioninfo\s+@\"SHI_REGISTERS=(\d+)\""
+_REGISTERS = r"EIATTR_REGCOUNT\n(?:(?!//).*\n)*?.*index@\({name}\)\s*\n.*\.word\s+(0x[0-9a-f]{{1,8}})\b"
+_REGISTERS_OF_SECTION = r"\.section\s+\.text\.{name},.*\n\s*\.sectioninfo\s+@\"SHI_REGISTERS=(\d{{1,4}})\b\""
 _SHARED = (
     r"\.section\s+\.nv\.shared\.{name},.*\n"
-    r"(?:\s*(?:\.sectionflags|\.align|\.nv\.shared).*\n)*\s*\.zero\s+(\w+)"
+    r"(?:\s*(?:\.sectionflags|\.align|\.nv\.shared).*\n)*\s*\.zero\s+(\d{{1,9}}|0x[0-9a-f]{{1,8}})\b"
 )
 _RESERVED_BYTES = 1024
+_MOST_REGISTERS = 255  # of a thread

@@ -39,19 +39,28 @@ class Operand:
 
 
 def register_slot(name: str) -> int | None:
-    """The slot of "R12", "URZ", "UP3", "PT" or "B6"; None if that is no register."""
+    """The slot of "R12", "URZ", "UP3", "PT" or "B6"; None if that is no register.
+
+    **Raises:** ValueError for one that there is not, such as "R300".
+    """
     match = _REGISTER.fullmatch(name)
     if not match:
         return None
     file, number = match.groups()
     if number in ("Z", "T"):
         return {"R": RZ, "UR": URZ, "P": PT, "UP": UPT}.get(file)
-    return {"R": 0, "UR": UR, "P": P, "UP": UP, "B": B}[file] + int(number)
+    first, most = _FILES[file]
+    if len(number) > _DIGITS or int(number) >= most:
+        raise ValueError(f"found {name[:_SHOWN]}, expected one of {most} registers")
+    return first + int(number)
 
 
 @cache
 def operand(text: str) -> Operand:
-    """Read one operand as it is printed."""
+    """Read one operand as it is printed.
+
+    **Raises:** ValueError if it names a register that there is not, or a number of over 64 bits.
+    """
     text = text.replace(".reuse", "").strip()
     if match := _ADDRESS.fullmatch(text):
         return _address(text, match[1])
@@ -69,11 +78,13 @@ def operand(text: str) -> Operand:
         for term in match[2].split("+"):
             index = register_slot(term.split(".")[0])
             if index is None:
-                offset += int(term, 16)
+                offset += _hexadecimal(term)
             else:
                 slot = index
+        if offset >= _BANK_BYTES:
+            raise ValueError(f"found byte {offset} of a constant bank, expected one below {_BANK_BYTES}")
         return Operand(
-            "constant", text, slot, negate, invert, absolute, match[3] or "", int(match[1], 16), offset
+            "constant", text, slot, negate, invert, absolute, match[3] or "", _hexadecimal(match[1]), offset
         )
     name, _, part = core.partition(".")
     slot = register_slot(name)
@@ -83,6 +94,7 @@ def operand(text: str) -> Operand:
         kind = "register" if slot < P else "predicate" if slot < B else "barrier"
         return Operand(kind, text, slot, negate, invert, absolute, part)
     if _NUMBER.fullmatch(core):
+        _check_number(core)
         return Operand("number", core)
     return Operand("name", text)
 
@@ -94,13 +106,33 @@ def _address(text: str, inside: str) -> Operand:
         name, *parts = term.strip().split(".")
         slot = register_slot(name)
         if slot is None:
-            offset += int(term, 16) if term.strip() else 0
+            offset += _hexadecimal(term) if term.strip() else 0
         elif slot not in (RZ, URZ):
             factor = next((int(part[1:]) for part in parts if part[:1] == "X"), 1)
             bases.append((slot, factor, "U32" in parts or "S32" in parts))
     return Operand("address", text, offset=offset, bases=tuple(bases))
 
 
+def _hexadecimal(text: str) -> int:
+    number = int(text, 16)
+    if abs(number) >= 2**64:
+        raise ValueError("found a number of over 64 bits")
+    return number
+
+
+def _check_number(text: str) -> None:
+    """Refuse what is printed like a number, but is none: 1.2.3, 0x of over 64 bits."""
+    if len(text) > _SHOWN:
+        raise ValueError("found a number of over 64 bits")
+    if "0x" in text.lower():
+        _hexadecimal(text)
+    elif text[-3:].upper() not in ("INF", "NAN"):
+        float(text)
+
+
+_FILES = {"R": (0, 255), "UR": (UR, 255), "P": (P, 8), "UP": (UP, 8), "B": (B, 32)}  # first slot, registers
+_DIGITS, _SHOWN = 3, 40
+_BANK_BYTES = 1 << 16
 _REGISTER = re.compile(r"(UR|R|UP|P|B)(\d+|Z|T)")
 _ADDRESS = re.compile(r"(?:g?desc\[\w+\])?\[([^\]]*)\]")
 # What tensor cores take: matrices in shared memory, tensor memory, shape and types of a product.

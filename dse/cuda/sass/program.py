@@ -125,7 +125,7 @@ def program(listing: Listing) -> SassProgram:
 
     **Raises:** DseError that names the first opcode that is not known, or a branch that leads nowhere.
     """
-    steps = [_step(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
+    steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
     addresses = [step.address for step in steps]
     index_at = {address: index for index, address in enumerate(addresses)}
     jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
@@ -152,6 +152,18 @@ def program(listing: Listing) -> SassProgram:
     _connect(steps, blocks)
     block_at = {addresses[start]: number for number, start in enumerate(starts)}
     return SassProgram(listing.kernel, listing.arch, steps, blocks, block_at)
+
+
+def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
+    """Read the operands of an instruction. **Raises:** DseError if they are not those of its opcode."""
+    try:
+        return _step(listing, index, instruction)
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        where = f"{listing.kernel}: instruction 0x{instruction.address:x}"
+        found = f"{instruction.opcode} {', '.join(instruction.operands)}"
+        raise DseError(
+            f"{where}: operands: found {found!r} ({error}), expected those of {instruction.opcode}"
+        ) from None
 
 
 def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:

@@ -27,16 +27,15 @@ Warps that differ have a `[[program]]` each, with its own instructions and loops
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import read_toml
 from dse.simulator.case.program import Case, Loop, Program
 
@@ -152,18 +151,13 @@ def _first(error: ValidationError) -> str:
             inside = inside[1:] if inside[:1] == ["program"] and len(inside) > 1 else inside
             fields = (_TABLES[inside[0]] if inside else _GraphFile).model_fields
             names = [field_info.alias or name for name, field_info in fields.items()]
-            return f"{field}: found an unknown field, {_expected(at[-1], names)}"
+            return f"{field}: found an unknown field, {one_of(at[-1], names)}"
         case "too_short":
             return f"{field}: found nothing, expected at least one"
         case "model_type" | "dict_type":
             return f"{field}: found {mistake['input']!r}, expected a table"
         case _:
             return f"{field}: found {mistake['input']!r}, expected {mistake['msg'].split(' be ', 1)[-1]}"
-
-
-def _expected(name: str, allowed: Collection[str]) -> str:
-    near = get_close_matches(name, allowed, 1)
-    return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> Program:
@@ -199,7 +193,7 @@ def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> 
 
 def _number(name: str, numbers: Mapping[str, int], field: str) -> int:
     if name not in numbers:
-        raise DseError(f"{field}: found {name!r}, {_expected(name, numbers)}")
+        raise DseError(f"{field}: found {name!r}, {one_of(name, numbers)}")
     return numbers[name]
 
 

@@ -33,10 +33,10 @@ A listing does not say which addresses a warp asks for, nor which lanes take par
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from pathlib import Path
 
-from dse.errors import DseError
+from dse.errors import DseError, one_of
+from dse.files import read_text
 from dse.simulator.case.program import Loop
 from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 
@@ -68,6 +68,7 @@ _INSTRUCTION = re.compile(
 )
 _REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
 _OPERAND = re.compile(r"[-~|!]*\w[\w.]*\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
+MOST_BYTES = 1 << 24  # of a trace
 _SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
 
 
@@ -77,13 +78,7 @@ def load(path: Path | str) -> Trace:
     **Raises:** DseError, one line with file, line, what was found and allowed.
     """
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise DseError(f"{path}: is not UTF-8: {error.reason}") from None
-    except OSError as error:
-        raise DseError(f"{path}: cannot read: {error.strerror}") from None
-    return parse(text, str(path), path.parent.name if path.name == FILE else path.stem)
+    return parse(read_text(path, MOST_BYTES), str(path), path.parent.name if path.name == FILE else path.stem)
 
 
 def parse(text: str, where: str = "trace", name: str = "trace") -> Trace:
@@ -158,7 +153,7 @@ class _Listing:
                     raise DseError("found .end, expected an instruction since .repeat")
                 self.loops.append(Loop(first, len(self.lines), trips))
             case [directive, *_]:
-                raise DseError(f"found {code!r}, {_one_of(directive, _DIRECTIVES)}")
+                raise DseError(f"found {code!r}, {one_of(directive, _DIRECTIVES)}")
 
 
 def _pattern(comment: str) -> dict[str, int]:
@@ -166,7 +161,7 @@ def _pattern(comment: str) -> dict[str, int]:
     values = {}
     for name, value in re.findall(r"(\S+)=(\S+)", comment):
         if name not in _PATTERN:
-            raise DseError(f"found {name!r} with a value, {_one_of(name, _PATTERN)}")
+            raise DseError(f"found {name!r} with a value, {one_of(name, _PATTERN)}")
         values[name] = _whole(value, name, _PATTERN[name])
     if values.get("lanes", 32) > 32:
         raise DseError(f"lanes: found {values['lanes']}, expected 1 to 32")
@@ -180,7 +175,7 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
     opcode, modifiers = head["opcode"], head["modifiers"].upper().split(".")[1:]
     stem = opcode if opcode in _KIND else re.sub(r"(32)?I?$", "", opcode)
     if stem not in _KIND:
-        raise DseError(f"found opcode {opcode!r}, {_one_of(opcode, _KIND)}")
+        raise DseError(f"found opcode {opcode!r}, {one_of(opcode, _KIND)}")
     kind, operands = _KIND[stem], _operands(code[head.end() :])
     wide = _wide(modifiers, double=kind.startswith("double"))
     access = _access(kind, operands, wide, modifiers, pattern)
@@ -292,9 +287,3 @@ def _whole(text: str, name: str, least: int) -> int:
     if value < least:
         raise DseError(f"{name}: found {value}, expected {least} or more")
     return value
-
-
-def _one_of(name: str, allowed: Iterable[str]) -> str:
-    allowed = list(allowed)
-    near = get_close_matches(name, allowed, 1)
-    return f"expected one of {', '.join(allowed)}" + (f"; did you mean {near[0]}?" if near else "")

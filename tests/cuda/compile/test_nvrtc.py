@@ -301,3 +301,18 @@ def test_importing_loads_none_of_the_extra(run_python):
         "print({'cuda', 'elftools', 'jax', 'numpy'} & set(sys.modules))"
     )
     assert (ran.out, ran.err) == ("set()\n", "")
+
+
+@pytest.mark.parametrize("name", ["pad", "T", "x", "size", "value", "warpSize"])
+def test_a_macro_may_have_a_name_that_the_compilers_own_header_uses(write, name: str):
+    made = compile_source(
+        read_source(write(f"__global__ void f(float* q) {{ q[0] = {name} + 1; }}")), 80, {name: 3}
+    )
+    assert isinstance(made, Compiled), made
+
+
+def test_macros_move_no_line(write):
+    path = write("__global__ void f(float* q) {\n  q[0] = N;\n  missing();\n}")
+    failure = compile_source(read_source(path), 80, {"N": 1, "M": 2})
+    assert isinstance(failure, Failure)
+    assert failure.message.startswith(f"{path.name}(3): error")

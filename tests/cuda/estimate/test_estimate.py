@@ -138,13 +138,41 @@ def test_the_border_of_registers_and_of_failures_is_found(guess: Estimate) -> No
 
 
 def test_estimated_registers_let_a_launch_run(
-    guess: Estimate, chosen: dict[int, KernelProfile | Failure]
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
 ) -> None:
+    """Where the compiler is told of the block's size; elsewhere they fail, and that is foreseen."""
+    guess = estimate(before, chosen, LIMITS, held=True)
     there = np.array([place not in chosen for place in range(len(SPACE))]) & (guess.resources["threads"] > 0)
     asked = Resources(**{name: values[there] for name, values in guess.resources.items()})
     assert occupancy.possible(occupancy.resident_blocks(LIMITS, asked)[1]).all()
     assert (asked.registers[asked.threads == 512] <= 128).all()
     assert asked.registers.max() == 255
+
+
+def test_launches_that_their_registers_forbid_are_foreseen(
+    before: KnownFacts, chosen: dict[int, KernelProfile | Failure]
+) -> None:
+    """On a GPU with few registers, of a source that does not tell the compiler how large blocks are."""
+    small = replace(LIMITS, registers_per_block=np.int32(16_384))
+
+    def run(**asked: np.ndarray) -> np.ndarray:
+        asked = {name: np.asarray(values, int) for name, values in asked.items()}
+        return np.asarray(occupancy.possible(occupancy.resident_blocks(small, Resources(**asked))[1]))
+
+    guess = estimate(before, chosen, small)
+    results = [result(*each) for each in SPACE]
+    compiles = np.array([isinstance(each, KernelProfile) for each in results])
+    registers = np.array([each.registers if isinstance(each, KernelProfile) else 0 for each in results])
+    asked = {name: guess.resources[name] for name in ("blocks", "shared_bytes")}
+    runs = compiles & run(threads=before.threads, registers=registers, **asked)
+    others = np.array([place not in chosen for place in range(len(SPACE))])
+    assert 10 < np.sum(others & ~runs) < np.sum(others) - 10
+    assert guess.runs[others & ~runs].mean() < 0.2
+    assert guess.runs[others & runs].mean() > 0.9
+    np.testing.assert_array_equal(guess.runs[~others], compiles[~others])
+    there = others & (guess.resources["threads"] > 0)
+    foreseen = run(**{name: values[there] for name, values in guess.resources.items()})
+    assert np.mean(foreseen == runs[there]) > 0.9
 
 
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:

@@ -246,7 +246,7 @@ def test_no_file_and_not_text(tmp_path):
     with pytest.raises(DseError, match="cannot read"):
         graphs.load(tmp_path)
     (tmp_path / "graph.toml").write_bytes(b'name = "\xff"')
-    with pytest.raises(DseError, match="is not TOML"):
+    with pytest.raises(DseError, match="found byte 8 that is no UTF-8"):
         graphs.load(tmp_path / "graph.toml")
 
 

@@ -22,7 +22,10 @@ def bind(step: Step, slot_of: Callable[[str, Any], int]) -> tuple[Evaluate, tupl
     if not name:
         raise Unsupported("this opcode")
     binder = Binder(step, slot_of)
-    evaluate = RULES[name](binder)
+    try:
+        evaluate = RULES[name](binder)
+    except (ValueError, IndexError, KeyError, TypeError, OverflowError) as error:
+        raise Unsupported(f"operands of this form ({error})") from None
     return evaluate, tuple(sorted(binder.reads))
 
 

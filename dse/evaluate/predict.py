@@ -1,0 +1,185 @@
+"""Predictions of one model for configurations of one kernel, which JAX can differentiate by the GPU."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse.counts import Counts, Number, sizes_of
+from dse.errors import DseError, one_of
+from dse.evaluate.chunks import evaluate
+from dse.evaluate.rank import configurations
+from dse.gpus import GpuFile, column, stack
+from dse.gpus.tree import origin, traced
+from dse.hardware import occupancy
+from dse.models import get
+from dse.models.protocol import Model
+from dse.precision import in_64_bits
+from dse.progress import Progress, silent
+from dse.tables import Result
+from dse.types import Resources
+
+
+class Predicted(eqx.Module, Result):
+    """What a model says of configurations. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
+
+    **Units:** as the names say; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
+    **Edges:** where `possible` is false, times are infinite and `bottleneck` is -1.
+    """
+
+    seconds: Array | np.ndarray
+    cycles: Array | np.ndarray
+    possible: Array | np.ndarray
+    warps_per_sm: Array | np.ndarray
+    occupancy: Array | np.ndarray
+    limiter: Array | np.ndarray  # a code of `dse.hardware.occupancy.LIMITERS`
+    bottleneck: Array | np.ndarray
+    terms: tuple[str, ...] = eqx.field(static=True)
+    labels: tuple[tuple[str, Any], ...] = eqx.field(static=True)  # kernel, model, problem sizes
+    gpus: tuple[str, ...] = eqx.field(static=True)  # their names
+    parameters: dict[str, np.ndarray]
+    resources: dict[str, Array | np.ndarray]
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without."""
+        return (*dict(self.labels), "warps_per_sm", "possible", "cycles")
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return one row a GPU and configuration, in their order, with the columns of `dse.columns`."""
+        count = len(self.gpus) * max(1, np.size(next(iter(self.parameters.values()))))
+        shape = (len(self.gpus), count // len(self.gpus))
+        words = np.array(occupancy.LIMITERS, object)[np.asarray(self.limiter)]
+        terms = np.array([*self.terms, ""], object)[np.asarray(self.bottleneck)]
+        fields = {"warps_per_sm": self.warps_per_sm, "occupancy": self.occupancy, "limited_by": words}
+        fields |= {"possible": self.possible, "cycles": self.cycles, "time_s": self.seconds}
+        fields = {**self.parameters, **self.resources, **fields, "bottleneck": terms}
+        columns = {
+            name: np.broadcast_to(np.asarray(x), np.shape(self.seconds)).reshape(shape).ravel()[:top].tolist()
+            for name, x in fields.items()
+        }
+        gpus = np.repeat(np.array(self.gpus, object), shape[1])[:top]
+        labels = dict(self.labels)
+        first = {"kernel": labels["kernel"]}
+        return [
+            first | {"gpu": gpu} | labels | {name: values[i] for name, values in columns.items()}
+            for i, gpu in enumerate(gpus)
+        ]
+
+
+def predict(
+    gpus: GpuFile | Sequence[GpuFile],
+    kernel: Counts,
+    parameters: Mapping[str, Any] | None,
+    model: str | Model,
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+) -> Predicted:
+    """Predict configurations of a kernel: those of `parameters`, or every valid one.
+
+    What the kernel executes is counted on the GPU as it was read from its file, while JAX differentiates too.
+
+    **Shapes:** parameters are scalars or [L]; results [L], [GPUs, L] for a list of GPUs, [] for scalars.
+    **Raises:** DseError as the kernel's `count`, for an unknown model, for parameters that are not the
+    kernel's, and for a model that is simulated where JAX traces.
+    """
+    several = not isinstance(gpus, GpuFile)
+    files = list(gpus) if isinstance(gpus, Sequence) else [gpus]
+    chosen, sizes = get(model), sizes_of(kernel, problem)
+    columns = _columns(kernel, parameters) if parameters else configurations(kernel, problem)
+    of_one = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
+    by = _traced if any(map(traced, files)) else _known
+    found = by(files, kernel, columns, chosen, sizes, progress)
+    found["resources"] = {name: found["resources"][name] for name in Resources.__dataclass_fields__}
+
+    def shaped(x: Any) -> Any:
+        x = x if several else x[0]
+        return x[..., 0] if of_one else x
+
+    arrays = jax.tree.map(shaped, {name: x for name, x in found.items() if name != "terms"})
+    parameters = {name: values[0] if of_one else values for name, values in columns.items()}
+    labels = {"kernel": kernel.name, "model": chosen.name} | sizes
+    names = tuple(file.name for file in files)
+    return Predicted(
+        **arrays, terms=found["terms"], labels=tuple(labels.items()), gpus=names, parameters=parameters
+    )
+
+
+def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """Lay out parameters as [L] each; those of one value only need not be given."""
+    space = kernel.space.values
+    for name in parameters:
+        if space and name not in space:
+            raise DseError(f"launch: {kernel.name}: found {name!r}, {one_of(name, space)}")
+    alone = {name: values[0] for name, values in space.items() if len(values) == 1}
+    given = {**alone, **parameters}
+    missing = [name for name in space if name not in given]
+    if missing:
+        raise DseError(f"launch: {kernel.name}: found no {', '.join(missing)}, expected each parameter")
+    arrays = {name: np.atleast_1d(np.asarray(given[name])) for name in (space or given)}
+    try:
+        shape = np.broadcast_shapes(*(x.shape for x in arrays.values()))
+    except ValueError:
+        found = ", ".join(f"{name} {x.size}" for name, x in arrays.items() if x.size > 1)
+        raise DseError(f"launch: {kernel.name}: found values of {found}, expected equally many") from None
+    return {name: np.broadcast_to(x, shape) for name, x in arrays.items()}
+
+
+def _known(
+    files: Sequence[GpuFile],
+    kernel: Counts,
+    columns: Mapping[str, np.ndarray],
+    model: Model,
+    sizes: Mapping[str, Number],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Predict on GPUs whose numbers are known: chunk by chunk, compiled once for all. Arrays [G, L]."""
+    found = evaluate(kernel, (model,), stack([file.gpu for file in files]), columns, sizes, progress)
+    forecast = found.forecasts[model.name]
+    return {
+        "seconds": forecast.seconds,
+        "cycles": forecast.cycles,
+        "possible": found.possible,
+        "warps_per_sm": found.warps_per_sm,
+        "occupancy": found.occupancy,
+        "limiter": found.limiter,
+        "bottleneck": forecast.bottleneck,
+        "terms": forecast.terms,
+        "resources": found.resources,
+    }
+
+
+def _traced(
+    files: Sequence[GpuFile],
+    kernel: Counts,
+    columns: Mapping[str, np.ndarray],
+    model: Model,
+    sizes: Mapping[str, Number],
+    progress: Progress,
+) -> dict[str, Any]:
+    """The same while JAX traces the GPUs' numbers, all configurations at once."""
+    if not model.differentiable:
+        raise DseError(f"model: found {model.name}, which is simulated, expected a closed form for gradients")
+    count = len(next(iter(columns.values())))
+    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in files))
+    with in_64_bits(), jax.ensure_compile_time_eval():
+        known = stack([origin(file).gpu for file in files])
+        batch = kernel.count(columns, known, sizes, progress).batch.take(np.arange(count)).on(column(known))
+    launch, limiter = occupancy.launch(numbers, batch.resources, batch.kernel.work)
+    possible = occupancy.possible(limiter)
+    prediction = model.predict(numbers, batch.kernel, launch)
+    return {
+        "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
+        "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
+        "possible": possible,
+        "warps_per_sm": jnp.where(possible, launch.warps_per_sm, 0.0),
+        "occupancy": jnp.where(possible, occupancy.occupancy(numbers.limits, launch), 0.0),
+        "limiter": limiter,
+        "bottleneck": jnp.where(possible, prediction.bottleneck, -1),
+        "terms": tuple(prediction.terms),
+        "resources": {name: getattr(batch.resources, name) for name in Resources.__dataclass_fields__},
+    }

@@ -1,0 +1,181 @@
+"""Other programs, run with limits of time, memory and output, and ended with this process.
+
+Compilers are given files of strangers: some never end, some take all memory there is. Memory and output are
+limited on Linux only, time everywhere.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from dse.errors import DseError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one call of a program may take."""
+
+    seconds: float
+    memory_bytes: int  # of its address space
+    output_bytes: int  # of each file that it writes, and of what it prints
+
+
+class Stopped(Exception):
+    """A program met a limit, or ended by a signal: one phrase, `ended after 60 s (DSE_COMPILE_SECONDS)`."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended, and what it printed."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def compiler_limits() -> Limits:
+    """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
+
+    No kernel of those that we know takes a tenth of it.
+
+    **Raises:** DseError if one of them is no number above 0.
+    """
+    seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 60.0), _number("DSE_COMPILE_GB", 4.0)
+    return Limits(seconds, int(gigabytes * 1e9), _OUTPUT_BYTES)
+
+
+def run(
+    command: Sequence[str | Path],
+    limits: Limits | None = None,
+    folder: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Ended:
+    """Run a program, without input, until it ends; `limits` are by default those of compilers.
+
+    **Raises:** Stopped if it met a limit or ended by a signal; OSError if it cannot be started. However this
+    ends, nothing of it is left running.
+    """
+    limits = limits or compiler_limits()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        program = subprocess.Popen(
+            [str(part) for part in command],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=errors,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,  # so that all that it starts can be ended
+        )
+        try:
+            with watched(program, limits.seconds) as late:
+                limit(program.pid, limits, alone=True)
+                program.wait()
+        finally:
+            kill(program)  # or what it started and left
+        if late:
+            raise Stopped(after(limits))
+        if program.returncode < 0:
+            raise Stopped(died(program.returncode, limits))
+        return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+
+
+def limit(process: int, limits: Limits, *, alone: bool) -> None:
+    """Limit memory and files of a process, where the system can; if it is for one task `alone`, its time."""
+    if sys.platform != "linux":
+        return
+    import resource  # is not everywhere
+
+    wanted = {
+        resource.RLIMIT_AS: limits.memory_bytes,
+        resource.RLIMIT_FSIZE: limits.output_bytes,
+        resource.RLIMIT_CORE: 0,
+    }
+    if alone:  # ends it where we can no longer
+        wanted[resource.RLIMIT_CPU] = (int(limits.seconds) + 1) * (os.cpu_count() or 1)
+    for what, most in wanted.items():
+        with suppress(OSError, ValueError):  # it has ended, or may have less already
+            resource.prlimit(process, what, (most, most))
+
+
+@contextmanager
+def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[bool]]:
+    """Kill a program if the block takes longer, when the list is no longer empty, or if it raises.
+
+    To wait with a timeout would be to ask again and again, up to 0.05 s apart.
+    """
+    late: list[bool] = []
+
+    def stop() -> None:
+        late.append(True)
+        kill(program)
+
+    timer = threading.Timer(seconds, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield late
+    except BaseException:
+        kill(program)
+        program.wait()
+        raise
+    finally:
+        timer.cancel()
+
+
+def kill(program: subprocess.Popen[bytes]) -> None:
+    """Kill a program that leads a session of its own, and all that it started."""
+    with suppress(OSError):  # it has ended
+        if hasattr(os, "killpg"):
+            os.killpg(program.pid, signal.SIGKILL)
+        else:
+            program.kill()
+
+
+def died(code: int, limits: Limits) -> str:
+    """Say how a program ended that gave no result: by a signal if `code` is below 0."""
+    if sys.platform == "linux" and -code == signal.SIGXCPU:
+        return after(limits)
+    if sys.platform == "linux" and -code == signal.SIGXFSZ:
+        return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB"
+    how = f"with code {code}"
+    if code < 0:
+        how = {each.value: f"by {each.name}" for each in signal.Signals}.get(-code, f"by signal {-code}")
+    return f"ended {how} ({memory_allowed(limits)})"
+
+
+def memory_allowed(limits: Limits) -> str:
+    """Say how much memory a program may take."""
+    return f"it may take {limits.memory_bytes / 1e9:.3g} GB, DSE_COMPILE_GB"
+
+
+def after(limits: Limits) -> str:
+    """Say why a program ended that took too long."""
+    return f"ended after {limits.seconds:g} s (DSE_COMPILE_SECONDS)"
+
+
+def _text(file: IO[bytes], limits: Limits) -> str:
+    file.seek(0)
+    return file.read(limits.output_bytes).decode("utf-8", errors="replace")
+
+
+def _number(name: str, default: float) -> float:
+    given = os.environ.get(name, "")
+    try:
+        number = float(given) if given else default
+    except ValueError:
+        number = 0.0
+    if not 0 < number < _MOST:
+        raise DseError(f"{name}: found {given[:40]!r}, expected a number above 0 and below {_MOST:g}")
+    return number
+
+
+_OUTPUT_BYTES = 1 << 28
+_MOST = 1e6

@@ -1,0 +1,80 @@
+import os
+import sys
+import time
+
+import pytest
+
+from dse.errors import DseError
+from dse.limited import Limits, Stopped, compiler_limits, run
+
+LIMITS = Limits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
+
+
+def python(code, limits=LIMITS, **options):
+    return run([sys.executable, "-I", "-c", code], limits, **options)
+
+
+def test_what_a_program_prints_and_its_code(tmp_path):
+    code = "import sys, os; print(os.getcwd(), os.environ['A']); print('no', file=sys.stderr); sys.exit(3)"
+    ended = python(code, folder=tmp_path, environment={"A": "1"})
+    assert (ended.code, ended.output, ended.errors) == (3, f"{tmp_path} 1\n", "no\n")
+
+
+def test_it_reads_no_input():
+    assert python("import sys; print(repr(sys.stdin.read()))").output == "''\n"
+
+
+def test_a_program_that_does_not_end(tmp_path):
+    started = time.monotonic()
+    left = tmp_path / "left"
+    child = f"import time; time.sleep(2); open({str(left)!r}, 'w')"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(Stopped, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
+        python(code, Limits(0.5, 10**9, 10**6))
+    assert time.monotonic() - started < 2
+    time.sleep(max(0, started + 3 - time.monotonic()))
+    assert not left.exists()  # what it had started ended with it
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot limit a process from outside")
+class TestOnLinux:
+    def test_memory(self):
+        ended = python("import time; time.sleep(0.3); bytearray(2 * 10**9)")
+        assert ended.code == 1
+        assert "MemoryError" in ended.errors
+
+    def test_output(self):
+        with pytest.raises(Stopped, match="wrote over 1 MB"):
+            python(
+                "import signal, sys, time; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); time.sleep(0.3)\n"
+                "while True: print('x' * 1000)"
+            )
+
+    def test_a_signal(self):
+        with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
+            python("import os; os.kill(os.getpid(), 11)")
+
+
+def test_a_program_that_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        run([tmp_path / "none"], LIMITS)
+
+
+def test_limits_of_compilers_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", "7")
+    monkeypatch.setenv("DSE_COMPILE_GB", "0.5")
+    limits = compiler_limits()
+    assert (limits.seconds, limits.memory_bytes) == (7, 5 * 10**8)
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", "1e9", "9" * 5000])
+def test_limits_that_are_none(monkeypatch, given):
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", given)
+    with pytest.raises(DseError, match=r"^DSE_COMPILE_SECONDS: found .{1,50}, expected a number above 0"):
+        compiler_limits()
+
+
+def test_no_file_of_it_stays_open():
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    python("pass")
+    assert (len(os.listdir("/proc/self/fd")) if before else 0) == before
