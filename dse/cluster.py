@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar
 
@@ -29,6 +30,9 @@ class Spread(Protocol):
     def __call__(self, function: Callable[[range], R], units: range) -> Iterator[tuple[range, R]]:
         """Do all `units`, some at a time."""
         ...
+
+
+_IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 
 def in_threads(workers: int | None = None) -> Spread:
@@ -65,6 +69,28 @@ def spreading(workers: int | None = None, address: str | None = None) -> Iterato
         return
     with client(workers, address) as connected:
         yield on_cluster(connected)
+
+
+@contextmanager
+def used(workers: int | None = None, address: str | None = None) -> Iterator[None]:
+    """Let the reading of kernels from source within the block be spread as `spreading` says.
+
+    **Raises:** DseError as `spreading`.
+    """
+    if workers is None and address is None:
+        yield
+        return
+    with spreading(workers, address) as spread:
+        before = _IN_USE.set(spread)
+        try:
+            yield
+        finally:
+            _IN_USE.reset(before)
+
+
+def in_use() -> Spread | None:
+    """Return how the block that we are in, see `used`, spreads work; None outside."""
+    return _IN_USE.get()
 
 
 @contextmanager

@@ -178,6 +178,20 @@ CompileOption = Annotated[
         help="Of a source: compile so many configurations, and estimate the others from them.",
     ),
 ]
+WorkersOption = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", metavar="N", min=1, help="Compile and run sources on so many processes, by Dask."
+    ),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="Compile and run sources on the Dask cluster of this scheduler: tcp://HOST:8786.",
+    ),
+]
 SharedOption = Annotated[
     int | None,
     typer.Option("--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."),

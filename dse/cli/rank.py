@@ -70,6 +70,8 @@ def rank(
         ),
     ] = None,
     prior: inputs.PriorOption = None,
+    workers: inputs.WorkersOption = None,
+    cluster: inputs.ClusterOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -99,20 +101,22 @@ def rank(
     if prior and (diverse or not models[0].differentiable):
         raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
+    from dse.cluster import used
     from dse.evaluate import cascade as cascades  # imports jax: seconds
     from dse.evaluate.rank import rank as rank_launches
     from dse.evaluate.rank import with_measured
     from dse.report.show import progress
 
     passed: tuple[cascades.Passed, ...] = ()
-    if cascade is None:
-        ranking = rank_launches(
-            counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
-        )
-    else:
-        levels = cascades.read(cascade, counts)
-        done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress, gpu_file.name)
-        ranking, passed = with_measured(done.ranking, counts, measured), done.levels
+    with used(workers, cluster):
+        if cascade is None:
+            ranking = rank_launches(
+                counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
+            )
+        else:
+            levels = cascades.read(cascade, counts)
+            done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress, gpu_file.name)
+            ranking, passed = with_measured(done.ranking, counts, measured), done.levels
     if refit:
         from dse.tuning.refit import refitted
 

@@ -51,6 +51,8 @@ def search(
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
     ] = None,
     changed: inputs.SetOption = None,
+    workers: inputs.WorkersOption = None,
+    cluster: inputs.ClusterOption = None,
     json: JsonOption = False,
     csv: CsvOption = False,
     out: OutOption = None,
@@ -67,6 +69,7 @@ def search(
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
     [gpu_file] = inputs.gpus([gpu])
+    from dse.cluster import used
     from dse.measured.formats import read
     from dse.report.show import progress
     from dse.searching import study  # imports jax and optuna: seconds
@@ -76,7 +79,7 @@ def search(
     searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed, trials)
     if enqueue is not None:
         study.enqueue(searched, read(enqueue).table.to_pylist(), str(enqueue))
-    with progress("Searching", trials) as advance:
+    with used(workers, cluster), progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
     rows = searched.best()

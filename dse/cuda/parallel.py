@@ -8,9 +8,11 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
 
+from dse.cluster import Spread, in_use
 from dse.errors import DseError
 
 Item = TypeVar("Item")
@@ -27,11 +29,13 @@ def each(
 
     `workers` is the number of processes (default: the processors that we may use); with one, or one item, all
     is done here. Else `function`, items and results must be picklable, and a script must do its work under
-    `if __name__ == "__main__"`.
+    `if __name__ == "__main__"`. Within `dse.cluster.used` the work goes where that says.
 
     **Raises:** what `function` raises first, and KeyboardInterrupt, with no process left; DseError if one of
     them ends by itself.
     """
+    if (spread := in_use()) is not None:
+        return _spread(spread, function, items, progress)
     workers = min(workers or processors(), len(items))
     if workers <= 1:
         results = []
@@ -59,6 +63,23 @@ def each(
                 ) from None
             raise
         return [future.result() for future in futures]
+
+
+def _spread(
+    spread: Spread,
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    progress: Callable[[int], None],
+) -> list[Result]:
+    results: list[Result] = []
+    for _, some in spread(partial(_each_of, function, items), range(len(items))):
+        results += some
+        progress(len(results))
+    return results
+
+
+def _each_of(function: Callable[[Item], Result], items: Sequence[Item], places: range) -> list[Result]:
+    return [function(items[place]) for place in places]
 
 
 def _context() -> BaseContext:

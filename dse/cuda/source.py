@@ -304,8 +304,12 @@ def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
             results[name] = _unstated(profile, made, job.source) or profile
         except DseError as error:
             results[name] = Failure("not executed", str(error))
-    job.cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
+    _keep(job.cache, results)
     return results
+
+
+def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
+    cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
 
 
 def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
