@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from dse.errors import DseError
 
@@ -23,6 +23,7 @@ MOST_DEATHS = 100  # of workers, while they had the same task
 R = TypeVar("R")
 
 
+@runtime_checkable
 class Spread(Protocol):
     """A way to do units of work: yields the units done and their result, in order."""
 
