@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from dse.errors import DseError
 
@@ -24,6 +24,7 @@ MOST_DEATHS = 100  # of workers, while they had the same task
 R = TypeVar("R")
 
 
+@runtime_checkable
 class Spread(Protocol):
     """A way to do units of work: yields the units done and their result, in order."""
 

@@ -262,7 +262,7 @@ def traces(first: Any, second: Any) -> int:
     first.top(10, ["gpu", "size"])
     seen: list[str] = []
 
-    def listen(event: str, duration: float, **_: Any) -> None:
+    def listen(event: str, duration_secs: float, **_: Any) -> None:
         if event == "/jax/core/compile/jaxpr_trace_duration":
             seen.append(event)
 

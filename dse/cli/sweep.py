@@ -119,10 +119,7 @@ def sweep(
         print(f"{out}: {swept.to_parquet(out, _words(columns)):,} rows")
         return
     rows = _reduced(swept, chosen[0], asked[chosen[0]], _words(per), out)
-    if not (json or csv or out):
-        rows = _varying(rows)
-    units = {"time_s": "s", "low_s": "s", "high_s": "s", "shared_bytes": "B"}
-    present(rows, json=json, csv=csv, out=out, units=units, wide=wide)
+    present(rows, json=json, csv=csv, out=out, wide=wide, hidden=_same(rows))
 
 
 def _reduced(
@@ -149,12 +146,11 @@ def _reduced(
     return rows
 
 
-def _varying(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out columns that have one value in all of several rows."""
+def _same(rows: Sequence[dict[str, Any]]) -> set[str]:
+    """The columns that have one value in all of several rows: a table can do without them."""
     names = dict.fromkeys(name for row in rows for name in row)
     same = {name for name in names if len({row.get(name) for row in rows}) == 1} if len(rows) > 1 else set()
-    same -= {"rank", "time_s", "count", "valid", "possible"}
-    return [{name: value for name, value in row.items() if name not in same} for row in rows]
+    return same - {"rank", "time_s", "count", "valid"}
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -5,7 +5,7 @@ Each result of a part is a table of columns; parts are merged in any order, with
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -21,6 +21,7 @@ BINS = 20  # of a histogram, for each power of ten
 EDGES = np.power(10.0, np.arange(-10 * BINS, 4 * BINS + 1) / BINS)  # s
 
 
+@runtime_checkable
 class Reduction(Protocol):
     """A way to make little of many predictions."""
 

@@ -12,6 +12,7 @@ from dse.sweeping.chunk import Chunk, chunk_of
 from dse.sweeping.entries import PLACE, Entries
 from dse.sweeping.filter import RESOURCES
 from dse.sweeping.product import Product
+from dse.tables import field as described
 
 AT_ONCE = 1 << 13  # configurations that are evaluated once more
 WORD = pa.dictionary(pa.int16(), pa.string())
@@ -32,13 +33,14 @@ def schema(product: Product, columns: Sequence[str] | None = None) -> pa.Schema:
             if not whole or name not in numbers:
                 numbers[name] = pa.int64() if whole else pa.float64()
     order = [*dict.fromkeys(sizes), *(name for name in numbers if name not in sizes)]
-    whole = pa.schema(
+    fields = (
         [("kernel", WORD), ("gpu", WORD), ("model", WORD)]
         + [(name, numbers[name]) for name in order]
         + [(name, pa.int32()) for name in RESOURCES]
         + [("warps_per_sm", pa.float32()), ("occupancy", pa.float32()), ("limited_by", WORD)]
         + [("possible", pa.bool_()), ("cycles", pa.float64()), ("time_s", pa.float64()), ("bottleneck", WORD)]
     )
+    whole = pa.schema([described(name, kind) for name, kind in fields])
     if columns is None:
         return whole
     for name in columns:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +18,13 @@ from dse.sweeping.filter import Filter
 from dse.sweeping.plan import Plan
 from dse.sweeping.product import Product, groups
 from dse.sweeping.reductions import EDGES, Counts, Histogram, Pareto, Reduction, Top
+from dse.tables import Rows
 
 if TYPE_CHECKING:
     import pandas
     import xarray
 
 Per = Sequence[str] | None
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Sweep:
         """Return a sweep of those rows alone for which an expression holds. **Raises:** DseError."""
         return replace(self, where=Filter.of(where, self.product))
 
-    def top(self, k: int = 10, per: Per = None, checkpoint: Path | None = None) -> list[Row]:
+    def top(self, k: int = 10, per: Per = None, checkpoint: Path | None = None) -> Rows:
         """Find the k fastest of each model, and of each kernel, size and GPU that `per` names.
 
         Of equally fast ones those with the lowest number in the product are taken. Rows are in the order of
@@ -62,40 +62,42 @@ class Sweep:
         *objectives: str,
         per: Per = None,
         checkpoint: Path | None = None,
-    ) -> list[Row]:
+    ) -> Rows:
         """Find those that no other one dominates in the objectives: without any, time_s and registers.
 
         **Raises:** DseError for an objective that is none of `dse.sweeping.reductions.OBJECTIVES`.
         """
         return self._kept(Pareto(objectives or ("time_s", "registers"), groups(per)), checkpoint)
 
-    def histogram(self, per: Per = None, checkpoint: Path | None = None) -> list[Row]:
-        """Count predictions by their time: rows with `low_s`, `high_s` and `count`, none for empty bins."""
+    def histogram(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
+        """Count predictions by their time: rows with `from_s`, `to_s` and `count`, none for empty bins."""
         per_groups = groups(per)
         found = self._found(Histogram(per_groups), checkpoint)
         edges = [0.0, *EDGES.tolist(), float("inf")]
-        table = []
+        table = Rows()
         for group, counts in _tally(found):
             named = self.product.named(per_groups, group)
             table += [
-                named | {"low_s": edges[i], "high_s": edges[i + 1], "count": int(counts[i])}
+                named | {"from_s": edges[i], "to_s": edges[i + 1], "count": int(counts[i])}
                 for i in np.flatnonzero(counts).tolist()
             ]
         return table
 
-    def counts(self, per: Per = None, checkpoint: Path | None = None) -> list[Row]:
-        """Count configurations: `valid`, `possible`, and of each resource how many it limits."""
+    def counts(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
+        """Count configurations by what limits them: `limited_by`, `possible`, `count`; `valid` of the group.
+
+        Groups are kernels and GPUs unless `per` names others; models do not matter.
+        """
         per_groups = groups(per, ("kernel", "gpu")) - {"model"}
         plan = Plan(replace(self.product, models=self.product.models[:1]), None, self.where)
         found = self._found(Counts(per_groups), checkpoint, plan)
-        table = []
+        table = Rows()
         for group, counts in _tally(found):
-            numbers = dict(zip(occupancy.LIMITERS, counts.tolist(), strict=True))
-            possible = sum(numbers[name] for name in occupancy.BINDING)
-            row = {"valid": int(counts.sum()), "possible": possible}
-            row |= {name: numbers[name] for name in occupancy.BINDING}
-            row |= {name: n for name, n in numbers.items() if n and name not in occupancy.BINDING}
-            table.append(self.product.named(per_groups, group) | row)
+            named = self.product.named(per_groups, group) | {"valid": int(counts.sum())}
+            for code in np.flatnonzero(counts).tolist():
+                reason = occupancy.LIMITERS[code]
+                possible = reason in occupancy.BINDING
+                table.append(named | {"limited_by": reason, "possible": possible, "count": int(counts[code])})
         return table
 
     def to_parquet(self, path: str | Path, columns: Iterable[str] | None = None) -> int:
@@ -130,7 +132,7 @@ class Sweep:
         if len(self.product.kernels) > 1:
             raise DseError(f"sweep: found {len(self.product.kernels)} kernels, expected one for xarray")
         frame = self.to_pandas()
-        (kernel,), (sizes,) = self.product.kernels, self.product.sizes
+        kernel, sizes = next(zip(self.product.kernels, self.product.sizes, strict=True))
         known = {**dict(sizes.values), **dict(kernel.space.values)}
         axes: list[str] = ["gpu", "model", *(name for name, values in known.items() if len(values) > 1)]
         fixed = {name: values[0] for name, values in known.items() if len(values) == 1}
@@ -140,9 +142,9 @@ class Sweep:
         dataset = frame.set_index(axes).to_xarray()
         return dataset.assign_attrs(kernel=kernel.name, **fixed)
 
-    def _kept(self, reduction: Reduction, checkpoint: Path | None) -> list[Row]:
+    def _kept(self, reduction: Reduction, checkpoint: Path | None) -> Rows:
         found = self._found(reduction, checkpoint)
-        return [] if found is None else rows.of_entries(self.product, found)
+        return Rows() if found is None else Rows(rows.of_entries(self.product, found))
 
     def _found(
         self, reduction: Reduction, checkpoint: Path | None, plan: Plan | None = None

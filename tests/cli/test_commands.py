@@ -164,14 +164,14 @@ def test_sweep_of_sizes(run_dse, toy_kernel, tmp_path):
     assert {"kernel", "gpu", "model", "n", "items", "registers", "time_s"} <= names
     counts = json.loads(run_dse(*ask, "--counts", "--json").out)
     bins = json.loads(run_dse(*ask, "--histogram", "--json").out)
-    assert sum(row["possible"] for row in counts) == sum(row["count"] for row in bins) > 0
+    assert sum(row["count"] for row in counts if row["possible"]) == sum(row["count"] for row in bins) > 0
 
 
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on(toy_kernel, tmp_path):
-    sizes = ",".join(str(n) for n in range(1 << 16, 1 << 21, 1 << 11))
+    sizes = ",".join(str(n) for n in range(1 << 16, 1 << 20, 1 << 12))
     code = (
-        "from dse.sweeping import run; run.EVERY, run.SHARE = 0.2, 1; from dse.cli.entry import main; main()"
+        "from dse.sweeping import run; run.EVERY, run.SHARE = 0.05, 1; from dse.cli.entry import main; main()"
     )
     ask = [sys.executable, "-c", code, "sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]
     ask += ["--set", f"n={sizes}", "--top", "2", "--per", "size", "-o"]

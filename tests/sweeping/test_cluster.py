@@ -37,6 +37,7 @@ def larger(product):
     return Product.of([(toy, sizes)], product.gpus, product.models)
 
 
+@pytest.mark.slow
 def test_results_are_the_same_to_the_bit(larger, tmp_path):
     here, there = tmp_path / "here.parquet", tmp_path / "there.parquet"
     with client(workers=2) as connected:
@@ -44,6 +45,8 @@ def test_results_are_the_same_to_the_bit(larger, tmp_path):
             plan = Plan(larger, reduction)
             assert plan.units > 40
             alone, together = (run.reduced(plan, way) for way in (in_threads(2), on_cluster(connected)))
+            assert alone is not None
+            assert together is not None
             assert alone.keys() == together.keys()
             assert all(alone[name].tobytes() == together[name].tobytes() for name in alone)
         plan = Plan(larger, None)

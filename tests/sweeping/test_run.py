@@ -49,6 +49,8 @@ def test_a_reduction_goes_on_after_an_interruption(product, reduction, tmp_path,
             run.reduced(Plan(product, reduction), breaking(after, seen), folder)
     again = run.reduced(Plan(product, reduction), breaking(1000, seen), folder)
     assert seen == list(range(plan.units))  # each unit once
+    assert whole is not None
+    assert again is not None
     assert whole.keys() == again.keys()
     assert all(whole[name].tobytes() == again[name].tobytes() for name in whole)
 
