@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from dse.errors import DseError
 
@@ -79,6 +78,8 @@ def spearman(predicted: ArrayLike, measured: ArrayLike) -> float | None:
 
     An infinite or NaN prediction has the last rank.
     """
+    from scipy.stats import rankdata  # takes half a second to import
+
     x, y = (rankdata(a) for a in (_last_if_unknown(np.asarray(predicted, float)), measured))
     x, y = x - x.mean() if x.size else x, y - y.mean() if y.size else y
     norm = np.sqrt(np.sum(x * x) * np.sum(y * y))

@@ -288,7 +288,7 @@ def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
 
 
 def test_of_a_huge_space_with_few_valid_ones_these_are_sampled():
-    space = Space(HUGE.values, (parse("a == 7 and b == 3 and c < 4", "x"),))
+    space = Space(HUGE.values, tuple(parse(text, "x") for text in ("a == 7", "b == 3", "c < 4")))
     assert len(space.sample(10, tries=2**16)) == 4
 
 

@@ -92,13 +92,16 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
             stack = of_symbol(_MIN_STACK_SIZE, kernel) or of_symbol(_FRAME_SIZE, kernel) or 0
             shared = sections.get(f".nv.shared.{kernel}")
             shared_bytes = shared["sh_size"] if shared else 0
+            registers = of_symbol(_REGCOUNT, kernel) or section["sh_info"] >> 24
+            if shared_bytes >= 2**31 or registers > _MOST_REGISTERS:
+                raise ELFError(f"{shared_bytes} B of shared memory, {registers} registers")
             relocations = [sections.get(f"{prefix}.text.{kernel}") for prefix in (".rel", ".rela")]
             kernels[kernel] = Binary(
                 kernel=kernel,
                 arch=arch,
                 code=section.data(),
                 relocated=any(table is not None and table["sh_size"] for table in relocations),
-                registers=of_symbol(_REGCOUNT, kernel) or section["sh_info"] >> 24,
+                registers=registers,
                 # From 9.0 on the section begins with what the system keeps for itself.
                 shared_bytes=max(0, shared_bytes - _RESERVED_BYTES) if arch >= 90 else shared_bytes,
                 stack_bytes=None if stack == _UNKNOWN_STACK else stack,
@@ -169,6 +172,7 @@ def _pointers(sections, names: list[str]) -> dict[int, str]:
     return {}
 
 
+_MOST_REGISTERS = 255  # of a thread
 _SIZED = 4  # format: the value's length stands before it
 _MAX_THREADS = 0x05
 _PARAM_CBANK = 0x0A
