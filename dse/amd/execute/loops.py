@@ -104,6 +104,9 @@ class LoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
+        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # it was left and entered again
+            self._begin(index, waves, loop.tries)
+            return
         loop.trips, loop.made = loop.trips + 1, loop.made + 1
         unwatched = loop.plan is None and loop.examined is None and loop.registers is None
         if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
@@ -128,7 +131,6 @@ class LoopSkipper:
         places = [at for at, _, _ in path]
         return (
             max(places) < others
-            and min(places) >= loop.header
             and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
         )
 
