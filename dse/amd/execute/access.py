@@ -185,7 +185,7 @@ def _scalar(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         if offset is not None:
             signed = offset.size == 1 and step.operands[2].startswith(("0x", "-"))
             where = where + (offset.view(np.int32) if signed else offset).astype(np.int64)
-        machine.note(index, where, 0)
+        machine.note(index, where, 0, machine.running.mask)  # whichever lanes are on
         words = machine.load_scalar(where, accessed)
         for word in range(accessed.words):
             machine.write_scalar(target + word, None if words is None else words[word])

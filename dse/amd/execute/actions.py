@@ -267,6 +267,12 @@ class Binder:
             if len(writers) == 1
             else _results(function, readers, writers)
         )
+        if step.opcode in _LOW_FROM_LOW:
+            lows = [
+                self._reader(one, "u", step) if kind in "UI" else read
+                for one, kind, read in zip(given[explicit:], sources, readers, strict=True)
+            ]
+            action = _or_low_word(action, function, readers, lows, writers, targets[0].place)
         if not step.modifiers:
             return action
         kept = lanes.without_source(step, self.listing.wave_size) if _between_lanes(step) else None
@@ -534,6 +540,12 @@ def _is_known(name: str) -> bool:
     return opcode(name) is not None or memory_access(name) is not None or name in lanes.LANE_MOVES
 
 
+# The low words of their results need no more than the low words of their operands: the compiler may leave
+# anything in the others.
+_LOW_FROM_LOW = (
+    "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
+    "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
+)  # fmt: skip
 _CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 _LOGIC = ("move", "select", "logic", "saveexec", "wrexec")
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
@@ -722,6 +734,40 @@ def _applied(function: Callable[..., Any], *values: Any) -> Any:
     if values and values[0].__class__ is _Pair:
         return _Pair(function(*(v.low for v in values)), function(*(v.high for v in values)))
     return function(*values)
+
+
+def _or_low_word(
+    action: Action,
+    function: Callable[..., Any],
+    readers: list[Reader],
+    lows: list[Reader],
+    writers: list[Any],
+    target: Any,
+) -> Action:
+    """The same; but where only high words are not known, the low word of the result is."""
+
+    def act(machine: MemoryMachine) -> None:
+        values = [read(machine) for read in readers]
+        if all(value is not None for value in values):
+            action(machine)
+            return
+        words = [read(machine) for read in lows]
+        if any(word is None for word in words):
+            action(machine)
+            return
+        result = function(
+            *(
+                word if value is not None and low is read else word.astype(U64)
+                for word, value, low, read in zip(words, values, lows, readers, strict=True)
+            )
+        )
+        result = result[0] if isinstance(result, tuple) else result
+        for write in writers:
+            write(machine, None)
+        write_word = MemoryMachine.write_vector if target.slot >= V else MemoryMachine.write_scalar
+        write_word(machine, target.slot, result.view(U64).astype(U32))
+
+    return act
 
 
 def _results(function: Callable[..., Any], readers: list[Reader], writers: list[Any]) -> Action:

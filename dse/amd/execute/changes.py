@@ -47,6 +47,7 @@ class Changes:
         self.machine, self.binder = machine, binder
         self.moving = dict(moving)  # by slot, or ("scratch", address): what it changes by in a trip
         self.lanes = machine.lanes()  # of the loop; others do not matter
+        self.waves = machine.running.mask
         self.exposed: set[Any] = set()  # slots that are read before they are written
         self.written: set[Any] = set()
         self.trips = FOR_EVER  # more that go the same way
@@ -89,7 +90,8 @@ class Changes:
     def bound(self, trips: np.ndarray | int, where: np.ndarray | None = None) -> None:
         """So many trips more, at most."""
         if isinstance(trips, np.ndarray):
-            lanes = self.machine.lanes() if where is None else where
+            scalar = trips.shape[-1] == 1  # or alike in all lanes
+            lanes = where if where is not None else self.waves if scalar else self.machine.lanes()
             shape = np.broadcast_shapes(trips.shape, lanes.shape)
             chosen = np.broadcast_to(trips, shape)[np.broadcast_to(lanes, shape)]
             trips = int(chosen.min(initial=FOR_EVER))
@@ -330,7 +332,8 @@ class Changes:
                 return None
             if kind in "UI":
                 high = self.machine.words(place.slot + 1)
-                return None if high is None else low.astype(I64) | high.astype(I64) << 32
+                # where the high word is not known, the low one of the result may be nevertheless
+                return low.astype(I64) if high is None else low.astype(I64) | high.astype(I64) << 32
             value = low
         else:
             return None

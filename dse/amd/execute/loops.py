@@ -18,7 +18,7 @@ from dse.amd.execute.changes import FOR_EVER, LOST, Changes, Irregular
 from dse.amd.execute.code import Code, Stretch
 from dse.amd.execute.contents import Access, MemoryMachine
 from dse.amd.execute.memory_names import memory_access
-from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC
+from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
 from dse.amd.execute.state import Partial, Waves
 from dse.amd.text import Instruction
 
@@ -104,6 +104,9 @@ class LoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
+        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # it was left and entered again
+            self._begin(index, waves, loop.tries)
+            return
         loop.trips, loop.made = loop.trips + 1, loop.made + 1
         unwatched = loop.plan is None and loop.examined is None and loop.registers is None
         if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
@@ -128,7 +131,6 @@ class LoopSkipper:
         places = [at for at, _, _ in path]
         return (
             max(places) < others
-            and min(places) >= loop.header
             and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
         )
 
@@ -237,7 +239,7 @@ class LoopSkipper:
         for slot in range(CONSTANTS):
             before, after = loop.registers[slot], machine.r[slot]
             if before is not after and slot != NULL:
-                moving[slot] = _change(before, after, lanes)
+                moving[slot] = _change(before, after, lanes if slot >= V else loop.waves.mask)
         for at in {*loop.scratch, *machine.scratch}:
             before, after = loop.scratch.get(at), machine.scratch.get(at)
             if before is not after:
@@ -255,7 +257,8 @@ class LoopSkipper:
         if len(machine.repeats) > loop.since.repeats:
             raise Irregular("a loop inside is skipped")
         for slot in changes.exposed:
-            if not _alike(loop.went_in.get(slot), changes.moving.get(slot), changes.lanes):
+            lanes = changes.waves if isinstance(slot, int) and slot < V else changes.lanes
+            if not _alike(loop.went_in.get(slot), changes.moving.get(slot), lanes):
                 raise Irregular(f"what is in {_named(slot)} does not change evenly")
         trips = changes.trips
         if trips >= FOR_EVER:
@@ -400,8 +403,6 @@ def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
         return LOST
     if after.dtype == bool:
         return LOST if ((before != after) & lanes).any() else None
-    if lanes.shape[-1] != 1 and before.shape[-1] == 1 and after.shape[-1] == 1:
-        lanes = np.asarray(lanes.any(-1, keepdims=True))
     change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
     return change if change.any() else None
 

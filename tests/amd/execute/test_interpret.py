@@ -145,7 +145,7 @@ FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
     ("v_ldexp_f32 v8, v2, 3", lambda a, b, c, d: a * 8),
     ("v_mul_f32 v8, v2, v3 clamp", lambda a, b, c, d: np.clip(a * b, 0, 1)),
     ("v_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[2:3] op_sel_hi:[0,1,1]", lambda a, b, c, d: np.stack(
-        [(a * c.astype(float) + a).astype(np.float32), (a * d.astype(float) + b).astype(np.float32)], axis=1)),
+        [a * c.astype(float) + a, a * d.astype(float) + b], axis=1).astype(np.float32)),
     ("v_pk_mul_f32 v[8:9], v[2:3], v[4:5] neg_lo:[0,1] op_sel:[1,0]", lambda a, b, c, d: np.stack(
         [-b * c, b * d], axis=1)),
 ]  # fmt: skip
@@ -187,7 +187,7 @@ def test_lanes_that_leave_a_loop_keep_what_they_have(written):
 
 @pytest.mark.parametrize(("target", "lanes"), [("gfx90a", 64), ("gfx1100", 32)])
 def test_waves_go_their_own_ways_and_meet_at_a_barrier(written, target: str, lanes: int):
-    """Threads of the upper half exchange words with the lower half through the LDS, in a loop for one wave."""
+    """Waves exchange words through the LDS; one of them skips an addition."""
     mask, wide_ = ("exec_lo", "b32") if lanes == 32 else ("exec", "b64")
     code = [
         *(line.replace("dwordx4", "b128") if lanes == 32 else line for line in _BEGIN),
@@ -291,6 +291,16 @@ def test_only_what_addresses_need_is_computed(written):
     _, missing = execute(code, launch, [(0, 0, 0)])
     assert missing is not None
     assert "mask of lanes of s_and_saveexec_b64" in str(missing)
+
+
+def test_a_high_word_that_is_not_known_spoils_no_low_word(written):
+    """The compiler leaves anything in the high word of an addend of which it wants the low word."""
+    code = [*_BEGIN, "v_mov_b32 v4, 3", "v_mad_u64_u32 v[8:9], s[8:9], v0, 5, v[4:5]"]
+    code += ["global_load_dword v3, v8, s[4:5]"]
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    machine, missing = execute(code_of(written(code)), launch, [(0, 0, 0)])
+    assert missing is None
+    np.testing.assert_array_equal(np.ravel(machine.accesses[-1].base & 0xFFFF), 5 * np.arange(64) + 3)
 
 
 def test_what_is_not_known_is_named(written):
