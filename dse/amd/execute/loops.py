@@ -161,7 +161,8 @@ class LoopSkipper:
                     results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
                 for slot, change in results:
                     if slot != NULL:
-                        changes.write(slot, change)
+                        unknown = change is LOST and machine.is_unknown(slot)
+                        changes.write(slot, None if unknown else change)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
                 changes = None
