@@ -8,9 +8,8 @@ from typing import Any
 from dse import measured, sources
 from dse.accuracy.markdown import number, table
 from dse.accuracy.spaces import Note, files, gpu_file, ignore, kernel_of, nothing_in, space_of
+from dse.amd.toolchain import toolchain
 from dse.counts import Counts, Number, sizes_of
-from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
 from dse.gpus.read import GpuFile
@@ -87,7 +86,7 @@ def from_source(
     note: Note = ignore,
     progress: Progress = silent,
 ) -> Iterator[SpaceScores]:
-    """Score models that are fed with what the kernels' CUDA source does.
+    """Score models that are fed with what the kernels' source does.
 
     Of each table `number` configurations that ran are taken at random. `changed` fixes parameters of the
     kernels that have them, and changes problem sizes. Left out are kernels without a source and GPUs that the
@@ -102,8 +101,10 @@ def from_source(
     empty = True
     for path, description in tables:
         gpu = gpu_file(path)
+        tools = toolchain(gpu.gpu)
         try:
-            architecture(gpu.gpu)
+            source = tools.source_of(description)
+            tools.architecture(gpu.gpu, source)
         except DseError as error:
             note(f"{path}: {error}: left out")
             continue
@@ -111,7 +112,7 @@ def from_source(
         times = measured.load(path, kernel)
         times, empty = times.rows(sample(times, kernel, number)), False
         scores = _scored(path, gpu, kernel, times, models, problem, progress)
-        yield replace(scores, compiler=compiler())
+        yield replace(scores, compiler=source.compiler)
     if empty:
         raise nothing_in(folder)
 

@@ -15,7 +15,7 @@ import numpy as np
 from dse import measured, sources
 from dse.accuracy import markdown
 from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
-from dse.cuda.source_kernel import architecture
+from dse.amd.toolchain import toolchain
 from dse.errors import DseError
 from dse.files import read_json
 from dse.gpus.read import GpuFile
@@ -200,9 +200,9 @@ def _known(
 
 
 def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:
-    """Return the GPU; one that NVIDIA's compiler does not know with a stand-in for what to compile for."""
+    """Return the GPU; one that no compiler knows with a stand-in for what to compile for."""
     try:
-        architecture(gpu.gpu)
+        toolchain(gpu.gpu).architecture(gpu.gpu, None)
     except DseError as error:
         note(f"{error}: counted as for compute capability {STAND_IN / 10}")
         return replace(gpu, gpu=replace(gpu.gpu, compute_capability=STAND_IN))

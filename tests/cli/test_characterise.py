@@ -306,13 +306,35 @@ def test_a_failure_ends_in_one_line(run_dse, triple: Path, tmp_path: Path, code:
     assert ran.err.count("\n") == 1
 
 
+def test_amd_gpus_are_explained_too(run_dse, tmp_path):
+    (tmp_path / "own.hip").write_text(
+        "#include <hip/hip_runtime.h>\n"
+        "__global__ void own(float* x, int n)\n"
+        "{\n"
+        "    const int at = blockIdx.x * 64 + threadIdx.x;\n"
+        "    if (at < n) x[at] = 2.0f * x[at];\n"
+        "}\n"
+    )
+    launch = ("--block", "64", "--grid", "4", "--arg", "n=250", "--arg", "x=256")
+    ran = run_dse("characterise", str(tmp_path / "own.hip"), "-g", "w6600", *launch, "--explain", "--json")
+    assert ran.code == 0, ran.err
+    parts = json.loads(ran.out)
+    assert parts["resources"]["threads"] == 64
+    assert [access["op"] for access in parts["accesses"]] == ["load", "store"]
+    assert {line["line"] for line in parts["lines"]} >= {4, 5}
+    table = run_dse("characterise", str(tmp_path / "own.hip"), "-g", "w6600", *launch)
+    assert table.code == 0, table.err
+    assert "clang" in table.out
+
+
 ONE = ("-g", "t4", "--block", "32", "--grid", "1")
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((".", "-g", "mi250x"), "compute capability: found none, expected one from 7.5 to "),
+        ((".", "-g", "gtx-280"), "compute capability: found 1.3, expected one from 7.5 to "),
+        ((".", "-g", "mi250x", "--graph", "g.toml"), "--graph: found it with AMD Instinct MI250X"),
         ((".", "-g", "v100-pcie"), "compute capability: found 7.0, expected one from 7.5 to "),
         (
             (".", "-g", "t4", "--set", "size=4"),
@@ -342,7 +364,7 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
             ("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH),
             "opcode: found FROB, expected one that is known",
         ),
-        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .ptx, .cubin, .sass, .py (Triton)"),
+        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .hip, .ptx, .cubin, .sass, .py (Triton)"),
     ],
 )
 def test_mistakes_are_told_in_one_line(
