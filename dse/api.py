@@ -12,16 +12,15 @@ import numpy as np
 
 from dse import gpus, kernels, measured, sources
 from dse.counts import Counts, Number, sizes_of
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
 from dse.evaluate import predict as _predict
 from dse.evaluate import rank as _rank
-from dse.evaluate import table as _table
 from dse.evaluate.predict import Predicted
 from dse.gpus import GpuFile
 from dse.gpus import tree as tree  # from here on JAX differentiates by GPUs
-from dse.models import CLOSED_FORMS, DEFAULT, MODELS, get
+from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
 from dse.simulator.simulation import Simulation
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from dse.fitting.calibrate import Calibration
     from dse.searching.study import Search
     from dse.sources import Given
+    from dse.sweeping.sweep import Sweep
     from dse.tuning.loop import Run
 
 AnyKernel = str | Path | Counts
@@ -188,24 +188,34 @@ def compare(
 def sweep(
     kernels: AnyKernel | Sequence[AnyKernel],
     gpus: AnyGpu | Sequence[AnyGpu],
-    out: str | Path,
-    models: Models = CLOSED_FORMS,
+    models: Models = DEFAULT,
+    sizes: Mapping[str, Number | Sequence[Number]] | None = None,
+    workers: int | None = None,
+    cluster: str | None = None,
     progress: Progress = silent,
-) -> int:
-    """Predict whole spaces of kernels on GPUs by models into one Parquet file.
+) -> "Sweep":
+    """Sweep whole spaces of kernels, at each of their problem sizes, on GPUs by models.
 
-    Interrupted, it goes on where it stopped when it is called again.
+    Nothing is evaluated before the result is asked: `.top(k, per=["gpu", "size"])`, `.pareto("time_s",
+    "registers")`, `.histogram()`, `.counts()`, `.to_parquet(path)`, `.to_pandas()`, `.to_xarray()`. `workers`
+    (processes here) or `cluster` (the address of a scheduler) spread the work by Dask.
 
-    **Returns:** the number of its rows.
-    **Shapes:** one row a kernel, GPU, model and configuration.
-    **Units:** noted in the file at each column; docs/columns.md.
-    **Raises:** DseError for an unknown name, or where `out` cannot be written.
+    **Returns:** the sweep.
+    **Shapes:** one row a kernel, size, GPU, model and configuration.
+    **Units:** `time_s` in seconds; docs/columns.md.
+    **Raises:** DseError for an unknown name or size.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    counts = tuple(_kernel(given) for given in _list(kernels))
-    problems = tuple(sizes_of(kernel) for kernel in counts)
-    job = _table.SweepJob(counts, problems, tuple(_gpus(gpus)), _models(models))
-    return _table.sweep(job, Path(out), progress)
+    from dse.sweeping.product import Product
+    from dse.sweeping.sweep import Sweep
+
+    counts = [_kernel(given) for given in _list(kernels)]
+    known = {name for kernel in counts for name, _ in kernel.problem}
+    for name in sizes or ():
+        if name not in known:
+            raise DseError(f"sizes: found {name!r}, {one_of(name, known)}")
+    chosen = [(kernel, _sizes(kernel, sizes or {})) for kernel in counts]
+    return Sweep(Product.of(chosen, _gpus(gpus), get_all(_models(models))), None, workers, cluster, progress)
 
 
 def search(
@@ -376,3 +386,8 @@ def _gpus(given: AnyGpu | Sequence[AnyGpu]) -> list[GpuFile]:
 
 def _list(given: Any) -> list[Any]:
     return list(given) if isinstance(given, list | tuple) else [given]
+
+
+def _sizes(kernel: Counts, sizes: Mapping[str, Any]) -> dict[str, Any]:
+    """The sizes of a kernel, with those of `sizes` that it has."""
+    return {name: sizes.get(name, value) for name, value in kernel.problem}

@@ -39,6 +39,8 @@ COLUMNS: dict[str, Column] = {
     "fastest_s": Column("s", "fastest time measured until then"),
     "chance_fastest": Column("1", "probability that no other configuration is faster, 0 to 1"),
     "chance_near": Column("1", "probability to be within 5 % of the fastest, 0 to 1"),
+    "chance_runs": Column("1", "probability to compile and launch, where that is estimated, 0 to 1"),
+    "expected_s": Column("s", "time by the prediction and by recorded times on other GPUs"),
     "optimum_s": Column(
         "s", "best predicted time of the whole space, where it is small enough to look at all"
     ),
@@ -73,7 +75,7 @@ SUFFIXES = {"_s": "s", "_bytes": "B", "_percent": "%"}  # that say the unit at t
 
 def of_model(model: str) -> str:
     """Name the column of predicted seconds by one more model beside the first: `mwp_cwp_s`."""
-    return f"{model.replace('-', '_')}_s"
+    return f"{model.replace('-', '_').replace(' ', '_')}_s"
 
 
 def unit(name: str) -> str | None:

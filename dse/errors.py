@@ -36,9 +36,11 @@ def one_of(found: str, allowed: Iterable[str], kind: str = "one of") -> str:
 
 
 def nearest(found: str, allowed: Iterable[str]) -> list[str]:
-    """Find the name spelled most alike, else up to three that begin so; case, - and _ do not matter."""
-    by_key = {_key(name): name for name in allowed}
-    wanted = _key(found[:100])
+    """Find the name spelled most alike, else up to three that begin so; case, - and _ matter little."""
+    found, names = found[:100], list(allowed)
+    if same_case := get_close_matches(found, names, 1):
+        return same_case
+    by_key, wanted = {_key(name): name for name in names}, _key(found)
     close = get_close_matches(wanted, by_key, 1)
     close = close or [key for key in by_key if len(wanted) > 1 and key.startswith(wanted)][:3]
     return [by_key[key] for key in close]

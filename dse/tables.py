@@ -112,16 +112,21 @@ def write_table(path: Path | str, columns: Mapping[str, Any], units: Mapping[str
     **Raises:** DseError for another suffix or where the file cannot be written; ValueError if lengths differ.
     """
     path = Path(path)
-    writer = _WRITERS.get(path.suffix.lower())
-    if writer is None:
-        suffix = repr(path.suffix) if path.suffix else "no suffix"
-        raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
+    check_suffix(path)
+    writer = _WRITERS[path.suffix.lower()]
     table = arrow(columns, units)
     with replacing(path) as temporary:
         try:
             writer(table, temporary)
         except OSError as error:
             raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file that `write_table` writes in no format. **Raises:** DseError."""
+    if path.suffix.lower() not in _WRITERS:
+        suffix = repr(path.suffix) if path.suffix else "no suffix"
+        raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
 
 
 def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> pa.Table:

@@ -2,9 +2,9 @@
 
 DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and named. Of each file is learned
 what `dse.pruning.calibration` keeps of a measured space, from --slices of it; --calibration writes that to a
-file, as dse/pruning/calibration.toml is. Then, if --json, -o or no --calibration is given, over --trials random
-sets of measurements of each size: how often the kept set held a configuration within 5 % of the optimum, and
-the median share kept, with what was learned of the other kernels on other GPUs only.
+file, as dse/pruning/calibration.toml is. Then, with --json or -o or without --calibration, over --trials
+random sets of measurements of each size: how often the kept set held a configuration within 5 % of the
+optimum, and the median share kept, with what was learned of the other kernels on other GPUs only.
 """
 
 import argparse

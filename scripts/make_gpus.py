@@ -29,7 +29,7 @@ LIKE_MEMORY = {
     "HBM3E": "HBM3",
 }  # where none of the type was measured
 MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
-JOINS = ("gfx906", "gfx90a", "gfx1032")  # LLVM before 15 joins loads of LDS; later targets it does not know
+JOINS = ("gfx90a",)  # where times of code by LLVM before 15, which joins loads of LDS, were looked at
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -484,7 +484,7 @@ def amd_compiler(card: Card, limits: dict[str, Value]) -> dict[str, Value]:
     source = "code of clang 15 and 20 for gfx90a, gfx1032 and gfx1100 (kernels/convolution)"
     out |= {"compiler_registers": most, "guard_branches": Value(1, "1", source, "stated")}
     if card.target in JOINS:
-        rule = "LLVM before 15 joins such loads; 31 cycles a load of 64 lanes there, 2 are the banks'"
+        rule = "LLVM before 15 joins such loads, none does since: 31 cycles a load of 64 lanes, 2 by banks"
         source = "convolution on MI250X, tile divides the image"
         out["shared_unaligned"] = Value(15.5, "1", source, "fitted", rule)
     return out

@@ -140,7 +140,7 @@ def test_every_name_says_shapes_units_errors_and_source(name):
 
 def test_what_one_does_with_them(toy_kernel, tmp_path):
     ranking = dse.rank(toy_kernel, GPU, "roofline")
-    count = dse.sweep(toy_kernel, GPU, tmp_path / "out.parquet", "roofline")
+    count = dse.sweep(toy_kernel, GPU, "roofline").to_parquet(tmp_path / "out.parquet")
     assert count == ranking.count == pq.ParquetFile(tmp_path / "out.parquet").metadata.num_rows
 
     times = ranking.evaluation.forecasts["roofline"].seconds[0]

@@ -55,6 +55,9 @@ def fit(
 ) -> None:
     """Fit a GPU's λ, Λ and clock to measured times, by gradient; with spreads, and errors on data held out.
 
+    λ (`cpi.*` in GPU files) is how many cycles a pipe of an SM takes for one warp instruction before it
+    accepts the next: its throughput. Λ (`latency.*`) is how many cycles until the result is there.
+
     Each value starts from the catalogue's, which counts as much as its provenance says. With several GPUs,
     name one for each file. The model's times are compared before and after, on the data fitted and on a fifth
     held out; with several kernels also on each one, fitted to the others.

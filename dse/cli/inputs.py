@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from dse import catalogue
 from dse.errors import DseError, one_line, one_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.pipeline import Pipeline
@@ -20,8 +21,31 @@ if TYPE_CHECKING:
     from dse.simulator.pipeline import Settings
     from dse.sources.given import Given
 
+
+def complete_kernels(incomplete: str) -> list[str]:
+    """The names of kernels that begin so, for the shell's completion: by their folders, nothing is read."""
+    names = (path.parent.name for path in catalogue.folder("kernels").glob("*/kernel.toml"))
+    return sorted(name for name in names if name.startswith(incomplete.replace("-", "_")))
+
+
+def complete_gpus(incomplete: str) -> list[str]:
+    """The names of GPUs that begin so, likewise."""
+    names = (path.stem.replace("_", "-") for path in catalogue.folder("gpus").glob("*.toml"))
+    return sorted(name for name in names if name.startswith(incomplete.replace("_", "-")))
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The names of models that begin so."""
+    return [name for name in MODELS if name.startswith(incomplete)]
+
+
 KernelArgument = Annotated[
-    str, typer.Argument(metavar="KERNEL", help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.")
+    str,
+    typer.Argument(
+        metavar="KERNEL",
+        help="A kernel of `dse kernels`, a kernel.toml, or a T1.json.",
+        autocompletion=complete_kernels,
+    ),
 ]
 SourceArgument = Annotated[
     str,
@@ -29,31 +53,66 @@ SourceArgument = Annotated[
         metavar="KERNEL",
         help="A kernel of `dse kernels`, or a file: kernel.toml, T1.json, .py:KERNEL (Triton), .cu, .ptx, "
         ".cubin, .sass.",
+        autocompletion=complete_kernels,
     ),
 ]
 KernelsArgument = Annotated[
-    list[str], typer.Argument(metavar="KERNEL...", help="Kernels of `dse kernels`, or kernel.toml files.")
+    list[str],
+    typer.Argument(
+        metavar="KERNEL...",
+        help="Kernels of `dse kernels`, or kernel.toml files.",
+        autocompletion=complete_kernels,
+    ),
 ]
 PriorOption = Annotated[
     list[Path] | None,
     typer.Option("--prior", metavar="FILE", help="Recorded times of the kernel on another GPU; repeatable."),
 ]
 GpuOption = Annotated[
-    str, typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.")
+    str,
+    typer.Option(
+        "--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file.", autocompletion=complete_gpus
+    ),
 ]
 GpusOption = Annotated[
     list[str],
-    typer.Option("--gpu", "-g", metavar="GPU", help="A GPU of `dse gpus`, or a GPU file; repeatable."),
+    typer.Option(
+        "--gpu",
+        "-g",
+        metavar="GPU",
+        help="A GPU of `dse gpus`, or a GPU file; repeatable.",
+        autocompletion=complete_gpus,
+    ),
 ]
 ModelsOption = Annotated[
     list[str] | None,
-    typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}; repeatable."),
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help=f"One of {', '.join(MODELS)}; repeatable.",
+        autocompletion=complete_models,
+    ),
 ]
 ModelOption = Annotated[
-    str, typer.Option("--model", "-m", metavar="MODEL", help=f"One of {', '.join(MODELS)}.")
+    str,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help=f"One of {', '.join(MODELS)}.",
+        autocompletion=complete_models,
+    ),
 ]
 ClosedFormOption = Annotated[
-    str | None, typer.Option("--model", "-m", metavar="MODEL", help="A closed form of `dse models`.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="MODEL",
+        help="A closed form of `dse models`.",
+        autocompletion=complete_models,
+    ),
 ]
 SchedulerOption = Annotated[
     str | None,
@@ -282,7 +341,7 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
         return ()
     sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
     named = re.search(r"[A-Za-z_]", text)
-    if len(sizes) > 3 or not (named or all(size.strip().isdecimal() and int(size) for size in sizes)):
+    if len(sizes) > 3 or not (named or all(re.fullmatch(r"\s*0*[1-9]\d{0,18}\s*", size) for size in sizes)):
         raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")
     return tuple(sizes) if named else tuple(map(int, sizes))
 

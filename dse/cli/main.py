@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dse.cli.options import Group
+from dse.cli.options import Group, flow
 from dse.compiled import cache
 from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
@@ -37,15 +37,18 @@ COMMANDS = (
     "simulate",
     "characterise",
     "occupancy_curve",
+    "report",
     "table",
     "reproduce",
     "gpus",
     "kernels",
     "models",
     "measure",
+    "doctor",
 )
 for name in COMMANDS:
     app.add_typer(import_module(f"dse.cli.{name}").app)
+flow(app)
 
 OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
@@ -102,6 +105,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.simplefilter("default", Doubt)  # once each
+            # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
+            warnings.simplefilter("ignore", RuntimeWarning, append=True)
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed

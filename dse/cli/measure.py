@@ -79,6 +79,9 @@ def gpu(
 ) -> None:
     """Measure λ and Λ of each class of instructions, memory, clock and limits: a GPU file for `--gpu`.
 
+    λ is how many cycles a pipe of an SM takes for one warp instruction before it accepts the next; Λ is how
+    many cycles until the result is there.
+
     Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
     instructions share a pipe. Measurements are repeated until they lie within 1 %, or said not to.
     """

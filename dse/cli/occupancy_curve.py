@@ -56,19 +56,10 @@ def occupancy_curve(
     chosen = inputs.in_words(kernel, parameters)
     title = f"{counts.name} on {gpu_file.name}"
     if out is not None and out.suffix.lower() in CHARTS:
-        from dse.report.chart import occupancy_curve as draw
+        from dse.report.curves import occupancy_curves
 
         points = [{**row, "throughput": 1e6 * row["throughput"]} for row in rows]
-        chart = draw(
-            points,
-            x="warps",
-            y="throughput",
-            series="model",
-            title=title,
-            subtitle=chosen,
-            x_title="warps resident on an SM",
-            y_title="warps per million cycles",
-        )
+        chart = occupancy_curves(points, title=f"{title}: throughput against occupancy", subtitle=chosen)
         save_chart(chart, out)
         print(f"{out}: {len(models)} models, {len(rows) // len(models)} occupancies")
     elif out is not None or json or csv:

@@ -1,5 +1,6 @@
 """Options that every command has, and the one way to print or write rows."""
 
+import inspect
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,6 +18,17 @@ OutOption = Annotated[
 ]
 
 WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")]
+
+
+def flow(app: typer.Typer) -> None:
+    """Let help break lines where the terminal ends; empty lines part paragraphs."""
+    for command in app.registered_commands:
+        text = inspect.getdoc(command.callback) if command.callback else None
+        if text and not command.help:
+            command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+    for group in app.registered_groups:
+        if group.typer_instance:
+            flow(group.typer_instance)
 
 
 class Group(TyperGroup):

@@ -140,8 +140,7 @@ def rank(
     table = {"title": title, "units": ranking.units, "hidden": ranking.hidden}
     present(shown, **table, json=json, csv=csv, out=out, wide=wide)
     if not (json or csv or out or diverse or refit or prior) and ranking.tied > 1:
-        equal = f"Ranks 1 to {ranking.tied:,} are as good as equal (within 0.1 %)"
-        print(f"{equal}; --diverse shows one of each such group.")
+        print(f"Ranks 1 to {ranking.tied:,} are as good as equal; --diverse shows one of each group.")
     if passed and not (json or csv or out):
         rows = [level.row() for level in passed]
         present(

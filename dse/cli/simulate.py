@@ -152,7 +152,8 @@ def simulate(
         from dse.simulator.result.profile import profile as entries_of
 
         entered = entries_of(graph.case, graph.subsystems, graph.labels)
-        save(entered, profile, window=window, critical=entered.critical)
+        told = {"title": cases.title, "cycle_s": cases.cycle_s}
+        save(entered, profile, window=window, critical=entered.critical, **told)
         if not json:
             print(f"{profile}: {len(entered.time):,} entries")
     if json:
@@ -196,6 +197,7 @@ class _Cases:
     instructions: float  # that all warps execute
     title: str
     facts: dict[str, Any]
+    cycle_s: float | None = None  # of the GPU's clock
 
 
 def _graph_file(name: str, gpu: str | None) -> Path | None:
@@ -335,4 +337,4 @@ def _of_kernel(
     facts |= {"warps": case.warps, "slots": case.slots, "groups": case.groups, "blocks": blocks}
     variants = [made(of_kernel(setup, text), text)[0] for text in changes]
     instructions = float(kernel.insts) * case.warps * case.groups
-    return _Cases(graph, variants, instructions, title, facts)
+    return _Cases(graph, variants, instructions, title, facts, 1 / float(file.gpu.clock))

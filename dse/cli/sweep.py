@@ -1,42 +1,194 @@
-"""`dse sweep`: whole spaces of kernels × GPUs × models into one file."""
+"""`dse sweep`: kernels × problem sizes × GPUs × models, reduced to what is asked for, or all in one file."""
 
+import itertools
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from dse.cli import inputs
-from dse.models import CLOSED_FORMS
+from dse.cli.options import CsvOption, JsonOption, WideOption, present
+from dse.errors import DseError
+from dse.models import CLOSED_FORMS, DEFAULT
+
+if TYPE_CHECKING:
+    from dse.counts import Counts, Number
+    from dse.sweeping.sweep import Sweep
 
 app = typer.Typer(rich_markup_mode="rich")
 
-EXAMPLE = "Example: [bold]dse sweep convolution gemm --gpu a100 --gpu rtx-3090 -o sweep.parquet[/bold]"
+EXAMPLE = (
+    "Example: [bold]dse sweep gemm --gpu a100 --gpu rtx-3090 --set m=1024,2048 --top 5 --per gpu,size[/bold]"
+)
+PER = "Groups that have a result of their own: some of kernel, size, gpu, model; models always have."
 
 
 @app.command(epilog=EXAMPLE)
 def sweep(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .parquet file to write.")],
     model: inputs.ModelsOption = None,
-    changed: inputs.SetOption = None,
+    changed: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=V1,V2,...",
+            help="Values of a parameter or a problem size, one or several; repeatable.",
+        ),
+    ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="K", help="The K fastest of each group.", min=1)
+    ] = None,
+    pareto: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAMES", help="The Pareto front in some of time_s, registers, shared_bytes, threads."
+        ),
+    ] = None,
+    histogram: Annotated[bool, typer.Option("--histogram", help="How many take how long.")] = False,
+    counts: Annotated[
+        bool, typer.Option("--counts", help="How many are valid, can run, and are limited by what.")
+    ] = False,
+    per: Annotated[str | None, typer.Option("--per", metavar="NAMES", help=PER)] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EXPRESSION", help="Only rows for which it holds: 'time_s < 1e-3 and possible'."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="The columns to write, where all rows are.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="The .parquet file that all rows go into; of what is asked for also .csv or .json.",
+        ),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, help="Run on so many processes, by Dask.")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:8786."),
+    ] = None,
     scheduler: inputs.SchedulerOption = None,
     order: inputs.OrderOption = None,
     groups: inputs.GroupsOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    wide: WideOption = False,
 ) -> None:
-    """Predict every configuration of every kernel on every GPU by every model.
+    """Predict every configuration of every kernel at every size on every GPU by every model.
 
-    These are all closed forms, unless --model is given; what is simulated takes a thousand times as long.
+    With --top, --pareto, --histogram or --counts only these are kept, whatever the number of configurations;
+    else all rows are written to the file of --out. A sweep with a file that is interrupted goes on where it
+    stopped when it is started again.
 
-    One row a kernel, GPU, model and configuration. An interrupted sweep goes on where it stopped when it is
-    started again. --set applies to the kernels that have such a parameter or size.
+    Models are all closed forms where rows are written, and else phase, unless --model is given. --set
+    applies to the kernels that have such a parameter or size.
     """
-    models = inputs.models(model, CLOSED_FORMS, scheduler, order, groups)
-    values = inputs.settings(changed)
-    from dse.evaluate.table import SweepJob, sweep
+    asked = {"--top": top, "--pareto": pareto, "--histogram": histogram, "--counts": counts}
+    chosen = [name for name, value in asked.items() if value]
+    if len(chosen) > 1:
+        raise DseError(f"{chosen[1]}: found together with {chosen[0]}, expected one of them")
+    if not chosen and out is None:
+        raise DseError(f"--out: found none, expected a file for all rows, or one of {', '.join(asked)}")
+    for name, value in (("--per", per), ("--json", json), ("--csv", csv)):
+        if value and not chosen:
+            raise DseError(f"{name}: found without {', '.join(asked)}, expected one of them")
+    if columns and chosen:
+        raise DseError(f"--columns: found together with {chosen[0]}, expected it where all rows are written")
+    models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, scheduler, order, groups)
     from dse.report.show import progress
+    from dse.sweeping.product import Product
+    from dse.sweeping.sweep import Sweep
 
-    kernels, problems = zip(*inputs.several(kernel, values), strict=True)
-    job = SweepJob(kernels, problems, tuple(inputs.gpus(gpu)), models)
-    count = sweep(job, out, progress)
-    print(f"{out}: {count:,} rows")
+    product = Product.of(_kernels(kernel, _lists(changed)), inputs.gpus(gpu), models)
+    swept = Sweep(product, None, workers, cluster, progress)
+    if where is not None:
+        swept = swept.filtered(where)
+    if not chosen:
+        assert out is not None
+        print(f"{out}: {swept.to_parquet(out, _words(columns)):,} rows")
+        return
+    rows = _reduced(swept, chosen[0], asked[chosen[0]], _words(per), out)
+    if not (json or csv or out):
+        rows = _varying(rows)
+    units = {"time_s": "s", "low_s": "s", "high_s": "s", "shared_bytes": "B"}
+    present(rows, json=json, csv=csv, out=out, units=units, wide=wide)
+
+
+def _reduced(
+    swept: "Sweep", what: str, value: Any, per: list[str] | None, out: Path | None
+) -> list[dict[str, Any]]:
+    """Reduce a sweep; what is unfinished is kept beside the file that is to be written."""
+    from dse.sweeping.run import parts_of
+    from dse.tables import check_suffix
+
+    folder = None
+    if out is not None:
+        check_suffix(out)
+        folder = parts_of(out)
+    if what == "--top":
+        rows = swept.top(value, per, folder)
+    elif what == "--pareto":
+        rows = swept.pareto(*(_words(value) or ()), per=per, checkpoint=folder)
+    elif what == "--histogram":
+        rows = swept.histogram(per, folder)
+    else:
+        rows = swept.counts(per, folder)
+    if folder is not None:
+        shutil.rmtree(folder)
+    return rows
+
+
+def _varying(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out columns that have one value in all of several rows."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    same = {name for name in names if len({row.get(name) for row in rows}) == 1} if len(rows) > 1 else set()
+    same -= {"rank", "time_s", "count", "valid", "possible"}
+    return [{name: value for name, value in row.items() if name not in same} for row in rows]
+
+
+def _words(text: str | None) -> list[str] | None:
+    return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _lists(texts: Sequence[str] | None) -> dict[str, tuple["Number", ...]]:
+    """Read the `NAME=V1,V2,...` of each --set. **Raises:** DseError for another form."""
+    lists = {}
+    for text in texts or ():
+        name, equals, values = text.partition("=")
+        if not equals:
+            raise DseError(f"--set: found {text!r}, expected NAME=V1,V2,...")
+        lists[name.strip()] = tuple(
+            itertools.chain(*(inputs.settings([f"{name}={one}"]).values() for one in values.split(",")))
+        )
+    return lists
+
+
+def _kernels(
+    names: Sequence[str], changed: dict[str, tuple["Number", ...]]
+) -> list[tuple["Counts", dict[str, Any]]]:
+    """Read kernels, each with the values of its sizes. **Raises:** DseError for a name that none has."""
+    from dse import sources
+
+    kernels, unused = [], set(changed)
+    for name in dict.fromkeys(names):
+        loaded, sizes = inputs.description(name, {})
+        mine = {key: values for key, values in changed.items() if key in {*loaded.space.names, *sizes}}
+        unused -= mine.keys()
+        fixed = {key: values for key, values in mine.items() if key not in sizes}
+        if fixed:
+            loaded = replace(loaded, space=loaded.space.with_values(fixed, "--set"))
+        kernels.append((sources.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
+    if unused:
+        raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
+    return kernels

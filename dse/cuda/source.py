@@ -50,8 +50,9 @@ from dse.space.expression import Expression, parse
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "13"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "14"  # to be changed with what is kept, and with how it is worked out
 MAP_BYTES = 128  # of a tensor map
+MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
 _BATCH = 16  # configurations that go through one process together, at most
 _ELEMENTS_AT_A_TIME = 2**20
 Code = TypeVar("Code")
@@ -147,7 +148,13 @@ def configurations(
     count = np.broadcast_shapes((1,), *(np.shape(value) for value in parameters.values()))[0]
 
     def column(expression: Expression) -> list[Number]:
-        return np.broadcast_to(expression(known, np), (count,)).tolist()
+        values = np.broadcast_to(expression(known, np), (count,))
+        if not np.isfinite(values).all():
+            found = values[~np.isfinite(values)][0]
+            raise DseError(
+                f"{description.path}: source: found {found} of {expression.text!r}, expected a number"
+            )
+        return values.tolist()
 
     def shape(name: str, expressions: Sequence[Expression]) -> list[Dimensions]:
         columns = [*map(column, expressions), *[[1] * count] * (3 - len(expressions))]
@@ -155,7 +162,10 @@ def configurations(
             wrong = next((value for value in values if value < 1 or value != int(value)), None)
             if wrong is not None:
                 raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
-        return [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
+        sizes = [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
+        if (most := max(map(prod, sizes))) >= 2**31:
+            raise DseError(f"{description.path}: source.{name}: found {most:,} in all, expected below 2^31")
+        return sizes
 
     def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
         return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
@@ -502,6 +512,9 @@ def _tensor_map(given: Descriptor) -> Any:
 
 @lru_cache(maxsize=4)  # configurations mostly share them
 def _contents(array: Array) -> np.ndarray:
+    if array.size * np.dtype(array.type).itemsize > MOST_CONTENTS_BYTES:
+        most = MOST_CONTENTS_BYTES // np.dtype(array.type).itemsize
+        raise DseError(f"arguments: found contents of {array.size:,} elements, expected at most {most:,}")
     expression = parse(array.values, "values")
     values, random = np.empty(array.size, array.type), np.random.default_rng(0)
     for first in range(0, array.size, _ELEMENTS_AT_A_TIME):

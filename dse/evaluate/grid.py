@@ -3,14 +3,16 @@
 The grid is cut into rows of launches that many kernels share (`layout`). Launches that cannot run are left
 out, and equal neighbours are evaluated once (`launches`). Only a minimum and a sum of each row leave the loop
 that evaluates the models (`minima`). The k best of the grid lie in the k rows with the smallest minima, and
-these rows are evaluated once more.
+as many of these rows are evaluated once more as may hold one of the best. Leading axes may be groups, each of
+which has its own k best.
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
+from math import prod
 
 import equinox as eqx
 import jax
@@ -18,16 +20,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.evaluate.launches import WIDE, Pieces, joined, pieces
+from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import Fields, Layout, lay_out
 from dse.evaluate.minima import Sizes, minima_and_sums, sizes
+from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
 from dse.models.protocol import Model
 from dse.precision import in_64_bits
-from dse.types import Gpu, Kernel, Launch, Resources
+from dse.types import Gpu, Kernel, Resources
 
 LAUNCHES = 1 << 19  # of which differences are looked for at a time
+AGAIN = 1 << 16  # configurations of rows that are evaluated once more at a time
+FIRST = 4  # rows of a group that are evaluated once more before looking whether others may hold better ones
+CLOSE = 1e-5  # relative: minima that were worked out with fast math may be off by less
+MOST_TIED = 4  # times k rows: so many are looked at where their minima are equal
 
 
 @dataclass(frozen=True)
@@ -61,10 +68,9 @@ class _Best:
     """Rows of kernels × launches with small minima, of one model."""
 
     minima: np.ndarray
-    begin: np.ndarray  # flat index into the grid
-    position: np.ndarray  # along the outer axes
-    kernel: np.ndarray  # which of those that share the launches
-    column: np.ndarray  # where a piece of launches begins
+    begin: np.ndarray  # flat index into the grid of the piece of the row that has it
+    number: np.ndarray  # of the row
+    group: np.ndarray
 
     def __getitem__(self, chosen: np.ndarray) -> "_Best":
         return _Best(*(x[chosen] for x in vars(self).values()))
@@ -74,8 +80,12 @@ class _Best:
         return _Best(*map(np.concatenate, zip(*(vars(each).values() for each in several), strict=True)))
 
     def smallest(self, k: int) -> "_Best":
-        """The k smallest; of equals those that come first in the grid."""
-        return self[np.lexsort((self.begin, self.minima))[:k]]
+        """The k smallest of one group, and those as small as the last; of equals those that come first."""
+        order = np.lexsort((self.begin, self.minima))
+        if len(order) > k:
+            close = self.minima[order] <= _raised(self.minima[order[k - 1]])
+            order = order[: min(int(close.sum()), MOST_TIED * k)]
+        return self[order]
 
 
 @dataclass(frozen=True)
@@ -83,8 +93,8 @@ class _Part:
     """What is found in some pieces."""
 
     best: dict[str, _Best]  # by model
-    totals: dict[str, float]
-    count: int
+    totals: dict[str, np.ndarray]  # of each group
+    count: np.ndarray
 
 
 def reduce_grid(
@@ -105,26 +115,43 @@ def reduce_grid(
     **Raises:** ValueError for an empty axis, and for a field that holds NaN.
     `threads`: how many parts of the grid are worked on at a time; one for each core if None.
     """
+    found = reduce_groups(models, gpus, kernels, resources, 0, k, threads)
+    return {name: summaries[0] for name, summaries in found.items()}
+
+
+def reduce_groups(
+    models: Iterable[str | Model],
+    gpus: Gpu,
+    kernels: Kernel,
+    resources: Resources,
+    groups: int,
+    k: int = 16,
+    threads: int | None = None,
+    shape: tuple[int, ...] = (1,),
+) -> dict[str, list[Summary]]:
+    """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes by itself.
+
+    The summaries are in the order of these positions; their shape is that of the other axes, and so are the
+    indices. `shape` is that of the grid, where it has axes that no field depends on.
+    """
     chosen = get_all(models)
     fields = jax.tree.map(np.asarray, (gpus, kernels, resources))
-    shape = np.broadcast_shapes((1,), *(leaf.shape for leaf in jax.tree.leaves(fields)))
+    shape = np.broadcast_shapes(shape, *(leaf.shape for leaf in jax.tree.leaves(fields)))
     if 0 in shape:
         raise ValueError(f"reduce_grid: found a grid of shape {shape}, expected no empty axis")
     for path, leaf in jax.tree.leaves_with_path(fields):
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
-    fields, layout = lay_out(_without_lacking(fields), shape)
+    fields, layout = lay_out(_without_lacking(fields), shape, groups)
     parts = _parts(chosen, fields, layout, shape, k, threads or len(os.sched_getaffinity(0)))
     count = sum(part.count for part in parts)
-    totals = {model.name: sum(part.totals[model.name] for part in parts) for model in chosen}
-    best = _fastest(chosen, fields, layout, [part.best for part in parts], k) if count else {}
-    none = np.empty(0, fields[0].clock.dtype), np.empty(0, int)
     summaries = {}
-    for name, total in totals.items():
-        seconds, index = best.get(name, none)
-        lacking = (0, k - len(seconds))
-        seconds = np.pad(seconds, lacking, constant_values=np.inf)
-        summaries[name] = Summary(shape, seconds, np.pad(index, lacking, constant_values=-1), total, count)
+    for model in chosen:
+        total = sum(part.totals[model.name] for part in parts)
+        best = _Best.joined(part.best[model.name] for part in parts)
+        seconds, index = _fastest(model, fields, layout, shape, best, k)
+        each = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
+        summaries[model.name] = [Summary(shape[groups:], *one) for one in each]
     return summaries
 
 
@@ -153,7 +180,7 @@ def _parts(
         return jax.tree.map(jnp.asarray, layout.arranged((gpus, kernels), rows))
 
     def cut_for(length: int) -> Sizes:
-        return sizes(layout.sizes(layout.outer), layout.rows, length)
+        return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length))
 
     def reduced(some: Pieces) -> _Part:
         """Reduce pieces of one length that fit into one call."""
@@ -166,15 +193,12 @@ def _parts(
                 np.int32(cut.steps(len(some))),
             )  # fmt: skip
             found = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], found)
-        best = {name: _smallest(minima, some, layout, shape, k) for name, (minima, _) in found.items()}
-        totals = {name: float(np.sum(sums, dtype=np.float64)) for name, (_, sums) in found.items()}
-        totals = {name: np.inf if np.isnan(total) else total for name, total in totals.items()}  # 0 times inf
-        return _Part(best, totals, int(some.weights.sum(dtype=float)) * layout.rows)
+        return _by_group(found, some, layout, shape, k)
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
         some = pieces(layout, gpus, resources, positions, most, alike, lambda length: cut_for(length).table)
-        return [reduced(each) for each in some]
+        return [reduced(each) for each in some] or [_nothing(models, layout)]
 
     starts = range(0, layout.positions, most)
     if workers == 1:
@@ -183,60 +207,117 @@ def _parts(
         return [part for parts in pool.map(task, starts) for part in parts]
 
 
-def _smallest(minima: np.ndarray, some: Pieces, layout: Layout, shape: tuple[int, ...], k: int) -> _Best:
-    """Find the k smallest of minima [pieces, rows]."""
-    near = _up_to(minima.min(axis=1), k)  # pieces
-    at = _up_to(minima[near].ravel(), k)
-    piece, kernel = near[at // layout.rows], at % layout.rows
-    numbers = layout.row_number(some.positions[piece], kernel)
-    column = some.columns[piece, 0]
-    begin = layout.index(numbers, shape) + column
-    return _Best(minima[piece, kernel], begin, some.positions[piece], kernel, column).smallest(k)
+def _nothing(models: tuple[Model, ...], layout: Layout) -> _Part:
+    """What is found where nothing can run."""
+    none = _Best(np.empty(0), *(np.empty(0, int) for _ in range(3)))
+    zero = np.zeros(layout.group_count)
+    names = [model.name for model in models]
+    return _Part(dict.fromkeys(names, none), dict.fromkeys(names, zero), zero.astype(int))
+
+
+def _by_group(
+    found: dict[str, tuple[np.ndarray, np.ndarray]],
+    some: Pieces,
+    layout: Layout,
+    shape: tuple[int, ...],
+    k: int,
+) -> _Part:
+    """Reduce the minima and sums [pieces, rows] of each model: each group has its own."""
+    of_pieces, of_rows = layout.groups_of(some.positions)
+    weights = some.weights.sum(axis=1, dtype=float).astype(int)
+    totals = {name: np.zeros(layout.group_count) for name in found}
+    count = np.zeros(layout.group_count, int)
+    best: dict[str, list[_Best]] = {name: [] for name in found}
+    for piece_group in np.unique(of_pieces):
+        pieces_here = _where(of_pieces == piece_group)
+        for row_group in np.unique(of_rows):
+            rows_here = _where(of_rows == row_group)
+            group = piece_group + row_group
+            count[group] += int(weights[pieces_here].sum()) * len(of_rows[rows_here])
+            for name, (minima, sums) in found.items():
+                total = float(np.sum(sums[pieces_here][:, rows_here], dtype=np.float64))
+                totals[name][group] += np.inf if np.isnan(total) else total  # 0 times inf
+                mine = minima[pieces_here][:, rows_here]
+                near = _up_to(mine.min(axis=1), k)  # pieces
+                at = _up_to(mine[near].ravel(), k)
+                piece, row = near[at // mine.shape[1]], at % mine.shape[1]
+                values = mine[piece, row]
+                piece = np.arange(len(some))[pieces_here][piece]
+                row = np.arange(layout.rows)[rows_here][row]
+                number = layout.row_number(some.positions[piece], row)
+                begin = layout.index(number, shape) + some.columns[piece, 0]
+                best[name].append(_Best(values, begin, number, np.full(len(values), group)).smallest(k))
+    return _Part({name: _Best.joined(each) for name, each in best.items()}, totals, count)
+
+
+def _where(holds: np.ndarray) -> slice | np.ndarray:
+    return slice(None) if holds.all() else np.flatnonzero(holds)
 
 
 def _up_to(values: np.ndarray, k: int) -> np.ndarray:
-    """Find where the k smallest values are and all that equal the last of them."""
+    """Find where the k smallest values are and all that are as small as the last of them."""
     if k >= len(values):
         return np.arange(len(values))
-    return np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
+    return np.flatnonzero(values <= _raised(np.partition(values, k - 1)[k - 1]))
+
+
+def _raised(seconds: np.ndarray) -> np.ndarray:
+    """Raise minima by what fast math may have taken off."""
+    with np.errstate(over="ignore"):
+        return seconds * np.asarray(1 + CLOSE, seconds.dtype)
 
 
 def _fastest(
-    models: tuple[Model, ...], fields: Fields, layout: Layout, parts: Sequence[dict[str, _Best]], k: int
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Evaluate the k rows with the smallest minima of each model: seconds and flat indices, k at most."""
-    best = {model.name: _Best.joined([part[model.name] for part in parts]).smallest(k) for model in models}
-    # As many rows of each model: one shape for all grids.
-    rows = _Best.joined([each[np.arange(k) % len(each.begin)] for each in best.values()])
-    every = _again(fields, layout, rows)
-    numbers = layout.row_number(rows.position, rows.kernel)
-    with in_64_bits():
-        seconds = _seconds(models, *layout.take(fields[:2], numbers), every.launches)
-    found = {}
-    for number, (name, mine) in enumerate(best.items()):
-        count = len(mine.begin)
-        some = every[number * k : number * k + count]
-        weights = some.weights.ravel().astype(int)
-        begin = (mine.begin - mine.column)[:, None] + some.columns
-        within = np.arange(weights.sum()) - np.repeat(np.cumsum(weights) - weights, weights)
-        index = np.repeat(begin.ravel(), weights) + within
-        times = np.repeat(np.asarray(seconds[name])[:count].ravel(), weights)
-        order = _up_to(times, k)
-        order = order[np.lexsort((index[order], times[order]))][:k]
-        found[name] = times[order], index[order]
-    return found
+    model: Model, fields: Fields, layout: Layout, shape: tuple[int, ...], best: _Best, k: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Evaluate rows with small minima once more: seconds and flat indices within the group, [groups, k]."""
+    groups = layout.group_count
+    size = prod(shape) // groups
+    seconds = np.full((groups, k), np.inf, fields[0].clock.dtype)
+    index = np.full((groups, k), -1)
+    best = best[np.lexsort((best.begin, best.minima, best.group))]
+    best = best[np.sort(np.unique(best.number, return_index=True)[1])]  # a row may have several pieces
+    next_row, end = (np.searchsorted(best.group, np.arange(groups), side) for side in ("left", "right"))
+    rows = FIRST
+    while True:
+        going = np.flatnonzero(next_row < end)
+        going = going[best.minima[next_row[going]] <= _raised(seconds[going, -1])]
+        if not len(going):
+            return seconds, index
+        last = np.minimum(next_row[going] + rows, end[going])
+        chosen = np.concatenate([np.arange(*ends) for ends in zip(next_row[going], last, strict=True)])
+        next_row[going] = last
+        rows *= 2
+        for numbers, times in _again(model, fields, layout, best.number[chosen]):
+            begin = layout.index(numbers, shape)
+            for group in np.unique(begin // size):
+                mine = np.flatnonzero(begin // size == group)
+                here = times[mine]
+                row, column = np.nonzero(here <= min(seconds[group, -1], np.finfo(here.dtype).max))
+                both = np.append(seconds[group], here[row, column])
+                places = np.append(index[group], begin[mine][row] - group * size + column)
+                near = _smallest(both, k)
+                near = near[np.lexsort((places[near], both[near]))][:k]
+                seconds[group], index[group] = both[near], places[near]
 
 
-def _again(fields: Fields, layout: Layout, rows: _Best) -> Pieces:
-    """Work out the launches of some rows once more."""
+def _smallest(values: np.ndarray, k: int) -> np.ndarray:
+    """Find where the k smallest values are and all that equal the last of them."""
+    return np.flatnonzero(values <= np.partition(values, k - 1)[k - 1])
+
+
+def _again(
+    model: Model, fields: Fields, layout: Layout, numbers: np.ndarray
+) -> Iterable[tuple[np.ndarray, np.ndarray]]:
+    """Evaluate whole rows, some at a time: numbers [n] and seconds [n, row], infinite for what cannot run."""
     gpus, kernels, resources = fields
-    positions = np.unique(rows.position)
-    most = len(rows.begin)
-    some = joined([*pieces(layout, gpus, resources, positions, most, _alike(gpus, kernels), lambda _: most)])
-    begin = some.positions * layout.row + some.columns[:, 0]
-    order = np.argsort(begin)
-    wanted = rows.position * layout.row + rows.column
-    return some[order[np.searchsorted(begin, wanted, sorter=order)]]
+    most = max(1, AGAIN // layout.row)
+    for start in range(0, len(numbers), most):
+        some = numbers[start : start + most]
+        with in_64_bits():
+            taken = layout.take((gpus, kernels, resources), np.resize(some, most))  # one shape for all calls
+            seconds = np.asarray(_seconds(model, (most, layout.row), *taken))
+        yield some, seconds[: len(some)]
 
 
 def _alike(gpus: Gpu, kernels: Kernel) -> bool:
@@ -244,15 +325,9 @@ def _alike(gpus: Gpu, kernels: Kernel) -> bool:
     return all(x.shape[-1] == 1 for x in jax.tree.leaves((gpus, kernels)))
 
 
-@partial(jax.jit, static_argnames="models", compiler_options=WIDE)
-def _seconds(models: tuple[Model, ...], gpus: Gpu, kernels: Kernel, launches: Launch) -> dict[str, Array]:
-    """Predict some rows, each model as many: the first ones by the first model, and so on."""
-    rows, length = launches.waves.shape
-    count = rows // len(models)
-    found = {}
-    for number, model in enumerate(models):
-        mine = jax.tree.map(
-            lambda x, i=number * count: x[i : i + count] if len(x) > 1 else x, (gpus, kernels, launches)
-        )
-        found[model.name] = jnp.broadcast_to(model.predict(*mine).seconds, (count, length))
-    return found
+@partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
+def _seconds(model: Model, shape: tuple[int, int], gpus: Gpu, kernels: Kernel, resources: Resources) -> Array:
+    """Predict some rows; infinite for what cannot run."""
+    launch, limiter = occupancy.launch(gpus, resources)
+    seconds = model.predict(gpus, kernels, launch).seconds
+    return jnp.broadcast_to(jnp.where(occupancy.possible(limiter), seconds, jnp.inf), shape)

@@ -4,7 +4,7 @@ Registers, for one, act through occupancy alone, so that many of them give the s
 a row is cut into pieces of few lengths, as each length is compiled for.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -51,21 +51,6 @@ class Pieces:
     def padded(self, count: int) -> "Pieces":
         """Repeat the last one until there are so many."""
         return self if len(self) == count else self[np.minimum(np.arange(count), len(self) - 1)]
-
-    def filled(self, length: int) -> "Pieces":
-        """Repeat each piece's last launch until there are so many."""
-        at = np.minimum(np.arange(length), self.length - 1)
-        weights = np.where(np.arange(length) < self.length, self.weights[:, at], 0)
-        columns, launches = jax.tree.map(lambda x: x[:, at], (self.columns, self.launches))
-        return Pieces(self.positions, columns, weights, launches)
-
-
-def joined(several: Sequence[Pieces]) -> Pieces:
-    """Put pieces behind one another, filled up to the longest."""
-    longest = max(some.length for some in several)
-    filled = [some.filled(longest) for some in several]
-    arrays = [(some.positions, some.columns, some.weights, some.launches) for some in filled]
-    return Pieces(*jax.tree.map(lambda *x: np.concatenate(x), *arrays))
 
 
 @partial(jax.jit, compiler_options=WIDE)

@@ -29,6 +29,7 @@ class Layout:
     outer: tuple[int, ...]  # axes
     inner: tuple[int, ...]
     row: int  # configurations
+    groups: int = 0  # leading axes, of which each position is reduced by itself
 
     def sizes(self, axes: Sequence[int]) -> tuple[int, ...]:
         """The rows along some leading axes."""
@@ -43,6 +44,23 @@ class Layout:
     def rows(self) -> int:
         """How many share the launches of one position."""
         return prod(self.sizes(self.inner))
+
+    @property
+    def group_count(self) -> int:
+        """How many groups there are."""
+        return prod(self.leading[: self.groups])
+
+    def groups_of(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Number the groups of pieces at some positions and of the rows there: their sum is the group."""
+        grouped = range(self.groups)
+        strides = {axis: prod(self.leading[axis + 1 : self.groups]) for axis in grouped}
+
+        def number(axes: Sequence[int], along: np.ndarray) -> np.ndarray:
+            where = dict(zip(axes, digits(along, self.sizes(axes)), strict=True))
+            parts = [strides[axis] * where[axis] for axis in axes if axis in grouped]
+            return sum(parts, np.zeros(len(along), int))
+
+        return number(self.outer, positions), number(self.inner, np.arange(self.rows))
 
     def arranged(self, fields: Any, rows: int) -> Any:
         """Arrange fields as [*outer or 1, rows or 1, row or 1], the last row repeated up to `rows`."""
@@ -98,35 +116,35 @@ def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
     return found[::-1]
 
 
-def lay_out(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, Layout]:
-    """Cut fields that broadcast to `shape` into rows."""
+def lay_out(fields: Fields, shape: tuple[int, ...], groups: int = 0) -> tuple[Fields, Layout]:
+    """Cut fields that broadcast to `shape` into rows, none of which lies in several groups."""
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
-    fields, leading, row = _cut(fields, shape)
+    fields, leading, row = _cut(fields, shape, groups)
     launches = jax.tree.leaves((fields[0], fields[2]))
     same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
     outer = tuple(axis for axis in range(len(leading)) if not same[axis])
     inner = tuple(axis for axis in range(len(leading)) if same[axis])
-    return fields, Layout(leading, outer, inner, row)
+    return fields, Layout(leading, outer, inner, row, groups)
 
 
-def _first_of_row(fields: Fields, shape: tuple[int, ...]) -> int:
-    """The first of the trailing axes that make a row."""
+def _first_of_row(fields: Fields, shape: tuple[int, ...], groups: int) -> int:
+    """The first of the trailing axes that make a row; the leading `groups` axes make none."""
     fixed = jax.tree.leaves(fields[:2])
     first = len(shape) - 1
-    while first > 0 and prod(shape[first:]) < SHORT_ROW:
+    while first > groups and prod(shape[first:]) < SHORT_ROW:
         if prod(shape[first:]) >= ENOUGH and any(x.shape[first - 1] > 1 for x in fixed):
             break
         first -= 1
     return first
 
 
-def _cut(fields: Fields, shape: tuple[int, ...]) -> tuple[Fields, tuple[int, ...], int]:
+def _cut(fields: Fields, shape: tuple[int, ...], groups: int) -> tuple[Fields, tuple[int, ...], int]:
     """Cut fields into [*leading or 1, row or 1]; also return the leading sizes and configurations of a row.
 
     Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
     lacks are launches of no threads: impossible, so that nothing counts them.
     """
-    first = _first_of_row(fields, shape)
+    first = _first_of_row(fields, shape, groups)
     pieces = -(-prod(shape[first:]) // LONG_ROW)
     length = -(-shape[first] // pieces)
     pieces = -(-shape[first] // length)

@@ -50,13 +50,13 @@ class Sizes:
         return -(-pieces // self.step) * self.blocks
 
 
-def sizes(outer: tuple[int, ...], rows: int, length: int) -> Sizes:
-    """Cut the work for `rows` kernels and pieces of so many launches."""
+def sizes(outer: tuple[int, ...], rows: int, length: int, most: int = RESULTS) -> Sizes:
+    """Cut the work for `rows` kernels and pieces of so many launches, of which there are `most` at most."""
     blocks = -(-rows // max(1, LOOP // length))
     block = -(-rows // blocks)
-    pieces = max(1, LOOP // (block * length))
+    pieces = max(1, min(LOOP // (block * length), -(-most // 2)))
     # Two loops at least: of one alone the compiler would make none, and work out its kernels' part in it.
-    loops = max(2, KERNELS // (block * pieces))
+    loops = max(2, min(KERNELS // (block * pieces), -(-most // pieces)))
     step = loops * pieces
     table = min(TABLE // length, RESULTS // (blocks * block))
     return Sizes(outer, blocks, block, loops, pieces, length, max(1, table // step) * step)

@@ -89,10 +89,10 @@ class Ranking(Result):
         columns |= {name: e.resources[name][0, chosen] for name in asked}
         columns |= {"warps_per_sm": e.warps_per_sm[0, chosen], "occupancy": e.occupancy[0, chosen]}
         columns |= {"limited_by": limiters[chosen], "possible": e.possible[0, chosen]}
+        if self.runs is not None:
+            columns["chance_runs"] = self.runs[chosen]
         columns |= {"cycles": first.cycles[0, chosen], "time_s": first.seconds[0, chosen]}
         columns |= {"bottleneck": first.bottleneck_names()[0, chosen]}
-        if self.runs is not None:
-            columns["runs"] = self.runs[chosen]
         for name, forecast in list(e.forecasts.items())[1:]:
             columns[of_model(name)] = forecast.seconds[0, chosen]
         if self.measured_s is not None:
@@ -144,9 +144,8 @@ def ranked(
     evaluation = evaluate_counted(counted.batch, count, kernel.name, chosen, gpus, progress)
     if not evaluation.possible.any():
         raise DseError(f"{kernel.path}: launch: {_why(evaluation, gpu)}")
-    order = np.argsort(
-        _expected(evaluation.forecasts[chosen[0].name].seconds[0], counted.runs), kind="stable"
-    )
+    seconds = evaluation.forecasts[chosen[0].name].seconds[0]
+    order = np.argsort(_expected(seconds, counted.runs), kind="stable")
     error = None
     if counted.estimates is not None:
         batch, index = counted.estimates.batch, counted.estimates.index
@@ -158,8 +157,8 @@ def ranked(
             error = np.abs(alone / with_others[index] - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
     labels |= sizes_of(kernel, problem)
-    known = (dict(counted.failures), counted.compiled, error, counted.runs)
-    return Ranking(labels, parameters, evaluation, order, None, *known)
+    failures, compiled = dict(counted.failures), counted.compiled
+    return Ranking(labels, parameters, evaluation, order, None, failures, compiled, error, counted.runs)
 
 
 def configurations(
@@ -174,14 +173,11 @@ def configurations(
     """
     if not kernel.space.names:
         return {"configuration": np.ones(1, int)}
-    columns = kernel.space.configurations(sizes_of(kernel, problem))
-    total = len(next(iter(columns.values())))
-    if not total:
+    sizes = sizes_of(kernel, problem)
+    index = kernel.space.indices(sizes) if sample is None else kernel.space.sample(sample, sizes, seed)
+    if not len(index):
         raise DseError(f"{kernel.path}: constraints: found no valid configuration, expected at least one")
-    if sample is None or sample >= total:
-        return columns
-    chosen = np.sort(np.random.default_rng(seed).permutation(total)[:sample])
-    return {name: values[chosen] for name, values in columns.items()}
+    return kernel.space.decode(index, np)
 
 
 def _expected(seconds: np.ndarray, runs: np.ndarray | None) -> np.ndarray:

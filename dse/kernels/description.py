@@ -207,15 +207,21 @@ def evaluated_names(
     **Edges:** of a kernel that is known by its source only, the launch has no names.
     """
     names = dict(description.problem) | dict(problem) | dict(parameters)
-    names |= {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
-    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
-    names["amd"] = np.asarray(gpu.compute_capability == 0, int)
+    names |= gpu_names(gpu)
     for name, expression in description.let:
         names[name] = expression(names, np)
     launch = {name: _rounded_up(expression(names, np)) for name, expression in description.launch}
     names |= {"shared_bytes": np.asarray(0)} | launch
     if description.described:
         names["warps"] = -(-names["threads"] // names["warp_size"])
+    return names
+
+
+def gpu_names(gpu: Gpu) -> dict[str, Any]:
+    """Give GPU_NAMES their values, in the shape of the GPU's fields."""
+    names = {name: getattr(gpu, name) for name in (*_OF_GPU, *_OF_COMPILER)}
+    names |= {name: np.asarray(getattr(gpu.limits, name), int) for name in ("warp_size", "registers_per_sm")}
+    names["amd"] = np.asarray(gpu.compute_capability == 0, int)
     return names
 
 

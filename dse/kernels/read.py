@@ -457,8 +457,8 @@ def _build(path: Path, file: _File, allowed: Collection[str]) -> Build | None:
 
 
 def _alias(path: Path, name: str, alias: _Alias, ours: Collection[str]) -> Alias:
+    from dse.errors import one_of
     from dse.kernels.description import Alias
-    from dse.space.expression import one_of
 
     where = f"{path}: spaces.{name}"
     filled: dict[str, str] = {}

@@ -132,7 +132,7 @@ def load_space(path: str | Path, names: Sequence[str]) -> Measured:
 
 
 def _before_times(table: Table) -> list[str]:
-    ends = {f"{kind}_{unit}" for kind in ("time", "min") for unit in SECONDS} | {"status"}
+    ends = {f"{kind}_{unit}" for kind in ("time", "min", "measured") for unit in SECONDS} | {"status"}
     names = []
     for name in table.names:
         if name in ends:

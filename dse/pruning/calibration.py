@@ -93,7 +93,7 @@ def load(path: Path = FILE) -> KnownSpaces:
     """Read them from a file, by default the one that comes with the package."""
     content = tomllib.loads(path.read_text(encoding="utf-8"))
     spaces = tuple(
-        KnownSpace(**{name: tuple(x) if isinstance(x, list) else x for name, x in space.items()})
+        KnownSpace(**space | {name: tuple(space[name]) for name in ("margins", "spreads")})
         for space in content.pop("spaces")
     )
     return KnownSpaces(**content, spaces=spaces)

@@ -4,17 +4,21 @@ One table is one example. Its slices, parts in which parameters are held to some
 each is a tuning space that somebody might have, with its own fastest configuration.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
+from dse.fitting.surrogate import Points
 from dse.measured.scores import spearman
 from dse.pruning.calibration import FEW, LEVELS, KnownSpace
 from dse.tuning.candidates import Candidates
-from dse.tuning.tuner import Tuner
+from dse.tuning.experts import Expert, experts, mixed, opinion, weights
 
 FEWEST = 64  # configurations of a slice
-SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
+SIZES = (20, 50)  # measurements that a slice is refitted to, in turn
+REFITTED = 5  # one slice of so many, since that takes longest
+MOST = 64  # of the nearly fastest, that are asked of
 BEYOND = 10.0  # what counts where the model holds a slice's nearly fastest for impossible
 
 
@@ -24,11 +28,14 @@ def known(
     """Learn from a measured space; `seconds` [N] are infinite where it failed."""
     ran = np.isfinite(seconds)
     missed = np.log(seconds[ran]) - candidates.log_s[ran]
-    margins, spreads = [], []
+    margins, spreads, everyone = [], [], experts(candidates)
     for seed, chosen in enumerate(slices(candidates, seconds, count)):
-        random, measured = np.random.default_rng(seed), min(SIZES[seed % len(SIZES)], len(chosen) // 2)
+        random = np.random.default_rng(seed)
         margins.append(margin(candidates, seconds, chosen, within, random))
-        spreads.append(below(candidates, seconds, chosen, within, measured, random))
+        turn, rest = divmod(seed, REFITTED)
+        if not rest:
+            measured = min(SIZES[turn % len(SIZES)], len(chosen) // 2)
+            spreads.append(below(everyone, candidates, seconds, chosen, within, measured, random))
     levels = np.array(LEVELS)
     return KnownSpace(
         space,
@@ -88,6 +95,7 @@ def margin(
 
 
 def below(
+    everyone: Sequence[Expert],
     candidates: Candidates,
     seconds: np.ndarray,
     chosen: np.ndarray,
@@ -98,6 +106,7 @@ def below(
     """How far the nearly fastest lie below what the surrogate says, refitted to so many, over its deviation.
 
     Of the one that is the least so, whose lower end is to be below what would beat the best measured one.
+    `everyone` are the experts on all candidates.
     """
     places = random.permutation(chosen)[:measured]
     good = chosen[nearly(seconds[chosen], within)]
@@ -106,6 +115,15 @@ def below(
     good = good[candidates.possible[good]]
     if not len(good):
         return BEYOND
-    mean, deviation = Tuner(candidates, told={int(i): float(seconds[i]) for i in places}).predict()
-    beaten = np.log(seconds[places].min() / (1 + within))
-    return float(np.clip((mean[good] - beaten) / deviation[good], 0.0, BEYOND).min())
+    ran = places[np.isfinite(seconds[places])]
+    asked = np.concatenate([np.resize(ran, measured), np.resize(good[:MOST], MOST)])  # few shapes to compile
+    logs, among = np.log(seconds[ran]), list(range(len(ran)))
+    opinions = [opinion(_of(one, asked), among, logs, None) for one in everyone]
+    mean, deviation = (x[measured:] for x in mixed(opinions, weights(opinions, len(ran))))
+    beaten = logs.min() - np.log1p(within)
+    return float(np.clip((mean - beaten) / deviation, 0.0, BEYOND).min())
+
+
+def _of(expert: Expert, places: np.ndarray) -> Expert:
+    points = Points(*(x[places] for x in expert.points))
+    return replace(expert, log_s=expert.log_s[places], points=points)

@@ -42,7 +42,8 @@ def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
     if suffix.lower() not in allowed:
         *others, last = allowed
         chosen = repr(suffix) if suffix else "none"
-        raise DseError(f"{path}: suffix: found {chosen}, expected {', '.join(others)} or {last}")
+        expected = f"{', '.join(others)} or {last}" if others else last
+        raise DseError(f"{path}: suffix: found {chosen}, expected {expected}")
     return suffix.lower()
 
 

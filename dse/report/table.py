@@ -53,17 +53,18 @@ def print_table(
     if wide or not console.is_terminal:  # a file or a pipe has no width
         console.width = 10_000
         with console.capture() as drawn:
-            console.print(_drawn(made, rows, title, section))
+            if title is not None:
+                console.print(Text(title))
+            console.print(_drawn(made, rows, section))
         print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
         return
     shown, same, left_out = fit(made, console.width, section)
-    if same:
+    if title is not None:
+        console.print(Text(title, style="bold"))
+    if same := [each for each in same if each.cells[0]]:
         alike = Text("The same in all rows: " + ", ".join(f"{each.header} {each.cells[0]}" for each in same))
-        if title is not None:
-            console.print(Text(title, style="bold"))
         console.print(alike, style="dim")
-        title = None
-    console.print(_drawn(shown, rows, title, section))
+    console.print(_drawn(shown, rows, section))
     if left_out:
         names = ", ".join(each.name for each in left_out)
         console.print(
@@ -118,10 +119,8 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, st
     return Column(name, header, cells, numeric, max(map(len, (header, *cells))))
 
 
-def _drawn(
-    columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], title: str | None, section: str | None
-) -> Table:
-    table = Table(title=title, title_justify="left", title_style="bold", box=SIMPLE_HEAD, pad_edge=False)
+def _drawn(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], section: str | None) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for each in columns:
         # `Text` keeps rich from reading markup into it.
         header, justify = Text(_wrapped(each.header, each.width)), "right" if each.numeric else "left"

@@ -6,6 +6,7 @@ entrance of its pipeline for λ cycles, and leaves it after Λ.
 
 import heapq
 import json
+import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,8 @@ def save(
     window: tuple[float, float] | None = None,
     most: int = 4000,
     critical: Sequence[int] | np.ndarray = (),
+    title: str = "",
+    cycle_s: float | None = None,
 ) -> None:
     """Write a profile: `.json` is a Chrome trace of everything, `.svg`, `.png` and `.html` are drawings.
 
@@ -48,7 +51,8 @@ def save(
         with replacing(path) as half:
             half.write_text(trace, encoding="utf-8")
     else:
-        save_chart(draw(profile, window=window, most=most, critical=critical), path)
+        chart = draw(profile, window=window, most=most, critical=critical, title=title, cycle_s=cycle_s)
+        save_chart(chart, path)
 
 
 def draw(
@@ -57,13 +61,16 @@ def draw(
     window: tuple[float, float] | None = None,
     most: int = 4000,
     critical: Sequence[int] | np.ndarray = (),
+    title: str = "",
+    cycle_s: float | None = None,
 ) -> "altair.LayerChart":
     """Draw a bar for each entry: solid while it occupies the entrance, light until its result is ready.
 
-    Each subsystem is a band; instructions that it holds at the same time lie one below the other. `window`
-    gives the first and last cycle drawn. Of more than `most` entries the first `most` are drawn, and the
-    drawing ends where the next would begin. `critical` has the numbers of the entries on the critical path;
-    of each that part is outlined for which the next one waits.
+    Each subsystem with an entry is a band; instructions that it holds at the same time lie one below the
+    other. `window` gives the first and last cycle drawn. Of more than `most` entries the first `most` are
+    drawn, and the drawing ends where the next would begin. `critical` has the numbers of the entries on the
+    critical path; of each that part is underlined for which the next one waits. `title` says what was
+    simulated, in one line or several; `cycle_s` is how long a cycle takes.
 
     **Raises:** DseError if the window is empty.
     """
@@ -86,13 +93,22 @@ def draw(
     bottoms, rows = _layout(profile, chosen, leaves)
     height = min(ROW * bottoms[-1], HEIGHT)
     bars = list(_bars(profile, chosen, rows, (begin, end)))
-    title = f"Execution profile, cycles {begin:,.10g} to {end:,.10g}{note}"
-    subtitle = "solid: occupies the entrance of its pipeline (λ); light: until its result is ready (Λ)"
+    heading, *more = [
+        *title.replace(": ", "\n", 1).splitlines(),
+        f"Execution profile, cycles {begin:,.6g} to {end:,.6g}{note}",
+    ]
+    subtitle = [line for text in more for line in textwrap.wrap(text, 125)]
+    subtitle.append("solid: occupies the entrance of its pipeline (λ); light: until its result is ready (Λ)")
+    unit = f" ({1e9 * cycle_s:.3g} ns each)" if cycle_s else ""
 
-    middles = ((bottoms[:-1] + bottoms[1:]) / 2).tolist()
+    used = np.flatnonzero(np.diff(bottoms) > 0)
+    if idle := [name for k, name in enumerate(profile.subsystems) if k not in used]:
+        subtitle.append(f"nothing enters {', '.join(idle)}")
+    names = [profile.subsystems[k] for k in used]
+    middles = ((bottoms[used] + bottoms[used + 1]) / 2).tolist()
     across = partial(
         alt.X,
-        title="cycles",
+        title=f"cycles of an SM{unit}",
         scale=alt.Scale(domain=[begin, end], nice=False, zero=False),
         axis=alt.Axis(tickMinStep=1, labelFlush=False),
     )
@@ -102,7 +118,7 @@ def draw(
         scale=alt.Scale(domain=[0, float(bottoms[-1])], reverse=True, nice=False),
         axis=alt.Axis(
             values=middles,
-            labelExpr=f"{json.dumps(profile.subsystems)}[indexof({middles}, datum.value)]",
+            labelExpr=f"{json.dumps(names, ensure_ascii=False)}[indexof({middles}, datum.value)]",
             labelLimit=140,
             labelPadding=8,
             grid=False,
@@ -110,14 +126,14 @@ def draw(
             domain=False,
         ),
     )
-    edges = bottoms.tolist()
+    edges = [0.0, *bottoms[used + 1].tolist()]
     shaded = [{"top": top, "bottom": bottom} for top, bottom in zip(edges[:-1:2], edges[1::2], strict=True)]
     bands = alt.Chart(alt.Data(values=shaded)).mark_rect(color="black", opacity=0.05)
     layers: list[Any] = _rectangles(across, down, _colour(profile))
     if len(critical):
-        subtitle += "; outlined: critical path"
+        subtitle[-1 if not idle else -2] += "; black line: critical path"
         row_of = dict(zip(chosen.tolist(), rows.tolist(), strict=True))
-        layers.append(_outlines(profile, critical, row_of, across, down))
+        layers.append(_underlines(profile, critical, row_of, across, down))
     if height >= LEGIBLE * bottoms[-1]:
         layers += _names(across, down)
     bands = bands.encode(x=alt.value(0), x2=alt.value(WIDTH), y=down("top:Q"), y2="bottom:Q")
@@ -125,7 +141,8 @@ def draw(
         layer=[bands, alt.LayerChart(layer=layers, data=alt.Data(values=bars))],
         width=WIDTH,
         height=float(height),
-        title=alt.TitleParams(title, subtitle=subtitle),
+        title=alt.TitleParams(heading, subtitle=subtitle),
+        description="; ".join([heading, *subtitle]),  # what a screen reader says
     )
     # thousands of rectangles, each with a description for screen readers, would be several times the size
     return styled(drawing.configure(aria=False))
@@ -246,7 +263,7 @@ def _layout(profile: "Profile", chosen: np.ndarray, leaves: np.ndarray) -> tuple
         here = profile.subsystem[chosen] == k
         own = pack(profile.time[chosen[here]], leaves[chosen[here]])
         rows[here] = bottoms[k] + 0.25 + own
-        bottoms[k + 1] = bottoms[k] + own.max(initial=0) + 1.5
+        bottoms[k + 1] = bottoms[k] + (own.max() + 1.5 if len(own) else 0.0 if len(chosen) else 1.5)
     return bottoms, rows
 
 
@@ -317,25 +334,25 @@ def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: An
     ]
 
 
-def _outlines(
+def _underlines(
     profile: "Profile",
     critical: Sequence[int] | np.ndarray,
     row_of: Mapping[int, float],
     across: Callable[..., Any],
     down: Callable[..., Any],
 ) -> "altair.Chart":
-    """Outline the critical path, as far as its entries are drawn."""
+    """Underline the critical path, as far as its entries are drawn: the bars stay in sight."""
     import altair as alt
 
     entries, ends = _path(profile, critical)
     drawn = [
-        {"time": float(profile.time[i]), "end": end, "top": row_of[i] + 0.06, "bottom": row_of[i] + 0.94}
+        {"time": float(profile.time[i]), "end": end, "top": row_of[i] + 0.96, "bottom": row_of[i] + 1.06}
         for i, end in zip(entries.tolist(), ends.tolist(), strict=True)
         if i in row_of
     ]
     return (
         alt.Chart(alt.Data(values=drawn))
-        .mark_rect(clip=True, fillOpacity=0, stroke="black", strokeWidth=1.5)
+        .mark_rect(clip=True, fill="black")
         .encode(x=across("time:Q"), x2="end:Q", y=down("top:Q"), y2="bottom:Q")
     )
 

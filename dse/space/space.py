@@ -3,7 +3,7 @@
 import functools
 import keyword
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -16,6 +16,8 @@ from dse.space.expression import FUNCTIONS, Expression
 from dse.space.listed import Listed
 
 MOST_VALUES = 1_000_000  # of one parameter
+MOST_CONFIGURATIONS = 10**7  # that are listed at once
+_DRAWN = 2**16  # indices at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +99,17 @@ class Space:
         return functools.reduce(lambda x, y: x & y, every, xp.ones(shape, bool))
 
     def indices(self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20) -> np.ndarray:
-        """Find the indices of all valid configurations, ascending; int64.
+        """Find the indices of all valid configurations, ascending; int64. `constants` are scalars.
+
+        **Errors:** DseError if more than MOST_CONFIGURATIONS are valid.
+        """
+        pieces = self.pieces(0, self.size, constants, chunk)
+        return np.concatenate([np.empty(0, np.int64), *self._bounded(pieces)])
+
+    def pieces(
+        self, start: int, stop: int, constants: Mapping[str, Any] | None = None, chunk: int = 2**20
+    ) -> Iterator[np.ndarray]:
+        """Yield the indices of the valid configurations from `start` up to `stop`, ascending; int64.
 
         The product is built up one parameter at a time, about `chunk` rows at once, and each constraint
         drops rows as soon as all its parameters are there: a space much larger than memory will do if
@@ -112,10 +124,40 @@ class Space:
                 constraint
             ]
         constants = constants or {}
-        if not all(constraint.holds(constants, np) for constraint in checks.pop()):
-            return np.empty(0, np.int64)
-        pieces = self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk)
-        return np.concatenate([np.empty(0, np.int64), *pieces])
+        if all(constraint.holds(constants, np) for constraint in checks.pop()):
+            yield from self._extend(np.zeros(1, np.int64), {}, checks, constants, chunk, (start, stop))
+
+    def _bounded(self, pieces: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        """Yield the same, and stop when they are too many to be held at once."""
+        found = 0
+        for piece in pieces:
+            found += len(piece)
+            if found > MOST_CONFIGURATIONS:
+                stated = f"over {MOST_CONFIGURATIONS:,} valid configurations of {self.size:,}"
+                raise DseError(f"parameters: found {stated}, expected fewer, or to take some (sample)")
+            yield piece
+
+    def sample(
+        self, count: int, constants: Mapping[str, Any] | None = None, seed: int = 0, tries: int = 2**24
+    ) -> np.ndarray:
+        """Find the indices of `count` valid configurations at random, ascending; fewer if there are no more.
+
+        Nothing is listed where `tries` indices that are drawn hold enough of them.
+
+        **Errors:** as `indices`, where too few are valid to be drawn and too many to be listed.
+        """
+        random, constants = np.random.default_rng(seed), constants or {}
+        found = np.empty(0, np.int64)
+        for _ in range(tries // _DRAWN if self.size > MOST_CONFIGURATIONS >= count else 0):
+            drawn = random.integers(0, self.size, _DRAWN)
+            parameters = self.decode(drawn, np)
+            found = np.unique(np.concatenate([found, drawn[self.valid(parameters, constants, np)]]))
+            if len(found) >= count:
+                return np.sort(random.permutation(found)[:count])
+        found = self.indices(constants)
+        if count >= len(found):
+            return found
+        return found[np.sort(np.random.default_rng(seed).permutation(len(found))[:count])]
 
     def _extend(
         self,
@@ -124,8 +166,9 @@ class Space:
         checks: list[list[Expression | Listed]],
         constants: Mapping[str, Any],
         chunk: int,
+        ends: tuple[int, int],
     ) -> Iterator[np.ndarray]:
-        """Yield the indices of the valid configurations that begin with one of the given rows.
+        """Yield the indices of the valid configurations between `ends` that begin with one of the rows.
 
         A row has values for the first parameters only: `checks` has an entry for each of the others.
         `columns` keeps those values that are still to be checked.
@@ -134,6 +177,8 @@ class Space:
             yield index
             return
         name, values = list(self.values.items())[-len(checks)]
+        below = math.prod(map(len, list(self.values.values())[len(self.values) - len(checks) + 1 :]))
+        first, last = ends[0] // below, -(-ends[1] // below)  # of the longer rows
         later = set[str]().union(*(constraint.names for check in checks[1:] for constraint in check))
         rows = max(1, chunk // len(values))
         for start in range(0, len(index), rows):
@@ -141,11 +186,11 @@ class Space:
             longer = (index[piece, None] * len(values) + np.arange(len(values))).ravel()
             known = {key: np.repeat(column[piece], len(values)) for key, column in columns.items()}
             known[name] = np.tile(np.asarray(values), len(longer) // len(values))
-            keep = np.ones(len(longer), bool)
+            keep = (longer >= first) & (longer < last)
             for constraint in checks[0]:
                 keep &= constraint.holds({**constants, **known}, np)
             kept = {key: column[keep] for key, column in known.items() if key in later}
-            yield from self._extend(longer[keep], kept, checks[1:], constants, chunk)
+            yield from self._extend(longer[keep], kept, checks[1:], constants, chunk, ends)
 
     def configurations(
         self, constants: Mapping[str, Any] | None = None, chunk: int = 2**20

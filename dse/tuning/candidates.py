@@ -67,7 +67,7 @@ class Candidates:
             slopes=slopes,
             possible=self.possible[chosen],
             prior=None if self.prior is None else self.prior[chosen],
-            runs=self.runs if isinstance(self.runs, float) else self.runs[chosen],
+            runs=np.broadcast_to(self.runs, len(self))[chosen],
         )
 
     @cached_property

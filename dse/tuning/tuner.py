@@ -140,8 +140,9 @@ class Tuner:
 
 def expected_improvement(better: np.ndarray, deviation: np.ndarray) -> np.ndarray:
     """Return how much is expected of what is better by so much, give or take a deviation (Eq. 15)."""
-    z = better / deviation
-    return better * norm.cdf(z) + deviation * norm.pdf(z)
+    sure = deviation <= 0
+    z = better / np.where(sure, 1.0, deviation)
+    return np.where(sure, np.maximum(better, 0.0), better * norm.cdf(z) + deviation * norm.pdf(z))
 
 
 def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, ran: np.ndarray) -> np.ndarray:

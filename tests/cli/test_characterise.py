@@ -364,7 +364,10 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
             ("unknown.sass", "-g", "a100-pcie-40gb", *LAUNCH),
             "opcode: found FROB, expected one that is known",
         ),
-        (("notes.txt", *ONE), "suffix: found '.txt', expected one of .cu, .hip, .ptx, .cubin, .sass, .py (Triton)"),
+        (
+            ("notes.txt", *ONE),
+            "suffix: found '.txt', expected one of .cu, .hip, .ptx, .cubin, .sass, .py (Triton)",
+        ),
     ],
 )
 def test_mistakes_are_told_in_one_line(

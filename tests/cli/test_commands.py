@@ -3,6 +3,9 @@
 import csv
 import io
 import json
+import subprocess
+import sys
+import time
 
 import pyarrow.parquet as pq
 import pytest
@@ -135,6 +138,56 @@ def test_sweep(run_dse, toy_kernel, tmp_path):
     )
     assert (ran.code, ran.err) == (0, "")
     assert {row["kernel"] for row in pq.read_table(out).to_pylist()} == {"toy", "example"}
+
+
+def test_sweep_of_sizes(run_dse, toy_kernel, tmp_path):
+    ask = ("sweep", str(toy_kernel), "-g", "a100", "-g", "mi250x")
+    ask += ("--set", "n=65536,1048576", "--set", "block=64,128")
+    rows = json.loads(run_dse(*ask, "--top", "2", "--per", "gpu,size", "--json").out)
+    places = [(row["rank"], row["n"]) for row in rows]
+    assert places == [(1, 65536), (2, 65536)] * 2 + [(1, 1048576), (2, 1048576)] * 2
+    assert {row["block"] for row in rows} <= {64, 128}
+    assert {row["model"] for row in rows} == {"phase"}
+    ranking = ("rank", str(toy_kernel), "-g", "a100", "--set", "n=65536", "--top", "0", "--json")
+    ranked = json.loads(run_dse(*ranking).out)
+    best = min(row.get("time_s", row.get("time")) for row in ranked if row["block"] in (64, 128))
+    assert rows[0]["time_s"] == pytest.approx(best)
+    table = run_dse(*ask, "--top", "2", "--per", "size").out
+    assert "n" in table.split()
+    assert "kernel" not in table.split()  # the same in all rows
+
+    out = tmp_path / "front.csv"
+    ran = run_dse(*ask, "--pareto", "time_s,registers", "--where", "possible and items < 4", "-o", str(out))
+    assert (ran.code, ran.out) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["front.csv"]
+    names = set(out.read_text().splitlines()[0].split(","))
+    assert {"kernel", "gpu", "model", "n", "items", "registers", "time_s"} <= names
+    counts = json.loads(run_dse(*ask, "--counts", "--json").out)
+    bins = json.loads(run_dse(*ask, "--histogram", "--json").out)
+    assert sum(row["possible"] for row in counts) == sum(row["count"] for row in bins) > 0
+
+
+@pytest.mark.slow
+def test_a_sweep_that_is_killed_goes_on(toy_kernel, tmp_path):
+    sizes = ",".join(str(n) for n in range(1 << 16, 1 << 21, 1 << 11))
+    code = (
+        "from dse.sweeping import run; run.EVERY, run.SHARE = 0.2, 1; from dse.cli.entry import main; main()"
+    )
+    ask = [sys.executable, "-c", code, "sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]
+    ask += ["--set", f"n={sizes}", "--top", "2", "--per", "size", "-o"]
+    whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    subprocess.run([*ask, str(whole)], check=True)
+    for _ in range(3):
+        running = subprocess.Popen([*ask, str(out)])
+        parts = tmp_path / "out.parquet.parts" / "state.npz"
+        before = parts.stat().st_mtime_ns if parts.exists() else 0
+        while running.poll() is None and not (parts.exists() and parts.stat().st_mtime_ns > before):
+            time.sleep(0.01)
+        assert running.poll() is None
+        running.kill()
+        running.wait()
+    subprocess.run([*ask, str(out)], check=True)
+    assert whole.read_bytes() == out.read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -142,11 +142,31 @@ def test_launch_of_4096_threads(mistake, own_toy_kernel):
     assert "1,024" in line
 
 
+@pytest.mark.parametrize(
+    ("ask", "found"),
+    [
+        ((), "--out: found none, expected a file for all rows"),
+        (("--top", "1", "--counts"), "--counts: found together with --top"),
+        (("--per", "gpu", "-o", "x.parquet"), "--per: found without --top"),
+        (("--top", "1", "--per", "gpus"), "--per: found 'gpus', expected some of kernel, size, gpu, model"),
+        (("--top", "1", "--columns", "gpu"), "--columns: found together with --top"),
+        (("--pareto", "time"), "--pareto: found 'time', expected some of time_s"),
+        (("--top", "1", "--where", "blok > 1"), "--where: unknown name 'blok'"),
+        (("--top", "1", "--set", "n=1,two"), "--set: n: found 'two', expected a number"),
+        (("--top", "1", "--set", "n=1,1"), "n: found 1 twice"),
+        (("--top", "1", "--workers", "2", "--cluster", "tcp://x:1"), "--workers: found 2 together with"),
+    ],
+)
+def test_sweeps_that_cannot_be(mistake, toy_kernel, ask, found):
+    assert found in mistake("sweep", toy_kernel, "-g", "a100", *ask)
+
+
 def test_out_of_reach_files_are_not_begun(mistake, toy_kernel, tmp_path):
     missing = tmp_path / "no" / "out.parquet"
     assert "no" in mistake("sweep", toy_kernel, "-g", "a100", "-o", missing)
     assert "suffix" in mistake("rank", toy_kernel, "-g", "a100", "-o", tmp_path / "out.xlsx")
     assert "suffix" in mistake("sweep", toy_kernel, "-g", "a100", "-o", tmp_path / "out.csv")
+    assert "suffix" in mistake("sweep", toy_kernel, "-g", "a100", "--top", "1", "-o", tmp_path / "out.xlsx")
     assert not list(tmp_path.iterdir())
 
 

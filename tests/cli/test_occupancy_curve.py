@@ -91,7 +91,7 @@ def test_as_a_chart(curve, tmp_path, monkeypatch):
     assert "block=128" in json.dumps(spec["title"])
     rows = json.loads(curve("--set", "items=4", "--json").out)
     expected = [(row["model"], row["warps"], pytest.approx(1e6 * row["throughput"])) for row in rows]
-    assert [(each["series"], each["x"], each["y"]) for each in spec["data"]["values"]] == expected
+    assert [(each["line"], each["warps"], each["throughput"]) for each in spec["data"]["values"]] == expected
 
 
 def test_as_a_file(curve, tmp_path):

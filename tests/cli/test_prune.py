@@ -79,3 +79,17 @@ def test_mistakes(prune, tmp_path):
         assert ran.out == ""
         assert found in ran.err
         assert len(ran.err.strip().splitlines()) == 1, ran.err
+
+
+def test_why_much_is_kept_and_a_prior(prune, tmp_path):
+    """Measured backwards: the model does not explain it. Recorded elsewhere, a part is kept."""
+    path, backwards = tmp_path / "few.csv", []
+    rows = json.loads(prune("--top", "0", "--json", "--risk", "0.001").out)
+    for place, row in enumerate(rows):
+        backwards.append(f"{row['block']},{row['items']},{2.0**-place}")
+    path.write_text("\n".join(["block,items,time_ms", *backwards]))
+    ran = prune("--measured", str(path), "--json")
+    assert "model does not explain this space (rank correlation -" in ran.err
+    assert "model does not explain this space" in " ".join(prune("--measured", str(path)).out.split())
+    ran = prune("--prior", str(path), "--top", "0", "--json")
+    assert (ran.code, len(json.loads(ran.out)) > 0) == (0, True)

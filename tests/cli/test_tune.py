@@ -85,3 +85,13 @@ def test_mistakes(tune, measured, tmp_path):
         assert found in ran.err
         if found != "--budget":  # which the command line says in its own form
             assert len(ran.err.strip().splitlines()) == 1, ran.err
+
+
+def test_recorded_times_on_another_gpu_say_where_to_begin(tune, measured):
+    """The same table as of another GPU, ten times as fast: its fastest is measured first."""
+    ran = tune("--replay", measured, "--budget", "1", "--prior", measured, "--json")
+    assert ran.code == 0, ran.err
+    [alone] = json.loads(tune("--replay", measured, "--budget", "1", "--json").out)
+    [first] = json.loads(ran.out)
+    assert first["measured_s"] < alone["measured_s"]
+    assert tune("--replay", measured, "--prior", "nothing.csv").err.startswith("dse: nothing.csv: ")

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from dse import gpus
 from dse.evaluate import grid as module
 from dse.evaluate import launches, layout, minima
-from dse.evaluate.grid import reduce_grid
+from dse.evaluate.grid import reduce_grid, reduce_groups
 from dse.hardware import occupancy
 from dse.models import CLOSED_FORMS, predictor
 from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
@@ -243,11 +243,34 @@ def test_equal_ones_come_in_the_order_of_the_grid():
         assert len(np.unique(summary.seconds)) < k
 
 
-def test_of_equal_rows_those_that_come_first_are_taken():
+def test_of_equal_rows_those_that_come_first_are_taken(monkeypatch):
+    monkeypatch.setattr(module, "MOST_TIED", 1)
     number = np.arange(40)
-    rows = module._Best(np.ones(40), number[::-1], *[number] * 3).smallest(3)
+    rows = module._Best(np.ones(40), number[::-1], number, 0 * number).smallest(3)
     np.testing.assert_array_equal(rows.begin, [0, 1, 2])
-    np.testing.assert_array_equal(rows.kernel, [39, 38, 37])
+    np.testing.assert_array_equal(rows.number, [39, 38, 37])
+
+
+@pytest.mark.parametrize("order", ["GKCBR", "KGCBR", "CKGBR", "BRGCK"])
+@pytest.mark.parametrize("groups", [1, 2])
+def test_each_group_is_a_grid_of_its_own(order, groups, monkeypatch):
+    monkeypatch.setattr(layout, "SHORT_ROW", 16)
+    fields = made(order=order)
+    found = reduce_groups(("volkov",), *fields, groups, k=12)["volkov"]
+    shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
+    assert len(found) == np.prod(shape[:groups])
+    for summary, at in zip(found, np.ndindex(*shape[:groups]), strict=True):
+        mine = one_of_axes(fields, at)
+        check(summary, "volkov", mine, some=False)
+
+
+def one_of_axes(fields, at):
+    """The grid at one position along its first axes, without them."""
+
+    def take(x):
+        return x[tuple(i if size > 1 else 0 for i, size in zip(at, x.shape, strict=False))]
+
+    return jax.tree.map(take, fields)
 
 
 def test_fields_of_fewer_axes():

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dse import gpus
 from dse.evaluate import launches as module
-from dse.evaluate.launches import LENGTHS, joined, pieces
+from dse.evaluate.launches import LENGTHS, pieces
 from dse.evaluate.layout import Layout
 from dse.hardware import occupancy
 from dse.types import Resources
@@ -65,13 +65,14 @@ def test_whole_rows_mark_what_cannot_run():
     np.testing.assert_array_equal(np.stack(jax.tree.leaves(some.launches), -1), expected)
 
 
-def test_long_rows_are_cut_and_joined(monkeypatch):
+def test_long_rows_are_cut(monkeypatch):
     monkeypatch.setattr(module, "LENGTHS", (2, 4))
     layout, gpu, resources = laid_out([32] * 7, [16] * 7, [*range(100, 800, 100)])
-    whole = joined(list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1)))
-    assert whole.columns.shape == (4, 4)
-    assert sorted(whole.columns[whole.weights > 0].tolist()) == sorted([*range(7)] * 2)
-    assert len(whole.padded(6)) == 6
+    cut = list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1))
+    assert [each.columns.shape for each in cut] == [(1, 4)] * 4
+    columns = np.concatenate([each.columns[each.weights > 0] for each in cut])
+    assert sorted(columns.tolist()) == sorted([*range(7)] * 2)
+    assert len(cut[0].padded(6)) == 6
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """The order of a ranking, and what its rows show."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -52,8 +54,6 @@ def test_measured_times_stand_beside(toy_kernel, tmp_path):
 def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
     description = kernels.load(toy_kernel)
     fixed = description.space.with_values({"items": 4})
-    from dataclasses import replace
-
     ranking = rank(replace(description, space=fixed), gpus.load("a100").gpu, ["volkov"])
     assert ranking.rows(1)[0]["items"] == 4
     assert {"items", "kernel", "n"} <= set(ranking.hidden)
@@ -61,8 +61,6 @@ def test_parameters_with_one_value_are_hidden_from_people(toy_kernel):
 
 
 def test_an_empty_space_is_an_error(toy_kernel):
-    from dataclasses import replace
-
     description = kernels.load(toy_kernel)
     empty = replace(description, space=description.space.with_values({"block": 96, "items": 4}))
     with pytest.raises(DseError, match="no valid configuration"):
@@ -94,3 +92,36 @@ def test_where_some_configurations_need_products_that_the_gpu_lacks(own_toy_kern
     for row in rows:
         assert (row["limited_by"] == "no tensor cores for fp8") == (row["items"] > 1)
         assert np.isfinite(row["time_s"]) == (row["items"] == 1)
+
+
+def test_what_may_fail_counts_as_slower(toy_kernel):
+    """Its time over its chance to run decides, and the chance is shown."""
+    description, gpu = kernels.load(toy_kernel), gpus.load("a100").gpu
+    plain = rank(description, gpu, ["roofline"])
+    first = plain.order[0]
+
+    class Doubtful:
+        def __getattr__(self, name):
+            return getattr(description, name)
+
+        def count(self, parameters, *more):
+            runs = np.ones(len(parameters["block"]))
+            runs[first] = 0.01
+            return replace(description.count(parameters, *more), runs=runs)
+
+    ranking = rank(Doubtful(), gpu, ["roofline"])
+    assert ranking.order[-1 - ranking.impossible] == first
+    rows = ranking.rows()
+    assert rows[-1 - ranking.impossible]["chance_runs"] == 0.01
+    assert rows[0]["chance_runs"] == 1.0
+    assert "chance_runs" not in plain.rows()[0]
+
+
+def test_registers_in_a_block_are_said_as_they_are_handed_out(own_toy_kernel):
+    """19 warps of 104 registers: 20 are counted, since four sub-partitions share them."""
+    text = own_toy_kernel.read_text()
+    own_toy_kernel.write_text(text.replace("registers = ", "registers = 104 # ", 1))
+    kernel = kernels.load(own_toy_kernel)
+    kernel = replace(kernel, space=kernel.space.with_values({"block": 608, "items": 1}))
+    with pytest.raises(DseError, match=r"found 66,560 registers in a block, .*, expected at most 65,536"):
+        rank(kernel, gpus.load("a100").gpu, ["volkov"])

@@ -311,8 +311,13 @@ def test_dedispersion_converts_twice_a_channel_and_output():
 )
 def test_every_element_of_the_result_is_stored_once(name: str, elements: int):
     kernel, parameters = whole(name, A100)
-    floats = np.minimum(parameters["VWM"], 4) if name == "gemm" else 1  # of a store
-    np.testing.assert_allclose(kernel.store_insts * floats * kernel.grid_warps * 32, elements, rtol=1e-12)
+    floats, once = np.ones_like(kernel.store_insts), np.full(kernel.store_insts.shape, True)
+    if name == "gemm":
+        floats = np.minimum(parameters["VWM"], 4)  # of a store
+        once = parameters["MWG"] // parameters["MDIMC"] * (parameters["NWG"] // parameters["NDIMC"]) < 256
+    stored = kernel.store_insts * floats * kernel.grid_warps * 32
+    np.testing.assert_allclose(stored[once], elements, rtol=1e-12)
+    assert np.all(stored[~once] > elements)  # 16 x 16 sums have no room in registers
 
 
 @pytest.mark.parametrize("name", ["reduction", "histogram"])

@@ -142,7 +142,7 @@ def test_what_may_be_left_out(tmp_path):
         (
             "fp32 =",
             "fp23 =",
-            r"warp\.fp23: found an unknown field, expected one of fp32, .*did you mean fp32\?",
+            r"warp\.fp23: found an unknown field, expected one of .*did you mean fp32\?",
         ),
         ("threads =", "thread =", r"launch\.(threads: found nothing|thread: found an unknown field)"),
         (
@@ -172,7 +172,7 @@ def test_what_may_be_left_out(tmp_path):
         ("scale = 0.5", "warps = 2", r"problem\.warps: found a name of the language"),
         ("scale = 0.5", '"a b" = 2', r"problem: found the name 'a b'"),
         ('rows = "', 'max = "', r"let\.max: found a name of the language"),
-        ('BY = "block_y"', 'BY = "blocky"', r"spaces\.stencil_new\.rename\.BY: found 'blocky', .*'block_y'"),
+        ('BY = "block_y"', 'BY = "blocky"', r".*rename\.BY: found 'blocky', .*did you mean block_y"),
         ('BY = "block_y"', 'BY = "block_x"', r"spaces\.stencil_new\.rename\.BY: found 'block_x' again"),
         ('BY = "block_y"', 'BY = "tile"', r"spaces\.stencil_new\.set\.tile: found 'tile' again"),
         ("tile = 3 }", "tile = 3, x = 1 }", r"spaces\.stencil_new\.set\.x: found 'x'"),

@@ -42,7 +42,7 @@ def test_of_ones_own_beside_names(toy_kernel):
     first, second, _ = ranking.evaluation.forecasts.values()
     np.testing.assert_allclose(first.seconds, second.seconds, rtol=1e-6)
     np.testing.assert_array_equal(first.bottleneck, second.bottleneck)
-    assert list(ranking.rows(1)[0])[-2:] == ["on host", "roofline"]
+    assert list(ranking.rows(1)[0])[-2:] == ["on_host_s", "roofline_s"]
     assert np.all(np.diff(first.seconds[0, ranking.order][: -ranking.impossible or None]) >= 0)
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from dse.pruning.slices import BEYOND, FEWEST, below, known, margin, nearly, slices
 from dse.tuning.candidates import bare
+from dse.tuning.experts import experts
 from dse.tuning.tuner import Tuner
 
 SIDE = 12
@@ -49,7 +50,10 @@ def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
 
 
 def test_below_is_what_keeps_a_nearly_fastest():
-    found = [below(candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)]
+    every = experts(candidates())
+    found = [
+        below(every, candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)
+    ]
     for seed, needed in enumerate(found):
         places = np.random.default_rng(seed).permutation(EVERY)[:20]
         good = np.flatnonzero(nearly(SECONDS, 0.05))

@@ -225,11 +225,11 @@ def test_drawing_of_the_example():
     assert [bar["row"] for bar in found] == [0.25, 1.25, 2.75, 0.25, 0.25, 2.75]
     spec = chart.to_dict()
     assert spec["title"]["text"] == "Execution profile, cycles 0 to 25"
-    light, solid, outlines, *names = spec["layer"][1]["layer"]
+    light, solid, underlines, *names = spec["layer"][1]["layer"]
     assert len(names) == 2
     assert light["mark"]["opacity"] < 0.5
     assert solid["encoding"]["y"]["axis"]["labelExpr"].startswith('["computation", "memory"][')
-    drawn = outlines["data"]["values"]
+    drawn = underlines["data"]["values"]
     assert [(each["time"], each["end"]) for each in drawn] == [
         (0, 1),
         (1, 5),
@@ -238,8 +238,31 @@ def test_drawing_of_the_example():
         (15, 19),
         (19, 25),
     ]
-    assert "critical path" in spec["title"]["subtitle"]
-    assert "critical path" not in draw(EXAMPLE).to_dict()["title"]["subtitle"]
+    for bar, line in zip(found, drawn, strict=True):  # a thin line below the bar, which stays in sight
+        assert bar["row"] + 0.94 < line["top"] < line["bottom"] < bar["row"] + 1.1
+    assert "critical path" in " ".join(spec["title"]["subtitle"])
+    assert "critical path" not in " ".join(draw(EXAMPLE).to_dict()["title"]["subtitle"])
+
+
+def test_the_title_names_what_was_simulated_and_the_axis_its_unit():
+    chart = draw(EXAMPLE, title="toy on A100: block=64, items=2\n5 of 9 blocks", cycle_s=0.5e-9)
+    spec = chart.to_dict()
+    assert spec["title"]["text"] == "toy on A100"
+    assert spec["title"]["subtitle"][:3] == [
+        "block=64, items=2",
+        "5 of 9 blocks",
+        "Execution profile, cycles 0 to 25",
+    ]
+    assert layers(chart)[1]["layer"][0]["encoding"]["x"]["title"] == "cycles of an SM (0.5 ns each)"
+
+
+def test_a_subsystem_that_nothing_enters_takes_no_room_and_is_named():
+    entries = [(i, 1, 3, i % 4, 0, 0, 1) for i in range(8)]
+    spec = draw(make(entries)).to_dict()
+    axis = spec["layer"][0]["encoding"]["y"]["axis"]
+    assert axis["labelExpr"].startswith('["memory"][')
+    assert len(axis["values"]) == 1
+    assert spec["title"]["subtitle"][-1] == "nothing enters computation"
 
 
 def test_a_window_shows_what_is_under_way_in_it():

@@ -51,7 +51,7 @@ def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], exp
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        (("m=3",), "given.arguments: found 'm', expected one of a, at, n, x"),
+        (("m=3",), "given.arguments: found 'm', expected one of x, n, a, at"),
         (("1", "2", "3", "4", "5"), "given.arguments: found 5 arguments, expected at most 4 (x, n, a, at)"),
         (("n=many",), "given.arguments: n: found 'many', expected a number"),
         (("n=3:int",), "given.arguments: n: found the array '3:int', expected a number"),
@@ -106,5 +106,5 @@ def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
     assert kernel.problem == (("n", 1000), ("a", 2.0))
     assert kernel.build is not None
     assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
-    with pytest.raises(DseError, match="given.grid: unknown name 'm' in 'm', expected one of B, a, n"):
+    with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
         load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))

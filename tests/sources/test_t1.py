@@ -259,7 +259,7 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         (
             {(*CONDITIONS, 1, "Expression"): "bx * fww > 1"},
             "ConfigurationSpace.Conditions[1].Expression: unknown name 'fww' in 'bx * fww > 1', "
-            "expected one of bx, by, fw, pad, tx (did you mean 'fw'?)",
+            "expected one of bx, by, fw, pad, tx; did you mean fw?",
         ),
         (
             {(*CONDITIONS, 1, "Expression"): "bx >"},

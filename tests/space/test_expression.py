@@ -320,7 +320,7 @@ def test_other_messages():
         (
             "a + blok",
             ["block", "a"],
-            "unknown name 'blok' in 'a + blok', expected one of a, block (did you mean 'block'?)",
+            "unknown name 'blok' in 'a + blok', expected one of a, block; did you mean block?",
         ),
         ("a", (), "unknown name 'a' in 'a', expected one of none"),
         ("a" * 5000, None, "found 5000 characters, expected at most 4000"),

@@ -181,7 +181,7 @@ def test_with_values():
     assert rows_of(changed.configurations({"limit": 2})) == [(3, 0.5, 0), (3, 0.5, 6)]
     assert SPACE.values["a"] == (1, 2, 4)
     with pytest.raises(
-        DseError, match=r"^values: unknown parameter 'aa', expected one of a, b, c \(did you mean 'a'"
+        DseError, match=r"^values: unknown parameter 'aa', expected one of a, b, c; did you mean a\?"
     ):
         SPACE.with_values({"aa": 1})
     with pytest.raises(DseError, match=r"^values: a: found 1 twice, expected each value once$"):
@@ -272,3 +272,34 @@ def test_values_of_refuses(spec, message):
     assert text.startswith("kernel.toml: parameters.a")
     assert message is None or text == "kernel.toml: parameters.a" + message
     assert "\n" not in text
+
+
+HUGE = Space({name: tuple(range(1000)) for name in "abc"})  # 10^9 configurations
+
+
+def test_of_a_huge_space_some_are_sampled_without_a_list_of_it():
+    space = Space(HUGE.values, (parse("a % 2 == 0", "x"),))
+    index = space.sample(10, seed=3)
+    assert len(index) == len(np.unique(index)) == 10
+    assert np.all(np.diff(index) > 0)
+    assert np.all(space.decode(index, np)["a"] % 2 == 0)
+    np.testing.assert_array_equal(index, space.sample(10, seed=3))
+    assert not np.array_equal(index, space.sample(10, seed=4))
+
+
+def test_of_a_huge_space_with_few_valid_ones_these_are_sampled():
+    space = Space(HUGE.values, (parse("a == 7 and b == 3 and c < 4", "x"),))
+    assert len(space.sample(10, tries=2**16)) == 4
+
+
+def test_a_sample_of_a_small_space_is_a_part_of_its_list():
+    space = Space({"a": (1, 2, 3), "b": (1, 2)}, (parse("a != 2", "x"),))
+    assert set(space.sample(3)) < set(space.indices())
+    np.testing.assert_array_equal(space.sample(10), space.indices())
+
+
+def test_a_huge_space_is_refused_with_its_count():
+    with pytest.raises(
+        DseError, match=r"^parameters: found over 10,000,000 valid .* of 1,000,000,000, expected"
+    ):
+        HUGE.indices()

@@ -65,7 +65,7 @@ def test_a_fixed_size(toy_kernel):
         (
             COLUMNS,
             {"fixed": {"itmes": 1}},
-            "fixed: found 'itmes', expected one of block, items, n ; did you mean items?",
+            "fixed: found 'itmes', expected one of block, items, n; did you mean items?",
         ),
         (COLUMNS | {"items": ["a", "b", "c"]}, {}, "items: found 'a', expected a number"),
     ],

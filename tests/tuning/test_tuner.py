@@ -225,5 +225,5 @@ def test_a_model_that_is_wrong_costs_little(kind):
         true = shape - 7.0 + noise + (0.0 if kind == "reversed" else 1.5) * smooth
         for modelled, tries in reached.items():
             start = candidates(predicted if modelled else np.zeros(N), modelled=modelled)
-            tries.append(np.exp(true.min() - true[tuned(Tuner(start, seed), true, 20)].min()))
+            tries.append(np.exp(true.min() - true[tuned(Tuner(start, seed), true, 10)].min()))
     assert np.mean(reached[True]) >= np.mean(reached[False]) - 0.02

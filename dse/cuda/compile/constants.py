@@ -88,8 +88,11 @@ class _Reader:
         def defined(name: str) -> np.ndarray:
             return self.known[name][1].astype(np.int64) if name in self.known else np.zeros(self.count, int)
 
-        with np.errstate(all="ignore"):
-            return np.broadcast_to(_Parser(expression, value, defined).whole(), (self.count,))
+        try:
+            with np.errstate(all="ignore"):
+                return np.broadcast_to(_Parser(expression, value, defined).whole(), (self.count,))
+        except (RecursionError, OverflowError, ValueError):  # nested too deep, or of over 64 bits
+            raise _NotUnderstood from None
 
     def directive(self, word: str, rest: str) -> None:
         where = self.active()
@@ -299,11 +302,11 @@ _WORDS = {word for name in _TYPES for word in name.split()} | {"long", "auto"}
 
 _TOKEN = re.compile(r"\d\w*|(?:\w+::)*\w+|<<|>>|<=|>=|==|!=|&&|\|\||\S")
 _DIRECTIVE = re.compile(r"\s*#\s*(\w+)(.*)", re.DOTALL)
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _DECLARED = re.compile(
     r"\b(?:(?P<outside>extern\s+)?(?P<shared>__shared__)(?:\s+__align__\s*\(\s*\d+\s*\)|\s+volatile|\s+alignas\s*\(\s*\d+\s*\))*"
-    r"|(?:static\s+|__device__\s+|inline\s+)*(?:constexpr|const)(?:\s+static|\s+const)*)"
-    r"\s+(?P<type>(?:unsigned\s+|signed\s+|long\s+)*\w+)\s+(?P<what>\w[^;{}]*);"
+    r"|(?:static\s+|__device__\s+|inline\s+)*(?:constexpr|const)(?:\s+static|\s+const)*+)"
+    r"\s+(?P<type>(?:unsigned\s+|signed\s+|long\s+)*\w+)\s+(?P<what>\w[^;{}]{0,5000});"
 )
 
 

@@ -42,22 +42,31 @@ def _names(text: str, where: str) -> list[str]:
 
     One in a comment or a string counts too: to tell it from others would take all of the language.
     """
-    names = []
-    for found in _DIRECTIVE.finditer(_SPLICE.sub("", text)):
-        first, quoted, bracketed, rest = found.groups()
+    names, text = [], _SPLICE.sub("", text)
+    for found in _DIRECTIVE.finditer(text):
+        open_comment, quoted, bracketed, rest = found.groups()
+        if open_comment:
+            raise DseError(f"{where}: include: found a comment of over {_COMMENT} characters behind a #")
         if quoted or bracketed:
             names.append(quoted or bracketed)
-        elif first is not None and rest:
+        elif rest and _is_first(text, found.start()):
             raise DseError(f'{where}: include: found {rest[:60]!r}, expected "FILE" or <FILE>')
     return names
 
 
+def _is_first(text: str, place: int) -> bool:
+    """Tell whether nothing but comments stands before a place on its line."""
+    before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
+    return not before or before.endswith("*/")
+
+
 MOST_BYTES = 1 << 26  # of a file that is included
-_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*\r?\n")
-_BLANK = r"(?:[ \t\f\v]|/\*.*?\*/)*"
-_DIRECTIVE = re.compile(  # whether it is first on its line; its file, or a macro
-    rf"((?:^|\*/){_BLANK})?(?:#|%:|\?\?=){_BLANK}(?:include_next|include|import|embed)\b{_BLANK}"
-    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))?',
-    re.MULTILINE | re.DOTALL,
+_COMMENT = 1000
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*+\r?\n")
+_BLANK = rf"(?:[ \t\f\v]++|/\*(?:(?!\*/).){{0,{_COMMENT}}}+\*/)*+"
+_DIRECTIVE = re.compile(  # a comment that does not end; its file, or a macro
+    rf"(?:#|%:|\?\?=){_BLANK}(?:(/\*)|(?:include_next|include|import|embed)\b{_BLANK}"
+    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))?)',
+    re.DOTALL,
 )
 _PLAIN = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

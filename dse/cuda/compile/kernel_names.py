@@ -41,4 +41,4 @@ def declared_in(text: str) -> list[str]:
     return list(dict.fromkeys(KERNEL.findall(text)))
 
 
-KERNEL = re.compile(r"__global__[^;{]*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")
+KERNEL = re.compile(r"__global__(?:(?!__global__)[^;{])*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")

@@ -120,8 +120,14 @@ class Characterisation:
 
     @property
     def fp32_ops(self) -> float:
-        """Single-precision operations of the grid."""
-        return self.blocks * sum(phase.passes * phase.fp32_ops for phase in self.phases)
+        """Single-precision operations of the grid.
+
+        Half of those whose predicates depend on computed data: what stands for both branches of an `if` has
+        each of its predicates and its opposite.
+        """
+        return self.blocks * sum(
+            phase.passes * (phase.fp32_ops + phase.fp32_ops_unsure / 2) for phase in self.phases
+        )
 
 
 def prepare(listing: Listing) -> BoundProgram:

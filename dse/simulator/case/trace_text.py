@@ -69,6 +69,8 @@ _INSTRUCTION = re.compile(
 _REGISTER = re.compile(r"\b([RAC])(\d+)[LH]?\b")
 _OPERAND = re.compile(r"[-~|!]*\w[\w.]*\|?(?:\s*\[[^\[\]]*\]){0,2}[\w.]*(?:\s*\([\w.]+\))?")
 MOST_BYTES = 1 << 24  # of a trace
+MOST_LOOPS = 8  # within each other
+_DIGITS = 4  # of a register
 _SHARED = re.compile(r"\b[gs]\s*\[([^\]]*)\]")
 
 
@@ -144,6 +146,8 @@ class _Listing:
             case [".block", count]:
                 self.block = _whole(count, ".block", 1)
             case [".repeat", count]:
+                if len(self.open_loops) == MOST_LOOPS:
+                    raise DseError(f"found .repeat within {MOST_LOOPS} others, expected fewer")
                 self.open_loops.append((len(self.lines), _whole(count, ".repeat", 1), number))
             case [".end"]:
                 if not self.open_loops:
@@ -207,7 +211,7 @@ def _operands(text: str) -> list[str]:
 
 def _bits(modifiers: Iterable[str]) -> list[int]:
     """Return the widths that modifiers name, such as 64 of U64."""
-    widths = (re.fullmatch(r"[USBF](\d+)", modifier) for modifier in modifiers)
+    widths = (re.fullmatch(r"[USBF](\d{1,3})", modifier) for modifier in modifiers)
     return [int(width[1]) for width in widths if width]
 
 
@@ -249,7 +253,11 @@ def _none_of(given: Sequence[str], wrong: Sequence[str], what: str) -> None:
 
 def _registers(operands: Sequence[str], wide: int = 1) -> set[str]:
     """Return the names of registers: halves are the register, and wide operands several."""
-    registers = {(kind, int(n)) for operand in operands for kind, n in _REGISTER.findall(operand)}
+    named = [found for operand in operands for found in _REGISTER.findall(operand)]
+    for kind, n in named:
+        if len(n) > _DIGITS:
+            raise DseError(f"found the register {kind}{n}, expected a number of at most {_DIGITS} digits")
+    registers = {(kind, int(n)) for kind, n in named}
     return {f"{kind}{n + k}" for kind, n in registers for k in range(wide if kind == "R" else 1)}
 
 
@@ -284,6 +292,6 @@ def _whole(text: str, name: str, least: int) -> int:
         value = int(text.rstrip(",;"), 0)
     except ValueError:
         raise DseError(f"{name}: found {text!r}, expected a whole number") from None
-    if value < least:
-        raise DseError(f"{name}: found {value}, expected {least} or more")
+    if not least <= value < 2**31:
+        raise DseError(f"{name}: found {text}, expected {least} or more, and below 2^31")
     return value

@@ -1,0 +1,123 @@
+"""`dse report`: one page of what other commands found, to look at, choose from and send."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dse.cli import inputs
+from dse.errors import DseError
+from dse.models import DEFAULT, MODELS
+
+if TYPE_CHECKING:
+    from dse.report.page import Roofline
+    from dse.results import Space
+
+app = typer.Typer(rich_markup_mode="rich")
+
+EXAMPLE = "Example: [bold]dse report sweep.parquet -o report.html[/bold]"
+
+
+@app.command(epilog=EXAMPLE)
+def report(
+    result: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RESULT...",
+            help="Files of rank, sweep, compare, tune, search or prune: .parquet, .csv, .json, .jsonl.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The .html file to write.")] = Path(
+        "report.html"
+    ),
+    kernel: Annotated[
+        str | None, typer.Option("--kernel", help="The kernel, or its file, where results do not name it.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option("--gpu", "-g", help="The GPU, where results do not name it.")
+    ] = None,
+) -> None:
+    """Draw results as one page that needs no network: a table, and charts that choose and filter together.
+
+    Times, intervals, bottlenecks, occupancy, a roofline, heat maps over any two parameters, how much each
+    parameter matters, the Pareto front, where models disagree, and predicted against measured times.
+    """
+    from dse.files import replacing
+    from dse.report.save import suffix_of
+
+    suffix_of(out, (".html",))
+    card = inputs.gpus([gpu])[0].name if gpu else None
+    from dse import results
+    from dse.evaluate.importance import importance
+    from dse.report.page import page
+
+    found = results.read(result, MODELS, kernel, card)
+    sizes = {space.kernel: _sizes(kernel or space.kernel) for space in found.spaces}
+    spaces = [part for space in found.spaces for part in space.by_size(sizes[space.kernel])]
+    found = replace(found, spaces=tuple(spaces))
+    if not found.spaces and not found.scores:
+        raise DseError(f"{result[0]}: found no result, expected one of rank, sweep, compare, tune or search")
+    shares = [
+        importance(
+            {name: results.codes(values)[0] for name, values in space.parameters.items()},
+            {model: columns["time_s"] for model, columns in space.forecasts.items()},
+        )
+        for space in found.spaces
+    ]
+    text = page(found, shares, [_roofline(space, kernel) for space in found.spaces], DEFAULT)
+    with replacing(out) as half:
+        half.write_text(text, encoding="utf-8")
+    count = sum(space.count for space in found.spaces)
+    print(f"{out}: {count:,} configurations, {len(text.encode()) / 1e6:.1f} MB")
+
+
+def _sizes(kernel: str) -> list[str]:
+    """The names of the sizes of a kernel's problem; none where the kernel is not known."""
+    from dse.sources.kernel import kernel as described
+
+    try:
+        return [name for name, _ in described(kernel).problem]
+    except DseError:
+        return []
+
+
+def _roofline(space: "Space", kernel: str | None) -> "Roofline":
+    """Work out where a space's configurations lie, from the kernel's description, if it is the same one."""
+    from dse.evaluate import intensity
+    from dse.gpus.read import load
+    from dse.report.page import Roofline
+    from dse.sources.kernel import kernel as described
+
+    facts = space.facts
+    try:
+        gpu = load(space.gpu).gpu
+    except DseError:
+        return Roofline(reason=f"no GPU file is known for {space.gpu!r}; --gpu names one")
+    roofs = intensity.roofs(gpu)._asdict()
+    if "thread_instructions" in facts and "dram_bytes" in facts:
+        return Roofline(roofs)
+    try:
+        counts = described(kernel or space.kernel)
+        parameters = {name: space.parameter(name) for name in counts.space.names}
+        for name, values in parameters.items():
+            if values is None and len(only := counts.space.values[name]) == 1:
+                parameters[name] = space.constant(only[0])
+        lacking = [name for name, values in parameters.items() if values is None]
+        if lacking:
+            return Roofline(reason=f"the files lack {', '.join(lacking)}")
+        sizes = {name: space.fixed[name] for name, _ in counts.problem if name in space.fixed}
+        if varying := [name for name, _ in counts.problem if name in space.parameters]:
+            return Roofline(reason=f"the size {varying[0]} varies among the configurations")
+        launched = intensity.launched(
+            counts, gpu, {k: v for k, v in parameters.items() if v is not None}, sizes
+        )
+    except DseError as error:
+        return Roofline(reason=f"instructions and DRAM traffic are not known ({error})")
+    for name in ("threads", "blocks"):
+        if name in facts and not (facts[name] == getattr(launched, name)).all():
+            return Roofline(reason=f"the described kernel has other {name}: other problem sizes, perhaps")
+    note = "Both counted from the kernel's description"
+    stated = ", ".join(f"{name} {value:,}" for name, value in ({**dict(counts.problem), **sizes}).items())
+    columns = {"thread_instructions": launched.instructions, "dram_bytes": launched.dram_bytes}
+    return Roofline(roofs, columns, f"{note}{f' ({stated})' if stated else ''}.")

@@ -1,0 +1,71 @@
+"""Where configurations lie on a GPU's roofline: instructions and DRAM bytes of a launch, and the roofs."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from dse.counts import Counts, Number
+from dse.gpus import column, stack
+from dse.precision import in_64_bits
+from dse.types import TENSOR, Gpu
+
+SECTOR = 32  # bytes
+
+
+class Launched(NamedTuple):
+    """What launches do in all, arrays [L]."""
+
+    threads: np.ndarray  # of a block
+    blocks: np.ndarray
+    instructions: np.ndarray  # of all threads; NaN for products of matrices, which do many operations in one
+    dram_bytes: np.ndarray
+
+
+class Roofs(NamedTuple):
+    """What a GPU can do at most: the roofs of an instruction roofline."""
+
+    instructions_per_s: float  # of threads: what the schedulers issue
+    fp32_per_s: float  # of threads
+    dram_bytes_per_s: float  # what is reached, by λ of DRAM
+    l2_bytes_per_s: float
+
+
+def launched(
+    kernel: Counts,
+    gpu: Gpu,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+) -> Launched:
+    """Count what whole launches do, of configurations [L] of a described kernel.
+
+    **Raises:** DseError as the kernel's `count`.
+    """
+    count = len(next(iter(parameters.values())))
+    gpus = stack([gpu])
+    with in_64_bits():
+        known = kernel.count(parameters, gpus, problem).batch.take(np.arange(count)).on(column(gpus))
+        work = known.kernel.work
+        threads, blocks = (np.asarray(x)[0] for x in (known.resources.threads, known.resources.blocks))
+        warp_size = int(np.asarray(gpu.limits.warp_size))
+        warps = np.ceil(threads / warp_size) * blocks.astype(float)
+        instructions = np.asarray(known.kernel.insts, float)[0] * warps * warp_size
+        sectors = np.asarray(work.dram, float)[0] * warps
+        products = sum(np.asarray(getattr(work, name), float)[0] for name in TENSOR)
+    instructions = np.where(products > 0, np.nan, instructions)
+    return Launched(threads, blocks, instructions, sectors * SECTOR)
+
+
+def roofs(gpu: Gpu) -> Roofs:
+    """Work out the roofs of a GPU: a pipe takes λ cycles of an SM for each unit of its work.
+
+    **Source:** Ding & Williams, An Instruction Roofline Model for GPUs, PMBS 2019.
+    """
+    cycles = float(gpu.sm_count) * float(gpu.clock)  # of all SMs, in a second
+    threads = int(np.asarray(gpu.limits.warp_size))
+    return Roofs(
+        instructions_per_s=cycles * float(gpu.issue_limit) * threads,
+        fp32_per_s=cycles * threads / float(gpu.cpi.fp32),
+        dram_bytes_per_s=cycles * SECTOR / float(gpu.cpi.dram),
+        l2_bytes_per_s=cycles * SECTOR / float(gpu.cpi.l2),
+    )

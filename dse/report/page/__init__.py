@@ -1,0 +1,173 @@
+"""One page that needs no network: figures and a table of configurations, which choose and filter together."""
+
+import html
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from dse.report.page.pack import packed
+from dse.results import MEASURED, NO_GPU, PREDICTED, REFITTED, Results, Space
+from dse.version import __version__
+
+MOST = 100_000  # configurations that a page shows
+BINS = 24  # of the small histogram of each space
+SCRIPTS = ("data.js", "state.js", "plot.js", "charts.js", "table.js", "main.js")
+
+
+@dataclass(frozen=True)
+class Roofline:
+    """Where the configurations of a space lie on a roofline, or why that is not known."""
+
+    roofs: Mapping[str, float] = field(default_factory=dict)  # of the GPU: instructions and bytes a second
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # thread_instructions, dram_bytes, [L]
+    note: str = ""
+    reason: str = ""
+
+
+def page(
+    results: Results,
+    importance: Sequence[Mapping[str, Mapping[str, tuple[float, float]]]],
+    rooflines: Sequence[Roofline],
+    first_model: str = "",
+) -> str:
+    """Write the page: HTML with its data, style and script within.
+
+    `importance` and `rooflines` belong to the spaces of `results`, one each. Of more than `MOST`
+    configurations those that are fastest are kept, and others at random; the page says so.
+    """
+    total = sum(space.count for space in results.spaces)
+    notes = list(results.notes)
+    data = {
+        "about": _about(results, total),
+        "model": first_model,
+        "spaces": [],
+        "scores": [_plain(dict(row)) for row in results.scores],
+        "notes": notes,
+    }
+    names = [(space.kernel, space.gpu, space.size) for space in results.spaces]
+    room = _room([space.count for space in results.spaces], MOST)
+    for space, shares, roofline, most in zip(results.spaces, importance, rooflines, room, strict=True):
+        name = f"{space.kernel}, {space.size}" if space.size else space.kernel
+        if names.count((space.kernel, space.gpu, space.size)) > 1:
+            name = f"{name} ({space.source})"
+        columns = {**roofline.columns}
+        chosen = _chosen(space, most)
+        if len(chosen) < space.count:
+            columns = {name: values[chosen] for name, values in columns.items()}
+            notes.append(
+                f"{space.kernel} on {space.gpu}: {len(chosen):,} of {space.count:,} configurations are "
+                "shown, the fastest ones and others at random. Importance and the overview are of all."
+            )
+        told = {
+            "kernel": name,
+            "gpu": space.gpu,
+            "count": space.count,
+            "shown": len(chosen),
+            "parameters": list(space.parameters),
+            "fixed": dict(space.fixed),
+            "models": list(space.forecasts),
+            "importance": {
+                model: {name: {"first": first, "total": rest} for name, (first, rest) in of.items()}
+                for model, of in shares.items()
+            },
+            "roofline": {"note": roofline.note, "reason": roofline.reason}
+            | ({"roofs": dict(roofline.roofs)} if roofline.roofs else {}),
+            "summary": {model: _summary(columns) for model, columns in space.forecasts.items()},
+        }
+        data["spaces"].append(_plain(told) | packed(space.rows(chosen), columns))
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    folder = files("dse.report.page")
+    script = "\n".join(folder.joinpath(name).read_text(encoding="utf-8") for name in SCRIPTS)
+    parts = {
+        "title": html.escape(_title(results)),
+        "version": __version__,
+        "style": folder.joinpath("style.css").read_text(encoding="utf-8"),
+        "data": text.replace("<", "\\u003c"),  # </script> in a name would end it
+        "script": script,
+    }
+    whole = folder.joinpath("page.html").read_text(encoding="utf-8")
+    pieces = whole.split("{")
+    filled = [pieces[0]]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}")
+        filled += [parts[name], rest]
+    return "".join(filled)
+
+
+def _title(results: Results) -> str:
+    kernels = list(dict.fromkeys(space.kernel for space in results.spaces))
+    gpus = list(dict.fromkeys(space.gpu for space in results.spaces))
+    if not kernels:
+        return "How well models rank"
+    named = kernels[0] if len(kernels) == 1 else f"{', '.join(kernels[:-1])} and {kernels[-1]}"
+    if len(kernels) > 4:
+        named = f"{len(kernels)} kernels"
+    if gpus == [NO_GPU]:
+        return named
+    return f"{named} on {gpus[0] if len(gpus) == 1 else f'{len(gpus)} GPUs'}"
+
+
+def _about(results: Results, total: int) -> str:
+    models = {model for space in results.spaces for model in space.forecasts} - {
+        MEASURED,
+        PREDICTED,
+        REFITTED,
+    }
+    sources = list(dict.fromkeys(space.source for space in results.spaces))
+    told = [f"{total:,} configurations"] if total else []
+    told += [f"{len(models)} models" if len(models) > 1 else f"model {next(iter(models))}"] if models else []
+    told += [f"from {', '.join(sources)}"] if sources else []
+    return f"{', '.join(told)}. Written by dse {__version__}." if told else f"Written by dse {__version__}."
+
+
+def _room(counts: Sequence[int], most: int) -> list[int]:
+    """Divide `most` among spaces: small ones are kept whole, large ones get equal parts of the rest."""
+    room, left = [0] * len(counts), most
+    for place, i in enumerate(sorted(range(len(counts)), key=lambda i: counts[i])):
+        room[i] = min(counts[i], left // (len(counts) - place))
+        left -= room[i]
+    return room
+
+
+def _chosen(space: Space, most: int) -> np.ndarray:
+    """The numbers of the configurations that are shown: half of them the fastest, others at random."""
+    most = max(most, 1)
+    if space.count <= most:
+        return np.arange(space.count)
+    times = [columns["time_s"] for columns in space.forecasts.values()]
+    order = np.argsort(times[0], kind="stable") if times else np.arange(space.count)
+    others = np.random.default_rng(0).permutation(order[most // 2 :])[: most - most // 2]
+    return np.sort(np.concatenate([order[: most // 2], others]))
+
+
+def _summary(columns: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
+    """What the overview tells of a model's times; None where there is none."""
+    times = columns["time_s"]
+    known = np.log(times[np.isfinite(times) & (times > 0)])
+    if not len(known):
+        return None
+    first = int(np.nanargmin(np.where(times > 0, times, np.nan)))
+    histogram, _ = np.histogram(known, BINS, (known.min(), max(known.max(), known.min() + 1e-6)))
+    return {
+        "fastest_s": float(times[first]),
+        "slowest_s": float(np.exp(known.max())),
+        "bottleneck": columns["bottleneck"][first] if "bottleneck" in columns else None,
+        "histogram": histogram.tolist(),
+    }
+
+
+def _plain(x: Any) -> Any:
+    """Python's own types, with None for what JSON cannot hold."""
+    if isinstance(x, Mapping):
+        return {str(key): _plain(value) for key, value in x.items()}
+    if isinstance(x, list | tuple):
+        return [_plain(value) for value in x]
+    x = x.item() if isinstance(x, np.generic) else x
+    if isinstance(x, float) and not math.isfinite(x):
+        return None
+    return x if x is None or isinstance(x, str | int | float | bool) else str(x)

@@ -1,0 +1,135 @@
+"""Predictions as rows of Arrow tables, in one vocabulary of columns."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dse.errors import DseError, one_of
+from dse.hardware import occupancy
+from dse.sweeping.chunk import Chunk, chunk_of
+from dse.sweeping.entries import PLACE, Entries
+from dse.sweeping.filter import RESOURCES
+from dse.sweeping.product import Product
+
+AT_ONCE = 1 << 13  # configurations that are evaluated once more
+WORD = pa.dictionary(pa.int16(), pa.string())
+
+
+def schema(product: Product, columns: Sequence[str] | None = None) -> pa.Schema:
+    """Return the columns of a sweep, or those chosen; what a kernel lacks is null in its rows.
+
+    **Raises:** DseError for a column that there is not.
+    """
+    lists = [dict(space.values) for kernel in product.kernels for space in (kernel.space,)]
+    lists += [dict(sizes.values) for sizes in product.sizes]
+    numbers: dict[str, pa.DataType] = {}
+    sizes = [name for points in product.sizes for name in points.names]
+    for values in lists:
+        for name, choices in values.items():
+            whole = all(isinstance(value, int) for value in choices)
+            if not whole or name not in numbers:
+                numbers[name] = pa.int64() if whole else pa.float64()
+    order = [*dict.fromkeys(sizes), *(name for name in numbers if name not in sizes)]
+    whole = pa.schema(
+        [("kernel", WORD), ("gpu", WORD), ("model", WORD)]
+        + [(name, numbers[name]) for name in order]
+        + [(name, pa.int32()) for name in RESOURCES]
+        + [("warps_per_sm", pa.float32()), ("occupancy", pa.float32()), ("limited_by", WORD)]
+        + [("possible", pa.bool_()), ("cycles", pa.float64()), ("time_s", pa.float64()), ("bottleneck", WORD)]
+    )
+    if columns is None:
+        return whole
+    for name in columns:
+        if name not in whole.names:
+            raise DseError(f"--columns: found {name!r}, {one_of(name, whole.names)}")
+    return pa.schema([whole.field(name) for name in dict.fromkeys(columns)])
+
+
+def table(chunk: Chunk, columns: pa.Schema) -> pa.Table:
+    """Return the rows of a chunk: GPU by GPU, model by model, configurations in order."""
+    evaluation, product = chunk.evaluation, chunk.product
+    problem = product.point(chunk.kernel, chunk.size)
+    kernel, batches = product.kernels[chunk.kernel], []
+    for g, file in enumerate(product.gpus):
+        common: dict[str, Any] = {name: values[g] for name, values in evaluation.resources.items()}
+        common |= {name: getattr(evaluation, name)[g] for name in ("warps_per_sm", "occupancy", "possible")}
+        for model, forecast in evaluation.forecasts.items():
+            some = np.flatnonzero(chunk.wanted[model][g])
+            row = common | dict(chunk.parameters)
+            row |= {"cycles": forecast.cycles[g], "time_s": forecast.seconds[g]}
+            words = {
+                "kernel": ([kernel.name], np.zeros(1, int)),
+                "gpu": ([file.name], np.zeros(1, int)),
+                "model": ([model], np.zeros(1, int)),
+                "limited_by": (occupancy.LIMITERS, evaluation.limiter[g]),
+                "bottleneck": (forecast.terms, forecast.bottleneck[g]),
+            }
+
+            def column(field: pa.Field, row: Mapping = row, words: Mapping = words, some: Any = some) -> Any:
+                if field.name in words:
+                    names, codes = words[field.name]
+                    codes = np.broadcast_to(np.asarray(codes, np.int16), len(chunk.index))[some]
+                    codes = pa.array(codes, mask=codes < 0)
+                    return pa.DictionaryArray.from_arrays(codes, pa.array(names, pa.string()))
+                if field.name in row:
+                    return pa.array(np.asarray(row[field.name])[some]).cast(field.type)
+                if field.name in problem:
+                    return pa.array(np.full(len(some), problem[field.name])).cast(field.type)
+                return pa.nulls(len(some), field.type)
+
+            batches.append(pa.RecordBatch.from_arrays([column(field) for field in columns], schema=columns))
+    return pa.Table.from_batches(batches, columns)
+
+
+def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
+    """Return what was kept as rows, group by group, fastest first, each with its `rank` in its group.
+
+    Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
+    """
+    pairs, pair = np.unique(np.stack([found["kernel"], found["size"]]), axis=1, return_inverse=True)
+    ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
+    of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
+    rows: list[dict[str, Any]] = [{}] * len(pair)
+    for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
+        index, place = np.unique(found["index"][mine], return_inverse=True)
+        for start in range(0, len(index), AT_ONCE):
+            chunk = chunk_of(product, kernel, size, index[start : start + AT_ONCE])
+            some = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
+            at = mine[some]
+            for row, values in zip(
+                at.tolist(),
+                _rows(chunk, found["gpu"][at], found["model"][at], place[some] - start),
+                strict=True,
+            ):
+                rows[row] = values
+    time = np.array([row["time_s"] for row in rows])
+    order = np.lexsort((*(found[name] for name in reversed(PLACE)), time, found["group"]))
+    group = found["group"][order]
+    rank = np.arange(len(group)) - np.searchsorted(group, group) + 1
+    return [{"rank": r} | rows[at] for r, at in zip(rank.tolist(), order.tolist(), strict=True)]
+
+
+def _rows(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray) -> list[dict[str, Any]]:
+    """Predictions of a chunk as rows, by their GPUs, models and places in it."""
+    product, evaluation = chunk.product, chunk.evaluation
+    forecasts = list(evaluation.forecasts.values())
+    problem = product.point(chunk.kernel, chunk.size)
+    columns: dict[str, Any] = {"kernel": np.full(len(place), product.kernels[chunk.kernel].name, object)}
+    columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
+    columns["model"] = np.array(list(evaluation.forecasts), object)[models]
+    columns |= {name: np.full(len(place), value) for name, value in problem.items()}
+    columns |= {name: values[place] for name, values in chunk.parameters.items()}
+    columns |= {name: values[gpus, place] for name, values in evaluation.resources.items()}
+    columns |= {name: getattr(evaluation, name)[gpus, place] for name in ("warps_per_sm", "occupancy")}
+    columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, place]]
+    columns["possible"] = evaluation.possible[gpus, place]
+    cycles, seconds = (np.stack([getattr(f, name) for f in forecasts]) for name in ("cycles", "seconds"))
+    columns |= {"cycles": cycles[models, gpus, place], "time_s": seconds[models, gpus, place]}
+    terms = [np.array([*f.terms, ""], object) for f in forecasts]
+    codes = np.stack([f.bottleneck for f in forecasts])[models, gpus, place]
+    names = [terms[m][c] for m, c in zip(models.tolist(), codes.tolist(), strict=True)]
+    lists = [*(values.tolist() for values in columns.values()), names]
+    columns["bottleneck"] = names
+    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]

@@ -1,0 +1,193 @@
+"""Runs a plan: reduced as its units come in, or row by row into a file; goes on where it was interrupted."""
+
+import hashlib
+import io
+import json
+import shutil
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dse.cluster import Spread
+from dse.errors import DseError
+from dse.files import replacing
+from dse.progress import Progress, silent
+from dse.sweeping import rows
+from dse.sweeping.entries import Entries
+from dse.sweeping.plan import Plan
+from dse.sweeping.reductions import Buckets
+
+EVERY = 3.0  # s between two notes of how far a reduction has come
+SHARE = 0.05  # of the time, at most, goes into these notes
+ROWS = 1 << 16  # of a Parquet file read at a time
+
+
+def reduced(
+    plan: Plan, spread: Spread, folder: Path | None = None, progress: Progress = silent
+) -> Entries | None:
+    """Reduce all units; None where there is no configuration.
+
+    With a `folder` it is noted there every few seconds how far the work is, and it goes on from there when it
+    is started again. The caller removes it.
+
+    **Raises:** DseError if `folder` holds something else or cannot be written.
+    """
+    assert plan.reduction is not None
+    buckets, first, state = Buckets(plan.reduction), 0, None
+    if folder is not None:
+        begin(folder, key(plan))
+        state = folder / "state.npz"
+        if state.exists():
+            first, buckets.found = _read(state)
+    noted, wait = time.monotonic(), EVERY
+    done = first
+    with progress("Sweeping", plan.units) as advance:
+        advance(first)
+        try:
+            for units, part in spread(plan.reduced, range(first, plan.units)):
+                buckets.add(part)
+                done = units.stop
+                advance(len(units))
+                if state is not None and time.monotonic() - noted > wait:
+                    before = time.monotonic()
+                    _note(state, done, buckets)
+                    noted = time.monotonic()
+                    wait = max(EVERY, (noted - before) / SHARE)
+        except KeyboardInterrupt:
+            if state is not None and done > first:
+                _note(state, done, buckets)
+            raise
+    return buckets.whole()
+
+
+def written(
+    plan: Plan,
+    out: Path,
+    spread: Spread,
+    columns: list[str] | None = None,
+    progress: Progress = silent,
+) -> int:
+    """Write the rows of all units into a Parquet file; return their number.
+
+    Units are kept beside the file until it is whole, so that it goes on with those that are missing.
+
+    **Raises:** DseError if `out` is no .parquet file or cannot be written.
+    """
+    if out.suffix.lower() != ".parquet":
+        raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
+    schema = rows.schema(plan.product, columns)
+    folder = parts_of(out)
+    with replacing(out) as temporary:
+        begin(folder, key(plan, columns=columns))
+        first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
+        with progress("Sweeping", plan.units) as advance:
+            advance(first)
+            for units, parts in spread(partial(_tables, plan, schema), range(first, plan.units)):
+                for unit, content in zip(units, parts, strict=True):
+                    with replacing(_part(folder, unit)) as half:
+                        half.write_bytes(content)
+                advance(len(units))
+        count = 0
+        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+            for unit in range(plan.units):
+                if not (part := _part(folder, unit)).stat().st_size:
+                    continue
+                for batch in pq.ParquetFile(part).iter_batches(ROWS):
+                    writer.write_batch(batch.cast(schema))
+                    count += batch.num_rows
+    shutil.rmtree(folder)
+    return count
+
+
+def tables(plan: Plan, spread: Spread, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of all units, in order."""
+    schema = rows.schema(plan.product, columns)
+    yield schema.empty_table()
+    for _, parts in spread(partial(_tables, plan, schema), range(plan.units)):
+        for part in parts:
+            if part:
+                yield pq.read_table(io.BytesIO(part)).cast(schema)
+
+
+def _tables(plan: Plan, schema: pa.Schema, units: range) -> list[bytes]:
+    """The rows of some units as Parquet files: nothing for one that has no row."""
+    return [_table(plan, schema, unit) for unit in units]
+
+
+def _table(plan: Plan, schema: pa.Schema, unit: int) -> bytes:
+    several = [rows.table(chunk, schema) for chunk in plan.chunks(unit)]
+    if not sum(len(each) for each in several):
+        return b""
+    content = io.BytesIO()
+    pq.write_table(pa.concat_tables(several), content, compression="zstd")
+    return content.getvalue()
+
+
+def parts_of(out: Path) -> Path:
+    """The folder beside a file where unfinished work is kept."""
+    return out.with_name(out.name + ".parts")
+
+
+def key(plan: Plan, **more: Any) -> str:
+    """A hash that changes when anything does that a result depends on."""
+    told = repr((plan.product.key, plan.reduction, plan.where, sorted(more.items())))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _part(folder: Path, unit: int) -> Path:
+    return folder / f"{unit:09}.parquet"
+
+
+def begin(folder: Path, key: str) -> None:
+    """Open a folder of unfinished work: what an interrupted run of the same sweep left, or an empty one.
+
+    **Raises:** DseError where it holds something else.
+    """
+    note = folder / "job.json"
+    if folder.exists():
+        if not note.exists() and any(folder.iterdir()):
+            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
+        if note.exists() and _job(note) == {"job": key}:
+            return
+        shutil.rmtree(folder)
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
+    with replacing(note) as half:
+        half.write_text(json.dumps({"job": key}))
+
+
+def _job(note: Path) -> Any:
+    try:
+        return json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away") from None
+
+
+def _note(state: Path, done: int, buckets: Buckets) -> None:
+    """Write how far a reduction has come, whole or not at all."""
+    arrays = {
+        f"{name}|{column}": values for name, part in buckets.found.items() for column, values in part.items()
+    }
+    with replacing(state) as half, half.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays, done=np.asarray(done))
+
+
+def _read(state: Path) -> tuple[int, dict[str, Entries]]:
+    try:
+        with np.load(state, allow_pickle=False) as arrays:
+            found: dict[str, dict[str, np.ndarray]] = {}
+            for name in arrays.files:
+                bucket, parted, column = name.partition("|")
+                if parted:
+                    found.setdefault(bucket, {})[column] = arrays[name]
+            return int(arrays["done"]), dict(found)
+    except (OSError, ValueError, KeyError) as error:
+        raise DseError(f"{state}: cannot read: {error}; move its folder away") from None

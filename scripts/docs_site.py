@@ -1,0 +1,119 @@
+"""What `mkdocs build` adds to the pages of docs/: the reference of commands and of Python names.
+
+A hook of MkDocs (mkdocs.yml). Links out of docs/, to files of the repository, become plain text on the site.
+"""
+
+import inspect
+import re
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).parents[1] / "docs"
+WRITTEN = ("cli.md", "api.md")
+
+
+def on_config(config: Any) -> Any:
+    """Leave out of the navigation the pages that there are not."""
+    config.nav = _there(config.nav)
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are written from the code."""
+    from mkdocs.structure.files import File
+
+    for name, text in zip(WRITTEN, (commands(), names()), strict=True):
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, **_: Any) -> str:
+    """Make plain text of links to files outside of docs/."""
+    return re.sub(r"\[([^\]]*)\]\(\.\./[^)]*\)", r"\1", markdown)
+
+
+def on_page_content(html: str, page: Any, **_: Any) -> str:
+    """Begin each part of a docstring, as **Returns:**, on a line of its own."""
+    if page.file.src_uri != "api.md":
+        return html
+    return re.sub(r"\s<strong>(Shapes|Units|Edges|Raises|Source):", r"<br><strong>\1:", html)
+
+
+def commands() -> str:
+    """Write docs/cli.md: each command with its arguments and options."""
+    import typer.main
+
+    from dse.cli.main import app
+
+    root = typer.main.get_command(app)
+    lines = ["# Command line", "", f"{_flowing(root.help)}", ""]
+    for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
+        lines += _command(f"dse {name}", command, 2)
+    return "\n".join(lines)
+
+
+def names() -> str:
+    """Write docs/api.md: the public names of `import dse`."""
+    import dse
+
+    lines = ["# Python names", "", "What `import dse` offers; [examples](python.md).", ""]
+    for name in dse.__all__:
+        if inspect.isfunction(getattr(dse, name)):
+            module = inspect.getmodule(getattr(dse, name))
+            assert module is not None
+            lines += [f"::: {module.__name__}.{name}", f"    options: {{heading: dse.{name}}}", ""]
+    lines += ["## dse.models", "", "The registry of models: `dse.models.MODELS`, `dse.models.get(name)`.", ""]
+    for module, name in (
+        ("dse.tables", "Result"),
+        ("dse.evaluate.predict", "Predicted"),
+        ("dse.evaluate.rank", "Ranking"),
+        ("dse.gpus.read", "GpuFile"),
+        ("dse.errors", "DseError"),
+    ):
+        lines += [f"::: {module}.{name}", ""]
+    return "\n".join(lines)
+
+
+def _command(path: str, command: Any, level: int) -> list[str]:
+    lines = [f"{'#' * level} {path}", "", _flowing(command.help), ""]
+    if getattr(command, "commands", None):
+        for name, inner in sorted(command.commands.items()):
+            lines += _command(f"{path} {name}", inner, level + 1)
+        if not getattr(command, "invoke_without_command", False):
+            return lines
+    rows = [row for parameter in command.params if (row := _parameter(parameter))]
+    if rows:
+        lines += ["| | takes | what it is | default |", "| --- | --- | --- | --- |", *rows, ""]
+    if command.epilog:
+        examples = re.findall(r"\[bold\](.*?)\[/bold\]", command.epilog, re.DOTALL)
+        lines += ["```console", *(f"$ {_flowing(example)}" for example in examples), "```", ""]
+    return lines
+
+
+def _parameter(parameter: Any) -> str:
+    if getattr(parameter, "hidden", False) or parameter.name == "help":
+        return ""
+    names = ", ".join(f"`{name}`" for name in parameter.opts if name.startswith("-"))
+    kind = parameter.bare_type()
+    takes = "" if getattr(parameter, "is_flag", False) else parameter.metavar or kind
+    default = parameter.default
+    shown = "required" if parameter.required else default if isinstance(default, str | int | float) else ""
+    shown = "" if shown is False or shown == () else str(shown)
+    cells = (names or f"`{parameter.metavar}`", takes if names else "", parameter.help or "", shown)
+    return f"| {' | '.join(_cell(cell) for cell in cells)} |"
+
+
+def _cell(text: str) -> str:
+    return _flowing(text).replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _flowing(text: str | None) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in (text or "").split("\n\n"))
+
+
+def _there(entry: Any) -> Any:
+    if isinstance(entry, list):
+        return [kept for each in entry if (kept := _there(each))]
+    if isinstance(entry, dict):
+        return {title: kept for title, each in entry.items() if (kept := _there(each))} or None
+    return entry if entry in WRITTEN or (DOCS / entry).is_file() else None

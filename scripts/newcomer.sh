@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# A newcomer's path: a fresh environment, then the tutorial from top to bottom. Fails where anything does, or where
+# the tutorial takes longer than three minutes after installation. LIMIT_SECONDS changes that.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+python3 -m venv "$work/venv"
+"$work/venv/bin/python" -m pip --disable-pip-version-check -qq install "$root"
+
+export PATH="$work/venv/bin:$PATH" DSE_CACHE="$work/cache"
+unset PYTHONPATH
+cd "$work"
+begun=$SECONDS
+dse doctor
+python "$root/scripts/run_page.py" "$root/docs/tutorial.md"
+took=$((SECONDS - begun))
+echo "The tutorial took $took s after installation."
+((took < ${LIMIT_SECONDS:-180})) || { echo "expected less than ${LIMIT_SECONDS:-180} s"; exit 1; }

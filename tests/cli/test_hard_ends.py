@@ -1,0 +1,125 @@
+"""Commands that are killed, find no room to write, or are given what never ends: nothing is lost or left."""
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+import pytest
+
+from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.kept import unpack
+from dse.cuda.source import KernelProfile
+
+KERNEL = "__global__ void k(float* a) { a[blockIdx.x * T + threadIdx.x] *= T; }\n"
+BOMB = """template <int A, int B> struct F {
+  static constexpr long v = F<A - 1, 2 * B>::v + F<A - 1, 2 * B + 1>::v;
+};
+template <int B> struct F<0, B> { static constexpr long v = B; };
+__global__ void k(long* a) { a[0] = T * F<30, 0>::v; }
+"""
+RANK = ("-g", "a100-pcie-40gb", "--block", "T", "--grid", "100", "--tune", "T=32,64,96")
+
+
+def started(tmp_path: Path, *arguments: str, before: str = "", **environment: str) -> subprocess.Popen[str]:
+    code = f"{before}\nfrom dse.cli.entry import main\nmain()"
+    given = {**os.environ, "DSE_CACHE": str(tmp_path / "cache"), "COLUMNS": "100", **environment}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(command, cwd=tmp_path, env=given, start_new_session=True, **pipes)
+
+
+def ours(folder: Path) -> list[int]:
+    """Processes that were started with this folder as their cache."""
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):
+            if process.name.isdigit() and str(folder).encode() in (process / "environ").read_bytes():
+                found.append(int(process.name))
+    return found
+
+
+def wait_until_none_is_left(tmp_path: Path, seconds: float = 3) -> None:
+    deadline = time.monotonic() + seconds
+    while left := ours(tmp_path):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+@pytest.mark.slow
+def test_killed_while_it_ranks_from_source(tmp_path):
+    (tmp_path / "k.cu").write_text(KERNEL)
+    for delay in (3, 6):
+        with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
+            time.sleep(delay)
+            process.kill()
+        wait_until_none_is_left(tmp_path)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
+        output, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    assert len(output.splitlines()) == 4
+    with closing(sqlite3.connect(tmp_path / "cache" / "kernels.sqlite")) as database:
+        for (value,) in database.execute("SELECT value FROM entries"):
+            assert unpack(value, KernelProfile, Compiled, Failure) is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_what_never_compiles_ends_with_the_command(tmp_path, number):
+    (tmp_path / "k.cu").write_text(BOMB)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK) as process:
+        deadline = time.monotonic() + 60
+        while not any(b"compiler_process" in Path(f"/proc/{p}/cmdline").read_bytes() for p in ours(tmp_path)):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        asked = time.monotonic()
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=10)
+        assert time.monotonic() - asked < 3
+    if number == signal.SIGINT:
+        assert (process.returncode, errors) == (130, "dse: interrupted\n")
+    wait_until_none_is_left(tmp_path)
+
+
+@pytest.mark.slow
+def test_what_never_compiles_meets_its_limit(tmp_path):
+    (tmp_path / "k.cu").write_text(BOMB)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK, DSE_COMPILE_SECONDS="1") as process:
+        output, errors = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert errors == "dse: k: source: k.cu: the compiler ended after 1 s (DSE_COMPILE_SECONDS)\n"
+
+
+@pytest.mark.slow
+def test_no_room_to_write(tmp_path):
+    """A limit of the size of files stands for a full disk."""
+    table = tmp_path / "t.csv"
+    table.write_text("old\n")
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    limit += "resource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))"
+    arguments = ("-q", "rank", "mat_naive", "-g", "a4000", "-o", "t.csv", "--top", "0")
+    with started(tmp_path, *arguments, before=limit) as process:
+        output, errors = process.communicate()
+    assert (process.returncode, output) == (2, "")
+    assert errors.splitlines() == ["dse: t.csv: cannot write: File too large"]
+    assert table.read_text() == "old\n"
+    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["t.csv"]
+
+
+@pytest.mark.slow
+def test_a_pickle_in_the_cache_runs_nothing(tmp_path):
+    (tmp_path / "k.cu").write_text(KERNEL)
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
+        output, _ = process.communicate()
+    planted = b"cposix\nsystem\n(S'touch ran'\ntR."
+    with closing(sqlite3.connect(tmp_path / "cache" / "kernels.sqlite")) as database, database:
+        assert database.execute("UPDATE entries SET value = ?", [planted]).rowcount >= 3
+    with started(tmp_path, "-q", "rank", "k.cu", *RANK, "--csv") as process:
+        again, errors = process.communicate()
+    assert (process.returncode, again) == (0, output)
+    assert "a record cannot be read and is made again" in errors
+    assert not (tmp_path / "ran").exists()

@@ -1,0 +1,46 @@
+"""Where configurations lie on a roofline."""
+
+import numpy as np
+import pytest
+
+from dse.evaluate.chunks import evaluate
+from dse.evaluate.intensity import launched, roofs
+from dse.evaluate.rank import configurations
+from dse.gpus import load, stack
+from dse.sources.kernel import kernel as described
+
+
+@pytest.fixture(scope="module")
+def a100():
+    return load("a100-pcie-40gb", np.float64).gpu
+
+
+def test_roofs_are_those_of_the_data_sheet(a100):
+    found = roofs(a100)
+    assert found.dram_bytes_per_s == pytest.approx(1.5e12, rel=0.01)  # reached, of 1555 GB/s in theory
+    assert found.fp32_per_s == pytest.approx(9.75e12, rel=0.01)  # 64 lanes, 108 SMs, 1.41 GHz
+    assert found.instructions_per_s == pytest.approx(2 * found.fp32_per_s)  # 4 schedulers
+
+
+def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100):
+    kernel = described("transpose")
+    parameters = configurations(kernel)
+    found = launched(kernel, a100, parameters)
+    told = evaluate(kernel, ("roofline",), stack([a100]), parameters)
+    forecast = told.forecasts["roofline"]
+    limited = forecast.bottleneck_names()[0] == "dram"
+    assert limited.sum() >= 10
+    rate = found.instructions / forecast.seconds[0]
+    roof = found.instructions / found.dram_bytes * roofs(a100).dram_bytes_per_s
+    # The model lets the busiest SM decide: what it lies below the roof is the last, partly filled wave.
+    assert np.all(rate[limited] <= roof[limited] * (1 + 1e-9))
+    np.testing.assert_allclose(rate[limited], roof[limited], rtol=0.05)
+    np.testing.assert_array_equal(found.threads, told.resources["threads"][0])
+    np.testing.assert_array_equal(found.blocks, told.resources["blocks"][0])
+
+
+def test_products_of_matrices_have_no_count_of_instructions():
+    h100 = load("h100-sxm", np.float64).gpu
+    kernel = described("triton_matmul")
+    parameters = {name: values[:4] for name, values in configurations(kernel).items()}
+    assert np.isnan(launched(kernel, h100, parameters).instructions).all()

@@ -1,0 +1,88 @@
+"""Occupancy curves of many models: none flattened, none hidden, no colour twice."""
+
+import struct
+
+import numpy as np
+import pytest
+
+from dse.report.chart import COLOURS, WIDTH
+from dse.report.curves import COLUMNS, FEW, LABEL, OWN, _apart, occupancy_curves
+from dse.report.save import save_chart
+
+
+def curve(models, warps=range(1, 9)):
+    return [
+        {"model": model, "warps": np.int64(w), "throughput": np.float64(height * w / (w + 3))}
+        for model, height in models.items()
+        for w in warps
+    ]
+
+
+def marks(spec):
+    return [layer["mark"]["type"] for layer in spec["layer"]]
+
+
+def test_few_lines_are_named_at_their_ends_in_colours_of_their_own():
+    spec = occupancy_curves(curve({"a": 1, "b": 2, "c": 90}), title="T", subtitle="S").to_dict()
+    assert marks(spec) == ["line", "circle", "text"]
+    assert (spec["title"]["text"], spec["title"]["subtitle"]) == ("T", ["S"])
+    assert spec["description"] == "T; lines: a; b; c"
+    line, _, names = spec["layer"]
+    scale = line["encoding"]["color"]["scale"]
+    assert (scale["domain"], scale["range"]) == (["a", "b", "c"], list(COLOURS[:3]))
+    assert line["encoding"]["y"]["scale"]["type"] == "log"
+    assert names["encoding"]["color"]["scale"] == scale
+    at = {each["line"]: each["throughput"] for each in names["data"]["values"]}
+    for name, height in {"a": 1, "b": 2, "c": 90}.items():
+        assert at[name] == pytest.approx(height * 8 / 11)
+
+
+def test_lines_that_coincide_are_one_that_has_all_names():
+    spec = occupancy_curves(curve({"a": 1, "b": 1.005, "c": 1.02})).to_dict()
+    assert spec["layer"][0]["encoding"]["color"]["scale"]["domain"] == ["a, b", "c"]
+    assert "within 1%" in " ".join(spec["title"]["subtitle"])
+    assert {point["line"] for point in spec["data"]["values"]} == {"a, b", "c"}
+
+
+def test_many_lines_get_a_panel_each_on_one_scale():
+    models = {f"m{i}": 1.2**i for i in range(FEW)} | {"far": 1000.0}
+    spec = occupancy_curves(curve(models)).to_dict()
+    assert spec["columns"] == COLUMNS
+    assert [panel["title"]["text"] for panel in spec["concat"]] == [[name] for name in models]
+    domains = {
+        tuple(layer["encoding"]["y"]["scale"]["domain"]) for p in spec["concat"] for layer in p["layer"]
+    }
+    assert len(domains) == 1
+    for panel, (name, height) in zip(spec["concat"], models.items(), strict=True):
+        behind, own, _, label = panel["layer"]
+        assert own["mark"]["color"] == OWN != behind["mark"]["color"]
+        assert {point["line"] for point in own["data"]["values"]} == {name}
+        [end] = label["data"]["values"]
+        assert float(end["label"]) == pytest.approx(height * 8 / 11, rel=1e-3)
+        assert label["mark"]["dy"] == (11 if name == "far" else -9)  # inside the panel
+
+
+def test_what_is_not_finite_is_left_out():
+    rows = [
+        {"model": "a", "warps": i, "throughput": y} for i, y in enumerate([1.0, np.nan, np.inf, 0.0, 0.5])
+    ]
+    spec = occupancy_curves(rows).to_dict()
+    assert [point["throughput"] for point in spec["data"]["values"]] == [1.0, 0.5]
+    assert occupancy_curves([]).to_dict()["data"]["values"] == []
+
+
+def test_labels_keep_clear_of_one_another_and_move_as_little_as_need_be():
+    assert _apart([10, 200, 100], LABEL) == [10, 200, 100]
+    placed = _apart([100, 101, 102, 300], LABEL)
+    assert placed == [101 - LABEL, 101, 101 + LABEL, 300]
+    many = _apart(np.random.default_rng(0).uniform(0, 60, 12).tolist(), LABEL)
+    assert np.diff(sorted(many)).min() >= LABEL - 1e-9
+
+
+@pytest.mark.parametrize(("models", "height"), [(3, (700, 1100)), (18, (1800, 2400))])
+def test_pictures(tmp_path, models, height):
+    path = tmp_path / "a.png"
+    save_chart(occupancy_curves(curve({f"model-{i}": 1.3**i for i in range(models)}), title="T"), path)
+    found = struct.unpack(">II", path.read_bytes()[16:24])
+    assert 2 * WIDTH < found[0] < 2 * 1100
+    assert height[0] < found[1] < height[1]

@@ -1,0 +1,63 @@
+"""Screens of commands as a user sees them, at several widths and through a pipe, beside those kept.
+
+`DSE_WRITE_SCREENS=1 pytest tests/report/test_screens.py` writes them anew, to be looked at.
+"""
+
+import io
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from dse.cli.main import run
+
+FOLDER = Path(__file__).parent / "screens"
+TIMES = [(64, 1, 2.5), (64, 2, 2.0), (128, 1, 1.5), (128, 2, 1.25), (256, 1, 1.75), (256, 4, 1.0)]
+SCREENS = {
+    "rank": "rank {kernel} --gpu a100 -m roofline -m volkov --top 5",
+    "compare": "compare {kernel} --gpu a100 --measured {times} -m roofline -m volkov",
+    "tune": "tune {kernel} --gpu a100 --replay {times} --budget 3 -m roofline",
+}
+WIDTHS = (80, 120, 200, None)  # None: a pipe
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def screen(monkeypatch, toy_kernel, tmp_path):
+    def shown(command, width):
+        times = tmp_path / "times.csv"
+        times.write_text("\n".join(["block,items,time_ms", *(f"{b},{i},{t}" for b, i, t in TIMES)]))
+        stream = io.StringIO() if width is None else Terminal()
+        monkeypatch.setattr("sys.stdout", stream)
+        for name in ("NO_COLOR", "FORCE_COLOR", "TERM", "COLUMNS"):
+            monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("TERM", "xterm")
+        if width is not None:
+            monkeypatch.setenv("COLUMNS", str(width))
+        with pytest.raises(SystemExit) as end:
+            run([word.format(kernel=toy_kernel, times=times) for word in SCREENS[command].split()])
+        assert not end.value.code
+        text = re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+        return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"
+
+    return shown
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("command", SCREENS)
+def test_a_screen_is_as_it_was(screen, command, width):
+    found = screen(command, width)
+    kept = FOLDER / f"{command}_{width or 'piped'}.txt"
+    if os.environ.get("DSE_WRITE_SCREENS"):
+        FOLDER.mkdir(exist_ok=True)
+        kept.write_text(found, encoding="utf-8")
+    if width is not None:
+        assert max(map(len, found.splitlines())) <= width
+    assert found == kept.read_text(encoding="utf-8")

@@ -1,0 +1,82 @@
+"""Work spread over threads and over a real local cluster, of which a worker is killed in the middle."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from dse.cluster import client, in_threads, on_cluster, spreading
+from dse.errors import DseError
+
+
+def squares(units):
+    time.sleep(0.02 * len(units))
+    return [unit * unit for unit in units]
+
+
+def collected(spread, count, meanwhile=lambda done: None):
+    found, last = [], 0
+    for units, result in spread(squares, range(count)):
+        assert units.start == last  # in order, none twice
+        last = units.stop
+        found += result
+        meanwhile(last)
+    return found
+
+
+def test_threads_keep_the_order():
+    assert collected(in_threads(3), 20) == [i * i for i in range(20)]
+
+
+def test_an_error_of_a_unit_comes_out():
+    def fails(units):
+        raise DseError("found nothing")
+
+    with pytest.raises(DseError, match="found nothing"):
+        list(in_threads(2)(fails, range(10)))
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    with client(workers=2) as connected:
+        yield connected
+
+
+def test_a_worker_that_dies_is_made_up_for(two_workers):
+    pids = list(two_workers.run(os.getpid).values())
+    killed = []
+
+    def kill(done):
+        if done >= 5 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    assert len(pids) == 2
+    assert collected(on_cluster(two_workers), 100, kill) == [i * i for i in range(100)]
+    assert killed
+    assert pids[0] not in two_workers.run(os.getpid).values()
+
+
+def test_tasks_grow_to_take_seconds(two_workers):
+    sizes = [len(units) for units, _ in on_cluster(two_workers)(squares, range(60))]
+    assert sizes[0] == 1
+    assert max(sizes) > 3
+
+
+def test_an_error_of_a_cluster_comes_out(two_workers):
+    def fails(units):
+        raise DseError("found nothing")
+
+    with pytest.raises(DseError, match="found nothing"):
+        list(on_cluster(two_workers)(fails, range(10)))
+
+
+def test_no_scheduler():
+    with (
+        pytest.raises(DseError, match="--cluster: found no scheduler at nowhere"),
+        spreading(address="nowhere"),
+    ):
+        pass
+    with pytest.raises(DseError, match="together with --cluster"), spreading(2, "tcp://127.0.0.1:1"):
+        pass
