@@ -164,7 +164,8 @@ def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
     assert kernel.build is not None
     source = read_source(kernel.source, kernel.build.kernel)
     sizes = kernel.sizes()
-    for configuration in configurations(kernel, random_rows(kernel, sizes, count, seed), sizes, GPU):
+    rows = random_rows(kernel, sizes, count, seed)
+    for configuration in configurations(kernel, rows, sizes, GPU) if count else ():
         try:
             began = time.process_time()
             listing = compiled(source, target, configuration)

@@ -84,8 +84,8 @@ def characterise(
     """Count what a kernel's CUDA source does, without a GPU.
 
     KERNEL is one of `dse kernels` or a kernel.toml, whose description is then shown beside; or a T1.json; or
-    a .cu, .hip, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg say
-    one launch.
+    a .cu, .hip, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg
+    say one launch.
 
     The first valid configuration is taken of those that have the parameters set. Counts are of one average
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.

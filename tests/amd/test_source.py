@@ -127,3 +127,13 @@ def test_mangled_names_are_found():
     assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
     assert names_kernel("own::scale", "_ZN3own5scaleEPf")
     assert not names_kernel("cale", "_Z5scalePf")
+
+
+def test_those_not_compiled_are_estimated(tmp_path: Path):
+    transpose = kernels.load("transpose")
+    kernel = SourceKernel(transpose, 10, Cache(tmp_path / "cache"), 1, toolchain)
+    counted = kernel.count(transpose.space.configurations({}), gpus.stack([W6600.gpu]))
+    assert counted.compiled == 10
+    assert isinstance(counted.batch, KnownBatch)
+    assert np.all(np.asarray(counted.batch.kernel.load_insts) > 0)
+    assert np.all(np.asarray(counted.batch.resources.registers) > 0)

@@ -17,7 +17,7 @@ def test_a_described_kernel_by_name_or_file():
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("")
-    expected = r"expected one of \.cu, \.ptx, \.cubin, \.sass, \.py \(Triton\), \.json \(T1\), \.toml$"
+    expected = r"expected one of \.cu, \.hip, \.ptx, \.cubin, \.sass, \.py \(Triton\), \.json \(T1\), \.toml$"
     with pytest.raises(DseError, match=rf"notes.txt: suffix: found '.txt', {expected}"):
         load(path)
 
@@ -28,5 +28,5 @@ def test_another_kind_of_file_is_a_row(tmp_path, monkeypatch):
     def another(path, given):
         return replace(kernels.load("reduction"), name=f"{path.stem} {given.function}")
 
-    monkeypatch.setattr(read, "KINDS", (*read.KINDS, read.Kind((".hip",), another)))
-    assert load(tmp_path / "softmax.HIP", Given(function="row")).name == "softmax row"
+    monkeypatch.setattr(read, "KINDS", (*read.KINDS, read.Kind((".metal",), another)))
+    assert load(tmp_path / "softmax.METAL", Given(function="row")).name == "softmax row"

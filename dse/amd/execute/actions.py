@@ -58,8 +58,6 @@ class Binder:
         self._places: dict[int, int] = {}
         self._readers: dict[tuple[Operand, str], Reader] = {}
         self._writers: dict[tuple[int, str], Callable[[MemoryMachine, Any], None]] = {}
-        # A program counter is 0, and the literal that is added to it lies so many bytes on.
-        self._literal = {"lo": 8, "hi": 16} if listing.target.startswith("gfx12") else {"lo": 4, "hi": 12}
 
     def error(self, step: Instruction, found: str) -> DseError:
         """An error that names the instruction."""
@@ -170,6 +168,9 @@ class Binder:
 
     def _reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
+        if isinstance(given.place, Symbol):
+            assert step is not None
+            return self._symbol(given.place, step)
         if (
             step is not None
             and step.modifiers
@@ -182,8 +183,6 @@ class Binder:
         return known
 
     def _made_reader(self, given: Operand, kind: str, step: Instruction | None, number: int) -> Reader:
-        if isinstance(given.place, Symbol):
-            return self._symbol(given.place)
         slot, high = self._slots(given, kind)
         if kind == "m":
             return lambda machine: machine.mask(slot)
@@ -208,8 +207,18 @@ class Binder:
 
         return _modified(read, given)
 
-    def _symbol(self, symbol: Symbol) -> Reader:
-        offset, shift = symbol.offset - self._literal[symbol.part], 32 if symbol.part == "hi" else 0
+    def _symbol(self, symbol: Symbol, step: Instruction) -> Reader:
+        """Read the distance to a variable from the program counter, which is 0 where it was read.
+
+        What is written counts from the literal itself: behind the instructions of 4 bytes, or 8 with a
+        literal, since then.
+        """
+        at, shift = 4, 32 if symbol.part == "hi" else 0
+        for before in reversed(self.listing.instructions[: step.index]):
+            if before.opcode == "s_getpc_b64":
+                break
+            at += 8 if any("@rel32" in text for text in before.operands) else 4
+        offset = symbol.offset - at
 
         def read(machine: MemoryMachine) -> Any:
             if symbol.name not in machine.symbols:
@@ -415,7 +424,7 @@ class Binder:
         target, source = self.registers(step.operands[0]).slot, operand(step.operands[1])
         of_mask = self._is_mask(step)
         if isinstance(source.place, Symbol):
-            read = self._symbol(source.place)
+            read = self._symbol(source.place, step)
             return lambda machine: machine.write_scalar(target, read(machine))
         slot, high = self._slots(source, "U" if step.opcode.endswith("64") else "u")
         two = step.opcode.endswith("64")

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.amd.execute.memory_names import MemoryAccess
-from dse.amd.execute.state import U32, Machine, Waves
+from dse.amd.execute.state import U32, Machine, Partial, Waves
 from dse.amd.text import Instruction
 from dse.cuda.machine.launch import MIDDLE, REGION_BITS
 from dse.cuda.machine.memory import regions_of
@@ -114,6 +114,13 @@ class MemoryMachine(Machine):
                 return None
             words.append(value >> U32(16) if accessed.half == "hi" else value)
         return words
+
+    def is_unknown(self, slot: Any) -> bool:
+        """Whether nothing is known of a register in all lanes that execute."""
+        value = self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
+        if value is None or value.__class__ is not Partial:
+            return value is None
+        return not (self.lanes() & ~value.unknown).any()
 
     def write_loaded(self, slot: int, words: Words, accessed: MemoryAccess) -> None:
         """Write what was loaded."""

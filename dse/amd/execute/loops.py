@@ -25,7 +25,7 @@ from dse.amd.text import Instruction
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
-_LONGEST = 3000  # stretches of a trip that may be skipped
+_LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
 _SAMPLES = range(7, 11)  # trips that an estimate is made from
@@ -104,6 +104,10 @@ class LoopSkipper:
         if loop is None or loop.waves is not waves:
             self._begin(index, waves)
             return
+        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # it was left and entered again
+            (self._short.add if loop.made <= _SHORT else self._short.discard)(index)
+            self._begin(index, waves, loop.tries)
+            return
         loop.trips, loop.made = loop.trips + 1, loop.made + 1
         unwatched = loop.plan is None and loop.examined is None and loop.registers is None
         if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
@@ -126,11 +130,7 @@ class LoopSkipper:
             return False
         strangers = {id(one): one for _, one, _ in path if one is not loop.waves}.values()
         places = [at for at, _, _ in path]
-        return (
-            max(places) < others
-            and min(places) >= loop.header
-            and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
-        )
+        return max(places) < others and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
 
     def follow(self, stretch: Stretch) -> None:
         """Execute a stretch with the changes of registers."""
@@ -159,7 +159,8 @@ class LoopSkipper:
                     results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
                 for slot, change in results:
                     if slot != NULL:
-                        changes.write(slot, change)
+                        unknown = change is LOST and machine.is_unknown(slot)
+                        changes.write(slot, None if unknown else change)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
                 changes = None
@@ -192,8 +193,6 @@ class LoopSkipper:
 
     def _begin(self, header: int, waves: Waves, tries: int = 0) -> None:
         old = self._loops.get(header)
-        if old is not None:
-            (self._short.add if old.made <= _SHORT else self._short.discard)(header)
         if old is not None and self.examined is old:
             self.examined = None
         if tries > _MOST_TRIES * 4:

@@ -1,7 +1,5 @@
 """Counts what the average block of a launch does on an AMD GPU, phase by phase between its barriers."""
 
-from typing import Any
-
 import numpy as np
 
 from dse.amd.execute.code import Code, code_of
@@ -56,8 +54,7 @@ def counted(ran: Executed, asked: Resources) -> Characterisation:
         max(resident, 1),
         ran.listing.scratch_bytes,
     )
-    stand_in: Any = noted
-    traffic = misses(stand_in, sample, caches)
+    traffic = misses(noted, sample, caches)
     times = timing(ran.listing, gpu, ran.turns, latency(sum(traffic.values(), Traffic()), gpu))
     block = int(np.argmax(sample.weights))
     walks = walk(ran.code, ran.machine, noted, block, times)

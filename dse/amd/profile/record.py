@@ -209,7 +209,7 @@ class _Recorder:
         row = self.rows.get(access.index)
         if row is None or not step.memory:
             return
-        pipe = _SPACES.get(access.space, step.pipe)
+        pipe: str = _SPACES.get(access.space) or step.pipe
         counts = self._pattern(access, step, pipe) * times
         if access.part:  # the second address of one instruction
             counts = counts * np.array([[0.0], [1.0], [1.0], [1.0]])

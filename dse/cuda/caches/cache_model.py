@@ -16,6 +16,7 @@ RTX 2080 Ti decided between random and least-recently-used replacement, and that
 """
 
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from dse.cuda.caches.places import Probe
 from dse.cuda.caches.reuse import Reuse, follow
 from dse.cuda.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
 from dse.cuda.machine.blocks import Sample
-from dse.cuda.machine.state import MEMORY_COUNTS, Machine
-from dse.cuda.sass.program import Step
+from dse.cuda.machine.recorded import Recorded
+from dse.cuda.machine.state import MEMORY_COUNTS
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.types import Gpu
 
@@ -109,7 +110,7 @@ def latency(traffic: Traffic, gpu: Gpu) -> float:
 
 
 def misses(
-    machine: Machine, sample: Sample, caches: Caches, probe: Probe | None = None
+    machine: Recorded, sample: Sample, caches: Caches, probe: Probe | None = None
 ) -> dict[tuple[int, int], Traffic]:
     """Count what an average block moves, by the addresses of the barriers around each of its phases.
 
@@ -127,7 +128,7 @@ def misses(
     )
     wave = min(caches.resident_blocks * caches.sm_count, machine.launch.blocks)
     both = loads, stores
-    reuses = [None, None] if probe is None else follow(machine, sample, block, both, wave, probe)
+    reuses = [None, None] if probe is None else follow(cast(Any, machine), sample, block, both, wave, probe)
     loaded, stored = (
         Footprint(accessed, machine.launch.grid, reuse) for accessed, reuse in zip(both, reuses, strict=True)
     )
@@ -156,15 +157,15 @@ def misses(
     return traffic
 
 
-def _loads(step: Step) -> bool:
+def _loads(step: Any) -> bool:
     return not step.stores and not (step.atomic and not step.writes)
 
 
-def _stores(step: Step) -> bool:
+def _stores(step: Any) -> bool:
     return step.stores or step.atomic
 
 
-def _asked(machine: Machine) -> dict[tuple[int, int], dict[str, np.ndarray]]:
+def _asked(machine: Recorded) -> dict[tuple[int, int], dict[str, np.ndarray]]:
     """Sum the sectors of all requests, by phase and kind: [blocks]; `bypassing` are among `loads`."""
     rows: dict[str, list[int]] = {
         kind: [] for kind in ("loads", "bypassing", "stores", "local loads", "local stores")
@@ -196,7 +197,7 @@ def _relative(asked: dict[tuple[int, int], dict[str, np.ndarray]], kind: str, bl
 # Within a block
 
 
-def _loading(machine: Machine, loads: SectorAccesses, block: int) -> float:
+def _loading(machine: Recorded, loads: SectorAccesses, block: int) -> float:
     """Return the share of a block's instructions that are in phases which load."""
     lengths = np.array([len(block_of_code.steps) for block_of_code in machine.program.blocks])
     insts = np.array(
@@ -263,7 +264,7 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
 # Local memory
 
 
-def _local(loads: float, stores: float, machine: Machine, caches: Caches) -> Traffic:
+def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Traffic:
     """Local memory: stores are written through, loads hit as far as there is room for what blocks have of
     it.
     """

@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
 from dse.cuda.machine.blocks import Sample
-from dse.cuda.machine.state import Machine, Stream
-from dse.cuda.sass.program import Step
+from dse.cuda.machine.recorded import Recorded
+from dse.cuda.machine.state import Stream
 from dse.hardware.coalescing import LINE, SECTOR
 
 IN_LINE = LINE // SECTOR  # sectors
@@ -85,7 +86,7 @@ def _executions(
 
 
 def accesses(
-    machine: Machine,
+    machine: Recorded,
     sample: Sample,
     block: int,
     streams: Sequence[Stream],
@@ -141,7 +142,7 @@ def accesses(
     return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases), every)
 
 
-def _family(machine: Machine, sample: Sample, block: int, stream: Stream) -> Family:
+def _family(machine: Recorded, sample: Sample, block: int, stream: Stream) -> Family:
     size, shape = stream.size, stream.lanes.shape
     mask = np.broadcast_to(stream.lanes.mask, shape)
     base = np.broadcast_to(stream.base, shape)
@@ -190,7 +191,7 @@ def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
     return np.repeat(start - before, counts) + np.arange(int(counts.sum()))
 
 
-def _block_step(machine: Machine, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
+def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
     """Return the bytes by which addresses move from block to block, along each dimension of the grid.
 
     Found from blocks of the sample that differ in one dimension only. `APART` where not all threads move
@@ -221,6 +222,6 @@ def _in_line(sample: Sample, block: int, axis: int) -> list[tuple[int, float]]:
     return [(other, float(moved[other, axis])) for other in others.tolist()]
 
 
-def bypasses_l1(step: Step) -> bool:
+def bypasses_l1(step: Any) -> bool:
     """Tell whether an access to global memory goes past the L1."""
     return step.atomic or step.of_box or step.has(*_BYPASS_L1)

@@ -311,6 +311,6 @@ def _bytes_of_a_thread(profiles: Sequence[KernelProfile], phase: int, kind: str)
     sizes = set()
     for profile in profiles:
         access = profile.counts.phases[phase].accesses[kind]
-        size = access.bytes / access.requests / 32
+        size = access.bytes / access.requests / profile.counts.warp_size
         sizes.add(next((power for power in (4, 8, 16) if size <= power), 0))
     return sizes.pop() if len(sizes) == 1 else 0

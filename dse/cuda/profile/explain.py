@@ -6,13 +6,14 @@ lanes part.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from dse.cuda.machine.blocks import Sample
-from dse.cuda.machine.state import MEMORY_COUNTS, Machine
+from dse.cuda.machine.recorded import Recorded
+from dse.cuda.machine.state import MEMORY_COUNTS
 from dse.cuda.machine.thread_set import WARP
-from dse.cuda.sass.program import Step
 from dse.hardware.coalescing import LINE, SECTOR
 
 
@@ -53,7 +54,7 @@ class LineCounts:
     passes: float  # through the banks of shared memory
 
 
-def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
+def accesses(machine: Recorded, sample: Sample) -> list[InstructionAccesses]:
     """List the memory instructions that were executed, in the order of the code."""
     counts = _counts(machine, sample)
     rows = []
@@ -82,13 +83,13 @@ def accesses(machine: Machine, sample: Sample) -> list[InstructionAccesses]:
     return rows
 
 
-def lines(machine: Machine, sample: Sample, warp: int = WARP) -> list[LineCounts]:
+def lines(machine: Recorded, sample: Sample, warp: int = WARP) -> list[LineCounts]:
     """List what was executed by lines of the source, most instructions first; None for code of no line.
 
     `warp` is the number of lanes of a warp.
     """
     counts = _counts(machine, sample)
-    steps: dict[int | None, list[tuple[Step, float, float]]] = {}
+    steps: dict[int | None, list[tuple[Any, float, float]]] = {}
     for block in machine.program.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
         for step in block.steps if warps else ():
@@ -110,13 +111,13 @@ def lines(machine: Machine, sample: Sample, warp: int = WARP) -> list[LineCounts
     return sorted(rows, key=lambda line_counts: -line_counts.insts)
 
 
-def _counts(machine: Machine, sample: Sample) -> np.ndarray:
+def _counts(machine: Recorded, sample: Sample) -> np.ndarray:
     """Sum the counters of the average block over all phases."""
     by_phase: Sequence[np.ndarray] = [counters for counters in machine.phase_counts if counters is not None]
     return np.sum(by_phase, axis=0) @ (np.array(sample.weights) / machine.launch.blocks)
 
 
-def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
+def _rows(machine: Recorded, step: Any) -> Iterator[tuple[str, int]]:
     """Find the memory that an instruction asks, and the first row of its counters there."""
     if not step.memory or step.index not in machine.bound.memory_rows:
         return
@@ -126,7 +127,7 @@ def _rows(machine: Machine, step: Step) -> Iterator[tuple[str, int]]:
         yield "shared", row + len(MEMORY_COUNTS)
 
 
-def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -> float:
+def _threads(machine: Recorded, step: Any, entered: float, counts: np.ndarray) -> float:
     """Count the threads in its basic block whose predicate holds, where that was counted."""
     for _, row in _rows(machine, step):
         return float(counts[row + MEMORY_COUNTS.index("threads")])
@@ -134,7 +135,7 @@ def _threads(machine: Machine, step: Step, entered: float, counts: np.ndarray) -
     return entered if row is None else float(counts[row])
 
 
-def _operation(step: Step, space: str) -> str:
+def _operation(step: Any, space: str) -> str:
     if step.atomic:
         return "atomic"
     stores = step.stores if len(step.memory) == 1 else step.stores != (space == "shared")
