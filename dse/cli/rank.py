@@ -1,7 +1,7 @@
 """`dse rank`: the launch configurations of one kernel on one GPU, fastest first."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -102,21 +102,23 @@ def rank(
         raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
     from dse.cluster import used
-    from dse.evaluate import cascade as cascades  # imports jax: seconds
-    from dse.evaluate.rank import rank as rank_launches
+    from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
     from dse.evaluate.rank import with_measured
     from dse.report.show import progress
 
-    passed: tuple[cascades.Passed, ...] = ()
+    passed: list[dict[str, Any]] = []
     with used(workers, cluster):
         if cascade is None:
             ranking = rank_launches(
                 counts, gpu_file.gpu, models, problem, sample, measured, progress, gpu_name=gpu_file.name
             )
         else:
+            from dse.evaluate import cascade as cascades
+
             levels = cascades.read(cascade, counts)
             done = cascades.cascade(levels, gpu_file.gpu, problem, sample, progress, gpu_file.name)
-            ranking, passed = with_measured(done.ranking, counts, measured), done.levels
+            ranking = with_measured(done.ranking, counts, measured)
+            passed = [level.row() for level in done.levels]
     if refit:
         from dse.tuning.refit import refitted
 
@@ -146,9 +148,8 @@ def rank(
     if not (json or csv or out or diverse or refit or prior) and ranking.tied > 1:
         print(f"Ranks 1 to {ranking.tied:,} are as good as equal; --diverse shows one of each group.")
     if passed and not (json or csv or out):
-        rows = [level.row() for level in passed]
         present(
-            rows,
+            passed,
             title="Levels; spearman is with the level before, on what both saw",
             json=False,
             csv=False,

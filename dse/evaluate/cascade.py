@@ -94,14 +94,14 @@ def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Leve
     for part in text.split(","):
         found = re.fullmatch(r"\s*([\w-]+)\s*:\s*(\d{1,9}(?:\.\d{1,9})?)\s*(%?)\s*", part)
         if not found:
-            raise DseError(f"--cascade: found {part.strip()!r}, expected MODEL:COUNT or MODEL:SHARE%")
+            raise DseError(f"cascade: found {part.strip()!r}, expected MODEL:COUNT or MODEL:SHARE%")
         name, number, percent = found.groups()
         keep = float(number)
         if not (0 < keep <= 100 if percent else keep >= 1 and keep.is_integer()):
             wanted = "a share above 0 up to 100 %" if percent else "a whole number from 1"
-            raise DseError(f"--cascade: {name}: found {number}{percent}, expected {wanted}")
+            raise DseError(f"cascade: {name}: found {number}{percent}, expected {wanted}")
         if name in (level.name for level in levels):
-            raise DseError(f"--cascade: found {name!r} twice, expected each level once")
+            raise DseError(f"cascade: found {name!r} twice, expected each level once")
         model: str | Model = name
         if name == SOURCE:
             kernel, model = _from_source(kernel), default
@@ -134,7 +134,7 @@ def cascade(
     **Raises:** DseError as `rank`.
     """
     if not levels:
-        raise DseError("--cascade: found no level, expected MODEL:COUNT or MODEL:SHARE%")
+        raise DseError("cascade: found no level, expected MODEL:COUNT or MODEL:SHARE%")
     parameters = configurations(levels[0].kernel, problem, sample)
     passed: list[Passed] = []
     forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first

@@ -256,7 +256,7 @@ def test_of_equal_rows_those_that_come_first_are_taken(monkeypatch):
 def test_each_group_is_a_grid_of_its_own(order, groups, monkeypatch):
     monkeypatch.setattr(layout, "SHORT_ROW", 16)
     fields = made(order=order)
-    found = reduce_groups(("volkov",), *fields, groups, k=12)["volkov"]
+    found = reduce_groups(("volkov",), *fields, groups=groups, k=12)["volkov"]
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
     assert len(found) == np.prod(shape[:groups])
     for summary, at in zip(found, np.ndindex(*shape[:groups]), strict=True):

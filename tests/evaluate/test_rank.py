@@ -1,11 +1,13 @@
 """The order of a ranking, and what its rows show."""
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 import pytest
 
 from dse import gpus, kernels
+from dse.counts import Counts
 from dse.errors import DseError
 from dse.evaluate.rank import rank
 
@@ -109,7 +111,7 @@ def test_what_may_fail_counts_as_slower(toy_kernel):
             runs[first] = 0.01
             return replace(description.count(parameters, *more), runs=runs)
 
-    ranking = rank(Doubtful(), gpu, ["roofline"])
+    ranking = rank(cast(Counts, Doubtful()), gpu, ["roofline"])
     assert ranking.order[-1 - ranking.impossible] == first
     rows = ranking.rows()
     assert rows[-1 - ranking.impossible]["chance_runs"] == 0.01

@@ -119,7 +119,9 @@ def test_a_model_that_is_off_tenfold_keeps_more_and_says_so(spaces):
         residual = 10 * (true - some.log_s)
         odd = some.log_s + residual
         kept = keep(some, 0.05, 0.05, {place: float(np.exp(odd[place])) for place in told})
-        assert kept.margin == pytest.approx(10 * keep(some, 0.05, 0.05, told).margin, rel=1e-6)
+        margin = keep(some, 0.05, 0.05, told).margin
+        assert margin is not None
+        assert kept.margin == pytest.approx(10 * margin, rel=1e-6)
         holds.append(odd[kept.places].min() <= odd.min() + np.log(1.05))
         shares.append(kept.share)
         reasons.append(kept.reason)

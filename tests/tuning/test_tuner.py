@@ -43,7 +43,7 @@ def expected_gain(mean, deviation, best):
     return gains.sum(axis=1) * (z[1] - z[0])
 
 
-def mixed_gain(opinions, weights, best):
+def mixed_gain(opinions, weights, best) -> np.ndarray:
     gains = [expected_gain(one.mean, one.deviation, best) for one in opinions]
     return sum(weight * gain for weight, gain in zip(weights, gains, strict=True))
 
