@@ -101,7 +101,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
     **Raises:** DseError where Dask is missing, both are given, or no scheduler answers.
     """
     if workers is not None and address is not None:
-        raise DseError(f"--workers: found {workers} together with --cluster, expected one of them")
+        raise DseError(f"workers: found {workers} together with cluster, expected one of them")
     try:
         from dask import config
         from distributed import Client, LocalCluster
@@ -112,7 +112,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             connected = Client(address, timeout="10s", set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
             reason = " ".join(str(error).split())[:200]
-            raise DseError(f"--cluster: found no scheduler at {address}: {reason}") from None
+            raise DseError(f"cluster: found no scheduler at {address}: {reason}") from None
         with connected:
             yield connected
         return

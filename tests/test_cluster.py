@@ -74,7 +74,7 @@ def test_an_error_of_a_cluster_comes_out(two_workers):
 
 def test_no_scheduler():
     with (
-        pytest.raises(DseError, match="--cluster: found no scheduler at nowhere"),
+        pytest.raises(DseError, match="cluster: found no scheduler at nowhere"),
         spreading(address="nowhere"),
     ):
         pass

@@ -48,7 +48,7 @@ def test_rank():
     by_value = dse.triton.rank(
         kernel, GPU, args=GATHER, grid="cdiv(rows, BLOCK)", configs={"BLOCK": [64, 128], "num_warps": [2, 4]}
     )
-    assert [row["time"] for row in by_value.rows()] == [row["time"] for row in rows]
+    assert [row["time_s"] for row in by_value.rows()] == [row["time_s"] for row in rows]
 
 
 def test_the_arguments_of_a_launch():
@@ -84,7 +84,7 @@ def test_the_autotuner_prunes_what_it_need_not_time():
     tuned.nargs = GATHER | {"out": Tensor(), "x": Tensor()}
     kept = tuned.prune_configs({"grid": grid, "warmup": False})
     ranking = dse.triton.rank(tuned, GPU, args=GATHER, grid=grid, configs=configs(64, 128, 256))
-    times = {(row["BLOCK"], row["num_warps"]): row["time"] for row in ranking.rows()}
+    times = {(row["BLOCK"], row["num_warps"]): row["time_s"] for row in ranking.rows()}
     assert 0 < len(kept) < 6
     assert kept[0].kwargs["BLOCK"], kept[0].num_warps == min(times, key=times.__getitem__)
     seconds = prune.perf_model(**tuned.nargs, grid=grid, **kept[0].all_kwargs())

@@ -125,7 +125,7 @@ def groups(per: Sequence[str] | None, default: Sequence[str] = ("model",)) -> fr
     chosen = frozenset(default if per is None else per)
     for word in sorted(chosen):
         if word not in GROUPS:
-            raise DseError(f"--per: found {word!r}, expected some of {', '.join(GROUPS)}")
+            raise DseError(f"per: found {word!r}, expected some of {', '.join(GROUPS)}")
     return chosen | {"model"}
 
 

@@ -73,10 +73,10 @@ class Pareto:
     def __post_init__(self) -> None:
         for name in self.objectives:
             if name not in OBJECTIVES:
-                raise DseError(f"--pareto: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
+                raise DseError(f"pareto: found {name!r}, expected some of {', '.join(OBJECTIVES)}")
         if len(set(self.objectives)) < len(self.objectives) or not self.objectives:
             found = ",".join(self.objectives) or "none"
-            raise DseError(f"--pareto: found {found}, expected each objective once")
+            raise DseError(f"pareto: found {found}, expected each objective once")
 
     def of(self, chunk: Chunk) -> Entries:
         """Reduce one chunk."""

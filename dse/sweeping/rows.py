@@ -45,7 +45,7 @@ def schema(product: Product, columns: Sequence[str] | None = None) -> pa.Schema:
         return whole
     for name in columns:
         if name not in whole.names:
-            raise DseError(f"--columns: found {name!r}, {one_of(name, whole.names)}")
+            raise DseError(f"columns: found {name!r}, {one_of(name, whole.names)}")
     return pa.schema([whole.field(name) for name in dict.fromkeys(columns)])
 
 

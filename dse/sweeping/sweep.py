@@ -54,7 +54,7 @@ class Sweep:
         **Raises:** DseError for a `k` below 1, or a word in `per` that names nothing.
         """
         if k < 1:
-            raise DseError(f"--top: found {k}, expected 1 or more")
+            raise DseError(f"top: found {k}, expected 1 or more")
         return self._kept(Top(k, groups(per)), checkpoint)
 
     def pareto(

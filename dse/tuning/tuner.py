@@ -34,9 +34,6 @@ class Tuner:
     _opinions: list[Opinion] | None = None
     _scales: dict[str, Scales] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        self.random = np.random.default_rng(self.seed)
-
     @property
     def best(self) -> int | None:
         """The fastest that was measured."""
@@ -56,9 +53,10 @@ class Tuner:
         chosen: list[int] = []
         believed = dict(self.told)
         for _ in range(min(count, len(self.candidates) - len(self.told))):
-            gain = self._by_chance() if self._probes(len(self.told) + len(chosen)) else self._gain(believed)
+            measured = len(self.told) + len(chosen)
+            gain = self._by_chance(measured) if self._probes(measured) else self._gain(believed, measured)
             gain[[*self.told, *chosen]] = -np.inf
-            chosen.append(int(self.random.choice(np.flatnonzero(gain == gain.max()))))
+            chosen.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
             if len(chosen) < count and _ran(believed):
                 mean, _ = mixed(self._after(believed), self.weights())
                 believed[chosen[-1]] = float(np.exp(mean[chosen[-1]]))
@@ -86,7 +84,7 @@ class Tuner:
         """Return the largest expected improvement, a share of the best time; 1 while too little is known."""
         if self.best is None or self._blind(self.told):
             return 1.0
-        gain = self._gain(self.told)
+        gain = self._gain(self.told, len(self.told))
         gain[list(self.told)] = 0.0
         return float(gain.max())
 
@@ -106,14 +104,18 @@ class Tuner:
     def _probes(self, measured: int) -> bool:
         return self.candidates.informed and measured in PROBES
 
-    def _by_chance(self) -> np.ndarray:
-        return self.random.uniform(size=len(self.candidates)) * self.works()
+    def _random(self, measured: int) -> np.random.Generator:
+        """Return the chance by which the next is chosen: the same whether a run was interrupted or not."""
+        return np.random.default_rng((self.seed, measured))
 
-    def _gain(self, told: dict[int, float]) -> np.ndarray:
+    def _by_chance(self, measured: int) -> np.ndarray:
+        return self._random(measured).uniform(size=len(self.candidates)) * self.works()
+
+    def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
         """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told):
-            return self._by_chance()
+            return self._by_chance(measured)
         if not ran:
             first = experts(c)[0]
             return np.log(self.works()) - first.log_s - np.where(c.possible, 0.0, 1e9)

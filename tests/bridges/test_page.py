@@ -51,8 +51,8 @@ def test_the_examples(tmp_path, monkeypatch, capsys):
 
     assert len(names["results"]) == 8
     assert names["best"]["time"] == 1.0
-    assert 0 < names["space"].size < 18
-    assert 0 < len(names["timed"]) < len(names["configs"]) == 18
+    assert 0 < names["space"].size <= 18
+    assert 0 < len(names["timed"]) <= len(names["configs"]) == 18  # as good as equal by the model
     assert names["study"].best_value == 1.0
     columns = t1.load("kept.json").space.configurations()
     assert set(zip(*columns.values(), strict=True)) == {(128, 2), (128, 4), (256, 2)}

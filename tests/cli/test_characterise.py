@@ -347,7 +347,7 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
         ((".", "-g", "t4", "--all", "--out", "all.xls"), "all.xls: found suffix '.xls', expected a folder"),
         (("triple.cu", "-g", "t4"), "kernel.toml or "),
         (("triple.cu", *ONE[:3], "1,2,3,4"), "--block: found '1,2,3,4', expected X[,Y[,Z]], whole numbers"),
-        (("triple.cu", *ONE, "--arg", "m=3"), "--arg: found 'm', expected one of n, x, y"),
+        (("triple.cu", *ONE, "--arg", "m=3"), "--arg: found 'm', expected one of x, y, n"),
         (("T1.json", "-g", "t4", "--set", "BLOCK=2048"), "block: found 2048 threads, expected at most 1024"),
         (
             ("others.cu", *ONE),

@@ -69,7 +69,7 @@ def test_a_kernel_has_a_trace_or_gets_one(run_dse):
         (("--what-if", "conflicts=on"), "--what-if: conflicts=on: found 'on', expected off"),
         (
             ("--what-if", "conflict=off"),
-            "--what-if: conflict=off: found 'conflict', expected one of barriers,",
+            "--what-if: conflict=off: found 'conflict', expected one of 16 names; did you mean conflicts?",
         ),
         (("--what-if", "sfo.lambda=1"), "--what-if: sfo.lambda=1: found 'sfo', expected one of sp,"),
     ],

@@ -201,7 +201,7 @@ def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('    "rows",\n', "", "rows: arguments: found 5, expected 6 of 8, 8, 8, 4, 4, 4 B; add 1"),
+        ('    "rows",\n', "", "rows: arguments: found 5, expected 6 of 8, 8, 8, 4, 4, 8 B; add 1"),
         (
             "    0.5,\n",
             '    { size = "rows" },\n',

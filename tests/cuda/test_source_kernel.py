@@ -89,7 +89,7 @@ def test_what_does_not_compile_comes_last(transpose, tmp_path, monkeypatch):
     )
     ranking = rank(SourceKernel(few), A100.gpu, ["volkov"])
     last = ranking.rows()[-1]
-    assert (last["tile"], last["limited by"], last["time"]) == (32, "compile error", float("inf"))
+    assert (last["tile"], last["limited_by"], last["time_s"]) == (32, "compile error", float("inf"))
     assert ranking.rows()[0]["tile"] == 16
     none = replace(few, space=few.space.with_values({"tile": (32,)}))
     with pytest.raises(DseError, match=r"transpose: source: .*no such tile"):

@@ -44,9 +44,9 @@ def test_a_few_configurations_are_ranked(name, gpu, run_dse, monkeypatch, tmp_pa
     assert (ran.code, ran.err) == (0, "")
     rows = json.loads(ran.out)
     assert len(rows) >= 2
-    assert all(row["limited by"] != "not executed" for row in rows)
-    assert 1e-6 < rows[0]["time"] < 1e-3
-    assert rows[0]["time"] <= rows[-1]["time"]
+    assert all(row["limited_by"] != "not executed" for row in rows)
+    assert 1e-6 < rows[0]["time_s"] < 1e-3
+    assert rows[0]["time_s"] <= rows[-1]["time_s"]
 
 
 def test_a_mixture_of_experts_has_work_for_every_tile():

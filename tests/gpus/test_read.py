@@ -483,7 +483,7 @@ def test_units(edited, field, value, unit, expected):
         ("clock", "nan", "MHz", "clock: found nan, expected MHz above 0"),
         ("clock", "inf", "MHz", "clock: found inf, expected MHz above 0"),
         ("clock", "1e300", "MHz", "clock: found 1e+300, expected MHz above 0"),
-        ("clock", "1" + 400 * "0", "MHz", "clock: found 1"),
+        ("clock", "1" + 400 * "0", "MHz", "found an integer of 1329 bits, expected one of 64"),
         ("latency.fp32", "-0.5", "cycles", "latency.fp32: found -0.5, expected cycles above 0"),
         ("l2_bytes", "-1", "B", "l2_bytes: found -1, expected B of 0 or more"),
         ("sm_count", "0", "1", "sm_count: found 0, expected a number above 0"),
@@ -604,4 +604,4 @@ def test_a_field_that_is_no_table(tmp_path, field, expected):
 def test_a_file_that_is_no_text(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_bytes(b"\xff\xfe\x00")
-    assert mistake(path).startswith("is not TOML: ")
+    assert mistake(path).startswith("text: found byte 0 that is no UTF-8")

@@ -259,7 +259,7 @@ def test_no_parameters(write):
 
 def test_not_utf8(tmp_path):
     (tmp_path / "kernel.toml").write_bytes(b'name = "\xff"')
-    with pytest.raises(DseError, match="is not TOML"):
+    with pytest.raises(DseError, match="text: found byte 8 that is no UTF-8, expected UTF-8"):
         kernels.load(tmp_path)
 
 

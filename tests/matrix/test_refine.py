@@ -51,7 +51,7 @@ def test_a_planted_error_of_a_tile_is_learnt_from_other_batch_sizes(tokens: int)
     assert after["BLOCK_SIZE_N"] != before["BLOCK_SIZE_N"]
     assert real[place_of(after)] < 0.75 * real[place_of(before)]
     assert real[place_of(after)] < 1.1 * real.min()
-    assert after["seconds"] == pytest.approx(real[place_of(after)], rel=0.1)
+    assert after["time_s"] == pytest.approx(real[place_of(after)], rel=0.1)
 
 
 def test_errors_of_those_left_out_shrink():
@@ -69,10 +69,10 @@ def test_a_measured_best_wins():
     [before] = best(H20, KERNEL, [256])
     others = [place_of(before), *np.argsort(PREDICTED(256))[300:304].tolist()]
     # One that is predicted to be slow is measured to be the fastest by far.
-    seconds = before["seconds"] * np.array([1.0, 1.1, 0.5, 1.2, 1.3])
+    seconds = before["time_s"] * np.array([1.0, 1.1, 0.5, 1.2, 1.3])
     [row] = best(H20, KERNEL, [256], Timed(np.full(5, 256), np.array(others), seconds))
     assert (row["by"], place_of(row)) == ("measured", others[2])
-    assert row["seconds"] == seconds[2]
+    assert row["time_s"] == seconds[2]
 
 
 def test_one_that_is_clearly_faster_wins_over_what_was_measured():
@@ -80,8 +80,8 @@ def test_one_that_is_clearly_faster_wins_over_what_was_measured():
     timed = Timed(np.full(20, 256), slow, np.exp(PREDICTED(256)[slow]))  # as predicted: no correction
     [row], [before] = best(H20, KERNEL, [256], timed), best(H20, KERNEL, [256])
     assert row["by"] == "corrected"
-    assert row["seconds"] < 0.5 * timed.seconds.min()
-    assert row["seconds"] == pytest.approx(before["seconds"], rel=0.5)
+    assert row["time_s"] < 0.5 * timed.seconds.min()
+    assert row["time_s"] == pytest.approx(before["time_s"], rel=0.5)
 
 
 def test_another_has_to_be_faster_by_so_many_deviations():
@@ -98,7 +98,7 @@ def test_what_did_not_run_is_not_chosen():
     timed = Timed(np.array([16]), np.array([place_of(before)]), np.array([np.inf]))
     [row] = best(H20, KERNEL, [64], timed)
     assert place_of(row) != place_of(before)
-    assert row["seconds"] >= before["seconds"] * 0.95
+    assert row["time_s"] >= before["time_s"] * 0.95
 
 
 def test_many_times_are_thinned_and_the_fastest_kept(monkeypatch: pytest.MonkeyPatch):

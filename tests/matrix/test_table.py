@@ -62,7 +62,7 @@ def test_what_is_loaded_is_the_best_of_the_tuners_space(tmp_path: Path):
     for values in configurations.values():
         assert list(values) == list(PARAMETERS)
         assert tuple(values.values()) in tried
-    assert rows[0]["seconds"] < rows[1]["seconds"] < rows[2]["seconds"]
+    assert rows[0]["time_s"] < rows[1]["time_s"] < rows[2]["time_s"]
 
 
 @pytest.mark.parametrize(

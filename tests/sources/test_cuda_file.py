@@ -94,7 +94,7 @@ def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
         load(path, LAUNCH)
     other = tmp_path / "k.cpp"
     other.write_text(CODE)
-    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.ptx"):
+    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.hip, \.ptx"):
         load(other, LAUNCH)
 
 

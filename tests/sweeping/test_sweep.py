@@ -137,12 +137,12 @@ def test_along_axes(product, expected):
 @pytest.mark.parametrize(
     ("ask", "message"),
     [
-        (lambda s: s.top(0), "--top: found 0"),
-        (lambda s: s.top(1, ["gpus"]), "--per: found 'gpus'"),
-        (lambda s: s.pareto("tim"), "--pareto: found 'tim'"),
+        (lambda s: s.top(0), "top: found 0"),
+        (lambda s: s.top(1, ["gpus"]), "per: found 'gpus'"),
+        (lambda s: s.pareto("tim"), "pareto: found 'tim'"),
         (lambda s: s.pareto("time_s", "time_s"), "each objective once"),
         (lambda s: s.filtered("tim < 1"), "--where: unknown name 'tim'"),
-        (lambda s: s.to_arrow(["tim"]), "--columns: found 'tim'"),
+        (lambda s: s.to_arrow(["tim"]), "columns: found 'tim'"),
     ],
 )
 def test_what_is_not_there(product, ask, message):
