@@ -78,5 +78,5 @@ def test_no_scheduler():
         spreading(address="nowhere"),
     ):
         pass
-    with pytest.raises(DseError, match="together with --cluster"), spreading(2, "tcp://127.0.0.1:1"):
+    with pytest.raises(DseError, match="together with cluster"), spreading(2, "tcp://127.0.0.1:1"):
         pass

@@ -108,12 +108,9 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
 
 def test_mistakes(mistake, toy_kernel, tmp_path, measured):
     kernel = str(toy_kernel)
-    assert "--free: found 'cpi.l3', expected one of 37 names; did you mean cpi.l2?" in mistake(
-        "--free", "cpi.l3"
-    )
-    assert "--shared: found 'cpi.l3', expected one of 37 names; did you mean cpi.l2?" in mistake(
-        "--shared", "cpi.l3"
-    )
+    near = "found 'cpi.l3', expected one of 37 names; did you mean cpi.l2?"
+    assert f"--free: {near}" in mistake("--free", "cpi.l3")
+    assert f"--shared: {near}" in mistake("--shared", "cpi.l3")
     assert "--method: found 'newton', expected one of lm, bfgs" in mistake("--method", "newton")
     assert "--measured: found 1 files, expected 2" in mistake(kernels=(kernel, "example"))
     assert "--measured: found 2 files, expected 1" in mistake("--measured", measured)
