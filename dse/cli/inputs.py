@@ -310,6 +310,18 @@ def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "N
     return values
 
 
+def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple["Number", ...]]:
+    """Read the `NAME=V1,V2,...` of each --set. **Raises:** DseError for another form."""
+    values: dict[str, tuple[Number, ...]] = {}
+    for text in texts or ():
+        name, equals, words = text.partition("=")
+        if not equals:
+            raise DseError(f"{option}: found {text!r}, expected NAME=V1,V2,...")
+        each = [settings([f"{name}={word}"], option) for word in words.split(",")]
+        values[name.strip()] = tuple(number for one in each for number in one.values())
+    return values
+
+
 def launch(
     function: str | None = None,
     block: str | None = None,

@@ -1,6 +1,5 @@
 """`dse sweep`: kernels × problem sizes × GPUs × models, reduced to what is asked for, or all in one file."""
 
-import itertools
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -110,7 +109,7 @@ def sweep(
     from dse.sweeping.product import Product
     from dse.sweeping.sweep import Sweep
 
-    product = Product.of(_kernels(kernel, _lists(changed)), inputs.gpus(gpu), models)
+    product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
     swept = Sweep(product, None, workers, cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
@@ -155,19 +154,6 @@ def _same(rows: Sequence[dict[str, Any]]) -> set[str]:
 
 def _words(text: str | None) -> list[str] | None:
     return None if text is None else [word.strip() for word in text.split(",") if word.strip()]
-
-
-def _lists(texts: Sequence[str] | None) -> dict[str, tuple["Number", ...]]:
-    """Read the `NAME=V1,V2,...` of each --set. **Raises:** DseError for another form."""
-    lists = {}
-    for text in texts or ():
-        name, equals, values = text.partition("=")
-        if not equals:
-            raise DseError(f"--set: found {text!r}, expected NAME=V1,V2,...")
-        lists[name.strip()] = tuple(
-            itertools.chain(*(inputs.settings([f"{name}={one}"]).values() for one in values.split(",")))
-        )
-    return lists
 
 
 def _kernels(

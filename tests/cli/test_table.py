@@ -53,8 +53,14 @@ def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
             "--command: found {E}, expected one of M, BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, "
             "GROUP_SIZE_M, num_warps, num_stages",
         ),
-        (["--format", "trt"], "--format: found 'trt', expected vllm or sglang"),
-        (["-o", "here"], "--out: found without --format, expected --format vllm or sglang"),
+        (
+            ["--format", "trt"],
+            "--format: found 'trt', expected one of vllm, sglang, json, csv, triton; did you mean triton?",
+        ),
+        (
+            ["-o", "here"],
+            "--out: found without --format, expected --format vllm or sglang or json or csv or triton",
+        ),
         (["--set", "M=3"], "--set: M: unknown, expected E, N, K, topk"),
     ],
 )
@@ -120,3 +126,44 @@ def test_a_command_measures(run_dse, tmp_path):
         times = [line["seconds"] for line in lines if line["parameters"]["M"] == row["M"]]
         assert row["by"] == "measured"
         assert row["time_s"] == pytest.approx(min(times))
+
+
+GEMM = ("table", "gemm", "-g", "rtx-3090", "--for", "m=1024,4096", "--set", "SA=1", "--set", "SB=1")
+
+
+def test_any_kernel_for_each_of_its_sizes(run_dse):
+    ran = run_dse(*GEMM, "--for", "n=2048", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    rows = json.loads(ran.out)
+    assert [(row["m"], row["n"]) for row in rows] == [(1024, 2048), (4096, 2048)]
+    ranked = json.loads(
+        run_dse("rank", *GEMM[1:4], "--set", "m=4096", "--set", "n=2048", *GEMM[6:], "--json").out
+    )
+    assert rows[1]["time_s"] == ranked[0]["time_s"]
+    assert {name: ranked[0][name] for name in rows[1]} == rows[1]
+
+
+def test_any_kernel_as_files(run_dse, tmp_path):
+    ran = run_dse(*GEMM, "--format", "triton", "-o", str(tmp_path))
+    path = tmp_path / "gemm on NVIDIA GeForce RTX 3090.py"
+    assert (ran.code, ran.out) == (0, f"{path}\n")
+    assert path.read_text().count("triton.Config(") == 2
+    moe = run_dse(*MOE, "--for", "M=1,512", "--format", "json")
+    assert [row["size"] for row in json.loads(moe.out)] == [{"M": 1}, {"M": 512}]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("gemm",), "--for: found none, expected NAME=V1,V2,... of m, n, k"),
+        (("gemm", "--for", "l=1"), "--for: found 'l', expected one of m, n, k"),
+        (("gemm", "--for", "m"), "--for: found 'm', expected NAME=V1,V2,..."),
+        (("gemm", "--for", "m=1", "--format", "vllm"), "--format: vllm: found with gemm, expected moe"),
+        (("gemm", "--for", "m=1", "--command", "x"), "--command: found with gemm, expected it with moe"),
+        (("moe", "--model", "phase"), "--model: found with moe, expected another kernel"),
+    ],
+)
+def test_mistakes_with_any_kernel(run_dse, words, line):
+    ran = run_dse("table", words[0], "-g", "a4000", *words[1:])
+    assert (ran.code, ran.out) == (2, "")
+    assert line in ran.err
