@@ -2,8 +2,10 @@
 
 import os
 import signal
+import sys
 import time
 
+import cloudpickle
 import pytest
 
 from dse.cluster import client, in_threads, on_cluster, spreading
@@ -39,6 +41,7 @@ def test_an_error_of_a_unit_comes_out():
 
 @pytest.fixture(scope="module")
 def two_workers():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
     with client(workers=2) as connected:
         yield connected
 

@@ -1,0 +1,32 @@
+"""Kernels read from source on a cluster: the same counts as here, kept in our cache."""
+
+import numpy as np
+import pytest
+
+from dse import gpus, sources
+from dse.cluster import in_use, used
+from dse.cuda.cache import Cache
+from dse.cuda.source_kernel import SourceKernel
+
+pytest.importorskip("distributed")
+
+
+@pytest.mark.slow
+def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
+    description = sources.load("transpose")
+    gpu = gpus.load("a100").gpu
+    parameters = {
+        name: values[::7] for name, values in description.space.configurations(description.sizes()).items()
+    }
+    here = SourceKernel(description, cache=Cache(tmp_path / "here")).read(parameters, gpu)
+    with used(workers=2):
+        assert in_use() is not None
+        there = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
+    assert in_use() is None
+    assert there == here
+    told: list[int] = []
+    monkeypatch.setattr("dse.cuda.source._characterise_batch", told.append)
+    again = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
+    assert again == here
+    assert not told
+    assert len(here) == len(np.asarray(next(iter(parameters.values()))))
