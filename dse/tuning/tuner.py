@@ -16,7 +16,6 @@ from dse.fitting.surrogate import Scales
 from dse.tuning.candidates import Candidates
 from dse.tuning.experts import Opinion, experts, mixed, opinion, supposing, weights
 
-PROBES = (4,)  # so many measured, the next is taken at random, where something is expected
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
 REACH = 0.3  # of a failure, in the positions of the candidates
@@ -48,13 +47,13 @@ class Tuner:
         """Return up to so many configurations to measure next, best first; none if all were.
 
         Behind the first, each is chosen as if those before it had come out as predicted. Among equals chance
-        decides; and early on chance alone, so that a wrong order shows (PROBES).
+        decides.
         """
         chosen: list[int] = []
         believed = dict(self.told)
         for _ in range(min(count, len(self.candidates) - len(self.told))):
             measured = len(self.told) + len(chosen)
-            gain = self._by_chance(measured) if self._probes(measured) else self._gain(believed, measured)
+            gain = self._gain(believed, measured)
             gain[[*self.told, *chosen]] = -np.inf
             chosen.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
             if len(chosen) < count and _ran(believed):
@@ -100,9 +99,6 @@ class Tuner:
     def _blind(self, told: dict[int, float]) -> bool:
         """Whether chance alone says what to measure next."""
         return not self.candidates.informed and len(told) < FIRST
-
-    def _probes(self, measured: int) -> bool:
-        return self.candidates.informed and measured in PROBES
 
     def _random(self, measured: int) -> np.random.Generator:
         """Return the chance by which the next is chosen: the same whether a run was interrupted or not."""
