@@ -1,8 +1,8 @@
 """How near searches come to the optimum of a large space: `bench_search.py [--trials N] [--json]`.
 
-gemm with longer lists of values: 64 million configurations, of which few fulfil the constraints. Its optimum by the model comes
-from a sweep that looks at all of them. Each search is a study of Optuna in memory; how far above the optimum
-its best is is told on the way, and what share of its time Optuna takes.
+gemm with longer lists of values: 64 million configurations, of which few fulfil the constraints. The optimum
+by the model comes from a sweep that looks at all of them. Each search is a study of Optuna in memory; how far
+above the optimum its best is is told on the way, and what share of its time Optuna takes.
 """
 
 import argparse
