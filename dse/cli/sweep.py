@@ -118,7 +118,9 @@ def sweep(
         print(f"{out}: {swept.to_parquet(out, _words(columns)):,} rows")
         return
     rows = _reduced(swept, chosen[0], asked[chosen[0]], _words(per), out)
-    present(rows, json=json, csv=csv, out=out, wide=wide, hidden=_same(rows))
+    same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
+    title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
+    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)
 
 
 def _reduced(
@@ -143,13 +145,6 @@ def _reduced(
     if folder is not None:
         shutil.rmtree(folder)
     return rows
-
-
-def _same(rows: Sequence[dict[str, Any]]) -> set[str]:
-    """The columns that have one value in all of several rows: a table can do without them."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    same = {name for name in names if len({row.get(name) for row in rows}) == 1} if len(rows) > 1 else set()
-    return same - {"rank", "time_s", "count", "valid"}
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -17,6 +17,7 @@ TIMES = [(64, 1, 2.5), (64, 2, 2.0), (128, 1, 1.5), (128, 2, 1.25), (256, 1, 1.7
 SCREENS = {
     "rank": "rank {kernel} --gpu a100 -m roofline -m volkov --top 5",
     "compare": "compare {kernel} --gpu a100 --measured {times} -m roofline -m volkov",
+    "sweep": "sweep {kernel} -g a100 -g gtx-280 --set n=1048576,4194304 -m roofline --top 2 --per gpu,size",
     "tune": "tune {kernel} --gpu a100 --replay {times} --budget 3 -m roofline",
 }
 WIDTHS = (80, 120, 200, None)  # None: a pipe
