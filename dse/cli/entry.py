@@ -43,6 +43,8 @@ def _listen_for_interrupts() -> None:
 
     It is lost in callbacks, and comes late while compilers run.
     """
+    # Python's own keeper of semaphores would tell of those that worker processes leave when we end so.
+    sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.signal(signal.SIGINT, _interrupt)

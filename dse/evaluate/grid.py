@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache, partial
 from math import prod
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -261,7 +262,7 @@ def _up_to(values: np.ndarray, k: int) -> np.ndarray:
     return np.flatnonzero(values <= _raised(np.partition(values, k - 1)[k - 1]))
 
 
-def _raised(seconds: np.ndarray) -> np.ndarray:
+def _raised(seconds: np.ndarray | np.floating) -> Any:
     """Raise minima by what fast math may have taken off."""
     with np.errstate(over="ignore"):
         return seconds * np.asarray(1 + CLOSE, seconds.dtype)

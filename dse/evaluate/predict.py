@@ -41,8 +41,8 @@ class Predicted(eqx.Module, Result):
     terms: tuple[str, ...] = eqx.field(static=True)
     labels: tuple[tuple[str, Any], ...] = eqx.field(static=True)  # kernel, model, problem sizes
     gpus: tuple[str, ...] = eqx.field(static=True)  # their names
-    parameters: dict[str, np.ndarray]
-    resources: dict[str, Array | np.ndarray]
+    parameters: dict[str, Any]  # arrays as above
+    resources: dict[str, Any]  # arrays as above
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -169,6 +169,7 @@ def _traced(
     with in_64_bits(), jax.ensure_compile_time_eval():
         known = stack([origin(file).gpu for file in files])
         batch = kernel.count(columns, known, sizes, progress).batch.take(np.arange(count)).on(column(known))
+    batch = jax.tree.map(jnp.asarray, batch)
     launch, limiter = occupancy.launch(numbers, batch.resources, batch.kernel.work)
     possible = occupancy.possible(limiter)
     prediction = model.predict(numbers, batch.kernel, launch)

@@ -21,6 +21,7 @@ import optimistix
 from jaxtyping import Array, Bool, Float
 
 from dse.gaussian_process import Posterior, Smooth, unlikeliness
+from dse.precision import in_64_bits
 
 FEWEST = 16  # measurements are padded to this, or to a power of two above: few shapes to compile
 OFFSET = 1.0  # prior standard deviation of what all times have in common, as a log
@@ -97,8 +98,9 @@ class Surrogate(eqx.Module):
 
     def left_out(self) -> Float[np.ndarray, " measured"]:
         """Return how many standard deviations each measurement is above what the others say."""
-        above, variance = self.posterior.left_out(jnp)
-        return np.asarray(above / jnp.sqrt(variance))[np.asarray(self.there)]
+        with in_64_bits():
+            above, variance = self.posterior.left_out(jnp)
+            return np.asarray(above / jnp.sqrt(variance))[np.asarray(self.there)]
 
     def left_out_errors(self, off: Float[np.ndarray, " m"]) -> tuple[np.ndarray, np.ndarray]:
         """Return how far each measurement is above what the others say, and the deviation of that: [m].

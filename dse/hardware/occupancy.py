@@ -11,6 +11,8 @@ uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitione
 (5.2 and 6.1, off by default) is taken to be off.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -171,7 +173,7 @@ def _warps_per_block(limits: Limits, resources: Resources) -> Whole:
     return _quotient(jnp.maximum(resources.threads, 1) - 1, limits.warp_size) + 1
 
 
-def _first_that_holds(conditions: dict[str, Array], otherwise: str) -> Array:
+def _first_that_holds(conditions: dict[str, Any], otherwise: str) -> Array:
     """Limiter code of the first condition that is true."""
     code = jnp.int32(LIMITERS.index(otherwise))
     for name, holds in reversed(conditions.items()):

@@ -94,7 +94,7 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
         *(*OPTIONS, "--set", f"m={2 * N}", "-o", str(tmp_path / "fitted.toml")),
     )
     assert ran.code == 0, ran.err
-    assert "cannot tell cpi.fp64" in ran.out
+    assert "since these data do not tell: cpi.fp64" in ran.out
     assert f"{tmp_path / 'fitted.toml'}: written, with the fitted values" in ran.out
     assert (tmp_path / "fitted.toml").exists()
     lines = [re.split(r"\s{2,}", line.strip()) for line in ran.out.splitlines() if "held out: the k" in line]

@@ -65,7 +65,13 @@ UNREAD = {  # by any row, and why
     },
     "Table 5 of Lemeire et al. has no integer addition": {"cpi.int32", "latency.int32"},
     "no paper prints the rate of load/store units": {"lsu_cycles"},
-    "no paper prints a compute capability": {"compute_capability"},
+    "no paper prints a compute capability, or AMD's name of an architecture": {"compute_capability", "gfx"},
+    "no paper prints a cache beyond the L2": {"memory_cache_bytes"},
+    "no paper says what a compiler for AMD does": {
+        "compiler_registers",
+        "guard_branches",
+        "shared_unaligned",
+    },
     "the example of Sec. 3.4 of Hong & Kim sets blocks_per_sm, which alone binds it": {
         f"limits.{name}" for name in Limits.__dataclass_fields__ if name != "warp_size"
     },
