@@ -508,9 +508,10 @@ class Binder:
         return compute
 
     def _saveexec(self, step: Instruction) -> Action:
-        """Keep the mask of lanes, and change it."""
-        name = step.opcode[2:].partition("_saveexec")[0].replace("_not1", "n2").replace("_not0", "n1")
-        function = _MASK_LOGIC[name]
+        """Change the mask of lanes, and keep it as it was; of `wrexec` as it then is."""
+        keeps_new = "_wrexec" in step.opcode
+        name = step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]
+        function = _MASK_LOGIC[name.replace("_not1", "n2").replace("_not0", "n1")]
         target = self.registers(step.operands[0]).slot
         low, high = self._slots(operand(step.operands[1]), "U" if self.wide else "u")
 
@@ -519,29 +520,13 @@ class Binder:
             if other is None or before is None:
                 raise NeedsData(step, "mask of lanes")
             after = function(other, before)
-            machine.write_mask(target, before)
+            machine.write_mask(target, after if keeps_new else before)
             machine.write_mask(EXEC, after)
             machine.set_condition_to_any(after)
 
         return change
 
-    def _wrexec(self, step: Instruction) -> Action:
-        """Change the mask of lanes, and keep it."""
-        name = step.opcode[2:].partition("_wrexec")[0].replace("_not1", "n2").replace("_not0", "n1")
-        function = _MASK_LOGIC[name]
-        target = self.registers(step.operands[0]).slot
-        low, high = self._slots(operand(step.operands[1]), "U" if self.wide else "u")
-
-        def change(machine: MemoryMachine) -> None:
-            before, other = machine.mask(EXEC), _mask_of(machine, low, high)
-            if other is None or before is None:
-                raise NeedsData(step, "mask of lanes")
-            after = function(other, before)
-            machine.write_mask(EXEC, after)
-            machine.write_mask(target, after)
-            machine.set_condition_to_any(after)
-
-        return change
+    _wrexec = _saveexec
 
 
 @cache
