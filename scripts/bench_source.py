@@ -27,7 +27,8 @@ from dse import gpus, kernels
 from dse.amd import source as amd
 from dse.amd.compile.source import Built
 from dse.cuda.cache import Cache
-from dse.cuda.compile.nvrtc import Compiled, compiler
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compiler
 from dse.cuda.parallel import collect_seldom, processors
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import as_launched, characterise_all, configurations, source_of

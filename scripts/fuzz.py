@@ -158,7 +158,8 @@ def written(content: Any) -> Callable[[], Sequence[bytes]]:
 @cache
 def compiled() -> Any:
     """Compile a kernel: what its cubin and PTX are."""
-    from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+    from dse.cuda.compile.contract import Compiled
+    from dse.cuda.compile.nvrtc import compile_source, read_source
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "k.cu")

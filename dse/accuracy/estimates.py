@@ -13,7 +13,7 @@ import numpy as np
 
 from dse import measured
 from dse.counts import Counted, Number
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known

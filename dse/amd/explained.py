@@ -8,7 +8,7 @@ from dse.amd.compile.source import HipSource
 from dse.amd.profile.characterise import Executed, counted
 from dse.amd.profile.record import Record
 from dse.amd.source import architecture, launch_of, listing_of, resources, source_of
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.explained import configured, failed, tables
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.profile.characterise import Characterisation

@@ -12,7 +12,7 @@ from dse.amd.compile.source import Built, HipSource, read_source
 from dse.amd.profile.characterise import characterise
 from dse.amd.profile.warp import warp_counts
 from dse.amd.text import Listing, parse
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.kept import pack
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.sass.elf import Parameter

@@ -13,7 +13,7 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, presen
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.compile.contract import Failure
     from dse.cuda.source import KernelProfile
     from dse.gpus.read import GpuFile
     from dse.kernels.description import Description
@@ -170,7 +170,7 @@ def _one(
 ) -> tuple[list[Row], str]:
     """Return its rows, and the compiler. DseError if it cannot be compiled or executed."""
     from dse.amd.toolchain import toolchain
-    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.compile.contract import Failure
     from dse.cuda.explained import configured, failed
     from dse.cuda.profile.to_kernel import to_kernel
     from dse.kernels.description import describe
@@ -259,7 +259,7 @@ def _every(
     import numpy as np
 
     from dse.amd.toolchain import toolchain
-    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.compile.contract import Failure
     from dse.cuda.explained import phases
     from dse.cuda.source import configurations
     from dse.report.show import progress

@@ -12,7 +12,7 @@ from dse.cli.options import CsvOption, Group, JsonOption, OutOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile.nvrtc import Compiled, Failure
+    from dse.cuda.compile.contract import Compiled, Failure
     from dse.measure.bench.benchmarks import Benchmark
     from dse.measure.bench.records import Recording
     from dse.measure.built import BuiltSpace
@@ -163,7 +163,7 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
 
 def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
     """Measure a GPU; what was measured is kept in `path` whatever happens."""
-    from dse.cuda.compile.nvrtc import Compiled
+    from dse.cuda.compile.contract import Compiled
     from dse.measure.bench import run as gpu
     from dse.measure.bench.records import Recording, save
     from dse.measure.device import Device
@@ -274,7 +274,7 @@ def build(
 def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.compile.contract import Failure
 
     reasons = Counter(one.reason for one in space.made if isinstance(one, Failure))
     return {
@@ -451,7 +451,7 @@ def _like(name: str, arch: int) -> "Gpu":
 def _dry_run_space(plan: "SpacePlan", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.cuda.compile.nvrtc import Failure
+    from dse.cuda.compile.contract import Failure
     from dse.measure.space import dry_run
     from dse.report.show import progress
 

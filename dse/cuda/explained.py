@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.contract import Source
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Source
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs import graph_text
 from dse.cuda.graphs.branches import branches

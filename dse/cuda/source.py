@@ -19,8 +19,7 @@ import numpy as np
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile import nvrtc, triton, triton_cache
-from dse.cuda.compile.contract import Passed, Source
-from dse.cuda.compile.nvrtc import Compiled, Failure, lasting
+from dse.cuda.compile.contract import Compiled, Failure, Passed, Source, lasting
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.moved_blocks import addresses_of
 from dse.cuda.kept import pack, unpack

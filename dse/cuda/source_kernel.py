@@ -13,8 +13,7 @@ import numpy as np
 from dse.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
 from dse.cuda.cache import Cache
 from dse.cuda.compile import nvrtc
-from dse.cuda.compile.contract import Source
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure, Source
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import known

@@ -6,8 +6,7 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # NumPy knows bfloat16 and the floats of 8 bits by it
 import numpy as np
 
-from dse.cuda.compile.contract import Passed
-from dse.cuda.compile.nvrtc import Compiled
+from dse.cuda.compile.contract import Compiled, Passed
 from dse.cuda.source import Argument as Given
 from dse.cuda.source import Array, Descriptor
 from dse.errors import DseError

@@ -15,8 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.cuda.cache import key
-from dse.cuda.compile.contract import Launched, Passed
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
 from dse.cuda.sass import elf
 from dse.errors import DseError
 from dse.files import replacing

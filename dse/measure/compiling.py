@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.cuda.cache import Cache, key
-from dse.cuda.compile.contract import Settings, Source
-from dse.cuda.compile.nvrtc import Compiled, Failure, lasting
+from dse.cuda.compile.contract import Compiled, Failure, Settings, Source, lasting
 from dse.cuda.kept import pack, unpack
 from dse.cuda.parallel import each, processors
 from dse.version import __version__

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
-from dse.cuda.compile.contract import Settings, Source
-from dse.cuda.compile.nvrtc import Compiled, Failure, compiler
+from dse.cuda.compile.contract import Compiled, Failure, Settings, Source
+from dse.cuda.compile.nvrtc import compiler
 from dse.cuda.source import Array, Configuration, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names

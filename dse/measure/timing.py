@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure
 from dse.cuda.source import as_launched
 from dse.measure import checking
 from dse.measure.arguments import Arguments

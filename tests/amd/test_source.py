@@ -12,7 +12,7 @@ from dse.amd.source import AMD, architecture, names_kernel, source_of
 from dse.amd.toolchain import toolchain
 from dse.counts import KnownBatch
 from dse.cuda.cache import Cache
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.source import KernelProfile, configurations
 from dse.cuda.source_kernel import CUDA, SourceKernel
 from dse.errors import DseError

@@ -13,7 +13,8 @@ import pyarrow.parquet
 import pytest
 
 from dse.cuda.compile import nvrtc as compiler
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.sass.disassemble import _tool
 

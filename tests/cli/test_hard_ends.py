@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure
 from dse.cuda.kept import unpack
 from dse.cuda.source import KernelProfile
 

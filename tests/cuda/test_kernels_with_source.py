@@ -9,7 +9,8 @@ import pytest
 
 from dse import gpus, kernels
 from dse.cuda.cache import Cache
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import Characterisation, characterise
 from dse.cuda.sass.disassemble import disassemble

@@ -4,7 +4,8 @@ import jax
 import pytest
 
 from dse import gpus
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.source import Configuration, KernelProfile, executed
 from dse.cuda.source_kernel import as_models_take_it

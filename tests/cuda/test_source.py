@@ -12,7 +12,8 @@ from dse import gpus, kernels
 from dse.cuda import source as subject
 from dse.cuda.cache import Cache
 from dse.cuda.compile import nvrtc
-from dse.cuda.compile.nvrtc import Compiled, Failure, compile_source
+from dse.cuda.compile.contract import Compiled, Failure
+from dse.cuda.compile.nvrtc import compile_source
 from dse.cuda.source import Array, KernelProfile, characterise_all, configurations, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dse import gpus, kernels
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.source import configurations, source_of
 
 pytest.importorskip("triton")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled
+from dse.cuda.compile.contract import Compiled
 from dse.cuda.sass.elf import Binary
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu

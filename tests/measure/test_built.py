@@ -10,8 +10,7 @@ import pytest
 
 from dse import gpus, kernels
 from dse.cuda.compile import triton_function
-from dse.cuda.compile.contract import Launched, Passed
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
 from dse.cuda.sass.elf import Binary
 from dse.errors import DseError
 from dse.measure import space as spaces

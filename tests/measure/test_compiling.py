@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Settings
-from dse.cuda.compile.nvrtc import Compiled, Failure, read_source
+from dse.cuda.compile.contract import Compiled, Failure, Settings
+from dse.cuda.compile.nvrtc import read_source
 from dse.measure import compiling
 from dse.measure.compiling import compile_all, compiled
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from dse import gpus, kernels, measured
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure
 from dse.cuda.sass.elf import Binary
 from dse.cuda.source import Array
 from dse.errors import DseError

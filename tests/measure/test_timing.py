@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.contract import Launched, Passed
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
 from dse.cuda.sass.elf import Binary, Parameter
 from dse.cuda.source import Array, Configuration, Descriptor
 from dse.measure import timing

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dse import gpus
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.compile.triton_function import function
 from dse.cuda.source import Descriptor, as_launched, configurations, launch_of, source_of
 from dse.errors import DseError

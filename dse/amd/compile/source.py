@@ -10,8 +10,7 @@ from dse.amd.compile import options
 from dse.amd.compile.clang import clang, knows, run
 from dse.cuda.cache import key
 from dse.cuda.compile import nvrtc
-from dse.cuda.compile.contract import Settings
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure, Settings
 from dse.errors import DseError
 
 HERE = Path(__file__).parent

@@ -1,13 +1,16 @@
-"""What a kernel's source is to those who read it, whichever compiler it has, and how its code is launched."""
+"""What a kernel's source is to those who read it, whichever compiler it has, and what compiling it gives."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from dse.cuda.sass.elf import Binary
+from dse.cuda.sass.listing import Listing
+
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
-    from dse.cuda.compile.nvrtc import Compiled, Failure
 
+STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
 Settings = tuple[tuple[str, Any], ...]  # by name; equal ones give the same code
 
 
@@ -81,3 +84,33 @@ class Launched:
     cluster: int = 1  # blocks of the hardware for one of the grid's
     scratch_bytes: int = 0  # of device memory, for each block of the grid, in the compiler's own arrays
     passed: tuple[Passed, ...] | None = None  # what each parameter takes; None: the arguments, in order
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One configuration of a kernel, compiled."""
+
+    binary: Binary
+    cubin: bytes
+    ptx: str | None
+    log: str  # warnings
+    compiler: str  # and its version
+    spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
+    adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
+    listing: Listing | None = None  # in the place of code
+    launched: Launched | None = None  # how it is launched, where its compiler decides that
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The reason why a configuration does not compile, or cannot be executed here."""
+
+    reason: Literal[
+        "compile error", "compiler stopped", "too much shared memory", "too much local memory", "not executed"
+    ]
+    message: str  # the first error
+
+
+def lasting(result: Any) -> bool:
+    """Return whether a result is the same each time, and may be kept: not where the compiler met a limit."""
+    return not (isinstance(result, Failure) and result.reason == STOPPED)

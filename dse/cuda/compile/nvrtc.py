@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from dse.cuda.cache import key
 from dse.cuda.compile.compiler_process import Request
-from dse.cuda.compile.contract import Launched, Settings
+from dse.cuda.compile.contract import STOPPED, Compiled, Failure, Settings
 from dse.cuda.compile.includes import included
 from dse.cuda.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.cuda.compile.options import check
@@ -27,7 +27,6 @@ from dse.cuda.compile.outside import ask
 from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
-from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
 from dse.files import read_bytes, read_text
 from dse.limited import Stopped, compiler_limits, memory_allowed, run
@@ -78,36 +77,6 @@ class Source:
         from dse.cuda.compile.constants import constants  # imports NumPy
 
         return constants(self.text, defines, count)
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """One configuration of a kernel, compiled."""
-
-    binary: Binary
-    cubin: bytes
-    ptx: str | None
-    log: str  # warnings
-    compiler: str  # and its version
-    spill_bytes: int | None  # that one thread's spilled registers move if each such instruction runs once
-    adds_shared: bool = False  # whether it uses shared memory whose size only the launch says
-    listing: Listing | None = None  # in the place of code
-    launched: Launched | None = None  # how it is launched, where its compiler decides that
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The reason why a configuration does not compile, or cannot be executed here."""
-
-    reason: Literal[
-        "compile error", "compiler stopped", "too much shared memory", "too much local memory", "not executed"
-    ]
-    message: str  # the first error
-
-
-def lasting(result: Any) -> bool:
-    """Return whether a result is the same each time, and may be kept: not where the compiler met a limit."""
-    return not (isinstance(result, Failure) and result.reason == STOPPED)
 
 
 def read_source(
@@ -394,7 +363,6 @@ def _installed_headers() -> list[Path]:
     return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
 
 
-STOPPED: Literal["compiler stopped"] = "compiler stopped"  # a reason: it met a limit, or crashed
 MOST_BYTES = 1 << 26  # of a source, or of code
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple
 
 from dse.cuda.cache import key
 from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Launched, Passed, Settings
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed, Settings
 from dse.cuda.compile.triton_function import Function, function, triton
 from dse.cuda.compile.triton_metadata import Box, Metadata
 from dse.cuda.sass import elf

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 from dse.cuda.cache import key
 from dse.cuda.compile import nvrtc
 from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Passed, Settings
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Passed, Settings
 from dse.cuda.compile.triton import OPTIONS, has_fractions, launched_as
 from dse.cuda.compile.triton_metadata import Metadata, read
 from dse.cuda.sass import elf

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
 from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.estimate.partition import variants

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.bank_layout import conflicts
 from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
 from dse.cuda.estimate.features import KnownFacts

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.source import KernelProfile
 

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dse.cuda.compile.nvrtc import Compiled, Failure, Source, compile_source, read_source
+from dse.cuda.compile.contract import Compiled, Failure
+from dse.cuda.compile.nvrtc import Source, compile_source, read_source
 from dse.cuda.sass.disassemble import disassemble
 from dse.cuda.sass.listing import Listing
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.nvrtc import Compiled, compiler
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compiler
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark
 from dse.measure.bench.records import BenchmarkRecord, Parameter, Recording

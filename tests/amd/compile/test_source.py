@@ -7,7 +7,7 @@ import pytest
 from dse import kernels
 from dse.amd.compile.clang import clang, knows
 from dse.amd.compile.source import Built, HipSource, compile_source, read_source
-from dse.cuda.compile.nvrtc import Failure
+from dse.cuda.compile.contract import Failure
 from dse.errors import DseError
 
 GFX90A = 0x90A

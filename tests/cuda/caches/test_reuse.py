@@ -11,7 +11,8 @@ import pytest
 
 from dse.cuda.caches import places, sectors
 from dse.cuda.caches.cache_model import Caches, Traffic, misses
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.moved_blocks import addresses_of
 from dse.cuda.machine.addresses import Addresses

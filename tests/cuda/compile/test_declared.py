@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from dse.cuda.compile.contract import Compiled
 from dse.cuda.compile.declared import Declared, kernels_in, parameters_of
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.nvrtc import compile_source, read_source
 
 SEVERAL = """
 template <int N> __global__ void scale(float* a) { a[threadIdx.x] *= N; }

@@ -10,7 +10,8 @@ import pytest
 pytest.importorskip("cuda.bindings")
 
 from dse.cuda.compile import outside
-from dse.cuda.compile.nvrtc import Compiled, Failure, compile_source, lasting, load, read_source
+from dse.cuda.compile.contract import Compiled, Failure, lasting
+from dse.cuda.compile.nvrtc import compile_source, load, read_source
 
 KERNEL = "__global__ void copy(long* a) { a[0] = 3; }\n"
 BOMB = """template <int A, int B> struct F {

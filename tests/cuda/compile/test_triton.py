@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from dse.cuda.compile import triton as subject
-from dse.cuda.compile.contract import Passed
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure, Passed
 from dse.cuda.compile.triton import Specialised, TritonSource
 from dse.cuda.compile.triton_function import function, functions
 from dse.errors import DseError

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from dse import gpus
-from dse.cuda.compile.nvrtc import Failure, Source
+from dse.cuda.compile.contract import Failure
+from dse.cuda.compile.nvrtc import Source
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import KnownFacts, known

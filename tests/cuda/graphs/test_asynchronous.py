@@ -3,7 +3,8 @@
 import pytest
 
 from dse import gpus
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs.asynchronous import with_waits
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.graphs.branches import branches

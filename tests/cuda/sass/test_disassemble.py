@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled, compile_source, read_source
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.sass import disassemble as subject
 from dse.cuda.sass import elf
 from dse.cuda.sass.disassemble import disassemble, with_lines

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled, Failure
+from dse.cuda.compile.contract import Compiled, Failure
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark, builds, check, compiled, in_loop

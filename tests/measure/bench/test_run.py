@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.nvrtc import Compiled
+from dse.cuda.compile.contract import Compiled
 from dse.errors import DseError
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
