@@ -26,12 +26,14 @@ import numpy as np
 from dse import gpus, kernels
 from dse.amd import source as amd
 from dse.amd.compile.source import Built
+from dse.cuda.arguments import as_launched
 from dse.cuda.cache import Cache
 from dse.cuda.compile.contract import Compiled
 from dse.cuda.compile.nvrtc import compiler
+from dse.cuda.launches import configurations
 from dse.cuda.parallel import collect_seldom, processors
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.source import as_launched, characterise_all, configurations, source_of
+from dse.cuda.source import characterise_all, source_of
 from dse.cuda.source import executed as execute
 from dse.cuda.source_kernel import as_models_take_it
 from dse.evaluate.rank import configurations as valid

@@ -23,9 +23,10 @@ from dse.amd.execute.code import code_of
 from dse.amd.execute.contents import LDS
 from dse.amd.execute.interpret import execute
 from dse.amd.text import Listing, parse
+from dse.cuda.arguments import _contents
+from dse.cuda.launches import Array, Configuration, configurations
 from dse.cuda.machine.blocks import representative
 from dse.cuda.machine.launch import LaunchArguments
-from dse.cuda.source import Array, Configuration, _contents, configurations
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.measure.arguments import contents

@@ -39,12 +39,21 @@ if jax.__version_info__ < (0, 11):  # later ones have no other way, and end at a
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {QUICK}".strip()
 
-# Test files, and processes that run some of them, share what they compile.
-COMPILED = str(Path(__file__).parents[1] / ".pytest_cache" / "jax")
+# Test files, and processes that run some of them, share what they compile, however little that is.
+KEPT = Path(__file__).parents[1] / ".pytest_cache"
+COMPILED = str(KEPT / "jax")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 jax.config.update("jax_compilation_cache_dir", COMPILED)
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+# Nor do they touch what their user has kept. What Numba compiles takes two thirds of the time with few
+# optimisations; .ci/run asks for all of them once. What came of executing kernels is worked out anew.
+os.environ.setdefault("NUMBA_OPT", "1")
+os.environ["DSE_CACHE"] = str(KEPT / f"dse-{os.environ['NUMBA_OPT']}")
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    for path in Path(os.environ["DSE_CACHE"]).glob("*.sqlite*"):
+        path.unlink()
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_disable_most_optimizations", True)

@@ -7,7 +7,8 @@ import pytest
 
 import dse.triton
 from dse.cuda.compile.triton_function import function
-from dse.cuda.source import configurations, source_of
+from dse.cuda.launches import configurations
+from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.kernels.description import Contents
 from dse.sources.triton_call import of_call

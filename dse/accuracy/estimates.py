@@ -17,9 +17,10 @@ from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import known
+from dse.cuda.launches import configurations
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import column_names, stacked
-from dse.cuda.source import KernelProfile, configurations, source_of
+from dse.cuda.source import KernelProfile, source_of
 from dse.cuda.source_kernel import SourceKernel, as_models_take_it, knows_blocks
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted

@@ -12,11 +12,13 @@ from dse.amd.compile.source import Built, HipSource, read_source
 from dse.amd.profile.characterise import characterise
 from dse.amd.profile.warp import warp_counts
 from dse.amd.text import Listing, parse
+from dse.cuda.arguments import arguments_of
 from dse.cuda.compile.contract import Failure
 from dse.cuda.kept import pack
+from dse.cuda.launches import Configuration
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.sass.elf import Parameter
-from dse.cuda.source import Configuration, Job, KernelProfile, arguments_of, characterise_all, compiled
+from dse.cuda.source import Job, KernelProfile, characterise_all, compiled
 from dse.cuda.source_kernel import Toolchain
 from dse.errors import DseError
 from dse.kernels.description import Description

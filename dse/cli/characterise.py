@@ -261,7 +261,7 @@ def _every(
     from dse.amd.toolchain import toolchain
     from dse.cuda.compile.contract import Failure
     from dse.cuda.explained import phases
-    from dse.cuda.source import configurations
+    from dse.cuda.launches import configurations
     from dse.report.show import progress
 
     indices = description.space.indices(sizes)

@@ -7,6 +7,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
+from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -17,7 +18,7 @@ STORAGE = "sqlite:///dse-search.db"
 def search(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpuOption,
-    model: inputs.ModelOption = inputs.DEFAULT,
+    model: inputs.ModelOption = DEFAULT,
     sampler: Annotated[
         str,
         typer.Option(

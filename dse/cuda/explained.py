@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from dse.cuda.arguments import as_launched, launch_of
 from dse.cuda.compile.contract import Compiled, Failure, Source
 from dse.cuda.execute.interpret import run
 from dse.cuda.graphs import graph_text
 from dse.cuda.graphs.branches import branches
 from dse.cuda.graphs.dependence import DependenceGraph, dependence_graph
+from dse.cuda.launches import Configuration, configurations
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.state import Machine
 from dse.cuda.profile import explain
@@ -23,15 +25,7 @@ from dse.cuda.profile.single_warp import longest_warp
 from dse.cuda.profile.to_kernel import to_kernel, warp_counts
 from dse.cuda.sass.disassemble import with_lines
 from dse.cuda.sass.opcodes import PIPES
-from dse.cuda.source import (
-    Configuration,
-    as_launched,
-    configurations,
-    counted,
-    launch_of,
-    resources,
-    source_of,
-)
+from dse.cuda.source import counted, resources, source_of
 from dse.cuda.source_kernel import architecture
 from dse.errors import DseError
 from dse.gpus.read import GpuFile

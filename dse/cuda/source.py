@@ -7,8 +7,7 @@ Machine code and what comes of executing it are kept apart.
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,15 +15,16 @@ from typing import Any, TypeVar
 import jax
 import numpy as np
 
+from dse.cuda.arguments import as_launched, launch_of
 from dse.cuda.cache import Cache, key
 from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
 from dse.cuda.compile import nvrtc, triton, triton_cache
-from dse.cuda.compile.contract import Compiled, Failure, Passed, Source, lasting
+from dse.cuda.compile.contract import Compiled, Failure, Source, lasting
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.moved_blocks import addresses_of
 from dse.cuda.kept import pack, unpack
+from dse.cuda.launches import Configuration, build_of
 from dse.cuda.machine.blocks import Sample, representative
-from dse.cuda.machine.launch import Dimensions, LaunchArguments, TensorMap, UnknownArgument
 from dse.cuda.machine.state import Machine
 from dse.cuda.parallel import each, processors
 from dse.cuda.profile.characterise import Characterisation, prepare, summary
@@ -32,71 +32,16 @@ from dse.cuda.profile.single_warp import timing
 from dse.cuda.profile.to_kernel import warp_counts
 from dse.cuda.profile.warp_counts import WarpCounts
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.sass.elf import Parameter
 from dse.cuda.sass.listing import Listing
 from dse.errors import DseError
 from dse.hardware import occupancy
-from dse.kernels.description import (
-    ArrayArgument,
-    Build,
-    Contents,
-    Description,
-    DescriptorArgument,
-    Number,
-    evaluated_names,
-)
-from dse.space.expression import Expression, parse
+from dse.kernels.description import Build, Description
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
 FORMAT = "14"  # to be changed with what is kept, and with how it is worked out
-MAP_BYTES = 128  # of a tensor map
-MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
 _BATCH = 16  # configurations that go through one process together, at most
-_ELEMENTS_AT_A_TIME = 2**20
 Code = TypeVar("Code")
-
-
-@dataclass(frozen=True)
-class Array:
-    """The contents of an array: an expression of `index`, of `random` from 0 up to 1, and of `names`."""
-
-    size: int  # elements
-    type: str
-    values: str
-    names: tuple[tuple[str, Number], ...]
-
-
-@dataclass(frozen=True)
-class Descriptor:
-    """A tensor descriptor: of an array of which nothing is known."""
-
-    type: str  # of an element, as Triton writes it: fp16
-    shape: tuple[int, ...]  # elements, the axis along which they lie side by side last
-    strides: tuple[int, ...]  # elements
-    block: tuple[int, ...]  # elements that the kernel takes at a time
-
-
-class Unstated(Enum):
-    """A number that the kernel's description does not state."""
-
-    NUMBER = 0
-
-
-Argument = (
-    Number | Array | Contents | Descriptor | Unstated | None
-)  # None: an array of which nothing is known
-
-
-@dataclass(frozen=True)
-class Configuration:
-    """The macros and the launch of one configuration."""
-
-    defines: tuple[tuple[str, Number], ...]
-    grid: Dimensions
-    block: Dimensions
-    arguments: tuple[Argument, ...]
-    shared_bytes: int | None = None  # of a block, that the launch adds; None if it was not stated
 
 
 @dataclass(frozen=True)
@@ -117,7 +62,7 @@ def source_of(description: Description) -> Any:  # a Source, whose compiler may 
 
     **Raises:** DseError if it has none or cannot be read.
     """
-    path, build = _build(description)
+    path, build = build_of(description)
     if path.is_dir():
         return triton_cache.read_source(path, build.kernel)
     return _READERS.get(path.suffix, _cuda)(path, build)
@@ -132,87 +77,6 @@ def _triton(path: Path, build: Build) -> Source:
 
 
 _READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # others are CUDA
-
-
-def configurations(
-    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
-) -> list[Configuration]:
-    """Work out what a kernel's source is compiled and launched with, as its [source] table says.
-
-    **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
-    **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.
-    """
-    build = _build(description)[1]
-    known = evaluated_names(description, parameters, problem, gpu)
-    count = np.broadcast_shapes((1,), *(np.shape(value) for value in parameters.values()))[0]
-
-    def column(expression: Expression) -> list[Number]:
-        values = np.broadcast_to(expression(known, np), (count,))
-        if not np.isfinite(values).all():
-            found = values[~np.isfinite(values)][0]
-            raise DseError(
-                f"{description.path}: source: found {found} of {expression.text!r}, expected a number"
-            )
-        return values.tolist()
-
-    def shape(name: str, expressions: Sequence[Expression]) -> list[Dimensions]:
-        columns = [*map(column, expressions), *[[1] * count] * (3 - len(expressions))]
-        for values in columns:
-            wrong = next((value for value in values if value < 1 or value != int(value)), None)
-            if wrong is not None:
-                raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
-        sizes = [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
-        if (most := max(map(prod, sizes))) >= 2**31:
-            raise DseError(f"{description.path}: source.{name}: found {most:,} in all, expected below 2^31")
-        return sizes
-
-    def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
-        return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
-
-    def argument(
-        given: Expression | ArrayArgument | Contents | DescriptorArgument | None,
-    ) -> Sequence[Argument]:
-        if given is None:
-            return [Unstated.NUMBER] * count
-        if isinstance(given, Contents):
-            return [given] * count
-        if isinstance(given, Expression):
-            return column(given)
-        if isinstance(given, DescriptorArgument):
-            rows = zip(whole(given.shape), whole(given.strides), whole(given.block), strict=True)
-            return [Descriptor(given.type, *row) for row in rows]
-        if given.values is None:
-            return [None] * count
-        used = sorted(given.values.names & set(known))
-        columns = [np.broadcast_to(known[name], (count,)).tolist() for name in used]
-        return [
-            Array(max(0, int(size)), given.type, given.values.text, tuple(zip(used, values, strict=True)))
-            for size, *values in zip(column(given.size), *columns, strict=True)
-        ]
-
-    macros = [(name, column(expression)) for name, expression in build.defines]
-    blocks, grids = shape("block", build.block), shape("grid", build.grid)
-    arguments = [argument(given) for given in build.arguments]
-    added = [None] * count if build.shared_bytes is None else map(int, column(build.shared_bytes))
-    return [
-        Configuration(
-            defines=tuple((name, values[row]) for name, values in macros),
-            grid=grids[row],
-            block=blocks[row],
-            arguments=tuple(values[row] for values in arguments),
-            shared_bytes=shared,
-        )
-        for row, shared in enumerate(added)
-    ]
-
-
-def _build(description: Description) -> tuple[Path, Build]:
-    if description.source is None or description.build is None:
-        stated = "none" if description.source is None else "no block and grid"
-        raise DseError(
-            f"{description.path}: source: found {stated}, expected a table with file, block, grid, arguments"
-        )
-    return description.source, description.build
 
 
 def characterise_all(
@@ -363,56 +227,6 @@ def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
     return {name: made[digest] for name, digest in digests.items()}
 
 
-def as_launched(made: Compiled, configuration: Configuration) -> Configuration:
-    """Return a configuration with the launch that its compiler decided on, if it did."""
-    launched = made.launched
-    if launched is None:
-        return configuration
-    x, y, z = configuration.grid
-    arguments = configuration.arguments
-    if launched.passed is not None:
-        arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
-    return replace(
-        configuration,
-        grid=(launched.cluster * x, y, z),
-        block=(launched.threads, 1, 1),
-        shared_bytes=launched.shared_bytes,
-        arguments=arguments,
-    )
-
-
-def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
-    """Return what a parameter takes."""
-    argument = None if passed.argument is None else arguments[passed.argument]
-    if not isinstance(argument, Descriptor) or passed.part == "pointer":
-        return None if isinstance(argument, Descriptor) else argument
-    parts: Mapping[str, Argument] = {
-        "map": replace(argument, block=passed.box),
-        "shape": argument.shape[passed.axis],
-        "stride": argument.strides[passed.axis],
-        "flag": 0,
-    }
-    return parts[passed.part]
-
-
-def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
-    """Return a launch as the interpreter takes it.
-
-    **Raises:** DseError if the arguments do not fit the kernel.
-    """
-    binary, given = made.binary, configuration.arguments
-    if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
-        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
-        binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
-    return LaunchArguments(
-        grid=configuration.grid,
-        block=configuration.block,
-        arguments=arguments_of(binary, given),
-        offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
-        banks=binary.banks,
-    )
-
-
 def resources(made: Compiled, configuration: Configuration) -> Resources:
     """Return what a launch asks for."""
     fields: dict[str, Any] = {
@@ -464,64 +278,3 @@ def executed(
         counts=counts,
         warp=warp_counts(counts),
     )
-
-
-def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
-    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have.
-
-    `binary` has the name of the kernel, and its `parameters` with their sizes.
-    """
-    if len(given) != len(binary.parameters):
-        sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
-        missing = len(binary.parameters) - len(given)
-        hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
-        raise DseError(
-            f"{binary.kernel}: arguments: found {len(given)}, "
-            f"expected {len(binary.parameters)} of {sizes} B{hint}"
-        )
-    arguments: list[Any] = []
-    for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
-        try:
-            match argument:
-                case Unstated.NUMBER:
-                    arguments.append(UnknownArgument(parameter.size))
-                case None | Array() if parameter.size == 8:
-                    arguments.append(None if argument is None else _contents(argument))
-                case Contents() if parameter.size == 8:
-                    arguments.append(argument.array)
-                case Descriptor() if parameter.size == MAP_BYTES:
-                    arguments.append(_tensor_map(argument))
-                case float() if parameter.size in (4, 8):
-                    arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
-                case int() if parameter.size <= 8:
-                    arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
-                case _:
-                    raise OverflowError
-        except OverflowError:
-            arrays = None | Array | Contents | Descriptor
-            given_text = "an array" if isinstance(argument, arrays) else argument
-            raise DseError(
-                f"{binary.kernel}: argument {number}: found {given_text},"
-                f" expected what takes {parameter.size} B"
-            ) from None
-    return arguments
-
-
-def _tensor_map(given: Descriptor) -> Any:
-    """Return a tensor map as the interpreter takes it."""
-    bits = re.search(r"\d+", given.type)
-    return TensorMap(int(bits[0]) // 8 if bits else 1, given.shape, given.strides, given.block)
-
-
-@lru_cache(maxsize=4)  # configurations mostly share them
-def _contents(array: Array) -> np.ndarray:
-    if array.size * np.dtype(array.type).itemsize > MOST_CONTENTS_BYTES:
-        most = MOST_CONTENTS_BYTES // np.dtype(array.type).itemsize
-        raise DseError(f"arguments: found contents of {array.size:,} elements, expected at most {most:,}")
-    expression = parse(array.values, "values")
-    values, random = np.empty(array.size, array.type), np.random.default_rng(0)
-    for first in range(0, array.size, _ELEMENTS_AT_A_TIME):
-        index = np.arange(first, min(first + _ELEMENTS_AT_A_TIME, array.size))
-        names = dict(array.names) | {"index": index, "random": random.random(len(index))}
-        values[index[0] : index[-1] + 1] = expression(names, np)
-    return values

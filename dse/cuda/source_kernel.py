@@ -18,9 +18,10 @@ from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import known
 from dse.cuda.estimate.partition import FEWEST
+from dse.cuda.launches import configurations
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import NOTHING, stacked
-from dse.cuda.source import KernelProfile, characterise_all, configurations, source_of
+from dse.cuda.source import KernelProfile, characterise_all, source_of
 from dse.errors import DseError
 from dse.kernels.description import Description, evaluated_names
 from dse.precision import in_64_bits

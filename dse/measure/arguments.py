@@ -7,8 +7,8 @@ import ml_dtypes  # noqa: F401  # NumPy knows bfloat16 and the floats of 8 bits 
 import numpy as np
 
 from dse.cuda.compile.contract import Compiled, Passed
-from dse.cuda.source import Argument as Given
-from dse.cuda.source import Array, Descriptor
+from dse.cuda.launches import Argument as Given
+from dse.cuda.launches import Array, Descriptor
 from dse.errors import DseError
 from dse.measure.checking import Reference
 from dse.measure.device import Argument, Code, Device

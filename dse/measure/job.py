@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.source import Configuration
+from dse.cuda.launches import Configuration
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ import numpy as np
 from dse import kernels
 from dse.cuda.compile.contract import Compiled, Failure, Settings, Source
 from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.source import Array, Configuration, configurations, source_of
+from dse.cuda.launches import Array, Configuration, configurations
+from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
 from dse.measure.bench.gpu_file import SWEPT

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.cuda.arguments import as_launched
 from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.source import as_launched
 from dse.measure import checking
 from dse.measure.arguments import Arguments
 from dse.measure.bench import benchmarks

@@ -13,7 +13,8 @@ from dse.amd.toolchain import toolchain
 from dse.counts import KnownBatch
 from dse.cuda.cache import Cache
 from dse.cuda.compile.contract import Failure
-from dse.cuda.source import KernelProfile, configurations
+from dse.cuda.launches import configurations
+from dse.cuda.source import KernelProfile
 from dse.cuda.source_kernel import CUDA, SourceKernel
 from dse.errors import DseError
 from dse.evaluate.rank import rank

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from dse import catalogue, gpus, kernels
-from dse.cli import measure
+from dse.cli.measure.gpu import _sound
+from dse.cli.measure.plans import gpu_like, plan_built, title
 from dse.errors import DseError
 from dse.measure import built, journal
 from dse.measure.bench import benchmarks
@@ -93,13 +94,13 @@ def test_what_is_built_is_measured(run_dse, tmp_path, monkeypatch):
     assert [name for name, _ in kernels] == ["transpose", "transpose", "reduction"]
     assert kernels[1][1] == {"width": 128, "height": 32}
 
-    plans = measure._built_plans(path, ["transpose"], ["width=128"], None, 0, measure._like("", 90), 90)
-    assert [(plan.name, plan.sizes["width"], len(plan.parameters)) for plan in plans] == [
+    found = plan_built(path, ["transpose"], ["width=128"], None, 0, gpu_like("", 90), 90)
+    assert [(plan.name, plan.sizes["width"], len(plan.parameters)) for plan in found] == [
         ("transpose", 128, 1)
     ]
-    assert measure._title(plans[0]) == "transpose (width=128, height=32)"
+    assert title(found[0]) == "transpose (width=128, height=32)"
     with pytest.raises(DseError, match="architecture: found sm_90, expected sm_80 of this GPU"):
-        measure._built_plans(path, [], None, None, 0, measure._like("", 80), 80)
+        plan_built(path, [], None, None, 0, gpu_like("", 80), 80)
     ran = run_dse("measure", "build", "reduction", "--gpu", "a100", "-o", str(path))
     assert ran.err.startswith(f"dse: {path}: architecture: found sm_90, expected sm_80 of NVIDIA A100")
 
@@ -113,7 +114,7 @@ def test_what_is_not_as_it_should_be_is_left_out(monkeypatch):
         benchmarks.Checked(bad, 27, {"STL": 0}, "found 0 STL, expected 128"),
     ]
     monkeypatch.setattr(benchmarks, "check", lambda builds, made: checked)
-    assert measure._sound(made) == (
+    assert _sound(made) == (
         {good: made[good]},
         [f"{bad.name}: found 0 STL, expected 128"],
     )
@@ -122,7 +123,7 @@ def test_what_is_not_as_it_should_be_is_left_out(monkeypatch):
         raise DseError("nvdisasm: not found")
 
     monkeypatch.setattr(benchmarks, "check", nothing)
-    assert measure._sound(made) == (made, ["machine code: not looked at: nvdisasm: not found"])
+    assert _sound(made) == (made, ["machine code: not looked at: nvdisasm: not found"])
 
 
 def test_measurements_are_found(run_dse, tmp_path):

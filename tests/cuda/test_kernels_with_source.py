@@ -11,10 +11,11 @@ from dse import gpus, kernels
 from dse.cuda.cache import Cache
 from dse.cuda.compile.contract import Compiled
 from dse.cuda.compile.nvrtc import compile_source, read_source
+from dse.cuda.launches import configurations
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.profile.characterise import Characterisation, characterise
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.source import KernelProfile, characterise_all, configurations, source_of
+from dse.cuda.source import KernelProfile, characterise_all, source_of
 from dse.kernels.description import evaluated_names
 
 GPU = gpus.load("a100-pcie-40gb").gpu

@@ -6,8 +6,9 @@ import pytest
 from dse import gpus
 from dse.cuda.compile.contract import Compiled
 from dse.cuda.compile.nvrtc import compile_source, read_source
+from dse.cuda.launches import Configuration
 from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.source import Configuration, KernelProfile, executed
+from dse.cuda.source import KernelProfile, executed
 from dse.cuda.source_kernel import as_models_take_it
 from dse.hardware import occupancy
 from dse.models import phase

@@ -14,9 +14,10 @@ from dse.cuda.cache import Cache
 from dse.cuda.compile import nvrtc
 from dse.cuda.compile.contract import Compiled, Failure
 from dse.cuda.compile.nvrtc import compile_source
-from dse.cuda.source import Array, KernelProfile, characterise_all, configurations, source_of
+from dse.cuda.launches import Array, configurations
+from dse.cuda.source import KernelProfile, characterise_all, source_of
 from dse.errors import DseError
-from dse.kernels.description import Description, evaluated_names
+from dse.kernels.description import Description
 
 GPU = gpus.load("a100-pcie-40gb").gpu
 
@@ -252,18 +253,3 @@ def test_kernels_without_a_table():
 def test_a_grid_of_nothing(read):
     with pytest.raises(DseError, match=r"source\.grid: found 0, expected 1 or more"):
         configurations(read(), {"block": 32, "mode": 0}, {"rows": 0}, GPU)
-
-
-KERNELS = {name: kernels.load(name) for name in kernels.names()}
-SOURCES = [name for name, kernel in KERNELS.items() if kernel.build is not None and kernel.described]
-
-
-@pytest.mark.parametrize("name", SOURCES)
-def test_shapes_of_the_shipped_kernels_are_as_described(name: str):
-    kernel = kernels.load(name)
-    columns = {key: values[::7] for key, values in kernel.space.configurations(kernel.sizes()).items()}
-    launched = configurations(kernel, columns, kernel.sizes(), GPU)
-    described = evaluated_names(kernel, columns, kernel.sizes(), GPU)
-    for field, shape in (("threads", "block"), ("blocks", "grid")):
-        products = [np.prod(getattr(each, shape)) for each in launched]
-        np.testing.assert_array_equal(products, np.broadcast_to(described[field], len(launched)))

@@ -6,7 +6,8 @@ import pytest
 
 from dse import gpus, kernels
 from dse.cuda.compile.contract import Failure
-from dse.cuda.source import configurations, source_of
+from dse.cuda.launches import configurations
+from dse.cuda.source import source_of
 
 pytest.importorskip("triton")
 
@@ -54,7 +55,7 @@ def test_a_mixture_of_experts_has_work_for_every_tile():
     sizes = kernel.sizes(token_count=96, expert_count=8, top_k=2)
     columns = {name: values[:1] for name, values in kernel.space.configurations(sizes).items()}
     [found] = configurations(kernel, columns, sizes, gpu)
-    from dse.cuda.source import _contents
+    from dse.cuda.arguments import _contents
 
     tokens, experts, padded = map(_contents, found.arguments[3:6])
     block = int(columns["BLOCK_M"][0])

@@ -13,8 +13,8 @@ import pytest
 
 from dse import gpus, kernels, measured
 from dse.cuda.compile.contract import Compiled, Failure
+from dse.cuda.launches import Array
 from dse.cuda.sass.elf import Binary
-from dse.cuda.source import Array
 from dse.errors import DseError
 from dse.measure import journal as journals
 from dse.measure import space as subject

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
+from dse.cuda.launches import Array, Configuration, Descriptor
 from dse.cuda.sass.elf import Binary, Parameter
-from dse.cuda.source import Array, Configuration, Descriptor
 from dse.measure import timing
 from dse.measure.device import Code, Device, DeviceError, packed
 from dse.measure.job import TimingJob

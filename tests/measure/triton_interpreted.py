@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from dse import gpus, kernels
-from dse.cuda.source import Array, Descriptor
+from dse.cuda.launches import Array, Descriptor
 from dse.measure.arguments import contents
 from dse.measure.checking import CheckedLaunch, places, wrong
 from dse.measure.reference import REFERENCES

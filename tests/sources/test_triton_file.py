@@ -9,7 +9,8 @@ import pytest
 
 from dse import gpus
 from dse.cuda.compile.triton import Specialised
-from dse.cuda.source import Array, Configuration, Descriptor, Unstated, configurations, source_of
+from dse.cuda.launches import Array, Configuration, Descriptor, Unstated, configurations
+from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.sources import Given, load
 

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from dse import gpus
+from dse.cuda.arguments import as_launched, launch_of
 from dse.cuda.compile.contract import Failure
 from dse.cuda.compile.triton_function import function
-from dse.cuda.source import Descriptor, as_launched, configurations, launch_of, source_of
+from dse.cuda.launches import Descriptor, configurations
+from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.sources import Given, load
 

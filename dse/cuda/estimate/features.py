@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from dse.cuda.compile.contract import Source
-from dse.cuda.source import Configuration
+from dse.cuda.launches import Configuration
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from dse.cuda.estimate.bank_layout import conflicts, passes_per_request
 from dse.cuda.estimate.estimate import Estimate, estimate
 from dse.cuda.estimate.features import KnownFacts, known
 from dse.cuda.estimate.regression import fitted
+from dse.cuda.launches import Configuration
 from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
-from dse.cuda.source import Configuration, KernelProfile
+from dse.cuda.source import KernelProfile
 from dse.hardware import occupancy
 from dse.types import CLASSES, Resources
 

@@ -11,9 +11,10 @@ from dse.cuda.estimate.active_sampling import choose
 from dse.cuda.estimate.estimate import estimate
 from dse.cuda.estimate.features import KnownFacts, known
 from dse.cuda.estimate.partition import variants
+from dse.cuda.launches import Configuration
 from dse.cuda.profile.characterise import AccessCounts, Characterisation, PhaseCounts
 from dse.cuda.profile.warp_counts import WarpCounts, column_names
-from dse.cuda.source import Configuration, KernelProfile
+from dse.cuda.source import KernelProfile
 
 LIMITS = gpus.load("a100").gpu.limits
 SPACE = list(product([16, 32, 64, 128], [1, 2, 3, 4], [0, 1], [0, 1]))  # block, tile, staged, unrolled

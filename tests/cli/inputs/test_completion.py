@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from dse.cli.inputs import complete_gpus, complete_kernels, complete_models
+from dse.cli.inputs.completion import complete_gpus, complete_kernels, complete_models
 
 PROGRAM = """
 import sys

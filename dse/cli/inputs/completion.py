@@ -1,0 +1,21 @@
+"""Names of kernels, GPUs and models for the shell's completion."""
+
+from dse import catalogue
+from dse.models import MODELS
+
+
+def complete_kernels(incomplete: str) -> list[str]:
+    """The names of kernels that begin so, for the shell's completion: by their folders, nothing is read."""
+    names = (path.parent.name for path in catalogue.folder("kernels").glob("*/kernel.toml"))
+    return sorted(name for name in names if name.startswith(incomplete.replace("-", "_")))
+
+
+def complete_gpus(incomplete: str) -> list[str]:
+    """The names of GPUs that begin so, likewise."""
+    names = (path.stem.replace("_", "-") for path in catalogue.folder("gpus").glob("*.toml"))
+    return sorted(name for name in names if name.startswith(incomplete.replace("_", "-")))
+
+
+def complete_models(incomplete: str) -> list[str]:
+    """The names of models that begin so."""
+    return [name for name in MODELS if name.startswith(incomplete)]

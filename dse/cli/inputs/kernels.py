@@ -1,0 +1,133 @@
+"""Kernels and GPUs by their names, with the parameters and sizes that `--set` changes."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from dse.errors import DseError, one_line, one_of
+
+if TYPE_CHECKING:
+    from dse.counts import Counts, Number
+    from dse.gpus.read import GpuFile
+    from dse.kernels.description import Description
+    from dse.sources.given import Given
+
+
+def description(
+    name: str,
+    changed: Mapping[str, "Number"],
+    space: Path | None = None,
+    given: "Given | None" = None,
+) -> tuple["Description", dict[str, "Number"]]:
+    """Return a kernel's description with `changed` parameters fixed, and its problem sizes.
+
+    `space` is a T1 file that takes the place of the kernel's own tuning space, or a table of the
+    configurations of it that are meant; `given` is what is said of
+    its source.
+    DseError for a name in `changed` that is neither parameter nor size.
+    """
+    from dse import sources
+
+    loaded = sources.load(name, given)
+    if space is not None:
+        from dse.measured import listed
+        from dse.sources import t1, t1_kernel
+
+        if listed.is_table(space):
+            loaded = listed.with_configurations(loaded, space)
+        else:
+            loaded = t1_kernel.with_space(loaded, t1.load(space))
+    sizes = {key: value for key, value in changed.items() if key in dict(loaded.problem)}
+    fixed = {key: value for key, value in changed.items() if key not in sizes}
+    unknown = [key for key in fixed if key not in loaded.space.names]
+    if unknown:
+        allowed = [*loaded.space.names, *dict(loaded.problem)]
+        raise DseError(f"--set: {loaded.name}: found {unknown[0]!r}, {one_of(unknown[0], allowed)}")
+    if fixed:
+        values = {key: (value,) for key, value in fixed.items()}
+        loaded = replace(loaded, space=loaded.space.with_values(values, "--set"))
+    for assumption in loaded.assumptions:
+        typer.echo(f"assumed: {one_line(assumption)}", err=True)
+    return loaded, loaded.sizes(**sizes)
+
+
+def kernel(
+    name: str,
+    changed: Mapping[str, "Number"],
+    space: Path | None = None,
+    given: "Given | None" = None,
+    source: bool = False,
+    compiled: int | None = None,
+) -> tuple["Counts", dict[str, "Number"]]:
+    """Return what counts a kernel's configurations, by its description or its source; see `description`.
+
+    **Raises:** DseError for --compile where nothing is compiled.
+    """
+    from dse import sources
+
+    loaded, sizes = description(name, changed, space, given)
+    if compiled is not None and not source and loaded.described:
+        raise DseError(f"--compile: found {compiled} without --source, expected both")
+    return sources.counts_of(loaded, source, compiled), sizes
+
+
+def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
+    """Say the values of those of a kernel's parameters that have a choice."""
+    values = description(name, {})[0].space.values
+    return ", ".join(f"{key}={value}" for key, value in parameters.items() if len(values[key]) > 1)
+
+
+def several(
+    names: Sequence[str], changed: Mapping[str, "Number"]
+) -> list[tuple["Counts", dict[str, "Number"]]]:
+    """Return what counts the configurations of several kernels; see `several_descriptions`."""
+    from dse import sources
+
+    return [(sources.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
+
+
+def several_descriptions(
+    names: Sequence[str], changed: Mapping[str, "Number"]
+) -> list[tuple["Description", dict[str, "Number"]]]:
+    """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
+    from dse import sources
+
+    kernels, unused, every = [], set(changed), dict[str, None]()
+    for name in dict.fromkeys(names):
+        loaded = sources.load(name)
+        known = {*loaded.space.names, *dict(loaded.problem)}
+        unused -= known
+        every |= dict.fromkeys([*loaded.space.names, *dict(loaded.problem)])
+        kernels.append(description(name, {key: value for key, value in changed.items() if key in known}))
+    if unused:
+        what = f"a parameter or size of {', '.join(names)}:"
+        raise DseError(f"--set: found {min(unused)!r}, {one_of(min(unused), every, what)}")
+    return kernels
+
+
+def kernels_of_work(names: Sequence[str]) -> list[str]:
+    """Return the names, with that of work which several kernels do replaced by theirs."""
+    from dse import kernels
+
+    replaced: list[str] = []
+    for name in names:
+        try:
+            kernels.find(name)
+            replaced.append(name)
+        except DseError as unknown:
+            try:
+                replaced += kernels.variants(name)
+            except DseError:
+                raise unknown from None
+    return replaced
+
+
+def gpus(names: Sequence[str]) -> list["GpuFile"]:
+    """Read the GPUs asked for, each once."""
+    from dse import gpus
+
+    files = {file.name: file for file in map(gpus.load, names)}
+    return list(files.values())

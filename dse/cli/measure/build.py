@@ -1,0 +1,77 @@
+"""`dse measure build`: machine code for `dse measure space`, made where the GPU is not."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli import inputs
+from dse.cli.measure.options import CasesOption, KernelsArgument, SampleOption, SeedOption
+from dse.cli.measure.plans import in_words, plan_all, title
+from dse.cli.options import CsvOption, JsonOption, present
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.measure.built import BuiltSpace
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(
+    epilog="Example: [bold]dse measure build triton_moe --cases cases.csv --gpu h100-sxm -o h100.zip[/bold]; "
+    "there: [bold]dse measure space --built h100.zip -o moe.parquet[/bold]"
+)
+def build(
+    names: KernelsArgument,
+    gpu: inputs.GpuOption,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="FILE.zip", help="The file to write, or to add to.")
+    ],
+    sample: SampleOption = None,
+    seed: SeedOption = 0,
+    changed: inputs.SetOption = None,
+    cases: CasesOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Compile configurations for `dse measure space --built`, where Triton or another compiler is not.
+
+    Needs no GPU. What FILE.zip has of other kernels and cases stays in it.
+    """
+    from dse import gpus
+    from dse.cuda.source_kernel import architecture
+    from dse.measure import built
+    from dse.measure.space import build as build_plan
+    from dse.report.show import progress
+
+    file = gpus.load(gpu)
+    plans = plan_all(names, changed, sample, seed, file.gpu, cases)
+    arch = {architecture(file.gpu, plan.source) for plan in plans}.pop()  # type: ignore[arg-type]
+    earlier = built.read(out) if out.is_file() else built.Built(out, arch, ())
+    if earlier.arch != arch:
+        raise DseError(f"{out}: architecture: found sm_{earlier.arch}, expected sm_{arch} of {file.name}")
+    if not out.parent.is_dir():
+        raise DseError(f"{out}: found no folder {out.parent}, expected one that exists")
+    spaces = []
+    for plan in plans:
+        with progress(f"Compiling {title(plan)} for sm_{arch}", len(plan.parameters)) as advance:
+            spaces.append(build_plan(plan, arch, file.gpu, advance))
+    built.write(out, arch, built.together(earlier.spaces, spaces))
+    present([_built_row(space, arch) for space in spaces], title=str(out), json=json, csv=csv, out=None)
+    typer.echo(f"{out}: {out.stat().st_size / 1e6:,.1f} MB", err=True)
+
+
+def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
+    from collections import Counter
+
+    from dse.cuda.compile.contract import Failure
+
+    reasons = Counter(one.reason for one in space.made if isinstance(one, Failure))
+    return {
+        "arch": arch,
+        "kernel": space.kernel,
+        "sizes": in_words(space.sizes),
+        "taken": len(space.made),
+        "codes": len({one for one in space.made if not isinstance(one, Failure)}),
+        "refused": ", ".join(f"{count} {reason}" for reason, count in reasons.items()),
+    }

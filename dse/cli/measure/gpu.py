@@ -1,0 +1,182 @@
+"""`dse measure gpu`: a GPU file by microbenchmarks."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dse.cli.measure.options import ARCHITECTURES, ArchOption, BudgetOption, DeviceOption, DryRunOption
+from dse.cli.options import CsvOption, JsonOption, present
+from dse.errors import DseError
+
+if TYPE_CHECKING:
+    from dse.cuda.compile.nvrtc import Compiled, Failure
+    from dse.measure.bench.benchmarks import Benchmark
+    from dse.measure.bench.records import Recording
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(
+    epilog="Example: [bold]dse measure gpu -o mine.toml --records mine.parquet --report mine.html[/bold]; "
+    "[bold]dse measure gpu mine.parquet -o mine.toml[/bold] works out the file again; "
+    "[bold]dse measure gpu --dry-run --arch 90[/bold]"
+)
+def gpu(
+    recorded: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[RECORDS]", help="What --records wrote: nothing is measured, no GPU is needed."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="FILE.toml", help="The GPU file to write.")
+    ] = None,
+    records: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE.parquet", help="Keep what was measured, from which all else follows."),
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option(metavar="FILE.html", help="Draw the curves: .html, .svg or .png.")
+    ] = None,
+    budget: BudgetOption = None,
+    device: DeviceOption = 0,
+    dry_run: DryRunOption = False,
+    arch: ArchOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Measure λ and Λ of each class of instructions, memory, clock and limits: a GPU file for `--gpu`.
+
+    λ is how many cycles a pipe of an SM takes for one warp instruction before it accepts the next; Λ is how
+    many cycles until the result is there.
+
+    Prints what the file has no place for: bandwidths by pattern, local memory, launches, and which classes of
+    instructions share a pipe. Measurements are repeated until they lie within 1 %, or said not to.
+    """
+    if report is not None:
+        from dse.report.save import suffix_of
+
+        suffix_of(report)
+    for path in (out, records, report):
+        if path is not None and not path.parent.is_dir():
+            raise DseError(f"{path}: found no folder {path.parent}, expected one that exists")
+    if dry_run:
+        present(_dry_run_gpu(arch or ARCHITECTURES), title="Microbenchmarks", json=json, csv=csv, out=None)
+        return
+    from dse.measure.bench.records import load
+
+    recording = load(recorded) if recorded is not None else _measure_gpu(device, budget, records)
+    from dse.measure.bench import derive
+    from dse.measure.bench.gpu_file import write
+
+    if report is not None:
+        _draw(recording, report)
+    values = derive.values(recording)
+    if out is not None:
+        write(recording, out)
+    rows = [
+        {"name": name, "value": value.value, "unit": value.unit, "spread": value.spread}
+        for name, value in values.items()
+    ]
+    rows += derive.extras(recording)
+    rows += [
+        {
+            "name": f"{pair.first} and {pair.second}",
+            "value": "one pipe" if pair.one else "two pipes",
+            "unit": "",
+            "spread": min(pair.error_one, pair.error_two),
+        }
+        for pair in derive.shared_pipes(recording)
+    ]
+    present(rows, title=recording.device["name"], json=json, csv=csv, out=None)
+    for line in derive.warnings(recording, values):
+        typer.echo(f"warning: {line}", err=True)
+
+
+def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
+    """Return a row for each kernel and architecture. DseError if one does not measure what it should."""
+    from dse.measure.bench.benchmarks import check
+
+    rows, problems = [], []
+    for arch in architectures:
+        made = _compiled(arch)
+        for result in check(list(made), list(made.values())):
+            loop = ", ".join(f"{count} {opcode}" for opcode, count in result.found.items())
+            row = {"arch": arch, "kernel": result.build.name, "registers": result.registers, "loop": loop}
+            rows.append({**row, "problem": result.problem})
+            if result.problem:
+                problems.append(f"sm_{arch}: {result.build.name}: {result.problem}")
+    if problems:
+        raise DseError(problems[0] + (f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""))
+    return rows
+
+
+def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
+    from dse.cuda.parallel import each
+    from dse.measure.bench import benchmarks
+    from dse.report.show import progress
+
+    builds = benchmarks.builds()
+    done = 0
+    with progress(f"Compiling for sm_{arch}", len(builds)) as advance:
+
+        def now(count: int) -> None:
+            nonlocal done
+            advance(count - done)
+            done = count
+
+        results = each(benchmarks.compiled, [(build, arch) for build in builds], progress=now)
+    return dict(zip(builds, results, strict=True))
+
+
+def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
+    """Measure a GPU; what was measured is kept in `path` whatever happens."""
+    from dse.cuda.compile.contract import Compiled
+    from dse.measure.bench import run as gpu
+    from dse.measure.bench.records import Recording, save
+    from dse.measure.device import Device
+    from dse.report.show import progress
+
+    with Device(ordinal) as device:
+        arch, name = device.arch, device.name
+        recording = Recording(gpu.described(device))
+    made = {}
+    for build, result in _compiled(arch).items():
+        if not isinstance(result, Compiled):
+            raise DseError(f"sm_{arch}: {build.name}: {result.message}")
+        made[build] = result
+    made, problems = _sound(made)
+    try:
+        with Device(ordinal) as device, progress(f"Measuring {name}", sum(gpu.planned().values())) as advance:
+            problems += gpu.measure(device, made, recording, budget, advance)
+    finally:
+        if path is not None and recording.records:
+            save(recording, path)
+    for problem in problems:
+        typer.echo(f"warning: {problem}", err=True)
+    return recording
+
+
+def _sound(made: "dict[Benchmark, Compiled]") -> "tuple[dict[Benchmark, Compiled], list[str]]":
+    """Return those whose machine code is as it should be, and what is wrong with the others."""
+    from dse.measure.bench.benchmarks import check
+
+    try:
+        checked = check(list(made), list(made.values()))
+    except DseError as error:  # there is nothing to look with
+        return made, [f"machine code: not looked at: {error}"]
+    problems = [f"{result.build.name}: {result.problem}" for result in checked if result.problem]
+    return {result.build: made[result.build] for result in checked if not result.problem}, problems
+
+
+def _draw(recording: "Recording", path: Path) -> None:
+    from dse.measure.bench import derive
+    from dse.report.measured import curves
+    from dse.report.save import save_chart
+
+    device = recording.device
+    title = f"{device['name']}: {device['date']}, driver for CUDA {device['driver']}, {device['compiler']}"
+    points = [vars(point) for point in derive.curves(recording)]
+    save_chart(curves(points, derive.CHARTS, title=title), path)

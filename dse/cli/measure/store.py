@@ -1,0 +1,40 @@
+"""`dse measure store`: puts measurements where other commands find them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dse.cli.options import CsvOption, JsonOption, OutOption, present
+
+app = typer.Typer(rich_markup_mode="rich")
+
+
+@app.command(epilog="Example: [bold]dse measure store results/*.parquet results/*.toml[/bold]")
+def store(
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="What `dse measure` wrote: .toml and .parquet.")
+    ],
+    out: OutOption = None,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+) -> None:
+    """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
+    import shutil
+
+    from dse import catalogue, gpus
+    from dse.measure import journal
+    from dse.measure.bench.gpu_file import MEASURED, slug_of
+    from dse.measure.space import store as store_rows
+
+    rows = []
+    for path in files:
+        if path.suffix == ".toml":
+            name = gpus.load(path).name.removesuffix(", measured")
+            target = catalogue.folder("gpus") / f"{slug_of(name)}{MEASURED}.toml"
+            shutil.copyfile(path, target)
+            rows.append({"file": str(target), "rows": None})
+        else:
+            stored = store_rows(path, slug_of(journal.read(path)[0]["gpu"]))
+            rows += [{"file": name, "rows": count} for name, count in stored.items()]
+    present(rows, title="Stored", json=json, csv=csv, out=out)
