@@ -74,7 +74,7 @@ settings.register_profile("ci", deadline=None, derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 
-MOST_HELD = 1.75 * 2**30  # bytes of memory that a process may keep from one file of tests to the next
+MOST_HELD = 2.5 * 2**30  # bytes of memory that a process may keep from one file of tests to the next
 
 
 @pytest.fixture(scope="module", autouse=True)

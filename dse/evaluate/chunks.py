@@ -133,15 +133,15 @@ def _evaluate(models: tuple[Model, ...], gpus: Gpu, chunk: KnownBatch, launches:
     A function is compiled for the launches and one for each model, so that any models that were once compiled
     go together without another compilation.
     """
-    launch, possible, facts = _laid_out(gpus, chunk)
+    launch, possible, facts = laid_out(gpus, chunk)
     return facts | {
         "launches": (chunk.kernel, launch) if launches else (),
-        "forecasts": {model.name: _forecast(model, gpus, chunk.kernel, launch, possible) for model in models},
+        "forecasts": {model.name: forecast(model, gpus, chunk.kernel, launch, possible) for model in models},
     }
 
 
 @eqx.filter_jit
-def _laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
+def laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any]]:
     """Lay out launches, tell which can run, and give the rest that `Evaluation` has of them: [G, L]."""
     launch, limiter = occupancy.launch(gpus, chunk.resources, chunk.kernel.work)
     possible = occupancy.possible(limiter)
@@ -155,7 +155,7 @@ def _laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, An
 
 
 @eqx.filter_jit
-def _forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
+def forecast(model: Model, gpus: Gpu, kernel: Kernel, launch: Launch, possible: Array) -> dict[str, Any]:
     """Forecast by one closed form, as `Forecast` has it."""
     prediction = model.predict(gpus, kernel, launch)
     return {

@@ -1,7 +1,7 @@
 """Predictions of one model for configurations of one kernel, which JAX can differentiate by the GPU."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError, one_of
-from dse.evaluate.chunks import evaluate
+from dse.evaluate.chunks import evaluate, forecast, laid_out
 from dse.evaluate.rank import configurations
 from dse.gpus import GpuFile, column, stack
 from dse.gpus.tree import origin, traced
@@ -92,8 +92,8 @@ def predict(
     chosen, sizes = get(model), sizes_of(kernel, problem)
     columns = _columns(kernel, parameters) if parameters else configurations(kernel, problem)
     of_one = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
-    by = _traced if any(map(traced, files)) else _known
-    found = by(files, kernel, columns, chosen, sizes, progress)
+    asked = _Asked(files, kernel, columns, chosen, sizes, progress)
+    found = _traced(asked) if any(map(traced, files)) else _known(asked)
     found["resources"] = {name: found["resources"][name] for name in Resources.__dataclass_fields__}
 
     def shaped(x: Any) -> Any:
@@ -129,58 +129,36 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
     return {name: np.broadcast_to(x, shape) for name, x in arrays.items()}
 
 
-def _known(
-    files: Sequence[GpuFile],
-    kernel: Counts,
-    columns: Mapping[str, np.ndarray],
-    model: Model,
-    sizes: Mapping[str, Number],
-    progress: Progress,
-) -> dict[str, Any]:
+class _Asked(NamedTuple):
+    """What to predict: one model on GPUs for the configurations [L] of a kernel."""
+
+    files: Sequence[GpuFile]
+    kernel: Counts
+    columns: Mapping[str, np.ndarray]
+    model: Model
+    sizes: Mapping[str, Number]
+    progress: Progress
+
+
+def _known(asked: _Asked) -> dict[str, Any]:
     """Predict on GPUs whose numbers are known: chunk by chunk, compiled once for all. Arrays [G, L]."""
-    found = evaluate(kernel, (model,), stack([file.gpu for file in files]), columns, sizes, progress)
-    forecast = found.forecasts[model.name]
-    return {
-        "seconds": forecast.seconds,
-        "cycles": forecast.cycles,
-        "possible": found.possible,
-        "warps_per_sm": found.warps_per_sm,
-        "occupancy": found.occupancy,
-        "limiter": found.limiter,
-        "bottleneck": forecast.bottleneck,
-        "terms": forecast.terms,
-        "resources": found.resources,
-    }
+    gpus = stack([file.gpu for file in asked.files])
+    found = evaluate(asked.kernel, (asked.model,), gpus, asked.columns, asked.sizes, asked.progress)
+    names = ("resources", "warps_per_sm", "occupancy", "limiter", "possible")
+    return {name: getattr(found, name) for name in names} | vars(found.forecasts[asked.model.name])
 
 
-def _traced(
-    files: Sequence[GpuFile],
-    kernel: Counts,
-    columns: Mapping[str, np.ndarray],
-    model: Model,
-    sizes: Mapping[str, Number],
-    progress: Progress,
-) -> dict[str, Any]:
+def _traced(asked: _Asked) -> dict[str, Any]:
     """The same while JAX traces the GPUs' numbers, all configurations at once."""
+    model = asked.model
     if not model.differentiable:
         raise DseError(f"model: found {model.name}, which is simulated, expected a closed form for gradients")
-    count = len(next(iter(columns.values())))
-    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in files))
+    count = len(next(iter(asked.columns.values())))
+    numbers = jax.tree.map(lambda *x: jnp.stack(x)[:, None], *(file.gpu for file in asked.files))
     with in_64_bits(), jax.ensure_compile_time_eval():
-        known = stack([origin(file).gpu for file in files])
-        batch = kernel.count(columns, known, sizes, progress).batch.take(np.arange(count)).on(column(known))
+        known = stack([origin(file).gpu for file in asked.files])
+        counted = asked.kernel.count(asked.columns, known, asked.sizes, asked.progress)
+        batch = counted.batch.take(np.arange(count)).on(column(known))
     batch = jax.tree.map(jnp.asarray, batch)
-    launch, limiter = occupancy.launch(numbers, batch.resources, batch.kernel.work)
-    possible = occupancy.possible(limiter)
-    prediction = model.predict(numbers, batch.kernel, launch)
-    return {
-        "seconds": jnp.where(possible, prediction.seconds, jnp.inf),
-        "cycles": jnp.where(possible, prediction.cycles, jnp.inf),
-        "possible": possible,
-        "warps_per_sm": jnp.where(possible, launch.warps_per_sm, 0.0),
-        "occupancy": jnp.where(possible, occupancy.occupancy(numbers.limits, launch), 0.0),
-        "limiter": limiter,
-        "bottleneck": jnp.where(possible, prediction.bottleneck, -1),
-        "terms": tuple(prediction.terms),
-        "resources": {name: getattr(batch.resources, name) for name in Resources.__dataclass_fields__},
-    }
+    launch, possible, facts = laid_out(numbers, batch)
+    return facts | {"possible": possible} | forecast(model, numbers, batch.kernel, launch, possible)

@@ -13,6 +13,7 @@ uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitione
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -34,6 +35,7 @@ IMPOSSIBLE = (
 LIMITERS = (*BINDING, *IMPOSSIBLE, *LACKS.values())  # a limiter code is an index into this
 
 
+@jax.jit  # as one piece also where all around it runs step by step
 def resident_blocks(
     limits: Limits, resources: Resources
 ) -> tuple[Int[Array, "*#batch"], Int[Array, "*#batch"]]:
@@ -90,6 +92,7 @@ def resident_blocks(
     return jnp.where(possible(code), blocks, 0), code
 
 
+@jax.jit
 def launch(
     gpu: Gpu, resources: Resources, work: PerClass | None = None
 ) -> tuple[Launch, Int[Array, "*#batch"]]:
