@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import optuna
+import pytest
 
 from dse.sources import t1
 
@@ -33,6 +34,7 @@ def cache() -> str:
     return json.dumps(header | {"tune_params_keys": list(tune), "tune_params": tune, "cache": entries})
 
 
+@pytest.mark.slow
 def test_the_examples(tmp_path, monkeypatch, capsys):
     [kernel] = blocks("toml")
     (tmp_path / "add.toml").write_text(kernel)

@@ -79,7 +79,9 @@ def test_labels_keep_clear_of_one_another_and_move_as_little_as_need_be():
     assert np.diff(sorted(many)).min() >= LABEL - 1e-9
 
 
-@pytest.mark.parametrize(("models", "height"), [(3, (700, 1100)), (18, (1800, 2400))])
+@pytest.mark.parametrize(
+    ("models", "height"), [(3, (700, 1100)), pytest.param(18, (1800, 2400), marks=pytest.mark.slow)]
+)
 def test_pictures(tmp_path, models, height):
     path = tmp_path / "a.png"
     save_chart(occupancy_curves(curve({f"model-{i}": 1.3**i for i in range(models)}), title="T"), path)

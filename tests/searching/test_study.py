@@ -70,6 +70,7 @@ def test_constraints_cost_no_model_call(choices, gpu, monkeypatch):
     assert len(seen) <= 2 * 60 / study.BATCH  # once a batch and variant
 
 
+@pytest.mark.slow
 def test_tpe_learns_what_breaks_constraints(gpu):
     gemm = kernels.load("gemm")  # of its configurations, 22 % are valid
     suggestions = {"tpe": 0, "random": 0}
