@@ -5,9 +5,12 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from dse import gpus, kernels
 
 MAIN = "from dse.cli.main import run\nif __name__ == '__main__':\n    run()"
 ROOT = Path(__file__).parents[1]
@@ -88,12 +91,34 @@ def test_every_command_of_the_readme_is_a_command(run_dse):
 
 
 def test_the_kernel_of_the_page(run_dse, tmp_path):
-    [description] = blocks("docs/kernels.md", "toml")
+    description, *_ = blocks("docs/kernels.md", "toml")
     path = tmp_path / "kernel.toml"
     path.write_text(description)
     ran = run_dse("rank", str(path), "--gpu", "mi250x")
     assert (ran.code, ran.err) == (0, "")
     assert "saxpy on AMD" in ran.out
+
+
+def test_the_parts_of_kernels_on_the_page(tmp_path):
+    """One is of a product of matrices, whose sizes and counts are not shown; one stands so in a file."""
+    _, product, source = blocks("docs/kernels.md", "toml")
+    whole = "[problem]\nk = 64\n[parameters]\nblock_x = [16]\nblock_y = [8, 16]\n"
+    rest = product.replace("...\n", 'blocks = 64\nregisters = 32\n[warp]\nfp32 = "k"\n')
+    path = tmp_path / "kernel.toml"
+    path.write_text(f'name = "product"\nsummary = "of matrices"\n{whole}{rest}')
+    [access] = kernels.load(path).accesses
+    assert access.subscript is not None
+    shown, stated = (
+        tomllib.loads(text)["source"] for text in (source, kernels.find("histogram").read_text())
+    )
+    assert shown == {"kernel": "histogram"} | stated
+
+
+def test_the_numbers_of_gpus_on_the_page_are_those_of_the_file():
+    file = tomllib.loads(gpus.find("a100-pcie-40gb").read_text())
+    bandwidth, share = (tomllib.loads(block) for block in blocks("docs/gpus.md", "toml"))
+    assert bandwidth == {"dram_bandwidth": file["dram_bandwidth"]}
+    assert share == {"cpi": {"dram": file["cpi"]["dram"]}}
 
 
 @pytest.mark.slow

@@ -11,6 +11,7 @@ PAGES = (
     "index",
     "tutorial",
     "columns",
+    "gpus",
     "choosing_a_model",
     "guide_sweeps",
     "guide_tuner",
@@ -21,6 +22,7 @@ PAGES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_code_of_a_page_runs(page, tmp_path):
+    (tmp_path / "gpus").symlink_to(ROOT / "gpus")  # as in the checkout
     command = [sys.executable, str(ROOT / "scripts" / "run_page.py"), str(ROOT / "docs" / f"{page}.md")]
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr[-2000:]

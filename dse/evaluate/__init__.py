@@ -1,1 +1,1 @@
-"""Configurations × GPUs × models, reduced to rankings, tables and scores: the one place with `jit`."""
+"""Configurations × GPUs × models, reduced to rankings, tables and scores."""
