@@ -153,8 +153,9 @@ def ranked(
         alone, with_others = (
             predicted.forecasts[chosen[0].name].seconds[0] for predicted in (left_out, evaluation)
         )
-        with np.errstate(invalid="ignore"):  # of those that cannot run there is none
-            error = np.abs(alone / with_others[index] - 1.0)
+        together = with_others[index]
+        neither = np.isinf(alone) & np.isinf(together)  # of one that cannot run there is no error: ∞ / ∞
+        error = np.abs(np.where(neither, np.nan, alone) / together - 1.0)
     labels = {"kernel": kernel.name, "gpu": gpu_name, "model": chosen[0].name}
     labels |= sizes_of(kernel, problem)
     failures, compiled = dict(counted.failures), counted.compiled
