@@ -165,8 +165,8 @@ def _awaited(connected: Any, future: Any) -> Any:
         try:
             return future.result(timeout=PATIENCE)
         except TimeoutError:
-            if future.done():  # it was the task's own
-                raise
+            if future.done():  # just now; or it was the task's own, which this raises
+                return future.result()
             if (local := connected.cluster) is not None:
                 local.scale(len(local.worker_spec))
 

@@ -8,7 +8,7 @@ import time
 import cloudpickle
 import pytest
 
-from dse.cluster import client, in_threads, on_cluster, spreading
+from dse.cluster import _awaited, client, in_threads, on_cluster, spreading
 from dse.errors import DseError
 
 
@@ -83,3 +83,26 @@ def test_no_scheduler():
         pass
     with pytest.raises(DseError, match="together with cluster"), spreading(2, "tcp://127.0.0.1:1"):
         pass
+
+
+class _Late:
+    """A task that ends while its caller finds that it has waited for too long."""
+
+    def __init__(self, result):
+        self.own = result
+
+    def result(self, timeout=None):
+        if timeout is not None:
+            raise TimeoutError("timed out after 5 s.")
+        if isinstance(self.own, Exception):
+            raise self.own
+        return self.own
+
+    def done(self):
+        return True
+
+
+def test_a_task_that_ends_at_the_last_moment_counts():
+    assert _awaited(None, _Late((0.1, "found"))) == (0.1, "found")
+    with pytest.raises(TimeoutError, match="of its own"):
+        _awaited(None, _Late(TimeoutError("of its own")))

@@ -118,20 +118,26 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except OSError as error:
         if error.filename is not None:
             _end(f"{error.filename}: {error.strerror}")
+        if error.errno is None:  # of a library, not of the system
+            _unforeseen(error, given)
         _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
         _end(f"standard output: cannot write: {error.strerror or error}")
     except Exception as error:
-        if "--traceback" in given:
-            raise
-        what = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
-        hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
-        print(f"dse: {what} ({hint})", file=sys.stderr)
-        sys.exit(1)
+        _unforeseen(error, given)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
+
+
+def _unforeseen(error: Exception, given: Sequence[str]) -> NoReturn:
+    if "--traceback" in given:
+        raise error
+    what = one_line(f"{type(error).__name__}: {error}")[:MOST_QUOTED]
+    hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
+    print(f"dse: {what} ({hint})", file=sys.stderr)
+    sys.exit(1)
 
 
 def in_options(mistake: str) -> str:

@@ -41,3 +41,14 @@ def test_a_file_that_no_command_expected_to_fail_is_named(run_dse, monkeypatch, 
     ran = run_dse("gpus")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"dse: {tmp_path / 'gone'}: No such file or directory\n"
+
+
+def test_what_a_library_waits_for_in_vain_is_not_standard_output(monkeypatch, capsys):
+    def late(*arguments, **options):
+        raise TimeoutError("timed out after 5 s.")
+
+    monkeypatch.setattr("dse.cli.main.app", late)
+    with pytest.raises(SystemExit) as end:
+        run(["gpus"])
+    assert end.value.code == 1
+    assert capsys.readouterr().err.startswith("dse: TimeoutError: timed out after 5 s. (a mistake of dse:")
