@@ -37,13 +37,12 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
         busy = np.maximum(busy, getattr(work, level) * np.asarray(getattr(gpu.cpi, level)))
     overlapped = _share(busy, mem_insts) * (mem_insts - mem_waits)
     zero = np.asarray(0.0)
-    none = PerClass(**dict.fromkeys(CLASSES, zero))
     with in_64_bits():
         return Phase(
             work=work,
-            async_work=none,
+            async_work=None,
             waits=PerClass(**(dict.fromkeys(CLASSES, zero) | waits)),
-            async_waits=none,
+            async_waits=None,
             passes=np.asarray(1.0),
             insts=kernel.insts,
             memory_insts=kernel.shared_insts + mem_insts,
