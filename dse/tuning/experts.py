@@ -43,7 +43,15 @@ class Opinion:
     surrogate: Surrogate
     likelihood: float  # log of the density of each measurement given the others, summed
     mean: np.ndarray  # of the log of time
-    deviation: np.ndarray
+    deviation: np.ndarray  # of its smooth part
+
+    @property
+    def roughness(self) -> float:
+        """Standard deviation of what is not smooth: the surrogate's noise.
+
+        Times of one configuration differ far less; those of neighbours do by that, and one may be faster by it.
+        """
+        return float(np.exp(self.surrogate.scales.noise))
 
 
 def experts(candidates: Candidates) -> tuple[Expert, ...]:
