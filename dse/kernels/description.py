@@ -303,10 +303,14 @@ def _phases(
         else:
             counts = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS} | given
             left |= {
-                name: np.maximum(left[name] - value, 0) for name, value in given.items() if name not in WARP_DEFAULTS
+                name: np.maximum(left[name] - value, 0)
+                for name, value in given.items()
+                if name not in WARP_DEFAULTS
             }
         of_phase = zip(description.accesses, accessed, strict=True)
-        parts.append(_kernel(counts, [each for access, each in of_phase if (access.phase or last) == phase.name]))
+        parts.append(
+            _kernel(counts, [each for access, each in of_phase if (access.phase or last) == phase.name])
+        )
     return parts
 
 

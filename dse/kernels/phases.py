@@ -1,8 +1,8 @@
 """A phase of a described kernel: what a warp alone waits for in it, out of its counts.
 
-Of its instructions and accesses one in `ilp` and one in `mlp` is waited for; the others take the time in which
-they are issued, or in which the pipe that is busiest with them takes them. It is the latency of one warp that
-`dse.models.volkov` has of a whole kernel, taken apart by what it hangs on.
+Of its instructions and accesses one in `ilp` and one in `mlp` is waited for; the others take the time in
+which the pipe that is busiest with them takes them. It is the latency of one warp that `dse.models.volkov`
+has of a whole kernel, taken apart by what it hangs on.
 
 Source: Lemeire, Cornelis & Konstantinidis, Eq. L2 and Sec. 6.3. In NumPy, 64 bits.
 """
@@ -30,11 +30,12 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
     waits |= {"l1": mem_waits * (1.0 - past_l1), "l2": mem_waits * (past_l1 - past_l2)}
     waits["dram"] = mem_waits * past_l2
 
-    further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * gpu.cpi.shared / kernel.ilp
-    pipes = sum(getattr(work, name) * np.asarray(getattr(gpu.cpi, name)) for name in COMPUTE)
+    cpi = {name: np.asarray(getattr(gpu.cpi, name)) for name in (*COMPUTE, *MEMORY)}
+    further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * cpi["shared"] / kernel.ilp
+    pipes = sum(getattr(work, name) * cpi[name] for name in COMPUTE)
     busy = mem_insts * np.asarray(gpu.lsu_cycles)
     for level in MEMORY:
-        busy = np.maximum(busy, getattr(work, level) * np.asarray(getattr(gpu.cpi, level)))
+        busy = np.maximum(busy, getattr(work, level) * cpi[level])
     overlapped = _share(busy, mem_insts) * (mem_insts - mem_waits)
     zero = np.asarray(0.0)
     with in_64_bits():

@@ -258,7 +258,14 @@ class _File(_Table):
     spaces: dict[str, _Alias] = {}
 
 
-_TABLES = {"launch": _Launch, "warp": _Warp, "phase": _Phase, "access": _Access, "spaces": _Alias, "source": _Source}
+_TABLES = {
+    "launch": _Launch,
+    "warp": _Warp,
+    "phase": _Phase,
+    "access": _Access,
+    "spaces": _Alias,
+    "source": _Source,
+}
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 _KINDS = {
     "string_type": "text",
@@ -304,7 +311,14 @@ def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
 
 def _description(path: Path, file: _File) -> Description:
     """Parse the expressions, each with the names that it may use."""
-    from dse.kernels.description import GPU_NAMES, LAUNCH_NAMES, SHAPE_FIELDS, Access, Description, PhaseCounts
+    from dse.kernels.description import (
+        GPU_NAMES,
+        LAUNCH_NAMES,
+        SHAPE_FIELDS,
+        Access,
+        Description,
+        PhaseCounts,
+    )
     from dse.space.expression import FUNCTIONS, Expression, parse
     from dse.space.space import Space, values_of
 
@@ -377,7 +391,9 @@ def _description(path: Path, file: _File) -> Description:
         warp=expressions("warp", file.warp.model_dump(), in_warp) if launch else (),
         accesses=tuple(accesses),
         phases=tuple(
-            PhaseCounts(phase.name, expressions(f"phase.{phase.name}", phase.model_dump(exclude={"name"}), in_warp))
+            PhaseCounts(
+                phase.name, expressions(f"phase.{phase.name}", phase.model_dump(exclude={"name"}), in_warp)
+            )
             for phase in file.phase
         ),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),

@@ -174,10 +174,14 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: A
         loads = _loads(gpu, pipes, blocks * warps_per_block)
         once = jnp.where(passes > 1.0, 0.0, passes)
         _add(in_step, once, _by_cause(alone, copies, loads))
-        # Of what a block goes through again and again: it alone, one of its warps that waits for its copies, all.
+        # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
+        # and all of them.
         again = passes - once
         by_block = _loads(gpu, holding, warps_per_block)
-        waited = {"latency": _power_mean(alone, reduce(jnp.maximum, by_block.values())), "copies": alone + copies}
+        waited = {
+            "latency": _power_mean(alone, reduce(jnp.maximum, by_block.values())),
+            "copies": alone + copies,
+        }
         _add(one_block, again, waited)
         _add(together, again, loads)
         _add(held, again, by_block)

@@ -24,7 +24,9 @@ from scipy.stats import norm
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
 FEW = 20  # measurements of which the spread is, that margins are over
-UNSEEN = 2.0  # spreads that one more space may need, as none of the known ones did: 97.7 % of a normal one's times
+UNSEEN = (
+    2.0  # spreads that one more space may need, as none of the known ones did: 97.7 % of a normal one's times
+)
 QUANTILES = 200  # of the spread of a space that nothing was measured of
 
 
@@ -54,8 +56,8 @@ class KnownSpaces:
     def margin(self, risk: float) -> float:
         """How far to reach in another space, as a log of predicted time, by the spreads of those known.
 
-        Another's spread is lognormal, by the mean and the scatter of those known (normal, not Student's t, which
-        has no bound where two are known).
+        Another's spread is lognormal, by the mean and the scatter of those known (normal, not Student's t,
+        which has no bound where two are known).
         """
         logs, count = np.log([space.spread for space in self.spaces]), len(self.spaces)
         shares = (np.arange(QUANTILES) + 0.5) / QUANTILES

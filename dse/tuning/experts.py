@@ -1,9 +1,8 @@
 """What a tuner may believe of times: the model, other GPUs' times too, or measurements alone; and how far.
 
 Each expert is a surrogate about its own expectation. An expert's weight is its weight before times how likely
-it holds each measurement, given all others: one whose expectation is wrong is surprised, and soon ignored. A model expects seconds: that
-all times are ten times as long surprises it too.
-The last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
+it holds each measurement, given all others: one whose expectation is wrong is surprised, and soon ignored.
+A model expects seconds: that all times are ten times as long surprises it too. The last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
 that are predicted alike may be alike, whichever end of the order is the fast one.
 
 Source: Rasmussen & Williams 2006, Eqs. 5.10-5.12 (leaving one out); Geisser & Eddy 1979 (models weighted by
@@ -52,7 +51,7 @@ class Opinion:
     def roughness(self) -> float:
         """Standard deviation of what is not smooth: the surrogate's noise.
 
-        Times of one configuration differ far less; those of neighbours do by that, and one may be faster by it.
+        Times of one configuration differ far less; neighbours' do by that, and one may be faster by it.
         """
         return float(np.exp(self.surrogate.scales.noise))
 
@@ -85,7 +84,7 @@ def opinion(expert: Expert, places: Sequence[int], log_s: np.ndarray, start: Sca
 
 
 def surprise(off: float) -> float:
-    """Log of how likely times are to lie so far off a model that expects seconds, over any level's being so."""
+    """Log of how likely times lie so far off a model that expects seconds, over that of any other level."""
     return float(t.logpdf(off, TAIL, scale=LEVEL) - t.logpdf(off, TAIL, scale=NO_LEVEL))
 
 

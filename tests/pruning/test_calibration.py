@@ -43,7 +43,9 @@ def test_spaces_are_equally_likely():
     even = tuple(LEVELS)
     known = KnownSpaces("m", 0.05, 1, (space(even), space((0.0,) * len(LEVELS))))
     assert known.margin_in_spreads(0.05) == pytest.approx(UNSEEN, abs=1e-6)
-    assert known.margin_in_spreads(0.4) == pytest.approx(0.8, abs=1e-6)  # a fifth of the one, and the one not seen
+    assert known.margin_in_spreads(0.4) == pytest.approx(
+        0.8, abs=1e-6
+    )  # a fifth of the one, and the one not seen
     assert known.spreads(0.2) == pytest.approx(0.6, abs=1e-6)
     assert known.margin_in_spreads(0.67) == pytest.approx(0.0, abs=0.02)
 
