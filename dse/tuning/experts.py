@@ -2,7 +2,8 @@
 
 Each expert is a surrogate about its own expectation. An expert's weight is its weight before times how likely
 it holds each measurement, given all others: one whose expectation is wrong is surprised, and soon ignored.
-A model expects seconds: that all times are ten times as long surprises it too. The last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
+A model expects seconds: that all times are ten times as long surprises it too. The
+last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
 that are predicted alike may be alike, whichever end of the order is the fast one.
 
 Source: Rasmussen & Williams 2006, Eqs. 5.10-5.12 (leaving one out); Geisser & Eddy 1979 (models weighted by
