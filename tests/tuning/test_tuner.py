@@ -99,15 +99,15 @@ def test_what_is_rough_is_sought_too():
         tuner.tell(place, float(np.exp(PREDICTED[place] + 0.1 * rough[place])))
     [one] = [one for one, share in zip(tuner.opinions(), tuner.weights(), strict=True) if share > 0.5]
     assert one.roughness > 0.05
-    smooth_only = expected_gain(one.mean, one.deviation, np.log(tuner.told[tuner.best]))
+    smooth_only = expected_gain(one.mean, one.deviation, np.log(min(tuner.told.values())))
     unmeasured = np.arange(1, N, 2)
     assert tuner.expected_gain() > 1.2 * smooth_only[unmeasured].max()
 
 
 def test_twins_of_what_was_measured_come_last():
     base, twice = candidates(), {"a": np.tile(A, 2), "b": np.tile(B, 2), "c": np.repeat([0, 1], N)}
-    columns = (np.concatenate([x, x]) for x in (base.position, base.log_s, base.slopes, base.possible))
-    tuner = Tuner(Candidates(twice, *columns, True))
+    both = base.rows(np.tile(np.arange(N), 2))
+    tuner = Tuner(replace(both, parameters=twice))
     true = np.tile(PREDICTED, 2)
     order = tuned(tuner, true, 12)
     assert len({place % N for place in order}) == 12
