@@ -9,6 +9,7 @@ Source: Lemeire, Cornelis & Konstantinidis, Eq. L2 and Sec. 6.3. In NumPy, 64 bi
 
 from typing import Any
 
+import jax
 import numpy as np
 
 from dse.precision import in_64_bits
@@ -21,6 +22,7 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
     **Shapes:** fields broadcast with those of the GPU. **Edges:** products of matrices take their pipe, and
     nothing waits for them.
     """
+    kernel = jax.tree.map(lambda x: np.asarray(x, float), kernel)  # some GPUs' fields have 32 bits
     work, mem_insts = kernel.work, kernel.load_insts + kernel.store_insts
     mem_waits = kernel.load_insts / kernel.mlp
     past_l1 = np.minimum(_share(work.l2, kernel.sectors), 1.0)
