@@ -33,7 +33,7 @@ SHARED = {
 
 def load(name):
     """A GPU whose numbers have 64 bits."""
-    return jax.tree.map(lambda x: np.asarray(x, float) if x.dtype.kind == "f" else x, gpus.load(name).gpu)
+    return jax.tree.map(lambda x: jnp.asarray(x, float) if x.dtype.kind == "f" else x, gpus.load(name).gpu)
 
 
 def counted(description, gpu, **fixed):
