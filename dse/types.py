@@ -176,9 +176,13 @@ class Phase(_Quantities):
     """
 
     work: PerClass  # units of work for each pipe
-    async_work: PerClass  # of `work`, that of asynchronous copies: the warp runs ahead of it
+    async_work: (
+        PerClass | None
+    )  # of `work`, that of asynchronous copies: the warp runs ahead of it; None: no such
     waits: PerClass  # results waited for, by the pipe or memory that they come from
-    async_waits: PerClass  # those of asynchronous copies: what else the block does meanwhile hides them
+    async_waits: (
+        PerClass | None
+    )  # those of asynchronous copies: what else the block does meanwhile hides them
     passes: Quantity = quantity("1")  # how often a warp goes through it
     insts: Quantity = quantity("1")  # warp instructions issued, of any kind
     memory_insts: Quantity = quantity("1")  # those that take the load/store units

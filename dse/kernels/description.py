@@ -4,8 +4,8 @@ Evaluated in NumPy on many configurations at once: nothing is compiled but acces
 """
 
 import hashlib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from dse.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.errors import DseError
 from dse.gpus import column
+from dse.kernels.phases import phase_of
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
 from dse.precision import in_64_bits
@@ -56,6 +57,15 @@ class Access:
     fields: Expressions  # those that were given: count, bytes, sectors, passes, ...
     subscript: Subscript | None = None  # of which sectors and passes follow, where they are not given
     loops: tuple[str, ...] = ()  # indices in it that run
+    phase: str = ""  # that it belongs to; "" for the last
+
+
+@dataclass(frozen=True)
+class PhaseCounts:
+    """What a warp does in one of its phases but for accesses, from a barrier to the next."""
+
+    name: str
+    fields: Expressions  # those of WARP_FIELDS that were given
 
 
 @dataclass(frozen=True)
@@ -127,6 +137,7 @@ class Description:
     launch: Expressions = ()
     warp: Expressions = ()
     accesses: tuple[Access, ...] = ()
+    phases: tuple[PhaseCounts, ...] = ()  # in order; the last has what the others have not; none: not known
     spaces: tuple[Alias, ...] = ()
     build: Build | None = None
     shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given
@@ -190,12 +201,13 @@ def describe(
     with np.errstate(all="ignore"):  # what is no number fits no GPU
         names = evaluated_names(description, parameters, problem, gpu)
         counts |= {name: expression(names, np) for name, expression in description.warp}
-        counts |= _accesses(description, names) | {"other_insts": 0}
-    counts = {name: np.asarray(value, float) for name, value in counts.items()}
+        accessed = [_accessed(description, access, names) for access in description.accesses]
+        kernel = _kernel(counts, accessed)
+        if description.phases:
+            parts = _phases(description, names, counts, accessed)
+            kernel = replace(kernel, phases=tuple(phase_of(gpu, part) for part in parts))
     with in_64_bits():
-        work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
-        resources = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
-        return Kernel(work=work, **counts), Resources(**resources)
+        return kernel, Resources(**{name: _int32(names[name]) for name in LAUNCH_FIELDS})
 
 
 def evaluated_names(
@@ -240,6 +252,8 @@ def check(description: Description, gpu: Gpu, sample: int = 10_000, **changed: N
         names = evaluated_names(description, row, problem, gpu)
     fields = {f"launch.{name}": names[name] for name, _ in description.launch}
     fields |= {f"warp.{name}": expression(names, np) for name, expression in description.warp}
+    for phase in description.phases:
+        fields |= {f"phase.{phase.name}.{name}": value(names, np) for name, value in phase.fields}
     for access in description.accesses:
         fields |= {f"access.{access.name}.{name}": value(names, np) for name, value in access.fields}
     for name, value in fields.items():
@@ -261,37 +275,63 @@ def _expect_described(description: Description) -> None:
         )
 
 
-def _accesses(description: Description, names: Mapping[str, Any]) -> dict[str, Any]:
-    """Add up all accesses of a warp."""
-    total: dict[str, Any] = dict.fromkeys(_SUMS, np.asarray(0, float))
+def _kernel(warp: Mapping[str, Any], accessed: Sequence[Mapping[str, Any]]) -> Kernel:
+    """Put together what a warp does by itself, WARP_FIELDS, and its accesses."""
+    counts: dict[str, Any] = dict(warp) | {"other_insts": 0}
+    counts |= {name: sum((each.get(name, 0.0) for each in accessed), np.asarray(0, float)) for name in _SUMS}
+    insts = counts["load_insts"] + counts["store_insts"]
+    counts["bytes_per_access"] = _per(insts, counts.pop("bytes"), 0.0)
+    counts["transactions_per_uncoal"] = _per(counts["uncoal_insts"], counts.pop("uncoal_sectors"), 1.0)
+    counts = {name: np.asarray(value, float) for name, value in counts.items()}
+    with in_64_bits():
+        work = PerClass(**{name: counts.pop(name) for name in PerClass.__dataclass_fields__})
+        return Kernel(work=work, **counts)
 
-    def add(**amounts: Any) -> None:
-        for name, amount in amounts.items():
-            total[name] = total[name] + amount
 
-    for access in description.accesses:
-        given = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
-        if access.subscript is not None:
-            given = _looked_at(access, access.subscript, _shape(description, names), names) | given
-        count = given["count"]
-        asked = np.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
-        if access.space == "shared":
-            passes = given["passes"] if "passes" in given else np.maximum(asked / 128.0, 1.0)
-            add(shared=count * passes, shared_insts=count)
-            continue
-        coalesced = asked / 32.0
-        sectors = given.get("sectors", coalesced)
-        passes = given["passes"] if "passes" in given else np.maximum(sectors / 4.0, 1.0)
-        scattered = np.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
-        l2 = given.get("l2_sectors", count * sectors)
-        add(**{f"{access.op}_insts": count, "uncoal_insts": count * scattered})
-        add(sectors=count * sectors, uncoal_sectors=count * scattered * sectors, bytes=count * asked)
-        add(l1=count * passes, l2=l2, dram=given.get("dram_sectors", l2))
+def _phases(
+    description: Description,
+    names: Mapping[str, Any],
+    warp: Mapping[str, Any],
+    accessed: Sequence[Mapping[str, Any]],
+) -> list[Kernel]:
+    """Take a warp's work apart by its phases. The last has what the others leave of `warp`."""
+    left, parts, last = dict(warp), list[Kernel](), description.phases[-1].name
+    for phase in description.phases:
+        given = {name: expression(names, np) for name, expression in phase.fields}
+        if phase.name == last:
+            counts = left | given
+        else:
+            counts = {name: WARP_DEFAULTS.get(name, 0) for name in WARP_FIELDS} | given
+            left |= {
+                name: np.maximum(left[name] - value, 0)
+                for name, value in given.items()
+                if name not in WARP_DEFAULTS
+            }
+        of_phase = zip(description.accesses, accessed, strict=True)
+        parts.append(
+            _kernel(counts, [each for access, each in of_phase if (access.phase or last) == phase.name])
+        )
+    return parts
 
-    insts = total["load_insts"] + total["store_insts"]
-    total["bytes_per_access"] = _per(insts, total.pop("bytes"), 0.0)
-    total["transactions_per_uncoal"] = _per(total["uncoal_insts"], total.pop("uncoal_sectors"), 1.0)
-    return total
+
+def _accessed(description: Description, access: Access, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Count what one access of a warp adds to _SUMS."""
+    given = {name: np.asarray(expression(names, np), float) for name, expression in access.fields}
+    if access.subscript is not None:
+        given = _looked_at(access, access.subscript, _shape(description, names), names) | given
+    count = given["count"]
+    asked = np.asarray(names["warp_size"], float) * given.get("bytes", 4.0)  # bytes, by one warp access
+    if access.space == "shared":
+        passes = given["passes"] if "passes" in given else np.maximum(asked / 128.0, 1.0)
+        return {"shared": count * passes, "shared_insts": count}
+    coalesced = asked / 32.0
+    sectors = given.get("sectors", coalesced)
+    passes = given["passes"] if "passes" in given else np.maximum(sectors / 4.0, 1.0)
+    scattered = np.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
+    l2 = given.get("l2_sectors", count * sectors)
+    counted = {f"{access.op}_insts": count, "uncoal_insts": count * scattered, "sectors": count * sectors}
+    counted |= {"uncoal_sectors": count * scattered * sectors, "bytes": count * asked}
+    return counted | {"l1": count * passes, "l2": l2, "dram": given.get("dram_sectors", l2)}
 
 
 def _per(count: Any, total: Any, default: float) -> np.ndarray:

@@ -177,6 +177,11 @@ class _Access(_Table):
     l2_sectors: _Text = None
     dram_sectors: _Text = None
     uncoalesced: _Text = None
+    phase: StrictStr = ""
+
+
+class _Phase(_Warp):
+    name: StrictStr
 
 
 _Type = Literal[
@@ -248,11 +253,19 @@ class _File(_Table):
     let: dict[str, _Text] = {}
     launch: _Launch | None = None
     warp: _Warp = _Warp()
+    phase: list[_Phase] = []
     access: list[_Access] = []
     spaces: dict[str, _Alias] = {}
 
 
-_TABLES = {"launch": _Launch, "warp": _Warp, "access": _Access, "spaces": _Alias, "source": _Source}
+_TABLES = {
+    "launch": _Launch,
+    "warp": _Warp,
+    "phase": _Phase,
+    "access": _Access,
+    "spaces": _Alias,
+    "source": _Source,
+}
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 _KINDS = {
     "string_type": "text",
@@ -290,15 +303,22 @@ def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
     if place[:2] == ("source", "arguments"):
         place = (*place[:3], *place[4:])  # without the form that was tried
     parts = [str(part + 1) if isinstance(part, int) else part for part in place]
-    if len(place) > 1 and place[0] == "access" and isinstance(place[1], int):
-        access = raw["access"][place[1]]
+    if len(place) > 1 and place[0] in ("access", "phase") and isinstance(place[1], int):
+        access = raw[place[0]][place[1]]
         parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
     return ".".join(parts)
 
 
 def _description(path: Path, file: _File) -> Description:
     """Parse the expressions, each with the names that it may use."""
-    from dse.kernels.description import GPU_NAMES, LAUNCH_NAMES, SHAPE_FIELDS, Access, Description
+    from dse.kernels.description import (
+        GPU_NAMES,
+        LAUNCH_NAMES,
+        SHAPE_FIELDS,
+        Access,
+        Description,
+        PhaseCounts,
+    )
     from dse.space.expression import FUNCTIONS, Expression, parse
     from dse.space.space import Space, values_of
 
@@ -331,13 +351,17 @@ def _description(path: Path, file: _File) -> Description:
     accesses = []
     for access in file.access:
         where = f"access.{access.name}"
-        fields = access.model_dump(exclude={"name", "space", "op", "access", "loops"})
+        fields = access.model_dump(exclude={"name", "space", "op", "access", "loops", "phase"})
         for field in _ONLY_GLOBAL:
             if access.space == "shared" and fields[field] is not None:
                 raise DseError(f"{path}: {where}.{field}: found in a shared access, expected in global ones")
         parsed = expressions(where, fields, in_warp)
         subscript = _subscript(path, access, in_warp)
-        accesses += [Access(access.name, access.space, access.op, parsed, subscript, tuple(access.loops))]
+        phases = [phase.name for phase in file.phase]
+        if access.phase and access.phase not in phases:
+            raise DseError(f"{path}: {where}.phase: found {access.phase!r}, {one_of(access.phase, phases)}")
+        loops = tuple(access.loops)
+        accesses += [Access(access.name, access.space, access.op, parsed, subscript, loops, access.phase)]
 
     constraints = dict(enumerate(file.constraints, start=1))
     source = None
@@ -366,6 +390,12 @@ def _description(path: Path, file: _File) -> Description:
         launch=expressions("launch", launch, known),
         warp=expressions("warp", file.warp.model_dump(), in_warp) if launch else (),
         accesses=tuple(accesses),
+        phases=tuple(
+            PhaseCounts(
+                phase.name, expressions(f"phase.{phase.name}", phase.model_dump(exclude={"name"}), in_warp)
+            )
+            for phase in file.phase
+        ),
         spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
         build=_build(path, file, in_warp),
         shape=expressions("launch", shape, known),

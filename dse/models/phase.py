@@ -12,6 +12,7 @@ power mean is taken, which also makes the model smooth.
 Where a kernel's phases are not known, it is taken to be one.
 """
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -52,6 +53,7 @@ ABOUT = About(
     ),
 )
 SHARPNESS = 4.0  # exponent of the power mean
+APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
@@ -59,7 +61,7 @@ PIPES = (*IN_PARTITIONS, *IN_SM)
 
 
 class _Phases(NamedTuple):
-    """All phases of a kernel; their number is the first axis of every array."""
+    """Some phases of a kernel, or all; their number is the first axis of every array."""
 
     passes: Array
     alone: Array  # Λ
@@ -76,6 +78,8 @@ def latency(gpu: Gpu, phase: Phase) -> Array:
 
 def copy_latency(gpu: Gpu, phase: Phase) -> Array:
     """Return the cycles that a warp alone waits besides, for asynchronous copies."""
+    if phase.async_waits is None:
+        return jnp.zeros_like(phase.slots)
     waits = (getattr(phase.async_waits, name) * getattr(gpu.latency, name) for name in MEMORY)
     return reduce(jnp.add, waits)
 
@@ -127,25 +131,34 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
     terms = {name: scale * value for name, value in terms.items()}
     terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
-    alone = jnp.sum(phases.passes * (phases.alone + phases.copies), axis=0)
-    details = {"latency_of_one_warp": alone}
+    alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
+    details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction.of(gpu.clock, details, **terms)
 
 
-def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> _Phases:
-    """Put a kernel's phases side by side, for a GPU with a first axis of its own, and so many dimensions."""
+def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
+    """Take a kernel's phases, for a GPU with a first axis of its own, and so many dimensions."""
     if not kernel.phases:
         kernel = jax.tree.map(lambda x: _first_axis(x, dimensions), kernel)
         pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
         none = jnp.zeros_like(kernel.insts)
-        return _Phases(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)
+        return [_Phases(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
+    if len(kernel.phases) <= APART:
+        return [_side_by_side(gpu, (phase,), dimensions) for phase in kernel.phases]
+    return [_side_by_side(gpu, kernel.phases, dimensions)]
 
+
+def _side_by_side(gpu: Gpu, phases: tuple[Phase, ...], dimensions: int) -> _Phases:
     def joined(*of_each: Array) -> Array:
+        if len(of_each) == 1:
+            return _first_axis(of_each[0], dimensions)
         return jnp.concatenate([_first_axis(x, dimensions) for x in jnp.broadcast_arrays(*of_each)])
 
-    phase: Phase = jax.tree.map(joined, *kernel.phases)
-    pipes, asynchronous = busy(gpu, phase), work_cycles(gpu, phase.async_work)
-    holding = pipes | {name: pipes[name] - cycles for name, cycles in asynchronous.items() if name in IN_SM}
+    phase: Phase = jax.tree.map(joined, *phases)
+    pipes = holding = busy(gpu, phase)
+    if phase.async_work is not None:
+        ahead = work_cycles(gpu, phase.async_work)
+        holding = pipes | {name: pipes[name] - cycles for name, cycles in ahead.items() if name in IN_SM}
     return _Phases(phase.passes, latency(gpu, phase), copy_latency(gpu, phase), pipes, holding)
 
 
@@ -154,26 +167,34 @@ def _first_axis(x: Array, dimensions: int) -> Array:
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
-def _wave(gpu: Gpu, warps_per_block: Array, phases: _Phases, blocks: Array) -> dict[str, Array]:
+def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: Array) -> dict[str, Array]:
     """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
-    passes, alone, copies, pipes, holding = phases
-    loads = _loads(gpu, pipes, blocks * warps_per_block)
-    once = jnp.where(passes > 1.0, 0.0, passes)
-    in_step = {
-        name: jnp.sum(once * cycles, axis=0) for name, cycles in _by_cause(alone, copies, loads).items()
-    }
-    # Of what a block goes through again and again: it alone, one of its warps that waits for its copies, all.
-    again = passes - once
-    held = _loads(gpu, holding, warps_per_block)
-    one_block = {
-        "latency": jnp.sum(again * _power_mean(alone, reduce(jnp.maximum, held.values())), axis=0),
-        "copies": jnp.sum(again * (alone + copies), axis=0),
-    }
-    together = {name: jnp.sum(again * cycles, axis=0) for name, cycles in loads.items()}
+    in_step, together, held, one_block = (dict[str, Array]() for _ in range(4))
+    for passes, alone, copies, pipes, holding in phases:
+        loads = _loads(gpu, pipes, blocks * warps_per_block)
+        once = jnp.where(passes > 1.0, 0.0, passes)
+        _add(in_step, once, _by_cause(alone, copies, loads))
+        # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
+        # and all of them.
+        again = passes - once
+        by_block = _loads(gpu, holding, warps_per_block)
+        waited = {
+            "latency": _power_mean(alone, reduce(jnp.maximum, by_block.values())),
+            "copies": alone + copies,
+        }
+        _add(one_block, again, waited)
+        _add(together, again, loads)
+        _add(held, again, by_block)
     longest, busiest = (reduce(jnp.maximum, causes.values()) for causes in (one_block, together))
-    in_both = reduce(jnp.maximum, (jnp.sum(again * cycles, axis=0) for cycles in held.values()))
+    in_both = reduce(jnp.maximum, held.values())
     apart = _split(_power_mean(longest, busiest, in_both), one_block | together)
     return {name: in_step.get(name, 0.0) + cycles for name, cycles in apart.items()}
+
+
+def _add(totals: dict[str, Array], passes: Array, cycles: dict[str, Array]) -> None:
+    """Add what so many passes take, over all phases."""
+    for name, value in cycles.items():
+        totals[name] = totals.get(name, 0.0) + jnp.sum(passes * value, axis=0)
 
 
 def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:

@@ -7,6 +7,8 @@ first nearly fastest configuration lay, in two units: `margins`, how much slower
 it was predicted, over the spread of what the model missed, that of FEW measurements; and `spreads`, how far
 its time lay below what the refitted surrogate said, over the surrogate's deviation. Over spaces, what the
 model misses differs most by its `spread`; margins in units of it are much alike, even where the model is bad.
+The known spaces are few. So one more is counted among them that needs UNSEEN spreads: below 1 / risk spaces
+in all, that much is always kept.
 """
 
 import json
@@ -17,11 +19,14 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import t
+from scipy.stats import norm
 
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
 FEW = 20  # measurements of which the spread is, that margins are over
+UNSEEN = (
+    2.0  # spreads that one more space may need, as none of the known ones did: 97.7 % of a normal one's times
+)
 QUANTILES = 200  # of the spread of a space that nothing was measured of
 
 
@@ -51,21 +56,25 @@ class KnownSpaces:
     def margin(self, risk: float) -> float:
         """How far to reach in another space, as a log of predicted time, by the spreads of those known.
 
-        Another's spread has the predictive distribution of a lognormal one (Geisser 1993: Student's t).
+        Another's spread is lognormal, by the mean and the scatter of those known (normal, not Student's t,
+        which has no bound where two are known).
         """
         logs, count = np.log([space.spread for space in self.spaces]), len(self.spaces)
         shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
         scale = logs.std(ddof=1) * np.sqrt(1 + 1 / count)
-        spread = np.exp(logs.mean() + t.ppf(shares, count - 1) * scale)
-        return _exceeded([space.margins for space in self.spaces], risk, 1.0 / spread)
+        spread = np.exp(logs.mean() + norm.ppf(shares) * scale)
+        return _exceeded(self._margins(), risk, 1.0 / spread)
 
     def margin_in_spreads(self, risk: float) -> float:
         """How far to reach in another space, over the spread of what the model misses there."""
-        return _exceeded([space.margins for space in self.spaces], risk, np.ones(1))
+        return _exceeded(self._margins(), risk, np.ones(1))
 
     def spreads(self, risk: float) -> float:
         """How many deviations below a refitted mean a time may lie."""
         return _exceeded([space.spreads for space in self.spaces], risk, np.ones(1))
+
+    def _margins(self) -> list[tuple[float, ...]]:
+        return [*(space.margins for space in self.spaces), (UNSEEN,) * len(LEVELS)]
 
     def apart_from(self, kernel: str, gpu: str) -> "KnownSpaces":
         """Keep the spaces of other kernels on other GPUs."""

@@ -71,6 +71,12 @@ class Candidates:
         )
 
     @cached_property
+    def kinds(self) -> np.ndarray:
+        """A number for each candidate, [N]; equal where nothing that is known tells two apart."""
+        known = np.column_stack([self.position, self.expected])
+        return np.unique(known, axis=0, return_inverse=True)[1].ravel()
+
+    @cached_property
     def places(self) -> dict[tuple[Any, ...], int]:
         """Where a configuration stands among the candidates, by its values in the order of the parameters."""
         columns = (values.tolist() for values in self.parameters.values())

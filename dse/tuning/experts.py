@@ -2,7 +2,8 @@
 
 Each expert is a surrogate about its own expectation. An expert's weight is its weight before times how likely
 it holds each measurement, given all others: one whose expectation is wrong is surprised, and soon ignored.
-The last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
+A model expects seconds: that all times are ten times as long surprises it too. The
+last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
 that are predicted alike may be alike, whichever end of the order is the fast one.
 
 Source: Rasmussen & Williams 2006, Eqs. 5.10-5.12 (leaving one out); Geisser & Eddy 1979 (models weighted by
@@ -23,6 +24,7 @@ MISSED = 0.3  # how far times lie from what is expected, as a log
 WRONG = 0.1  # weight of measurements alone beside an expectation, before any measurement
 FEWEST = 3  # measurements from which on experts are weighed
 TAIL = 4  # degrees of freedom of an expert's surprise: no single measurement rules one out
+LEVEL, NO_LEVEL = 0.5, 3.0  # how far all times together lie from a model's, and from those of none, as logs
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,7 @@ class Expert:
     log_s: np.ndarray
     points: Points
     weight: float
+    absolute: bool = False  # whether it expects seconds, not only an order
 
 
 @dataclass(frozen=True)
@@ -43,7 +46,15 @@ class Opinion:
     surrogate: Surrogate
     likelihood: float  # log of the density of each measurement given the others, summed
     mean: np.ndarray  # of the log of time
-    deviation: np.ndarray
+    deviation: np.ndarray  # of its smooth part
+
+    @property
+    def roughness(self) -> float:
+        """Standard deviation of what is not smooth: the surrogate's noise.
+
+        Times of one configuration differ far less; neighbours' do by that, and one may be faster by it.
+        """
+        return float(np.exp(self.surrogate.scales.noise))
 
 
 def experts(candidates: Candidates) -> tuple[Expert, ...]:
@@ -51,10 +62,10 @@ def experts(candidates: Candidates) -> tuple[Expert, ...]:
     c, found = candidates, list[Expert]()
     expected = (1.0 - WRONG) / (c.modelled + (c.prior is not None)) if c.informed else 0.0
     if c.modelled:
-        found.append(Expert("model", c.log_s, Points(c.position, c.slopes), expected))
+        found.append(Expert("model", c.log_s, Points(c.position, c.slopes), expected, True))
     if c.prior is not None:
         slopes = np.column_stack([c.slopes, CONTRAST * (c.prior - c.prior.mean())])
-        found.insert(0, Expert("other GPUs", c.expected, Points(c.position, slopes), expected))
+        found.insert(0, Expert("other GPUs", c.expected, Points(c.position, slopes), expected, c.modelled))
     order = [rankdata(one.log_s) / len(c) for one in found[:1]]
     alone = Points(np.column_stack([c.position, *order]), np.zeros((len(c), 1)))
     return *found, Expert("measurements", np.zeros(len(c)), alone, 1.0 - expected * len(found))
@@ -68,7 +79,14 @@ def opinion(expert: Expert, places: Sequence[int], log_s: np.ndarray, start: Sca
         surrogate = fitted(before, start or before.mean, seen, off)
         above, deviation = surrogate.left_out_errors(off)
     likelihood = float(np.sum(t.logpdf(above / deviation, TAIL) - np.log(deviation)))
+    if expert.absolute:
+        likelihood += surprise(float(np.median(off)))
     return Opinion(expert, surrogate, likelihood, *_predicted(expert, surrogate))
+
+
+def surprise(off: float) -> float:
+    """Log of how likely times lie so far off a model that expects seconds, over that of any other level."""
+    return float(t.logpdf(off, TAIL, scale=LEVEL) - t.logpdf(off, TAIL, scale=NO_LEVEL))
 
 
 def supposing(opinion: Opinion, places: Sequence[int], log_s: np.ndarray) -> Opinion:

@@ -2,7 +2,9 @@
 
 The model ranks; each measurement refits what it misses and the GPU's parameters (`dse.fitting.surrogate`),
 and says how far the model is to be believed (`dse.tuning.experts`); failures lower the chance that their
-neighbours run. What counts is the expected improvement in the log of time, times that chance.
+neighbours run. What counts is the expected improvement in the log of time, times that chance: of what the
+surrogate holds for possible, the part included that is not smooth. What nothing tells apart from a measured
+one is measured last.
 
 Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement).
 """
@@ -117,8 +119,11 @@ class Tuner:
             return np.log(self.works()) - first.log_s - np.where(c.possible, 0.0, 1e9)
         best = np.log(min(told[index] for index in ran))
         opinions = self._after(told)
-        gains = [expected_improvement(best - one.mean, one.deviation) for one in opinions]
-        return self.weights() @ np.array(gains) * self.works()
+        gains = [
+            expected_improvement(best - one.mean, np.hypot(one.deviation, one.roughness)) for one in opinions
+        ]
+        known = np.isin(c.kinds, c.kinds[ran])
+        return np.where(known, 0.0, self.weights() @ np.array(gains) * self.works())
 
     def _after(self, told: dict[int, float]) -> list[Opinion]:
         """Condition on what was told and what is believed, with the scales of what was told."""

@@ -153,6 +153,17 @@ def test_what_may_be_left_out(tmp_path):
         ('op = "load"', 'op = "read"', r"access\.image\.op: found 'read', expected 'load' or 'store'"),
         ('name = "image"\n', "", r"access\.1\.name: found nothing"),
         ("passes = 2", "sectors = 2", r"access\.tile\.sectors: found in a shared access"),
+        ("passes = 2", 'phase = "copy"', r"access\.tile\.phase: found 'copy', expected"),
+        (
+            "[spaces.stencil_old]",
+            "[[phase]]\nint32 = 1\n[spaces.stencil_old]",
+            r"phase\.1\.name: found nothing",
+        ),
+        (
+            "[spaces.stencil_old]",
+            '[[phase]]\nname = "copy"\nint = 1\n[spaces.stencil_old]',
+            r"phase\.copy\.int: found an unknown field",
+        ),
         ('"rows * warps"', '"rows *"', r"warp\.fp32: cannot read 'rows \*'"),
         ('"rows * warps"', '"row * warps"', r"warp\.fp32: unknown name 'row' .*did you mean rows"),
         ('"rows * warps"', "[1]", r"warp\.fp32: found \[1\], expected an expression or a number"),

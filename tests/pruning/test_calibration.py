@@ -4,11 +4,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.stats import t
 
 from dse.gpus import find
 from dse.kernels import load as load_kernel
-from dse.pruning.calibration import FILE, LEVELS, KnownSpace, KnownSpaces, load
+from dse.pruning.calibration import FILE, LEVELS, UNSEEN, KnownSpace, KnownSpaces, load
 
 
 def space(margins, spread=0.3, kernel="k", gpu="g"):
@@ -40,14 +39,20 @@ def test_what_is_written_is_read_again(tmp_path):
 
 
 def test_spaces_are_equally_likely():
-    """One in which margins are spread evenly up to 1, one in which the first was always right."""
+    """One with margins spread evenly up to 1, one in which the first was always right, and one not seen."""
     even = tuple(LEVELS)
     known = KnownSpaces("m", 0.05, 1, (space(even), space((0.0,) * len(LEVELS))))
-    assert known.margin_in_spreads(0.05) == pytest.approx(
-        0.9, abs=1e-6
-    )  # a tenth of the one: half of that of all
+    assert known.margin_in_spreads(0.05) == pytest.approx(UNSEEN, abs=1e-6)
+    assert known.margin_in_spreads(0.4) == pytest.approx(
+        0.8, abs=1e-6
+    )  # a fifth of the one, and the one not seen
     assert known.spreads(0.2) == pytest.approx(0.6, abs=1e-6)
-    assert known.margin_in_spreads(0.6) == pytest.approx(0.0, abs=1e-6)
+    assert known.margin_in_spreads(0.67) == pytest.approx(0.0, abs=0.02)
+
+
+def test_with_many_known_the_one_not_seen_counts_little():
+    known = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS)),) * 40)
+    assert known.margin_in_spreads(0.05) == pytest.approx(1 - (0.05 * 41 - 1) / 40, abs=1e-6)
 
 
 def test_without_measurements_the_spread_is_drawn_from_those_known():
@@ -57,8 +62,9 @@ def test_without_measurements_the_spread_is_drawn_from_those_known():
     random = np.random.default_rng(0)
     logs = np.log([0.2, 0.4])
     scale = logs.std(ddof=1) * np.sqrt(1.5)
-    spread = np.exp(logs.mean() + np.clip(t.rvs(1, size=400_000, random_state=random), -50, 50) * scale)
-    drawn = random.uniform(size=400_000) * spread
+    spread = np.exp(logs.mean() + random.normal(size=400_000) * scale)
+    margins = np.where(random.uniform(size=400_000) < 1 / 3, UNSEEN, random.uniform(size=400_000))
+    drawn = margins * spread
     for risk in (0.2, 0.4):
         assert known.margin(risk) == pytest.approx(np.quantile(drawn, 1 - risk), rel=0.03)
     assert known.margin(0.1) > known.margin(0.2)

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from dse.tuning.candidates import bare
-from dse.tuning.experts import FEWEST, WRONG, experts, mixed, opinion, weights
+from dse.tuning.experts import FEWEST, WRONG, experts, mixed, opinion, surprise, weights
 
 SIDE = 8
 A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
@@ -55,7 +55,7 @@ def test_times_on_other_gpus_are_believed_where_the_model_is_wrong():
 
 
 def test_the_likelihood_is_that_of_each_without_itself():
-    expert = experts(candidates(TRUE - 0.1 * X))[0]
+    expert = replace(experts(candidates(TRUE - 0.1 * X))[0], absolute=False)
     found = opinion(expert, PLACES, TRUE[PLACES], None)
     above = found.surrogate.left_out()
     _, deviation = found.surrogate.left_out_errors(TRUE[PLACES] - expert.log_s[PLACES])
@@ -64,6 +64,24 @@ def test_the_likelihood_is_that_of_each_without_itself():
     slow = TRUE.copy()
     slow[PLACES[0]] += 5.0
     assert opinion(expert, PLACES, slow[PLACES], None).likelihood < found.likelihood - 1
+
+
+def test_a_level_that_is_far_off_speaks_against_a_model():
+    expert = experts(candidates(TRUE))[0]
+    order_only = replace(expert, absolute=False)
+    changes = []
+    for factor in (1.0, 2.0, 1 / 2.0, 100.0):
+        logs = TRUE[PLACES] + np.log(factor)
+        changes.append(
+            opinion(expert, PLACES, logs, None).likelihood
+            - opinion(order_only, PLACES, logs, None).likelihood
+        )
+    np.testing.assert_allclose(changes, [surprise(np.log(x)) for x in (1, 2, 0.5, 100)], rtol=1e-6)
+    assert changes[0] > changes[1] > 0
+    assert changes[1] == pytest.approx(changes[2])
+    assert changes[3] < -2
+    shifted = experts(candidates(TRUE, 3 * TRUE))
+    assert [one.absolute for one in shifted] == [True, True, False]
 
 
 def test_mixed_has_the_moments_of_a_mixture():

@@ -44,7 +44,7 @@ def expected_gain(mean, deviation, best):
 
 
 def mixed_gain(opinions, weights, best) -> np.ndarray:
-    gains = [expected_gain(one.mean, one.deviation, best) for one in opinions]
+    gains = [expected_gain(one.mean, np.hypot(one.deviation, one.roughness), best) for one in opinions]
     return np.tensordot(weights, np.stack(gains), 1)
 
 
@@ -89,6 +89,28 @@ def test_the_next_is_that_of_the_largest_expected_gain(told):
     np.testing.assert_allclose(told.expected_gain(), gain[unmeasured].max() * RUNS[True], rtol=1e-5)
     [place] = told.ask()
     assert place == unmeasured[gain[unmeasured].argmax()]
+
+
+def test_what_is_rough_is_sought_too():
+    """Of two that are held for equally fast, both known well, the gain is what neighbours differ by."""
+    tuner = Tuner(candidates())
+    rough = np.random.default_rng(3).normal(size=N)
+    for place in range(0, N, 2):
+        tuner.tell(place, float(np.exp(PREDICTED[place] + 0.1 * rough[place])))
+    [one] = [one for one, share in zip(tuner.opinions(), tuner.weights(), strict=True) if share > 0.5]
+    assert one.roughness > 0.05
+    smooth_only = expected_gain(one.mean, one.deviation, np.log(min(tuner.told.values())))
+    unmeasured = np.arange(1, N, 2)
+    assert tuner.expected_gain() > 1.2 * smooth_only[unmeasured].max()
+
+
+def test_twins_of_what_was_measured_come_last():
+    base, twice = candidates(), {"a": np.tile(A, 2), "b": np.tile(B, 2), "c": np.repeat([0, 1], N)}
+    both = base.rows(np.tile(np.arange(N), 2))
+    tuner = Tuner(replace(both, parameters=twice))
+    true = np.tile(PREDICTED, 2)
+    order = tuned(tuner, true, 12)
+    assert len({place % N for place in order}) == 12
 
 
 def test_in_a_batch_each_is_chosen_as_if_those_before_came_out_as_predicted(told):

@@ -1,0 +1,57 @@
+"""A phase of a described kernel: what a warp alone waits for in it, out of its counts.
+
+Of its instructions and accesses one in `ilp` and one in `mlp` is waited for; the others take the time in
+which the pipe that is busiest with them takes them. It is the latency of one warp that `dse.models.volkov`
+has of a whole kernel, taken apart by what it hangs on.
+
+Source: Lemeire, Cornelis & Konstantinidis, Eq. L2 and Sec. 6.3. In NumPy, 64 bits.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse.precision import in_64_bits
+from dse.types import ARITHMETIC, CLASSES, COMPUTE, MEMORY, Gpu, Kernel, PerClass, Phase
+
+
+def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
+    """Turn the counts of one pass through a phase into the phase itself.
+
+    **Shapes:** fields broadcast with those of the GPU. **Edges:** products of matrices take their pipe, and
+    nothing waits for them.
+    """
+    kernel = jax.tree.map(lambda x: np.asarray(x, float), kernel)  # some GPUs' fields have 32 bits
+    work, mem_insts = kernel.work, kernel.load_insts + kernel.store_insts
+    mem_waits = kernel.load_insts / kernel.mlp
+    past_l1 = np.minimum(_share(work.l2, kernel.sectors), 1.0)
+    past_l2 = np.minimum(_share(work.dram, kernel.sectors), past_l1)
+    waits: dict[str, Any] = {name: getattr(work, name) / kernel.ilp for name in ARITHMETIC}
+    waits |= {"shared": kernel.shared_insts / kernel.ilp, "barrier": work.barrier}
+    waits |= {"l1": mem_waits * (1.0 - past_l1), "l2": mem_waits * (past_l1 - past_l2)}
+    waits["dram"] = mem_waits * past_l2
+
+    cpi = {name: np.asarray(getattr(gpu.cpi, name)) for name in (*COMPUTE, *MEMORY)}
+    further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * cpi["shared"] / kernel.ilp
+    pipes = sum(getattr(work, name) * cpi[name] for name in COMPUTE)
+    busy = mem_insts * np.asarray(gpu.lsu_cycles)
+    for level in MEMORY:
+        busy = np.maximum(busy, getattr(work, level) * cpi[level])
+    overlapped = _share(busy, mem_insts) * (mem_insts - mem_waits)
+    zero = np.asarray(0.0)
+    with in_64_bits():
+        return Phase(
+            work=work,
+            async_work=None,
+            waits=PerClass(**(dict.fromkeys(CLASSES, zero) | waits)),
+            async_waits=None,
+            passes=np.asarray(1.0),
+            insts=kernel.insts,
+            memory_insts=kernel.shared_insts + mem_insts,
+            slots=further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped,
+        )
+
+
+def _share(part: Any, whole: Any) -> Any:
+    return np.where(whole == 0, 0.0, part / np.where(whole == 0, 1.0, whole))
