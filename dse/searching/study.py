@@ -28,8 +28,10 @@ from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
+from dse.searching.feasible import Feasible
 from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
+from dse.searching.variants import VARIANT, Variant, variants
 from dse.tables import Result
 from dse.types import Gpu
 
@@ -38,24 +40,9 @@ COLUMN = {"time": "time_s", "registers": "registers", "shared": "shared_bytes"} 
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
-ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
 
-VARIANT = "variant"
 _WHY = "why not"
 _BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One kernel of those that do the same work, with its problem sizes."""
-
-    kernel: Counts
-    problem: Mapping[str, Number]
-
-    @property
-    def free(self) -> dict[str, tuple[Number, ...]]:
-        """Parameters that have a choice."""
-        return {name: values for name, values in self.kernel.space.values.items() if len(values) > 1}
 
 
 @dataclass
@@ -76,6 +63,7 @@ class Search(Result):
     """
 
     study: optuna.Study
+    sampler: Feasible
     kept: stored.Kept | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
@@ -133,17 +121,6 @@ class Search(Result):
         return {"kernel": name} | found | dict(variant.problem) | values
 
 
-def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
-    """Name the kernels to choose among. DseError where they do not do the same work."""
-    named = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
-    works = sorted({variant.kernel.variant_of for variant in named.values()})
-    if len(works) > 1:
-        raise DseError(
-            f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
-        )
-    return named
-
-
 def objectives(text: str) -> tuple[str, ...]:
     """Read `time` or `time,registers,shared`, or their columns. DseError for others; time comes first."""
     goals = {column: goal for goal, column in COLUMN.items()}
@@ -178,13 +155,14 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    study = stored.make(metrics, sampler=sampler(chosen, seed, trials, len(goals), len(choices)))
+    feasible = Feasible(sampler(chosen, seed, trials, len(goals), len(choices)), choices, seed)
+    study = stored.make(metrics, sampler=feasible)
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
         study.add_trials(kept.trials())
         kept.count = len(study.get_trials(deepcopy=False))
-    return Search(study, kept, dict(choices), tuple(goals))
+    return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 
 def _lists(choices: Mapping[str, Variant]) -> Lists:
@@ -236,20 +214,13 @@ def run(
     """Ask and tell until the study has `trials` evaluated trials.
 
     Each batch is one vectorised model call for each variant in it. Trials of an interrupted run count.
-    **Raises:** DseError where constraints leave too little to find by suggestion.
+    **Raises:** DseError where constraints leave nothing.
     """
     done = len(search.evaluated())
     advance(min(done, trials))
-    attempts = 0
     while done < trials:
         asked: list[tuple[Trial, str, dict[str, Number]]] = []
         while len(asked) < min(batch, trials - done):
-            attempts += 1
-            if attempts > ATTEMPTS * trials + 1_000:
-                raise DseError(
-                    f"constraints: found {done} valid configurations in {attempts:,} suggestions, "
-                    f"expected {trials}; use `dse rank`, which enumerates"
-                )
             asked += _ask(search)
         values = _evaluate(search, gpu, model, asked)
         begun = time.perf_counter()
@@ -267,27 +238,20 @@ def run(
 
 
 def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
-    """Ask for one suggestion: none where it breaks a constraint."""
+    """Ask for one suggestion: none where one that was enqueued breaks a constraint."""
     begun = time.perf_counter()
     names = list(search.variants)
-    free = search.study.sampler
     if search.first:
         search.study.enqueue_trial(search.first.pop(0))
-    elif len(names) > 1 and sum(search.asked.values()) % 2:
-        least = min(names, key=lambda name: search.asked[name])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Clip non-finite values")  # of trials that break constraints
-        trial = search.study.ask()
+    every_other = len(names) > 1 and sum(search.asked.values()) % 2
+    search.sampler.variant = min(names, key=lambda name: search.asked[name]) if every_other else None
+    trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
     search.asked[name] += 1
     variant = search.variants[name]
     values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
-    search.study.sampler = free
     known = {**variant.problem, **values}
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
@@ -301,7 +265,7 @@ def _tell(
     search: Search, trial: Trial, values: Sequence[float] | None, broken: int = 0, impossible: int = 0
 ) -> None:
     """Tell the sampler the objectives; None of what cannot be, with the number of constraints it breaks."""
-    if constrained(search.study.sampler):
+    if constrained(search.sampler.inner):
         trial.set_constraint("broken", broken)
         trial.set_constraint("impossible", impossible)
         search.study.tell(trial, values or [math.inf] * len(search.objectives))

@@ -21,7 +21,7 @@ from dse.space import Space
 from dse.sweeping.product import COUNTED, density, evenly
 from dse.types import Gpu, Kernel, Resources
 
-WIDTH = 1 << 19  # numbers in one array of counts, at most
+WIDTH = 1 << 16  # numbers in one array of counts, at most
 CELLS = 1 << 28  # configurations of one part, on all GPUs
 SIZE, GPU = "size of the problem", "number of the GPU"  # names that no parameter has
 

@@ -1,0 +1,96 @@
+"""Any sampler of Optuna's, kept to configurations that are valid and new.
+
+Constraints are known in closed form, and a model gives the same time each time: a trial of what breaks a
+constraint, or was tried before, would teach nothing. What a sampler suggests of either kind makes way for a
+neighbour, and where it has nothing to go by yet, a valid configuration is drawn.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from dse.searching.neighbours import Neighbours, Point
+from dse.searching.variants import VARIANT, Variant
+
+
+class Feasible(BaseSampler):
+    """Suggests a variant, where there are several, and the places of its parameters' values in their lists.
+
+    Attributes:
+        inner: the sampler that it asks.
+        variant: the one that the next suggestion is to be of; None leaves it to `inner`.
+    """
+
+    def __init__(self, inner: BaseSampler, variants: Mapping[str, Variant], seed: int | None) -> None:
+        self.inner = inner
+        self.variant: str | None = None
+        self._random = np.random.default_rng(seed)
+        self._neighbours = {name: Neighbours(each, seed) for name, each in variants.items()}
+        self._space: dict[str, BaseDistribution] = {}
+        if len(variants) > 1:
+            self._space[VARIANT] = CategoricalDistribution(list(variants))
+        self._parameters = {name: [f"{name}.{key}" for key in each.free] for name, each in variants.items()}
+        for name, each in variants.items():
+            ranges = (IntDistribution(0, len(values) - 1) for values in each.free.values())
+            self._space |= zip(self._parameters[name], ranges, strict=True)
+        self._tried: dict[str, set[Point]] | None = None
+
+    def reseed_rng(self) -> None:
+        """As Optuna has it, before another process or thread goes on."""
+        self.inner.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All parameters of all variants."""
+        return self._space
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Suggest a configuration; nothing for a trial that somebody enqueued."""
+        if "fixed_params" in trial.system_attrs:
+            return {}
+        if self._tried is None:
+            self._tried = {name: set() for name in self._parameters}
+            for each in study.get_trials(deepcopy=False):
+                self._note(each)
+        asked = self.inner.infer_relative_search_space(study, trial)
+        suggested = self.inner.sample_relative(study, trial, asked)
+        name = self.variant or suggested.get(VARIANT) or str(self._random.choice(list(self._parameters)))
+        parameters, neighbours, tried = self._parameters[name], self._neighbours[name], self._tried[name]
+        point = None
+        if parameters and suggested.keys() >= set(parameters):
+            point = neighbours.near(tuple(suggested[key] for key in parameters), tried)
+        if point is None:
+            drawn = neighbours.anywhere()
+            point = neighbours.near(drawn, tried) or drawn
+        tried.add(point)
+        chosen: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
+        return chosen | dict(zip(parameters, point, strict=True))
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Suggest one parameter by itself: of a trial that was enqueued without it."""
+        return self.inner.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """As the sampler within has it."""
+        self.inner.before_trial(study, trial)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """Note what was tried, and do as the sampler within has it."""
+        self._note(trial)
+        self.inner.after_trial(study, trial, state, values)
+
+    def _note(self, trial: FrozenTrial) -> None:
+        name = trial.params.get(VARIANT, next(iter(self._parameters)))
+        parameters = self._parameters.get(name, [])
+        if self._tried is not None and trial.params.keys() >= set(parameters):
+            self._tried[name].add(tuple(trial.params[key] for key in parameters))
