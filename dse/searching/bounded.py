@@ -15,8 +15,8 @@ from optuna.search_space import IntersectionSearchSpace
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
-BEST, LATEST = 100, 50  # trials that are fitted
-EVERY = 10  # trials, after which it is fitted anew
+BEST, LATEST = 70, 30  # trials that are fitted
+EVERY = 20  # trials, after which it is fitted anew
 LEAST = 20  # trials before the first fit
 
 
@@ -45,7 +45,9 @@ class Bounded(BaseSampler):
         if len(done) < self._next or not search_space:
             return self._suggested
         chosen = _some(done)
-        worst = [max(values) for values in zip(*(_logs(each) for each in chosen if _finite(each)), strict=True)]
+        worst = [
+            max(values) for values in zip(*(_logs(each) for each in chosen if _finite(each)), strict=True)
+        ]
         if not worst:
             return {}
         own = optuna.create_study(directions=study.directions, sampler=self.inner)

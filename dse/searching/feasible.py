@@ -38,7 +38,8 @@ class Feasible(BaseSampler):
         for name, each in variants.items():
             ranges = (IntDistribution(0, len(values) - 1) for values in each.free.values())
             self._space |= zip(self._parameters[name], ranges, strict=True)
-        self._tried: dict[str, set[Point]] | None = None
+        self._tried: dict[str, set[Point]] = {name: set() for name in variants}
+        self._read = 0  # trials of the study that were looked at
 
     def reseed_rng(self) -> None:
         """As Optuna has it, before another process or thread goes on."""
@@ -54,10 +55,7 @@ class Feasible(BaseSampler):
         """Suggest a configuration; nothing for a trial that somebody enqueued."""
         if "fixed_params" in trial.system_attrs:
             return {}
-        if self._tried is None:
-            self._tried = {name: set() for name in self._parameters}
-            for each in study.get_trials(deepcopy=False):
-                self._note(each)
+        self._note(study, trial)
         asked = self.inner.infer_relative_search_space(study, trial)
         suggested = self.inner.sample_relative(study, trial, asked)
         name = self.variant or suggested.get(VARIANT) or str(self._random.choice(list(self._parameters)))
@@ -85,12 +83,15 @@ class Feasible(BaseSampler):
     def after_trial(
         self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
     ) -> None:
-        """Note what was tried, and do as the sampler within has it."""
-        self._note(trial)
+        """As the sampler within has it."""
         self.inner.after_trial(study, trial, state, values)
 
-    def _note(self, trial: FrozenTrial) -> None:
-        name = trial.params.get(VARIANT, next(iter(self._parameters)))
-        parameters = self._parameters.get(name, [])
-        if self._tried is not None and trial.params.keys() >= set(parameters):
-            self._tried[name].add(tuple(trial.params[key] for key in parameters))
+    def _note(self, study: Study, asking: FrozenTrial) -> None:
+        """Look at trials that came since: enqueued ones, and those of other processes."""
+        trials = study.get_trials(deepcopy=False)
+        for trial in trials[self._read :]:
+            name = trial.params.get(VARIANT, next(iter(self._parameters)))
+            parameters = self._parameters[name]
+            if trial.number != asking.number and trial.params.keys() >= set(parameters):
+                self._tried[name].add(tuple(trial.params[key] for key in parameters))
+        self._read = len(trials)

@@ -1,19 +1,19 @@
 """Optuna over one or several kernels that do the same work, asked and told in batches.
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
-are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks constraints is given back to the sampler with their number, without a model call:
-as a complete trial that breaks Optuna's constraints, where the sampler learns from those, else as a pruned
-one. Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its
-rank is fair.
+are ranked by the best that each can reach. Parameters are suggested as places in their lists of values, of
+configurations that hold all constraints (`dse.searching.feasible`). What cannot run, and what was enqueued
+and breaks constraints, is given back to the sampler without a time: as a complete trial that breaks Optuna's
+constraints, where the sampler learns from those, else as a pruned one. Every other suggestion goes to the
+variant tried least, so that a slower variant is searched too and its rank is fair.
 """
 
 import hashlib
 import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,7 +31,7 @@ from dse.searching import storage as stored
 from dse.searching.feasible import Feasible
 from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
-from dse.searching.variants import VARIANT, Variant, variants
+from dse.searching.variants import VARIANT, Variant
 from dse.tables import Result
 from dse.types import Gpu
 
@@ -41,6 +41,7 @@ BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
 
+Asked = tuple[Trial, str, dict[str, Number]]  # a trial, its variant, and its parameters' values
 _WHY = "why not"
 _BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
 
@@ -70,6 +71,7 @@ class Search(Result):
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
     first: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try before others
+    told: set[int] = field(default_factory=set)  # numbers of trials that the storage has not yet
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
         """Trials that got as far as the model."""
@@ -121,6 +123,17 @@ class Search(Result):
         return {"kernel": name} | found | dict(variant.problem) | values
 
 
+def variants(kernels: Iterable[tuple[Counts, Mapping[str, Number]]]) -> dict[str, Variant]:
+    """Name the kernels to choose among. DseError where they do not do the same work."""
+    named = {kernel.name: Variant(kernel, problem) for kernel, problem in kernels}
+    works = sorted({variant.kernel.variant_of for variant in named.values()})
+    if len(works) > 1:
+        raise DseError(
+            f"KERNEL: found kernels of different work ({', '.join(works)}), expected variants of one"
+        )
+    return named
+
+
 def objectives(text: str) -> tuple[str, ...]:
     """Read `time` or `time,registers,shared`, or their columns. DseError for others; time comes first."""
     goals = {column: goal for goal, column in COLUMN.items()}
@@ -160,8 +173,7 @@ def start(
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
-        study.add_trials(kept.trials())
-        kept.count = len(study.get_trials(deepcopy=False))
+        study.add_trials(kept.news())
     return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 
@@ -219,25 +231,40 @@ def run(
     done = len(search.evaluated())
     advance(min(done, trials))
     while done < trials:
-        asked: list[tuple[Trial, str, dict[str, Number]]] = []
+        asked: list[Asked] = []
         while len(asked) < min(batch, trials - done):
             asked += _ask(search)
         values = _evaluate(search, gpu, model, asked)
         begun = time.perf_counter()
-        for (trial, _, _), value in zip(asked, values, strict=True):
+        _told(search, asked, values, trials)
+        search.shares.optuna += time.perf_counter() - begun
+        before, done = done, len(search.evaluated())
+        advance(min(done, trials) - before)
+
+
+def _told(search: Search, asked: Sequence[Asked], values: Sequence[Sequence[float]], trials: int) -> None:
+    """Tell what a batch found, and exchange it with the storage, which gets no more than so many trials."""
+    kept = search.kept
+    with kept.alone() if kept is not None else nullcontext():
+        if kept is not None:
+            search.study.add_trials(kept.news())
+        room = max(0, trials - len(search.evaluated()))
+        for (trial, _, _), value in zip(asked[:room], values, strict=False):
             if math.isfinite(value[0]):
                 _tell(search, trial, value)
             else:
                 trial.set_user_attr(_WHY, _IMPOSSIBLE)
                 _tell(search, trial, None, impossible=1)
-        if search.kept is not None:
-            search.kept.add(search.study.get_trials(deepcopy=False))
-        search.shares.optuna += time.perf_counter() - begun
-        done += len(asked)
-        advance(len(asked))
+            search.told.add(trial.number)
+        for trial, _, _ in asked[room:]:  # other processes were faster
+            search.study.tell(trial, state=TrialState.FAIL)
+        if kept is not None:
+            every = search.study.get_trials(deepcopy=False)
+            kept.add([trial for trial in every if trial.number in search.told])
+        search.told.clear()
 
 
-def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
+def _ask(search: Search) -> list[Asked]:
     """Ask for one suggestion: none where one that was enqueued breaks a constraint."""
     begun = time.perf_counter()
     names = list(search.variants)
@@ -256,6 +283,7 @@ def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
         trial.set_user_attr(_WHY, _BROKEN)
+        search.told.add(trial.number)
         _tell(search, trial, None, broken=broken)
     search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
@@ -275,9 +303,7 @@ def _tell(
         search.study.tell(trial, state=TrialState.PRUNED)
 
 
-def _evaluate(
-    search: Search, gpu: Gpu, model: str | Model, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
-) -> list[list[float]]:
+def _evaluate(search: Search, gpu: Gpu, model: str | Model, asked: Sequence[Asked]) -> list[list[float]]:
     """Return the objectives of each configuration asked for; time is infinite where it cannot run."""
     begun = time.perf_counter()
     values: list[list[float]] = [[] for _ in asked]
