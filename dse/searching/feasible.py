@@ -2,20 +2,26 @@
 
 Constraints are known in closed form, and a model gives the same time each time: a trial of what breaks a
 constraint, or was tried before, would teach nothing. What a sampler suggests of either kind makes way for a
-neighbour, and where it has nothing to go by yet, a valid configuration is drawn.
+neighbour, and where it has nothing to go by yet, a valid configuration is drawn. Samplers that learn are
+asked for half of the trials only: the others are neighbours of good ones, for samplers find the region of an
+optimum sooner than the optimum.
 """
 
+import heapq
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
-from optuna.samplers import BaseSampler
+from optuna.samplers import BaseSampler, QMCSampler, RandomSampler
 from optuna.study import Study
 from optuna.trial import FrozenTrial, TrialState
 
 from dse.searching.neighbours import Neighbours, Point
 from dse.searching.variants import VARIANT, Variant
+
+LEAST = 20  # trials before any is refined
 
 
 class Feasible(BaseSampler):
@@ -23,11 +29,13 @@ class Feasible(BaseSampler):
 
     Attributes:
         inner: the sampler that it asks.
+        refine: whether half of the trials are neighbours of good ones.
         variant: the one that the next suggestion is to be of; None leaves it to `inner`.
     """
 
     def __init__(self, inner: BaseSampler, variants: Mapping[str, Variant], seed: int | None) -> None:
         self.inner = inner
+        self.refine = not isinstance(inner, RandomSampler | QMCSampler)
         self.variant: str | None = None
         self._random = np.random.default_rng(seed)
         self._neighbours = {name: Neighbours(each, seed) for name, each in variants.items()}
@@ -56,19 +64,43 @@ class Feasible(BaseSampler):
         if "fixed_params" in trial.system_attrs:
             return {}
         self._note(study, trial)
+        name, point = self._refined(study) if self.refine else (None, None)
+        if name is None or point is None:
+            name, point = self._suggested(study, trial)
+        self._tried[name].add(point)
+        chosen: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
+        return chosen | dict(zip(self._parameters[name], point, strict=True))
+
+    def _suggested(self, study: Study, trial: FrozenTrial) -> tuple[str, Point]:
+        """What the sampler within suggests, or what is near it."""
         asked = self.inner.infer_relative_search_space(study, trial)
         suggested = self.inner.sample_relative(study, trial, asked)
         name = self.variant or suggested.get(VARIANT) or str(self._random.choice(list(self._parameters)))
         parameters, neighbours, tried = self._parameters[name], self._neighbours[name], self._tried[name]
-        point = None
         if parameters and suggested.keys() >= set(parameters):
-            point = neighbours.near(tuple(suggested[key] for key in parameters), tried)
-        if point is None:
-            drawn = neighbours.anywhere()
-            point = neighbours.near(drawn, tried) or drawn
-        tried.add(point)
-        chosen: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
-        return chosen | dict(zip(parameters, point, strict=True))
+            near = neighbours.near(tuple(suggested[key] for key in parameters), tried)
+            if near is not None:
+                return name, near
+        drawn = neighbours.anywhere()
+        return name, neighbours.near(drawn, tried) or drawn
+
+    def _refined(self, study: Study) -> tuple[str | None, Point | None]:
+        """Half of the time, a neighbour of one of the best trials; the better, the likelier."""
+        if len(study.directions) > 1 or self._random.random() < 0.5:
+            return None, None
+        best = [
+            trial
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            if math.isfinite(trial.values[0])
+            and self.variant in (None, trial.params.get(VARIANT, self.variant))
+        ]
+        if len(best) < LEAST:
+            return None, None
+        rank = int(len(best) ** self._random.random())  # log-uniform: 1 to 10 as often as 10 to 100
+        trial = heapq.nsmallest(rank, best, key=lambda trial: trial.values[0])[-1]
+        name = trial.params.get(VARIANT, next(iter(self._parameters)))
+        point = tuple(trial.params[key] for key in self._parameters[name])
+        return name, self._neighbours[name].near(point, self._tried[name])
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution

@@ -8,8 +8,8 @@ from dse.errors import DseError
 from dse.searching.variants import Variant
 
 DRAWN = 1_024  # valid configurations that are drawn together
-MUTANTS = 256  # of a point, that are looked at for each number of parameters changed
-STEP = 0.5  # the share of changes that go to the next value of a list; the others go to any
+MUTANTS, ROUNDS = 256, 8  # of a point, that are looked at together, and how often
+ROUNDED = 0.25  # the share of them whose values are powers of two
 
 Point = tuple[int, ...]  # the place of each free parameter's value in its list
 
@@ -20,6 +20,8 @@ class Neighbours:
     def __init__(self, variant: Variant, seed: int | None) -> None:
         self._space, self._problem = variant.kernel.space, variant.problem
         self._lengths = tuple(map(len, variant.free.values()))
+        self._lists = [np.array(values) for values in variant.free.values()]
+        self._powers = [_nearest_powers(values) for values in self._lists]
         self._random = np.random.default_rng(seed)
         self._ahead: list[Point] = []  # drawn and not given out yet
 
@@ -41,12 +43,12 @@ class Neighbours:
     def near(self, point: Point, tried: AbstractSet[Point]) -> Point | None:
         """Return the point if it is valid and not in `tried`, else one that is and differs in little.
 
-        As few parameters are changed as do, which ones is left to chance. None where nothing is found.
+        In one parameter half of the time, in two a quarter, and so on. None where nothing is found.
         """
         if point not in tried and self._valid(np.array([point]))[0]:
             return point
-        for changes in range(1, len(point) + 1):
-            mutants = self._mutants(np.array(point), changes)
+        for _ in range(ROUNDS if point else 0):
+            mutants = self._mutants(np.array(point))
             for mutant in map(tuple, mutants[self._valid(mutants)].tolist()):
                 if mutant not in tried:
                     return mutant
@@ -59,11 +61,37 @@ class Neighbours:
         index = np.ravel_multi_index(tuple(points.T), self._lengths)
         return self._space.valid(self._space.decode(index, np), self._problem, np)
 
-    def _mutants(self, point: np.ndarray, changes: int) -> np.ndarray:
-        """Return points [N, D] that differ from one in so many parameters at most."""
+    def _mutants(self, point: np.ndarray) -> np.ndarray:
+        """Return points [N, D] that differ from one in a few parameters.
+
+        Each to the next value of its list, to one twice or half as large, or to any: what a kernel does
+        depends on products of its parameters. And on what divides what: of a few points all values then go to
+        the nearest power of two, as sizes of problems, warps and memories mostly are.
+        """
         shape = (MUTANTS, len(point))
+        changes = self._random.geometric(0.5, (MUTANTS, 1))
         chosen = self._random.random(shape).argsort(axis=1) < changes
-        one_on = point + self._random.choice((-1, 1), shape)
-        anywhere = self._random.integers(0, self._lengths, shape)
-        moved = np.where(self._random.random(shape) < STEP, one_on, anywhere)
-        return np.clip(np.where(chosen, moved, point), 0, np.array(self._lengths) - 1)
+        moved = np.stack(
+            [self._moved(values, place) for values, place in zip(self._lists, point, strict=True)], 1
+        )
+        mutants = np.where(chosen, moved, point)
+        rounded = np.stack([power[place] for power, place in zip(self._powers, mutants.T, strict=True)], 1)
+        return np.where(self._random.random((MUTANTS, 1)) < ROUNDED, rounded, mutants)
+
+    def _moved(self, values: np.ndarray, place: int) -> np.ndarray:
+        """Return places [MUTANTS] of other values of a list."""
+        steps = np.clip([place - 1, place + 1], 0, len(values) - 1)
+        scaled = [np.abs(values - factor * values[place]).argmin() for factor in (0.5, 2.0)]
+        kind = self._random.integers(0, 3, MUTANTS)
+        up = self._random.integers(0, 2, MUTANTS)
+        anywhere = self._random.integers(0, len(values), MUTANTS)
+        return np.choose(kind, [steps[up], np.array(scaled)[up], anywhere])
+
+
+def _nearest_powers(values: np.ndarray) -> np.ndarray:
+    """Return for each place that of the power of two, or 0, next to its value; its own without any."""
+    whole = values.astype(np.int64)
+    powers = np.flatnonzero((whole == values) & (whole >= 0) & (whole & (whole - 1) == 0))
+    if not len(powers):
+        return np.arange(len(values))
+    return powers[np.abs(values[:, None] - values[powers]).argmin(axis=1)]
