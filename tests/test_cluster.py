@@ -39,7 +39,7 @@ import dse, jax.numpy as jnp
 from dse.cluster import in_threads
 from dse.sweeping import plan
 print(len({str(used) for _, used in in_threads(2)(lambda units: jnp.zeros(1).devices(), range(8))}))
-plan.CONFIGURATIONS = 8
+plan.CONFIGURATIONS = 128
 print(dse.sweep("matmul_tiled", ["a100", "h200"], "phase").top(5, ["gpu"]))
 """
 

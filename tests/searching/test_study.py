@@ -131,15 +131,15 @@ def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path
     def meanwhile(*arguments):
         calls.append(1)
         if len(calls) == 2:  # another process adds 10 fewer than are wanted
-            search(choices, gpu, 50, storage=storage)
+            search(choices, gpu, 30, storage=storage)
         return real(*arguments)
 
     monkeypatch.setattr(study, "_evaluate", meanwhile)
-    first = search(choices, gpu, 60, storage=storage)
-    assert len(first.evaluated()) == 60
+    first = search(choices, gpu, 40, storage=storage)
+    assert len(first.evaluated()) == 40
     assert sum(trial.state == TrialState.FAIL for trial in first.study.get_trials()) == 10
     kept = study.start(choices, "a100", "volkov", ("time",), storage=storage)
-    assert len(kept.evaluated()) == 60 == len(kept.study.get_trials())
+    assert len(kept.evaluated()) == 40 == len(kept.study.get_trials())
     assert {trial.user_attrs["process"] for trial in kept.study.get_trials()} > {first.kept.process}
 
 
