@@ -37,17 +37,25 @@ _IN_USE: ContextVar[Spread | None] = ContextVar("spread", default=None)
 
 
 def in_threads(workers: int | None = None) -> Spread:
-    """Spread work over threads of this process: one for each core, or so many."""
+    """Spread work over threads of this process: one for each core, or so many. JAX's devices take turns."""
     count = workers or len(os.sched_getaffinity(0))
 
     def spread(function: Callable[[range], R], units: range) -> Iterator[tuple[range, R]]:
-        with ThreadPoolExecutor(count) as pool:
+        import jax
+
+        devices = jax.local_devices()
+
+        def on_device(one: range) -> R:
+            with jax.default_device(devices[one.start % len(devices)] if len(devices) > 1 else None):
+                return function(one)
+
+        with ThreadPoolExecutor(max(count, len(devices))) as pool:
             pending: deque[tuple[range, Any]] = deque()
             try:
                 for unit in units:
                     one = range(unit, unit + 1)
-                    pending.append((one, pool.submit(function, one)))
-                    if len(pending) > 2 * count:
+                    pending.append((one, pool.submit(on_device, one)))
+                    if len(pending) > 2 * max(count, len(devices)):
                         done, future = pending.popleft()
                         yield done, future.result()
                 while pending:

@@ -32,6 +32,8 @@ PARTS = ("grid", "rows", "kill", "axes")
 GPUS, SIZES, BEST = 10, 6, 100
 ROWS = 10_000_000
 KILLED = 100_000_000
+POINTS = 12  # sizes of each sweep along the other axes
+TIMES = (1, 2, 4)
 
 KERNEL = """
 name = "made_up"
@@ -223,36 +225,31 @@ def kill(scale: float, repeats: int) -> dict[str, Any]:
 
 
 def axes(scale: float, repeats: int) -> dict[str, Any]:
-    """CPU time of 1, 2, 4 and 8 of each axis, the others being two; and compilations of a second call."""
+    """CPU time of 1, 2 and 4 times as many of each axis, as a ratio; and compilations of a second call."""
     import dse
     from dse.models import CLOSED_FORMS
 
-    kernels = ("convolution", "gemm", "dedispersion", "convolution_direct", "convolution_shared")
-    kernels += ("stencil2d", "matmul_tiled", "nbody")
-    points = max(2, int(40 * scale))
+    points = max(1, round(POINTS * scale))
 
-    def swept(axis: str, many: int) -> Any:
-        counts = {"gpus": 2, "kernels": 1, "sizes": 2 * points, "models": 1} | {axis: many}
-        values = [1024 + 64 * i for i in range(counts["sizes"])]
-        sizes = {"image_width": values}
-        names = kernels[: counts["kernels"]] if axis != "kernels" else ("convolution",) * counts["kernels"]
-        chosen = CLOSED_FORMS[: counts["models"]] if axis == "models" else ("phase",)
-        given: Any = [dse.kernel(name) for name in names]
-        return dse.sweep(given, gpu_names(16)[: counts["gpus"]], chosen, sizes)
+    def swept(gpus: int = 1, kernels: int = 1, sizes: int = 1, models: int = 1) -> Any:
+        values = {"image_width": [1024 + 64 * i for i in range(sizes * points)]}
+        given: Any = [dse.kernel("convolution")] * kernels
+        return dse.sweep(given, gpu_names(8)[: 2 * gpus], CLOSED_FORMS[:models], values)
+
+    def seconds(sweep: Any) -> float:
+        start = time.process_time()
+        sweep.top(10, ["gpu", "size"])
+        return time.process_time() - start
 
     table: dict[str, dict[str, float]] = {}
     for axis in ("gpus", "kernels", "sizes", "models"):
-        table[axis] = {}
-        for many in (1, 2, 4, 8):
-            sweep = swept(axis, many * (points if axis == "sizes" else 1))
-            sweep.top(10, ["gpu", "size"])  # compiles
-            times = []
-            for _ in range(repeats):
-                start = time.process_time()
-                sweep.top(10, ["gpu", "size"])
-                times.append(time.process_time() - start)
-            table[axis][str(many)] = median(times)
-    return {"cpu_s": table, "traces_of_second_call": traces(swept("gpus", 2), swept("gpus", 2))}
+        taken = {}
+        for many in TIMES:
+            sweep = swept(**{axis: many})
+            seconds(sweep)  # compiles
+            taken[many] = median(seconds(sweep) for _ in range(repeats))
+        table[axis] = {f"x{many}": taken[many] / taken[1] for many in TIMES} | {"cpu_s": taken[1]}
+    return {"ratio": table, "traces_of_second_call": traces(swept(), swept())}
 
 
 def traces(first: Any, second: Any) -> int:

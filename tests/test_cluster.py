@@ -8,6 +8,7 @@ import time
 import cloudpickle
 import pytest
 
+import dse
 from dse.cluster import _awaited, client, in_threads, on_cluster, spreading
 from dse.errors import DseError
 
@@ -29,6 +30,27 @@ def collected(spread, count, meanwhile=lambda done: None):
 
 def test_threads_keep_the_order():
     assert collected(in_threads(3), 20) == [i * i for i in range(20)]
+
+
+DEVICES = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import dse, jax.numpy as jnp
+from dse.cluster import in_threads
+from dse.sweeping import plan
+print(len({str(used) for _, used in in_threads(2)(lambda units: jnp.zeros(1).devices(), range(8))}))
+plan.CONFIGURATIONS = 128
+print(dse.sweep("matmul_tiled", ["a100", "h200"], "phase").top(5, ["gpu"]))
+"""
+
+
+@pytest.mark.slow
+def test_all_devices_do_some_of_the_work_with_the_same_result(run_python):
+    ran = run_python(DEVICES)
+    assert ran.code == 0, ran.err
+    devices, _, best = ran.out.partition("\n")
+    assert devices == "4"
+    assert best == f"{dse.sweep('matmul_tiled', ['a100', 'h200'], 'phase').top(5, ['gpu'])}\n"
 
 
 def test_an_error_of_a_unit_comes_out():

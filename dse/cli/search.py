@@ -27,7 +27,12 @@ def search(
         ),
     ] = "tpe",
     trials: Annotated[
-        int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")
+        int,
+        typer.Option(
+            min=1,
+            help="Configurations that the study shall have, earlier runs and other processes included: two "
+            "that search one study at once share them.",
+        ),
     ] = 200,
     objective: Annotated[
         str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")

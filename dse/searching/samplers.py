@@ -16,14 +16,16 @@ from optuna.samplers import (
 )
 
 from dse.errors import DseError, one_of
+from dse.searching.bounded import Bounded
 
 SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
-FEW = 300  # trials up to which `auto` takes Gaussian processes, whose time grows with their cube
+STARTUP = 100  # trials at random before TPE's own, at most, and at most a tenth
+FEW = 300  # trials up to which `auto` takes Gaussian processes, which take longest for a suggestion
 
 
 def constrained(sampler: BaseSampler) -> bool:
     """Whether a sampler learns from complete trials that break constraints."""
-    return isinstance(sampler, TPESampler | GPSampler | NSGAIISampler | NSGAIIISampler)
+    return isinstance(sampler, TPESampler | Bounded | NSGAIISampler | NSGAIIISampler)
 
 
 def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, variants: int = 1) -> BaseSampler:
@@ -41,9 +43,17 @@ def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, vari
         warnings.simplefilter("ignore", ExperimentalWarning)
         match name:
             case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
-                return TPESampler(multivariate=True, group=True, constant_liar=True, seed=seed)
+                return TPESampler(
+                    multivariate=True,
+                    group=True,
+                    constant_liar=True,
+                    n_startup_trials=min(max(trials // 10, 10), STARTUP),
+                    seed=seed,
+                )
             case "gp":
-                return GPSampler(seed=seed, deterministic_objective=True, warn_independent_sampling=False)
+                return Bounded(
+                    GPSampler(seed=seed, deterministic_objective=True, warn_independent_sampling=False)
+                )
             case "nsga2":
                 return NSGAIISampler(seed=seed)
             case "nsga3":

@@ -5,12 +5,15 @@ lives on network file systems where SQLite does not, or behind Optuna's gRPC pro
 spares a database thousands of connections.
 """
 
+import copy
+import fcntl
 import random
 import time
+import uuid
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,11 +23,13 @@ from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBSt
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
+from sqlalchemy.engine import make_url
 
 from dse.errors import DseError
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
+PROCESS = "process"  # the attribute of a trial that says which process added it
 WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
 
 
@@ -38,18 +43,52 @@ class Kept:
     url: str
     study: optuna.Study
     lists: Lists
-    count: int = 0  # of a search's trials, those that the database has
+    process: str = field(default_factory=lambda: uuid.uuid4().hex[:12])  # marks our own trials
+    read: set[int] = field(default_factory=set)  # numbers of those that were read
 
-    def trials(self) -> list[FrozenTrial]:
-        """Read all trials, those of other processes too. DseError for those of earlier versions."""
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other processes from writing while we count and add; a server's studies have no such lock."""
+        path = _file(self.url)
+        if path is None:
+            yield
+            return
         with _one_line(self.url):
-            return [self.lists.with_places(trial) for trial in self.study.get_trials(deepcopy=False)]
+            lock = open(f"{path}.lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
+        with lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def news(self) -> list[FrozenTrial]:
+        """Read finished trials that are neither read nor ours. DseError for those of earlier versions."""
+        with _one_line(self.url):
+            trials = [
+                trial
+                for trial in self.study.get_trials(deepcopy=False)
+                if trial.number not in self.read
+                and trial.state.is_finished()
+                and trial.user_attrs.get(PROCESS) != self.process
+            ]
+            self.read.update(trial.number for trial in trials)
+            return [self.lists.with_places(trial) for trial in trials]
 
     def add(self, trials: Sequence[FrozenTrial]) -> None:
-        """Write those of a search's trials that are not there yet."""
+        """Write trials."""
         with _one_line(self.url):
-            self.study.add_trials(map(self.lists.with_values, trials[self.count :]))
-        self.count = len(trials)
+            self.study.add_trials(_marked(self.lists.with_values(trial), self.process) for trial in trials)
+
+
+def _marked(trial: FrozenTrial, process: str) -> FrozenTrial:
+    trial = copy.copy(trial)
+    trial.user_attrs = {**trial.user_attrs, PROCESS: process}
+    return trial
+
+
+def _file(url: str) -> str | None:
+    """The file that a study is kept in, if it is one."""
+    if url.startswith("journal:"):
+        return url.removeprefix("journal:").removeprefix("//")
+    return make_url(url).database if url.startswith("sqlite:") else None
 
 
 def load(url: str, name: str, metrics: Sequence[str], lists: Lists) -> Kept:

@@ -1,19 +1,19 @@
 """Optuna over one or several kernels that do the same work, asked and told in batches.
 
 A categorical choice picks the variant, and below it stand that variant's own parameters, so that variants
-are ranked by the best that each can reach. Parameters are suggested as places in their lists of values. A
-configuration that breaks constraints is given back to the sampler with their number, without a model call:
-as a complete trial that breaks Optuna's constraints, where the sampler learns from those, else as a pruned
-one. Every other suggestion goes to the variant tried least, so that a slower variant is searched too and its
-rank is fair.
+are ranked by the best that each can reach. Parameters are suggested as places in their lists of values, of
+configurations that hold all constraints (`dse.searching.feasible`). What cannot run, and what was enqueued
+and breaks constraints, is given back to the sampler without a time: as a complete trial that breaks Optuna's
+constraints, where the sampler learns from those, else as a pruned one. Every other suggestion goes to the
+variant tried least, so that a slower variant is searched too and its rank is fair.
 """
 
 import hashlib
 import math
 import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,8 +28,10 @@ from dse.gpus import stack
 from dse.models import get
 from dse.models.protocol import Model
 from dse.searching import storage as stored
+from dse.searching.feasible import Feasible
 from dse.searching.samplers import FEW, constrained, sampler
 from dse.searching.values import Lists
+from dse.searching.variants import VARIANT, Variant
 from dse.tables import Result
 from dse.types import Gpu
 
@@ -38,24 +40,10 @@ COLUMN = {"time": "time_s", "registers": "registers", "shared": "shared_bytes"} 
 BATCH = 20
 EXHAUSTIVE = 200_000  # configurations up to which the optimum is found by looking at all of them
 EXHAUSTIVE_SIMULATED = 5_000  # of a simulated model: some seconds
-ATTEMPTS = 50  # suggestions for each trial wanted, before constraints are taken to be too tight
 
-VARIANT = "variant"
+Asked = tuple[Trial, str, dict[str, Number]]  # a trial, its variant, and its parameters' values
 _WHY = "why not"
 _BROKEN, _IMPOSSIBLE = "breaks a constraint", "cannot run"
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One kernel of those that do the same work, with its problem sizes."""
-
-    kernel: Counts
-    problem: Mapping[str, Number]
-
-    @property
-    def free(self) -> dict[str, tuple[Number, ...]]:
-        """Parameters that have a choice."""
-        return {name: values for name, values in self.kernel.space.values.items() if len(values) > 1}
 
 
 @dataclass
@@ -76,12 +64,14 @@ class Search(Result):
     """
 
     study: optuna.Study
+    sampler: Feasible
     kept: stored.Kept | None
     variants: dict[str, Variant]
     objectives: tuple[str, ...]
     shares: Shares = field(default_factory=Shares)
     asked: Counter[str] = field(default_factory=Counter)  # suggestions of each variant, in this run
     first: list[dict[str, Any]] = field(default_factory=list)  # parameters of trials to try before others
+    told: set[int] = field(default_factory=set)  # numbers of trials that the storage has not yet
 
     def evaluated(self) -> list[optuna.trial.FrozenTrial]:
         """Trials that got as far as the model."""
@@ -178,13 +168,13 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    study = stored.make(metrics, sampler=sampler(chosen, seed, trials, len(goals), len(choices)))
+    feasible = Feasible(sampler(chosen, seed, trials, len(goals), len(choices)), choices, seed)
+    study = stored.make(metrics, sampler=feasible)
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
-        study.add_trials(kept.trials())
-        kept.count = len(study.get_trials(deepcopy=False))
-    return Search(study, kept, dict(choices), tuple(goals))
+        study.add_trials(kept.news())
+    return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 
 def _lists(choices: Mapping[str, Variant]) -> Lists:
@@ -236,62 +226,64 @@ def run(
     """Ask and tell until the study has `trials` evaluated trials.
 
     Each batch is one vectorised model call for each variant in it. Trials of an interrupted run count.
-    **Raises:** DseError where constraints leave too little to find by suggestion.
+    **Raises:** DseError where constraints leave nothing.
     """
     done = len(search.evaluated())
     advance(min(done, trials))
-    attempts = 0
     while done < trials:
-        asked: list[tuple[Trial, str, dict[str, Number]]] = []
+        asked: list[Asked] = []
         while len(asked) < min(batch, trials - done):
-            attempts += 1
-            if attempts > ATTEMPTS * trials + 1_000:
-                raise DseError(
-                    f"constraints: found {done} valid configurations in {attempts:,} suggestions, "
-                    f"expected {trials}; use `dse rank`, which enumerates"
-                )
             asked += _ask(search)
         values = _evaluate(search, gpu, model, asked)
         begun = time.perf_counter()
-        for (trial, _, _), value in zip(asked, values, strict=True):
+        _told(search, asked, values, trials)
+        search.shares.optuna += time.perf_counter() - begun
+        before, done = done, len(search.evaluated())
+        advance(min(done, trials) - before)
+
+
+def _told(search: Search, asked: Sequence[Asked], values: Sequence[Sequence[float]], trials: int) -> None:
+    """Tell what a batch found, and exchange it with the storage, which gets no more than so many trials."""
+    kept = search.kept
+    with kept.alone() if kept is not None else nullcontext():
+        if kept is not None:
+            search.study.add_trials(kept.news())
+        room = max(0, trials - len(search.evaluated()))
+        for (trial, _, _), value in zip(asked[:room], values, strict=False):
             if math.isfinite(value[0]):
                 _tell(search, trial, value)
             else:
                 trial.set_user_attr(_WHY, _IMPOSSIBLE)
                 _tell(search, trial, None, impossible=1)
-        if search.kept is not None:
-            search.kept.add(search.study.get_trials(deepcopy=False))
-        search.shares.optuna += time.perf_counter() - begun
-        done += len(asked)
-        advance(len(asked))
+            search.told.add(trial.number)
+        for trial, _, _ in asked[room:]:  # other processes were faster
+            search.study.tell(trial, state=TrialState.FAIL)
+        if kept is not None:
+            every = search.study.get_trials(deepcopy=False)
+            kept.add([trial for trial in every if trial.number in search.told])
+        search.told.clear()
 
 
-def _ask(search: Search) -> list[tuple[Trial, str, dict[str, Number]]]:
-    """Ask for one suggestion: none where it breaks a constraint."""
+def _ask(search: Search) -> list[Asked]:
+    """Ask for one suggestion: none where one that was enqueued breaks a constraint."""
     begun = time.perf_counter()
     names = list(search.variants)
-    free = search.study.sampler
     if search.first:
         search.study.enqueue_trial(search.first.pop(0))
-    elif len(names) > 1 and sum(search.asked.values()) % 2:
-        least = min(names, key=lambda name: search.asked[name])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
-            search.study.sampler = optuna.samplers.PartialFixedSampler({VARIANT: least}, free)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Clip non-finite values")  # of trials that break constraints
-        trial = search.study.ask()
+    every_other = len(names) > 1 and sum(search.asked.values()) % 2
+    search.sampler.variant = min(names, key=lambda name: search.asked[name]) if every_other else None
+    trial = search.study.ask()
     name = trial.suggest_categorical(VARIANT, names) if len(names) > 1 else names[0]
     search.asked[name] += 1
     variant = search.variants[name]
     values = {parameter: choices[0] for parameter, choices in variant.kernel.space.values.items()}
     for parameter, choices in variant.free.items():
         values[parameter] = choices[trial.suggest_int(f"{name}.{parameter}", 0, len(choices) - 1)]
-    search.study.sampler = free
     known = {**variant.problem, **values}
     broken = sum(not constraint.holds(known, np) for constraint in variant.kernel.space.constraints)
     if broken:
         trial.set_user_attr(_WHY, _BROKEN)
+        search.told.add(trial.number)
         _tell(search, trial, None, broken=broken)
     search.shares.optuna += time.perf_counter() - begun
     return [] if broken else [(trial, name, values)]
@@ -301,7 +293,7 @@ def _tell(
     search: Search, trial: Trial, values: Sequence[float] | None, broken: int = 0, impossible: int = 0
 ) -> None:
     """Tell the sampler the objectives; None of what cannot be, with the number of constraints it breaks."""
-    if constrained(search.study.sampler):
+    if constrained(search.sampler.inner):
         trial.set_constraint("broken", broken)
         trial.set_constraint("impossible", impossible)
         search.study.tell(trial, values or [math.inf] * len(search.objectives))
@@ -311,9 +303,7 @@ def _tell(
         search.study.tell(trial, state=TrialState.PRUNED)
 
 
-def _evaluate(
-    search: Search, gpu: Gpu, model: str | Model, asked: Sequence[tuple[Trial, str, dict[str, Number]]]
-) -> list[list[float]]:
+def _evaluate(search: Search, gpu: Gpu, model: str | Model, asked: Sequence[Asked]) -> list[list[float]]:
     """Return the objectives of each configuration asked for; time is infinite where it cannot run."""
     begun = time.perf_counter()
     values: list[list[float]] = [[] for _ in asked]

@@ -22,6 +22,7 @@ from dse.sweeping.product import COUNTED, density, evenly
 from dse.types import Gpu, Kernel, Resources
 
 WIDTH = 1 << 19  # numbers in one array of counts, at most
+NUMBERS = 1 << 22  # in all of them together, at most
 CELLS = 1 << 28  # configurations of one part, on all GPUs
 SIZE, GPU = "size of the problem", "number of the GPU"  # names that no parameter has
 
@@ -131,15 +132,16 @@ def cut(kernel: Description, sizes: Space, gpus: Gpu) -> Dense:
     arrays = _arrays(kernel, sizes, gpus)
     limited = {name for constraint in space.constraints for name in constraint.names}
     first = max((i + 1 for i, name in enumerate(names) if name in limited), default=0)
-    width = cells = 1
+    width = numbers = cells = 1
     listed = len(names)
     for listed in range(first, len(names) + 1):
         last = {*names[listed:], GPU}
-        width = max(math.prod(lengths[name] for name in array & last) for array in arrays)
+        widths = [math.prod(lengths[name] for name in array & last) for array in arrays]
+        width, numbers = max(widths), sum(widths)
         cells = count * math.prod(lengths[name] for name in names[listed:])
         if width <= WIDTH and cells <= CELLS:
             break
-    room = max(1, min(WIDTH // width, CELLS // cells))
+    room = max(1, min(WIDTH // width, NUMBERS // numbers, CELLS // cells))
     by_size = any(len(values) > 1 and name in limited for name, values in sizes.values.items())
     prefix = Space({name: space.values[name] for name in names[:listed]}, space.constraints)
     constants = {name: values[0] for name, values in sizes.values.items()}

@@ -93,28 +93,32 @@ def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
     pairs, pair = np.unique(np.stack([found["kernel"], found["size"]]), axis=1, return_inverse=True)
     ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
     of_pairs = np.split(np.argsort(pair, kind="stable"), ends)
-    rows: list[dict[str, Any]] = [{}] * len(pair)
+    time = np.empty(len(pair))
+    pieces: list[tuple[np.ndarray, dict[str, Any]]] = []  # places in `found`, and columns
     for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
         index, place = np.unique(found["index"][mine], return_inverse=True)
         for start in range(0, len(index), AT_ONCE):
             chunk = chunk_of(product, kernel, size, index[start : start + AT_ONCE])
             some = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
             at = mine[some]
-            for row, values in zip(
-                at.tolist(),
-                _rows(chunk, found["gpu"][at], found["model"][at], place[some] - start),
-                strict=True,
-            ):
-                rows[row] = values
-    time = np.array([row["time_s"] for row in rows])
+            columns = _columns(chunk, found["gpu"][at], found["model"][at], place[some] - start)
+            time[at] = columns["time_s"]
+            pieces.append((at, columns))
     order = np.lexsort((*(found[name] for name in reversed(PLACE)), time, found["group"]))
     group = found["group"][order]
-    rank = np.arange(len(group)) - np.searchsorted(group, group) + 1
-    return [{"rank": r} | rows[at] for r, at in zip(rank.tolist(), order.tolist(), strict=True)]
+    rank = np.empty(len(pair), int)
+    rank[order] = np.arange(len(group)) - np.searchsorted(group, group) + 1
+    rows: list[dict[str, Any]] = [{}] * len(pair)
+    for at, columns in pieces:
+        lists = (rank[at].tolist(), *(values.tolist() for values in columns.values()))
+        names = ("rank", *columns)
+        for row, values in zip(at.tolist(), zip(*lists, strict=True), strict=True):
+            rows[row] = dict(zip(names, values, strict=True))
+    return [rows[row] for row in order.tolist()]
 
 
-def _rows(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray) -> list[dict[str, Any]]:
-    """Predictions of a chunk as rows, by their GPUs, models and places in it."""
+def _columns(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
+    """Predictions of a chunk as columns, by their GPUs, models and places in it."""
     product, evaluation = chunk.product, chunk.evaluation
     forecasts = list(evaluation.forecasts.values())
     problem = product.point(chunk.kernel, chunk.size)
@@ -131,7 +135,7 @@ def _rows(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray)
     columns |= {"cycles": cycles[models, gpus, place], "time_s": seconds[models, gpus, place]}
     terms = [np.array([*f.terms, ""], object) for f in forecasts]
     codes = np.stack([f.bottleneck for f in forecasts])[models, gpus, place]
-    names = [terms[m][c] for m, c in zip(models.tolist(), codes.tolist(), strict=True)]
-    lists = [*(values.tolist() for values in columns.values()), names]
-    columns["bottleneck"] = names
-    return [dict(zip(columns, values, strict=True)) for values in zip(*lists, strict=True)]
+    columns["bottleneck"] = np.empty(len(place), object)
+    for m, names in enumerate(terms):
+        columns["bottleneck"][models == m] = names[codes[models == m]]
+    return columns

@@ -3,6 +3,7 @@
 import socket
 import subprocess
 import sys
+import threading
 
 import optuna
 import pytest
@@ -26,12 +27,13 @@ from dse.searching.values import Lists
 optuna.logging.set_verbosity(optuna.logging.WARNING)
 study = "study", ["time [s]"], Lists({"x": (1, 2, 4, 8, 16)})
 storage.load("sqlite://", *study)  # in memory: imports what Optuna puts off
-print("ready", flush=True)
-sys.stdin.readline()
-kept = storage.load(sys.argv[1], *study)
-for i in range(5):
-    trial = create_trial(params={"x": i}, distributions={"x": IntDistribution(0, 4)}, value=float(i))
-    kept.add([*[trial] * kept.count, trial])
+for url in sys.argv[1:]:
+    print("ready", flush=True)
+    sys.stdin.readline()
+    kept = storage.load(url, *study)
+    for i in range(5):
+        trial = create_trial(params={"x": i}, distributions={"x": IntDistribution(0, 4)}, value=float(i))
+        kept.add([trial])
 """
 
 
@@ -40,31 +42,75 @@ def url(tmp_path):
     return f"sqlite:///{tmp_path / 'study.db'}"
 
 
-@pytest.mark.parametrize("kind", ["sqlite:///", pytest.param("journal:", marks=pytest.mark.slow)])
-def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, tmp_path):
-    url = f"{kind}{tmp_path / 'study.db'}"
+def together(urls, processes):
+    """Have processes make and fill some studies at the same time; return what they say on stderr."""
     workers = [
         subprocess.Popen(
-            [sys.executable, "-c", WORKER, url],
+            [sys.executable, "-c", WORKER, *urls],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for _ in range(2)
+        for _ in range(processes)
     ]
-    for worker in workers:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-    for worker in workers:  # all have imported what they need: off they go together
-        assert worker.stdin is not None
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-    assert [worker.communicate(timeout=60)[1] for worker in workers] == [""] * 2
-    assert [worker.returncode for worker in workers] == [0] * 2
-    trials = storage.load(url, "study", METRICS, LISTS).trials()
-    assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 2)
-    assert sorted(trial.number for trial in trials) == list(range(10))
+    for _ in urls:
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        for worker in workers:  # all have imported what they need: off they go together
+            assert worker.stdin is not None
+            worker.stdin.write("\n")
+            worker.stdin.flush()
+    said = [worker.communicate(timeout=60)[1] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0] * processes
+    return said
+
+
+@pytest.mark.parametrize("kind", ["sqlite:///", pytest.param("journal:", marks=pytest.mark.slow)])
+def test_processes_that_make_and_fill_one_study_at_the_same_time_all_live(kind, tmp_path):
+    url = f"{kind}{tmp_path / 'study.db'}"
+    assert together([url], 3) == [""] * 3
+    trials = storage.load(url, "study", METRICS, LISTS).news()
+    assert sorted(trial.params["x"] for trial in trials) == sorted([*range(5)] * 3)
+    assert sorted(trial.number for trial in trials) == list(range(15))
+
+
+@pytest.mark.slow
+def test_of_twenty_pairs_on_a_fresh_study_none_dies(tmp_path):
+    urls = [f"sqlite:///{tmp_path / f'{i}.db'}" for i in range(20)]
+    assert together(urls, 2) == [""] * 2
+    for url in urls:
+        assert len(storage.load(url, "study", METRICS, LISTS).news()) == 10
+
+
+def test_news_are_what_others_added(url):
+    ours, others = (storage.load(url, "study", METRICS, LISTS) for _ in range(2))
+    trial = create_trial(params={"x": 1}, distributions={"x": IntDistribution(0, 4)}, value=1.0)
+    ours.add([trial, trial])
+    assert ours.news() == []
+    assert len(others.news()) == 2
+    assert others.news() == []
+    others.add([trial])
+    assert [each.number for each in ours.news()] == [2]
+
+
+@pytest.mark.parametrize("kind", ["sqlite:///", "journal:"])
+def test_a_study_in_a_file_is_written_by_one_process_at_a_time(kind, tmp_path):
+    first, second = (storage.load(f"{kind}{tmp_path / 'study'}", "study", METRICS, LISTS) for _ in range(2))
+    entered = []
+
+    def enter():
+        with second.alone():
+            entered.append(1)
+
+    with first.alone():
+        waiting = threading.Thread(target=enter)
+        waiting.start()
+        waiting.join(0.1)
+        assert not entered
+    waiting.join(10)
+    assert entered
 
 
 @pytest.mark.parametrize("message", ["table trials already exists", "database is locked"])
@@ -78,7 +124,7 @@ def test_what_another_process_does_meanwhile_is_waited_for(url, monkeypatch, mes
         return optuna.storages.RDBStorage(*arguments, **options)
 
     monkeypatch.setattr(storage, "RDBStorage", once)
-    assert storage.load(url, "study", METRICS, LISTS).trials() == []
+    assert storage.load(url, "study", METRICS, LISTS).news() == []
     assert len(calls) == 2
 
 
@@ -114,7 +160,7 @@ def test_values_are_stored_and_places_come_back(url):
     read = optuna.load_study(study_name="study", storage=url)
     assert [each.params for each in read.trials] == [{"x": 8}]
     assert read.metric_names == METRICS
-    [back] = storage.load(url, "study", METRICS, LISTS).trials()
+    [back] = storage.load(url, "study", METRICS, LISTS).news()
     assert (back.params, back.distributions) == (trial.params, trial.distributions)
 
 
@@ -122,7 +168,7 @@ def test_a_study_of_an_earlier_version_is_one_line(url):
     old = optuna.create_study(study_name="study", storage=url)
     old.add_trial(create_trial(params={"x": 3}, distributions={"x": IntDistribution(0, 4)}, value=1.0))
     with pytest.raises(DseError, match=r"^storage: sqlite.*study.db: x: found places .* another storage$"):
-        storage.load(url, "study", METRICS, LISTS).trials()
+        storage.load(url, "study", METRICS, LISTS).news()
 
 
 @pytest.mark.slow
@@ -141,7 +187,7 @@ def test_a_study_behind_a_proxy(tmp_path):
             kept = storage.load(f"grpc://localhost:{port}", "study", METRICS, LISTS)
             kept.add([create_trial(params={"x": 2}, distributions={"x": IntDistribution(0, 4)}, value=1.0)])
             again = storage.load(database, "study", METRICS, LISTS)
-            assert [trial.params for trial in again.trials()] == [{"x": 2}]
+            assert [trial.params for trial in again.news()] == [{"x": 2}]
             assert [trial.params for trial in kept.study.get_trials()] == [{"x": 4}]
         finally:
             server.terminate()

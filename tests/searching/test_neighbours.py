@@ -1,0 +1,98 @@
+"""Points near another one: valid, new, and not far; and the parts of a sampler that is kept to them."""
+
+from dataclasses import replace
+
+import numpy as np
+import optuna
+import pytest
+from optuna.samplers import RandomSampler
+
+from dse import kernels
+from dse.errors import DseError
+from dse.searching import samplers
+from dse.searching.feasible import Feasible
+from dse.searching.neighbours import Neighbours
+from dse.searching.variants import Variant
+from dse.space import Space, parse
+
+
+def variant(toy_kernel, constraint, **values):
+    toy = kernels.load(toy_kernel)
+    return Variant(replace(toy, space=Space(values, (parse(constraint, "here"),))), toy.sizes())
+
+
+@pytest.fixture
+def even(toy_kernel):
+    """64 x 8 points, of which every other one is valid."""
+    return variant(toy_kernel, "(block + items) % 2 == 0", block=list(range(1, 65)), items=list(range(1, 9)))
+
+
+def test_points_anywhere_are_valid_and_all_are_drawn(even):
+    found = Neighbours(even, 1)
+    points = {found.anywhere() for _ in range(256)}
+    assert len(points) == 256
+    assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
+
+
+def test_a_valid_new_point_stays(even):
+    assert Neighbours(even, 1).near((10, 4), set()) == (10, 4)
+
+
+def test_others_make_way_for_what_is_near(even):
+    found, tried = Neighbours(even, 1), {(10, 4)}
+    for _ in range(40):
+        point = found.near((10, 4), tried)
+        assert point is not None
+        assert point not in tried
+        assert sum(point) % 2 == 0
+        tried.add(point)
+    blocks = np.array([block for block, _ in tried])
+    assert (np.abs(blocks - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert {1, 3, 5, 7} & {items for _, items in tried}  # two changes where one breaks the constraint
+
+
+def test_nothing_is_found_where_all_was_tried(toy_kernel):
+    found = Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1)
+    assert found.near((2,), {(0,), (1,)}) is None
+
+
+def test_powers_of_two_are_tried(toy_kernel):
+    """From a point none of whose values is one, to one all of whose values are: no step leads there."""
+    spread = variant(toy_kernel, "block > 0", block=list(range(1, 1001)), items=list(range(1, 1001)))
+    found, tried = Neighbours(spread, 1), {(119, 499)}
+    for _ in range(60):
+        tried.add(found.near((119, 499), tried))  # of values 120 and 500
+    assert (127, 511) in tried  # 128 and 512
+
+
+def test_no_parameter_and_no_configuration(toy_kernel):
+    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
+    assert Neighbours(none, 1).anywhere() == ()
+    assert Neighbours(none, 1).near((), {()}) is None
+    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
+        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "qmc"])
+def test_trials_are_valid_and_new_while_there_are_some(even, name):
+    sampler = Feasible(samplers.sampler(name, 1), {"toy": even}, 1)
+    study = optuna.create_study(sampler=sampler)
+    points = []
+    for _ in range(150):
+        trial = study.ask()
+        points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
+        study.tell(trial, float(sum(points[-1])))
+    assert len(set(points)) == 150
+    assert all(sum(point) % 2 == 0 for point in points)
+
+
+def test_the_variant_can_be_named(even):
+    sampler = Feasible(RandomSampler(seed=1), {"a": even, "b": even}, 1)
+    study = optuna.create_study(sampler=sampler)
+    for name in ("b", "a", "b"):
+        sampler.variant = name
+        trial = study.ask()
+        assert trial.suggest_categorical("variant", ["a", "b"]) == name
+        trial.suggest_int(f"{name}.block", 0, 63)
+        trial.suggest_int(f"{name}.items", 0, 7)
+        study.tell(trial, 1.0)
