@@ -54,6 +54,11 @@ class Fits:
         self.cases, self.records = by_gpu(cases), records
         self._known: dict[frozenset[str], np.ndarray] = {}
 
+    @staticmethod
+    def of(folder: Path) -> "Fits":
+        """What a folder has of GPUs that are known."""
+        return Fits(_known(near_best(folder), []), _known(recorded(folder), []))
+
     def without(self, left_out: Callable[[str], bool]) -> tuple[list[NearBest], list[Recorded]]:
         """All that GPUs tell but for those left out."""
         near = [case for gpu, found in self.cases.items() if not left_out(gpu) for case in found]
@@ -86,10 +91,12 @@ def main() -> None:
     for folder in filter(None, (given.folder, given.train)):
         if not any((folder / name).is_file() for name in FILES):
             raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
+    told = Fits.of(given.train or given.folder)
     if given.write:
-        write_files(given.folder)
+        write_files(told)
+    if given.write and not (given.page or given.json):
         return
-    found = evaluate(given.folder, given.train, given.shipped)
+    found = evaluate(given.folder, told, given.shipped, elsewhere=given.train is not None)
     if given.page:
         fill_page(given.page, found)
     if given.json:
@@ -98,17 +105,15 @@ def main() -> None:
         present(found)
 
 
-def evaluate(folder: Path, train: Path | None = None, shipped: bool = False) -> dict:
-    """All scores of a folder."""
+def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
+    """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
     skipped: list[str] = []
     near = _known(near_best(folder), skipped)
     records = _known(recorded(folder), skipped)
-    source = train or folder
-    told = Fits(_known(near_best(source), []), _known(recorded(source), []))
     own = None
     if shipped:
         own = Trained.of(constants.fitted(), rank.WEIGHT, configured(_all(told)), prior.shipped())
-    elif train:
+    elif elsewhere:
         own = told.trained(*told.without(lambda gpu: False))
 
     def without(gpu: str) -> Trained:
@@ -161,21 +166,19 @@ def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> d
     }
 
 
-def write_files(folder: Path) -> None:
+def write_files(told: Fits) -> None:
     """Fit everything and write the package's constants and prior."""
-    told = Fits(_known(near_best(folder), []), _known(recorded(folder), []))
     x = told.coordinates(*told.without(lambda gpu: False))
     architectures = sorted({_architecture(one.gpu) for one in _all(told)})
-    left_out = np.array(
-        [told.coordinates(*told.without(lambda gpu, one=one: _architecture(gpu) == one)) for one in architectures]
-    )
+    others = [told.without(lambda gpu, one=one: _architecture(gpu) == one) for one in architectures]
+    left_out = np.array([told.coordinates(*found) for found in others])
     constants.FILE.write_text(constants.text(x, left_out.std(axis=0), SOURCE), encoding="utf-8")
     shares = prior.Prior.of(configured(_all(told)))
     prior.FILE.write_bytes(gzip.compress(shares.text(LEAST_SHARE).encode(), mtime=0))
 
 
 def fill_page(page: Path, found: dict) -> None:
-    """Write the tables of docs/matrix_kernels.md."""
+    """Write the tables of docs/accuracy.md."""
     if missing := [name for name in ("near_best", "recorded") if name not in found]:
         raise DseError(f"--page: found no {missing[0]}, expected both files in the folder")
     near = found["near_best"]

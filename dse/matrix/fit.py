@@ -34,7 +34,7 @@ TEMPERATURE = 0.02  # τ, of log time
 NOISY = 0.04  # τ_r, of one run's choice
 NOISE = 0.1  # of log time, from which on errors count linearly
 TIMES = 1.5  # w
-RECORDS = 1.0  # v
+RECORDS = 0.7  # v
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
 GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
@@ -120,9 +120,7 @@ def _predicted(
     tried: np.ndarray | bool = True,
 ) -> tuple[list[int], np.ndarray, Objective]:
     """Cases that tell anything, what is possible in them, and their log times from coordinates."""
-    there = np.array(
-        [possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)]
-    )
+    there = np.array([possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)])
     there &= tried
     told = np.flatnonzero((hits & there).any(1)).tolist()
     names = {files[row].name: files[row] for row in told}

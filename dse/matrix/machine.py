@@ -9,7 +9,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 from dse.gpus import GpuFile
-from dse.matrix.problem import OPERANDS, Product
+from dse.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT
 
 RATES = ("mma_fp16", "mma_fp8", "mma_int8")
@@ -102,7 +102,10 @@ def buffer_bytes(
 def possible(
     file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations 6"]
 ) -> Bool[np.ndarray, "products configurations"]:
-    """Whether the buffers of a configuration fit in the shared memory of a block."""
+    """Whether the buffers of a configuration fit in the shared memory of a block.
+
+    Tiles deeper than a block of scales are cut to it, as vLLM does.
+    """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
     names = list(dict.fromkeys(one.operands for one in products))
@@ -110,6 +113,8 @@ def possible(
     a = np.array([[kind.activation_bytes] for kind in kinds])
     b = np.array([[kind.weight_bytes] for kind in kinds])
     converts = np.array([[float(kind.converts)] for kind in kinds])
+    scaled = np.array([[kind.scaled_by_block] for kind in kinds])
+    depth = np.where(scaled, np.minimum(depth, SCALE_DEPTH), depth)
     asked = buffer_bytes((rows, columns, depth, stages), a, b, converts, from_shared)
     fits = asked <= int(file.gpu.limits.shared_bytes_per_block)
     return fits[[names.index(one.operands) for one in products]]

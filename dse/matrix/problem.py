@@ -9,6 +9,8 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
+SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
+
 
 @dataclass(frozen=True)
 class Operands:

@@ -37,9 +37,7 @@ class Trained:
     counted: Counter  # configurations: how often each was among the best
 
     @staticmethod
-    def of(
-        constants: Constants, weight: float, cases: Configured, prior: Prior | None = None
-    ) -> "Trained":
+    def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
         """Count the configurations of cases; their own prior unless another is given."""
         cases = list(cases)
         counted = Counter(tuple(one) for _, _, found in cases for one in found)

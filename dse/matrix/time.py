@@ -28,7 +28,7 @@ from jaxtyping import Array, Float
 from dse.matrix.configuration import Configuration
 from dse.matrix.constants import Constants
 from dse.matrix.machine import RATES, SHARED_ROWS, Machine, buffer_bytes
-from dse.matrix.problem import OPERANDS, Product, active_experts, launched_row_tiles, row_tiles
+from dse.matrix.problem import OPERANDS, SCALE_DEPTH, Product, active_experts, launched_row_tiles, row_tiles
 
 LANES = 32
 REGISTERS_A_THREAD = 255.0
@@ -92,7 +92,8 @@ def seconds(
     **Edges:** what does not fit on an SM is timed as if one block did: `machine.possible` tells.
     """
     k = constants
-    bm, bn, bk, stages, warps = tile.rows, tile.columns, tile.depth, tile.stages, tile.warps
+    bm, bn, stages, warps = tile.rows, tile.columns, tile.stages, tile.warps
+    bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
     a, b = case.activation_bytes, case.weight_bytes
     from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS)
     as_fp16 = jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8))
