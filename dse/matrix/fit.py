@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
+from dse.gpus import GpuFile
 from dse.matrix.configuration import Configuration, space
 from dse.matrix.constants import ABOUT, Constants
 from dse.matrix.machine import Machine, possible
@@ -40,6 +41,7 @@ GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
 STEPS = 60
 
+Products = tuple[Product, ...]
 Objective = Callable[[Array], Array]
 
 
@@ -51,13 +53,14 @@ def fit(
 ) -> Float[np.ndarray, " constants"]:
     """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
 
-    `repeated` is r: how many of the cases tell no more than one.
+    `repeated` is r: how many of the cases tell no more than one. Zeros, the defaults, where nothing tells.
     """
-    parts = [_near(cases)] if cases else []
     kinds = groupby(sorted(records, key=_launches), key=_launches)
-    parts += [_recorded(list(found), RECORDS / len(records)) for _, found in kinds]
+    parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
+    evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
+    if not evaluated:
+        return np.zeros(len(ABOUT))
     weight = 0.5 * repeated / (len(cases) or len(records))
-    evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts]
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
         found = [one(jnp.asarray(x, jnp.float32)) for one in evaluated]
@@ -70,17 +73,21 @@ def fit(
     ).x
 
 
-def _near(cases: Sequence[NearBest]) -> Objective:
-    """Of near-best sets: the mean of what is minimised of them."""
+def _near(cases: Sequence[NearBest]) -> Objective | None:
+    """Of near-best sets: the mean of what is minimised of them; None where they tell nothing."""
     table, place = _space("wide")
     hits = np.zeros((len(cases), len(table)), bool)
     for row, case in enumerate(cases):
         hits[row, [place[one] for one in case.configurations if one in place]] = True
     files = [gpu_file(case.gpu) for case in cases]
     launches = [(case.product,) for case in cases]
-    told, there, time = _predicted(files, launches, table, hits)
+    there = _possible(files, launches, table)
+    told = np.flatnonzero((hits & there).any(1)).tolist()
+    if not told:
+        return None
+    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
     fastest = jnp.asarray(np.log([cases[row].best for row in told]), jnp.float32)
-    in_set = jnp.asarray(hits[told] & there)
+    in_set = jnp.asarray((hits & there)[told])
 
     def objective(x: Array) -> Array:
         log_s = time(x)
@@ -90,16 +97,21 @@ def _near(cases: Sequence[NearBest]) -> Objective:
     return objective
 
 
-def _recorded(records: Sequence[Recorded], weight: float) -> Objective:
-    """Of what tuning runs chose; as many launches each. The sum of what is minimised of them."""
+def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
+    """Of what tuning runs chose, as many launches each: the sum of what is minimised of them, or None."""
     table, _ = _space("moe")
     tiles = np.delete(table, 3, axis=1)
     chosen = np.array([np.delete(one.configuration, 3) for one in records])
     hits = (tiles[None] == chosen[:, None]).all(2)
     tried = np.array([_tried(one.kernel, one.block, table) for one in records])
     files = [gpu_file(one.gpu) for one in records]
-    told, there, time = _predicted(files, [one.products for one in records], table, hits, tried)
-    in_set = jnp.asarray(hits[told] & there)
+    launches = [one.products for one in records]
+    there = tried & _possible(files, launches, table)
+    told = np.flatnonzero((hits & there).any(1)).tolist()
+    if not told:
+        return None
+    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
+    in_set = jnp.asarray((hits & there)[told])
 
     def objective(x: Array) -> Array:
         return weight * jnp.sum(_missed(time(x) / NOISY, in_set))
@@ -112,30 +124,27 @@ def _missed(score: Float[Array, "cases configurations"], in_set: Array) -> Float
     return -jnp.log(jnp.exp(share) + LEAST_SHARE)
 
 
+def _possible(files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray) -> np.ndarray:
+    rows = [possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)]
+    return np.array(rows, bool).reshape(-1, len(table))
+
+
 def _predicted(
-    files: Sequence,
-    launches: Sequence[tuple[Product, ...]],
-    table: np.ndarray,
-    hits: np.ndarray,
-    tried: np.ndarray | bool = True,
-) -> tuple[list[int], np.ndarray, Objective]:
-    """Cases that tell anything, what is possible in them, and their log times from coordinates."""
-    there = np.array([possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)])
-    there &= tried
-    told = np.flatnonzero((hits & there).any(1)).tolist()
-    names = {files[row].name: files[row] for row in told}
-    which = np.array([list(names).index(files[row].name) for row in told])
+    files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray, there: np.ndarray
+) -> Objective:
+    """Log times of cases from coordinates; of what is not there, as if it took for ever."""
+    names = {file.name: file for file in files}
+    which = np.array([list(names).index(file.name) for file in files])
     machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(names.values())))
-    number = len(launches[0])
-    cases = [Case.of([launches[row][n] for row in told], table[:, 0]) for n in range(number)]
-    tile, possible_ones = Configuration.of(table), jnp.asarray(there[told])
+    cases = [Case.of([one[n] for one in launches], table[:, 0]) for n in range(len(launches[0]))]
+    tile, possible_ones = Configuration.of(table), jnp.asarray(there)
 
     def time(x: Array) -> Array:
         k = Constants.at(x)
         total = sum(seconds(machine, one, tile, k) for one in cases)
         return jnp.where(possible_ones, jnp.log(total), 20.0)
 
-    return told, there[told], time
+    return time
 
 
 def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
