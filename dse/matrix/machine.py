@@ -1,6 +1,7 @@
 """What a product of matrices needs to know of a GPU, from its file."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -85,9 +86,7 @@ class Machine(eqx.Module):
         )
 
 
-def buffer_bytes(
-    tile: tuple[Array, Array, Array, Array], a: Array, b: Array, converts: Array, from_shared: Array
-) -> Array:
+def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any) -> Any:
     """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
 
     A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
