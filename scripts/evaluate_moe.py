@@ -11,7 +11,7 @@ import argparse
 import gzip
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -28,7 +28,6 @@ from dse.matrix.records import NearBest, Recorded, gpu_file, near_best, recorded
 from dse.matrix.scores import (
     BY,
     Trained,
-    best_weight,
     by_gpu,
     configured,
     depths,
@@ -38,9 +37,10 @@ from dse.matrix.scores import (
 )
 from dse.report.show import show
 
-WEIGHTS = (0.0, 0.003, 0.006, 0.01, 0.015, 0.02, 0.03)
-EVERY = 2  # cases of the fit: the others say the same
+EVERY = 3  # cases of the fit: the others say the same
+EVERY_RECORD = 12
 LEAST_SHARE = 0.04  # of the table that is written
+FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
 SOURCE = (
     "near-best configurations of Triton's fused-MoE kernel on A100, H800 and L40, zksainx/pipeweave 55e0317; "
     "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all Apache-2.0)"
@@ -48,42 +48,34 @@ SOURCE = (
 
 
 class Fits:
-    """Constants fitted to the near-best sets of some GPUs, each combination once."""
+    """Constants fitted to near-best sets and records of some GPUs, each combination once."""
 
-    def __init__(self, cases: Sequence[NearBest]) -> None:
-        self.cases = by_gpu(cases)
+    def __init__(self, cases: Sequence[NearBest], records: Sequence[Recorded]) -> None:
+        self.cases, self.records = by_gpu(cases), records
         self._known: dict[frozenset[str], np.ndarray] = {}
 
-    def coordinates(self, gpus: Sequence[str]) -> np.ndarray:
+    @staticmethod
+    def of(folder: Path) -> "Fits":
+        """What a folder has of GPUs that are known."""
+        return Fits(_known(near_best(folder), []), _known(recorded(folder), []))
+
+    def without(self, left_out: Callable[[str], bool]) -> tuple[list[NearBest], list[Recorded]]:
+        """All that GPUs tell but for those left out."""
+        near = [case for gpu, found in self.cases.items() if not left_out(gpu) for case in found]
+        return near, [one for one in self.records if not left_out(one.gpu)]
+
+    def coordinates(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> np.ndarray:
         """x of the constants."""
-        chosen = frozenset(gpus)
-        if chosen not in self._known:
-            print(f"fitting to {', '.join(sorted(chosen)) or 'nothing'}", file=sys.stderr)
-            cases = [case for gpu in self.cases if gpu in chosen for case in self.cases[gpu]]
-            self._known[chosen] = fit(cases[::EVERY]) if cases else np.zeros(len(constants.ABOUT))
-        return self._known[chosen]
+        gpus = frozenset(f"{one.gpu} ({type(one).__name__})" for one in [*near, *records])
+        if gpus not in self._known:
+            print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
+            self._known[gpus] = fit(near[::EVERY], records[::EVERY_RECORD])
+        return self._known[gpus]
 
-    def trained(
-        self, gpus: Sequence[str], records: Sequence[Recorded], weight: float | None = None
-    ) -> Trained:
-        """What these GPUs and records tell."""
-        near = [case for gpu in gpus for case in self.cases[gpu]]
-        found = Constants.at(jnp.asarray(self.coordinates(gpus), jnp.float32))
-        if weight is None:
-            weight = self.weight(gpus, records)
-        return Trained.of(found, weight, configured([*near, *records]))
-
-    def weight(self, gpus: Sequence[str], records: Sequence[Recorded]) -> float:
-        """The weight of the prior that is best among these GPUs."""
-        if len(gpus) < 2:
-            return rank.WEIGHT
-        near = [case for gpu in gpus for case in self.cases[gpu]]
-
-        def without(gpu: str) -> Trained:
-            others = [other for other in gpus if other != gpu]
-            return self.trained(others, _of_others(records, gpu), rank.WEIGHT)
-
-        return best_weight(near, without, WEIGHTS)
+    def trained(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> Trained:
+        """What these tell."""
+        found = Constants.at(jnp.asarray(self.coordinates(near, records), jnp.float32))
+        return Trained.of(found, rank.WEIGHT, configured([*near, *records]))
 
 
 def main() -> None:
@@ -96,12 +88,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--page", type=Path, metavar="FILE", help="fill the tables of this page")
     given = parser.parse_args()
-    if not given.folder.is_dir():
-        raise DseError(f"{given.folder}: found no folder, expected one with near_best.csv.gz")
+    for folder in filter(None, (given.folder, given.train)):
+        if not any((folder / name).is_file() for name in FILES):
+            raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
+    told = Fits.of(given.train or given.folder)
     if given.write:
-        write_files(given.folder)
+        write_files(told)
+    if given.write and not (given.page or given.json):
         return
-    found = evaluate(given.folder, given.train, given.shipped)
+    found = evaluate(given.folder, told, given.shipped, elsewhere=given.train is not None)
     if given.page:
         fill_page(given.page, found)
     if given.json:
@@ -110,22 +105,23 @@ def main() -> None:
         present(found)
 
 
-def evaluate(folder: Path, train: Path | None = None, shipped: bool = False) -> dict:
-    """All scores of a folder."""
+def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
+    """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
     skipped: list[str] = []
     near = _known(near_best(folder), skipped)
     records = _known(recorded(folder), skipped)
-    source = train or folder
-    told = Fits(_known(near_best(source), []))
-    others = _known(recorded(source), [])
-    own = (
-        Trained(constants.fitted(), prior.shipped(), rank.WEIGHT, _counter(told, others)) if shipped else None
-    )
-    if train and not shipped:
-        own = told.trained(list(told.cases), others)
+    own = None
+    if shipped:
+        own = Trained.of(constants.fitted(), rank.WEIGHT, configured(_all(told)), prior.shipped())
+    elif elsewhere:
+        own = told.trained(*told.without(lambda gpu: False))
 
     def without(gpu: str) -> Trained:
-        return own or told.trained([one for one in told.cases if one != gpu], _of_others(others, gpu))
+        """What others tell; records of the same architecture may be the same card by another name."""
+        if own:
+            return own
+        near, records = told.without(lambda other: other == gpu)
+        return told.trained(near, [one for one in records if _architecture(one.gpu) != _architecture(gpu)])
 
     hits, errors = {}, {}
     for gpu, cases in by_gpu(near).items():
@@ -139,21 +135,18 @@ def evaluate(folder: Path, train: Path | None = None, shipped: bool = False) -> 
             "by_gpu": {gpu: {**rates([one]), "mape": mapes[gpu]} for gpu, one in hits.items()},
         }
     if records:
-        result["recorded"] = _recorded(records, told, others, own)
+        result["recorded"] = _recorded(records, told, own)
     result["skipped"] = sorted(set(skipped))
     return result
 
 
-def _recorded(
-    records: Sequence[Recorded], told: Fits, others: Sequence[Recorded], own: Trained | None
-) -> dict:
+def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> dict:
     depth = {by: np.full(len(records), np.nan) for by in BY}
     architectures = np.array([_architecture(one.gpu) for one in records])
     for architecture in sorted(set(architectures)):
         places = np.flatnonzero(architectures == architecture)
         trained = own or told.trained(
-            [gpu for gpu in told.cases if _architecture(gpu) != architecture],
-            [one for one in others if _architecture(one.gpu) != architecture],
+            *told.without(lambda gpu, left_out=architecture: _architecture(gpu) == left_out)
         )
         for by, values in recorded_depths([records[int(place)] for place in places], trained).items():
             depth[by][places] = values
@@ -173,20 +166,21 @@ def _recorded(
     }
 
 
-def write_files(folder: Path) -> None:
+def write_files(told: Fits) -> None:
     """Fit everything and write the package's constants and prior."""
-    told, records = Fits(_known(near_best(folder), [])), _known(recorded(folder), [])
-    gpus = list(told.cases)
-    x = told.coordinates(gpus)
-    left_out = np.array([told.coordinates([one for one in gpus if one != gpu]) for gpu in gpus])
+    x = told.coordinates(*told.without(lambda gpu: False))
+    architectures = sorted({_architecture(one.gpu) for one in _all(told)})
+    others = [told.without(lambda gpu, one=one: _architecture(gpu) == one) for one in architectures]
+    left_out = np.array([told.coordinates(*found) for found in others])
     constants.FILE.write_text(constants.text(x, left_out.std(axis=0), SOURCE), encoding="utf-8")
-    shares = prior.Prior.of(configured([*(case for gpu in gpus for case in told.cases[gpu]), *records]))
+    shares = prior.Prior.of(configured(_all(told)))
     prior.FILE.write_bytes(gzip.compress(shares.text(LEAST_SHARE).encode(), mtime=0))
-    print(f"weight of the prior, for dse/matrix/rank.py: {told.weight(gpus, records)}")
 
 
 def fill_page(page: Path, found: dict) -> None:
-    """Write the tables of docs/matrix_kernels.md."""
+    """Write the tables of docs/accuracy.md."""
+    if missing := [name for name in ("near_best", "recorded") if name not in found]:
+        raise DseError(f"--page: found no {missing[0]}, expected both files in the folder")
     near = found["near_best"]
     shown = [by for by in BY if by != "prior"]
     columns = [f"{by}, {first}" for by in shown for first in ("first", "ten")]
@@ -233,9 +227,9 @@ def present(found: dict) -> None:
         print(f"not scored: {line}")
 
 
-def _counter(told: Fits, records: Sequence[Recorded]):
-    near = [case for cases in told.cases.values() for case in cases]
-    return Trained.of(constants.default(), 0.0, configured([*near, *records])).counted
+def _all(told: Fits) -> list[NearBest | Recorded]:
+    near, records = told.without(lambda gpu: False)
+    return [*near, *records]
 
 
 def _known(cases: Sequence, skipped: list[str]) -> list:
@@ -251,11 +245,6 @@ def _known(cases: Sequence, skipped: list[str]) -> list:
     return [case for case in cases if usable[case.gpu]]
 
 
-def _of_others(records: Sequence[Recorded], gpu: str) -> list[Recorded]:
-    """Records of GPUs of another architecture: those of the same may be the same card by another name."""
-    return [one for one in records if _architecture(one.gpu) != _architecture(gpu)]
-
-
 def _architecture(gpu: str) -> str:
     return gpu_file(gpu).header.architecture
 
@@ -264,4 +253,5 @@ if __name__ == "__main__":
     try:
         main()
     except DseError as error:
-        sys.exit(str(error))
+        print(f"evaluate_moe.py: {error}", file=sys.stderr)
+        sys.exit(2)

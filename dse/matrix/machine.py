@@ -1,6 +1,7 @@
 """What a product of matrices needs to know of a GPU, from its file."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -9,13 +10,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from dse.errors import DseError
 from dse.gpus import GpuFile
-from dse.matrix.problem import OPERANDS, Product
+from dse.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT
 
 RATES = ("mma_fp16", "mma_fp8", "mma_int8")
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
-BUFFERS_OF_SHARED = 90  # from here on Triton keeps as many buffers as stages, before one less
+SHARED_ROWS = 64  # of a tile, from which on they do
+REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
 NEVER = 1e-6 * ABSENT
 
 
@@ -37,6 +39,7 @@ class Machine(eqx.Module):
     blocks: Float[Array, "*#batch"]
     mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves out of registers
     shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
+    register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
@@ -47,7 +50,10 @@ class Machine(eqx.Module):
         """
         for file in files:
             if float(file.gpu.cpi.mma_fp16) >= NEVER:
-                raise DseError(f"gpu: found {file.name}, expected one whose file has cpi.mma_fp16")
+                raise DseError(
+                    f"gpu: found {file.name}, expected one of NVIDIA's whose file has cpi.mma_fp16: matrix "
+                    "cores of AMD are not modelled"
+                )
         gpus = [file.gpu for file in files]
         limits = [gpu.limits for gpu in gpus]
         capability = np.array([int(gpu.compute_capability) for gpu in gpus])
@@ -75,18 +81,39 @@ class Machine(eqx.Module):
             blocks=column([one.blocks_per_sm for one in limits]),
             mma_warp=column([rate(gpu, "mma_warp") for gpu in gpus]),
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
+            register_fp8=column(np.isin(capability, REGISTER_FP8)),
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES},
         )
+
+
+def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any) -> Any:
+    """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
+
+    A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
+    read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
+    Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
+    """
+    rows, columns, depth, stages = tile
+    ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
+    return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
 
 
 def possible(
     file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations 6"]
 ) -> Bool[np.ndarray, "products configurations"]:
-    """Whether the buffers of a configuration fit in the shared memory of a block."""
-    rows, columns, depth, stages = (configurations[:, place] for place in (0, 1, 2, 5))
-    buffers = stages if int(file.gpu.compute_capability) >= BUFFERS_OF_SHARED else stages - 1
-    kinds = [OPERANDS[one.operands] for one in products]
-    row_bytes = np.array([[kind.activation_bytes] for kind in kinds])
-    column_bytes = np.array([[kind.weight_bytes] for kind in kinds])
-    asked = (rows * row_bytes + columns * column_bytes) * depth * buffers
-    return asked <= int(file.gpu.limits.shared_bytes_per_block)
+    """Whether the buffers of a configuration fit in the shared memory of a block.
+
+    Tiles deeper than a block of scales are cut to it, as vLLM does.
+    """
+    rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
+    from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
+    names = list(dict.fromkeys(one.operands for one in products))
+    kinds = [OPERANDS[name] for name in names]
+    a = np.array([[kind.activation_bytes] for kind in kinds])
+    b = np.array([[kind.weight_bytes] for kind in kinds])
+    converts = np.array([[float(kind.converts)] for kind in kinds])
+    scaled = np.array([[kind.scaled_by_block] for kind in kinds])
+    depth = np.where(scaled, np.minimum(depth, SCALE_DEPTH), depth)
+    asked = buffer_bytes((rows, columns, depth, stages), a, b, converts, from_shared)
+    fits = asked <= int(file.gpu.limits.shared_bytes_per_block)
+    return fits[[names.index(one.operands) for one in products]]

@@ -9,6 +9,8 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
+SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
+
 
 @dataclass(frozen=True)
 class Operands:
@@ -19,15 +21,16 @@ class Operands:
     rate: str  # field of PerClass: cycles of a multiply-add
     converts: bool = False  # weights are converted in registers
     scaled_by_block: bool = False  # sums are scaled after each block of the depth
+    sums_apart: bool = False  # sums of a pass leave the tensor cores before they are added up
 
 
 OPERANDS = {
     "bf16": Operands(2, 2, "mma_fp16"),
     "fp16": Operands(2, 2, "mma_fp16"),
     "fp8_w8a8": Operands(1, 1, "mma_fp8"),
-    "fp8_w8a8_block": Operands(1, 1, "mma_fp8", scaled_by_block=True),
-    "int8_w8a8": Operands(1, 1, "mma_int8"),
-    "int8_w8a8_block": Operands(1, 1, "mma_int8", scaled_by_block=True),
+    "fp8_w8a8_block": Operands(1, 1, "mma_fp8", scaled_by_block=True, sums_apart=True),
+    "int8_w8a8": Operands(1, 1, "mma_int8", sums_apart=True),
+    "int8_w8a8_block": Operands(1, 1, "mma_int8", scaled_by_block=True, sums_apart=True),
     "int8_w8a16": Operands(2, 1, "mma_fp16", converts=True),
 }
 

@@ -5,7 +5,7 @@ in the ranking of the tuner's space stands the one that a tuning run chose?
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -18,11 +18,10 @@ from dse.matrix.constants import Constants
 from dse.matrix.machine import possible
 from dse.matrix.prior import Prior
 from dse.matrix.problem import Product
-from dse.matrix.rank import WEIGHT, order, predict
+from dse.matrix.rank import order, predict
 from dse.matrix.records import NearBest, Recorded, gpu_file
 
 FIRST = 10
-TOLERATED = 0.05  # of the share of cases with a hit: its standard error, layers differing as they do
 BY = ("random", "popularity", "prior", "physics", "both")
 
 Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
@@ -38,11 +37,11 @@ class Trained:
     counted: Counter  # configurations: how often each was among the best
 
     @staticmethod
-    def of(constants: Constants, weight: float, cases: Configured) -> "Trained":
-        """Count the configurations of cases."""
+    def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
+        """Count the configurations of cases; their own prior unless another is given."""
         cases = list(cases)
         counted = Counter(tuple(one) for _, _, found in cases for one in found)
-        return Trained(constants, Prior.of(cases), weight, counted)
+        return Trained(constants, prior or Prior.of(cases), weight, counted)
 
 
 def near_best_hits(
@@ -113,30 +112,6 @@ def depths(found: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
         }
         for by, depth in found.items()
     }
-
-
-def best_weight(
-    cases: Sequence[NearBest], trained_without: Callable[[str], Trained | None], weights: Sequence[float]
-) -> float:
-    """The weight of the prior that finds most, each GPU by what the others tell.
-
-    Of weights that find as many but for `TOLERATED`, the one nearest to the usual one: few GPUs tell little.
-    """
-    total = np.zeros(len(weights))
-    for gpu, own in by_gpu(cases).items():
-        trained = trained_without(gpu)
-        if trained is None:
-            continue
-        table, file = space("wide"), gpu_file(gpu)
-        products, hits = [case.product for case in own], _members(own, space("wide"))
-        time = np.log(predict([file], products, table, trained.constants)[0])
-        share = trained.prior.log_share(file, products, table)
-        for place, weight in enumerate(weights):
-            first = order(np.where(np.isfinite(time), time - weight * share, np.inf), table)[:, :FIRST]
-            hit = np.take_along_axis(hits, first, axis=1)
-            total[place] += hit[:, 0].mean() + hit.any(1).mean()
-    good = np.array(weights)[total >= total.max() - TOLERATED * len(by_gpu(cases))]
-    return float(good[np.argmin(np.abs(good - WEIGHT))])
 
 
 def by_gpu(cases: Sequence[NearBest]) -> dict[str, list[NearBest]]:

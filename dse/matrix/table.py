@@ -151,6 +151,8 @@ def best(
                 f"gpu: found {file.name}, expected one with shared memory for a tile of {kernel.name}"
             )
         row = {"M": int(number), **as_dict(predictor.configurations[place]), "time_s": seconds}
+        if kernel.block:  # vLLM cuts deeper tiles itself, SGLang tries none
+            row["BLOCK_SIZE_K"] = min(row["BLOCK_SIZE_K"], *kernel.block)
         rows.append(row if timed is None else row | {"by": "measured" if known else "corrected"})
     return rows
 

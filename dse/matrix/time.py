@@ -27,13 +27,14 @@ from jaxtyping import Array, Float
 
 from dse.matrix.configuration import Configuration
 from dse.matrix.constants import Constants
-from dse.matrix.machine import RATES, Machine
-from dse.matrix.problem import OPERANDS, Product, active_experts, launched_row_tiles, row_tiles
+from dse.matrix.machine import RATES, SHARED_ROWS, Machine, buffer_bytes
+from dse.matrix.problem import OPERANDS, SCALE_DEPTH, Product, active_experts, launched_row_tiles, row_tiles
 
 LANES = 32
 REGISTERS_A_THREAD = 255.0
+SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
 LINE = 128.0  # B; shared memory moves as many a cycle
-PIPES = 6.0  # exponent: pipes of one block that overlap nearly wholly
+PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 
 
@@ -52,6 +53,7 @@ class Case(eqx.Module):
     runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for the tensor rate that it runs at, else 0
     converts: Float[Array, "*#batch"]
     scaled: Float[Array, "*#batch"]
+    apart: Float[Array, "*#batch"]
 
     @staticmethod
     def of(products: Sequence[Product], heights: np.ndarray) -> "Case":
@@ -76,6 +78,7 @@ class Case(eqx.Module):
             runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},
             converts=column([kind.converts for kind in kinds]),
             scaled=column([kind.scaled_by_block for kind in kinds]),
+            apart=column([kind.sums_apart for kind in kinds]),
         )
 
 
@@ -89,18 +92,21 @@ def seconds(
     **Edges:** what does not fit on an SM is timed as if one block did: `machine.possible` tells.
     """
     k = constants
-    bm, bn, bk, stages, warps = tile.rows, tile.columns, tile.depth, tile.stages, tile.warps
+    bm, bn, stages, warps = tile.rows, tile.columns, tile.stages, tile.warps
+    bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
     a, b = case.activation_bytes, case.weight_bytes
-    from_shared = (machine.shared_operands > 0) & (bm >= 64.0)
+    from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS)
+    as_fp16 = jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8))
     threads = LANES * warps
     warp_rows, warp_columns = warp_layout(bm, bn, warps)
 
     # Blocks on an SM
     tile_bytes = (bm * a + bn * b) * bk
-    shared = tile_bytes * jnp.where(from_shared, stages, stages - 1.0) + machine.shared_reserved
+    shared = buffer_bytes((bm, bn, bk, stages), a, b, case.converts, jnp.where(from_shared, 1.0, 0.0))
+    shared = shared + machine.shared_reserved
     operands = (bm / warp_rows * a + jnp.maximum(bn / warp_columns, 8.0) * jnp.maximum(a, b)) * bk / LINE
     copies = tile_bytes / 16.0 / threads  # of a thread, in a pass
-    wanted = k.registers + bm * bn / threads * (1.0 + case.scaled) + k.address_registers * copies
+    wanted = k.registers + bm * bn / threads * (1.0 + SUMS_APART * case.apart) + k.address_registers * copies
     wanted = wanted + jnp.where(from_shared, 0.0, k.held_operands * operands)
     most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
     spilled = jnp.maximum(wanted - most, 0.0) / most
@@ -121,21 +127,26 @@ def seconds(
     products = bm * jnp.maximum(bn, 8.0) * bk
     doubled = jnp.maximum(1.0, 8.0 * warp_columns / bn)  # warps that share columns do the same
     rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
-    fed = products / 2048.0 * machine.mma_warp * jnp.maximum(a, b) / 2.0
+    fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, as_fp16)
     mma = (
         jnp.where(from_shared, products * rate / k.wgmma, jnp.maximum(products * rate, fed) / k.mma) * doubled
     )
     reads = jnp.where(
         from_shared,
-        k.wgmma_reads * (bm * a + bn * b * bm / 64.0),
+        k.wgmma_reads * (bm * a * jnp.maximum(warps * 16.0 / bm, 1.0) + bn * b * bm / 64.0),
         bm * a * warp_columns + bn * b * warp_rows,
     )
     shared_cycles = (reads * bk + tile_bytes) / LINE / k.shared
     by_warp = bk * a / 32.0 * (bm / warp_rows / 16.0) * (jnp.maximum(bn / warp_columns, 8.0) / 8.0)
-    scaling = (case.scaled * bm * bn + case.converts * bn * bk * warp_rows) * 2.0 / threads
-    instructions = k.loop_slots + k.copy_slots * copies + scaling
+    converted = case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
+    converted = converted + as_fp16 * (bm * warp_columns + bn * warp_rows) * bk / 2.0
+    converting = 2.0 * converted / LANES / 4.0
+    summing = case.apart * bm * bn * k.sums_slots / LANES / 4.0
+    instructions = k.loop_slots + k.copy_slots * copies
     instructions = instructions + jnp.where(from_shared, bk / 4.0, 1.5 * by_warp)
-    work = _overlap(PIPES, mma, shared_cycles, instructions * warps / 4.0) * (1.0 + k.spill * spilled)
+    issue = instructions * warps / 4.0 + converting + summing
+    spilling = 1.0 + k.spill * spilled
+    work = _overlap(PIPES, mma, shared_cycles, issue) * spilling
 
     # An SM
     weights = case.active * case.columns * case.depth * b
@@ -144,7 +155,9 @@ def seconds(
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     barrier = k.barrier * jnp.where(from_shared, k.wgmma_barrier, 1.0)
     ahead = stages - 2.0 + k.late_copy
-    alone = _overlap(PIPES, work + barrier, (work + latency + barrier) / ahead)
+    serial = summing * spilling + jnp.where(from_shared, converting, 0.0)  # tensor cores wait meanwhile
+    chain = work + barrier + serial + k.scales * case.scaled
+    alone = _overlap(PIPES, chain, (chain + latency) / ahead)
     first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * (stages - 1.0) * tile_bytes / 64.0
     store = k.store * (bm * bn / 16.0 + 300.0)
     waiting = jnp.ceil(on_sm / resident) * (passes * alone + first + store)
@@ -196,7 +209,7 @@ def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
     return rows, columns
 
 
-def _overlap(exponent: Array | float, *times: Array) -> Array:
+def _overlap(exponent: Array | int, *times: Array) -> Array:
     """Join times that overlap: their largest where the exponent is large, their sum where it is 1."""
     longest = times[0]
     for one in times[1:]:

@@ -4,11 +4,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse.matrix.configuration import space
-from dse.matrix.constants import ABOUT, Constants
+from dse.matrix.constants import ABOUT, Constants, default
 from dse.matrix.fit import fit
 from dse.matrix.problem import Product, experts_layer
 from dse.matrix.rank import predict
-from dse.matrix.records import NearBest, gpu_file
+from dse.matrix.records import NearBest, Recorded, gpu_file
 
 
 def made(constants: Constants) -> list[NearBest]:
@@ -50,3 +50,36 @@ def test_cases_that_repeat_each_other_tell_less():
     cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
     alone, alike = (fit(cases, steps=8, repeated=number) for number in (1.0, 1000.0))
     assert np.abs(alike).max() < 0.1 < np.abs(alone).max()
+
+
+def test_what_tuning_runs_chose_is_learnt():
+    x = np.zeros(len(ABOUT))
+    for name, value in (("wgmma", -2.5), ("barrier", 3.0), ("copy_slots", 2.0)):
+        x[list(ABOUT).index(name)] = value
+    planted = Constants.at(jnp.asarray(x, jnp.float32))
+    table, file = space("moe"), gpu_file("H200")
+    layers = [experts_layer(m, e, 2, 4096, 1024) for m in (1, 32, 512, 2048) for e in (8, 64)]
+
+    def log_s(constants: Constants) -> np.ndarray:
+        launches = zip(*layers, strict=True)
+        return np.log(sum(predict([file], one, table, constants)[0] for one in launches))
+
+    chosen = log_s(planted).argmin(1)
+    records = [
+        Recorded("H200", "moe", True, layer, tuple(table[place].tolist()), ())
+        for layer, place in zip(layers, chosen, strict=True)
+    ]
+
+    def depth(constants: Constants) -> float:
+        times = log_s(constants)
+        own = np.take_along_axis(times, chosen[:, None], axis=1)
+        return float((times < own).mean())
+
+    found = fit([], records, steps=15, repeated=0.1)
+    assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.3 * depth(default())
+
+
+def test_defaults_where_nothing_tells():
+    nothing = NearBest("A100", Product(64, 4096, 4096), ((7, 7, 7, 7, 7, 7),), (1.0,))
+    np.testing.assert_array_equal(fit([]), np.zeros(len(ABOUT)))
+    np.testing.assert_array_equal(fit([nothing]), np.zeros(len(ABOUT)))

@@ -67,6 +67,8 @@ def test_a_folder_without_them_has_none(tmp_path: Path):
         ("H100", "NVIDIA H100 80GB HBM3"),
         ("NVIDIA_H100_PCIe", "NVIDIA H100 PCIe"),
         ("NVIDIA_H20-3e", "NVIDIA H20"),
+        ("NVIDIA_GH200_480GB", "NVIDIA H200"),
+        ("NVIDIA_B300_SXM6_AC", "NVIDIA B200"),
         ("NVIDIA_GeForce_RTX_4090", "NVIDIA GeForce RTX 4090"),
         ("NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
     ],
@@ -78,3 +80,24 @@ def test_devices(device: str, name: str):
 def test_unknown_devices_are_told():
     with pytest.raises(DseError, match="gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"):
         gpu_file("NVIDIA_Z1")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("near_best.csv.gz", NEAR.replace("topk", "k"), "near_best.csv.gz: topk: missing, expected a column"),
+        ("near_best.csv.gz", NEAR.replace("7.45", "-1"), "line 3: avg_duration: found '-1', expected a time"),
+        ("near_best.csv.gz", NEAR.replace("w2,16", "w2,x"), "line 4: M: found 'x', expected a whole number"),
+        ("recorded_best.csv.gz", BEST.replace("in_space", "inside"), "in_space: missing, expected a column"),
+        (
+            "recorded_best.csv.gz",
+            BEST.replace("64,16,128,128", "64,16,,128"),
+            "line 2: BLOCK_SIZE_N: found ''",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, name: str, text: str, said: str):
+    written(tmp_path, name, text)
+    read = near_best if name.startswith("near") else recorded
+    with pytest.raises(DseError, match=said):
+        read(tmp_path)
