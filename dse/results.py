@@ -4,8 +4,6 @@ Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `Sp
 with a forecast for each model; scores of models come as rows.
 """
 
-import csv
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
+from dse import packed
 from dse.columns import of_model
 from dse.errors import DseError
+from dse.files import parse_json, read_json, read_text
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_SIZES = 24
@@ -154,11 +152,7 @@ def read(
 
 def _table(path: Path) -> pa.Table:
     """Read a file's rows, columns named by the vocabulary."""
-    try:
-        table = _rows(path)
-    except (OSError, UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise DseError(f"{path}: cannot read: {reason}") from None
+    table = _rows(path)
     if not table.num_rows:
         raise DseError(f"{path}: rows: found none, expected at least one")
     given = table.column_names
@@ -174,27 +168,21 @@ def _table(path: Path) -> pa.Table:
 def _rows(path: Path) -> pa.Table:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        file = pyarrow.parquet.ParquetFile(path)
-        if file.metadata.num_rows > MOST_ROWS:
-            found = f"{file.metadata.num_rows:,}"
-            raise DseError(f"{path}: rows: found {found}, expected at most {MOST_ROWS:,}: fewer models, say")
-        return file.read([name for name in file.schema_arrow.names if name not in UNREAD])
+        return packed.parquet(path, without=UNREAD, rows=MOST_ROWS)
     if name.endswith((".csv", ".csv.gz")):
-        return pyarrow.csv.read_csv(path)
+        return packed.csv_table(path, packed.text(path))
     if not name.endswith((".json", ".jsonl")):
         suffix = repr(path.suffix) if path.suffix else "no suffix"
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(SUFFIXES)}")
-    text = path.read_text(encoding="utf-8")
-    try:
-        if name.endswith(".jsonl"):
-            rows = [_of_journal(json.loads(line), i) for i, line in enumerate(text.splitlines(), 1) if line]
-        else:
-            rows = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DseError(f"{path}: cannot read: found no JSON: {error}") from None
+    if name.endswith(".jsonl"):
+        lines = enumerate(read_text(path).splitlines(), 1)
+        rows = [_of_journal(parse_json(line, f"{path}: line {i}"), i) for i, line in lines if line]
+    else:
+        rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DseError(f"{path}: top level: found {type(rows).__name__}, expected a list of rows")
     columns = dict.fromkeys(column for row in rows for column in row)
+    packed.check_size(path, len(columns), len(rows), MOST_ROWS)
     return pa.table({column: _cells([row.get(column) for row in rows]) for column in columns})
 
 

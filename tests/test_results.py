@@ -187,7 +187,7 @@ def test_codes_number_values_in_order():
     [
         ("a.csv", "block,time\n", r"a\.csv: rows: found none"),
         ("a.csv", "block,block\n1,2\n", r"a\.csv: columns: found block twice"),
-        ("a.json", "{", r"a\.json: cannot read: found no JSON"),
+        ("a.json", "{", r"a\.json: is not JSON"),
         ("a.json", '{"block": 1}', r"a\.json: top level: found dict, expected a list"),
         ("a.json", "[1]", r"a\.json: top level: found list, expected a list of rows"),
         ("a.parquet", "no", r"a\.parquet: cannot read: "),
@@ -220,5 +220,5 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
 def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("dse.results.MOST_ROWS", 3)
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
-    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3: fewer models, say$"):
+    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read([path])

@@ -4,7 +4,8 @@ A folder has near_best.csv.gz, recorded_best.csv.gz, or both, with the columns r
 """
 
 import csv
-import gzip
+import io
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from dse import packed
 from dse.errors import DseError
 from dse.gpus import GpuFile, find, load
 from dse.matrix.configuration import PARAMETERS
@@ -73,13 +75,16 @@ def gpu_file(device: str) -> GpuFile:
 
 
 def near_best(folder: Path) -> list[NearBest]:
-    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly."""
+    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
     cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
     for row in _rows(folder / "near_best.csv.gz"):
-        key = (row["gpu"], row["weight_type"], *(int(row[name]) for name in ("M", "E", "topk", "H", "N")))
+        key = (row["gpu"], row["weight_type"], *(row.count(name) for name in ("M", "E", "topk", "H", "N")))
         configurations, seconds = cases[key]
-        configurations.append(tuple(int(row[name]) for name in PARAMETERS))
-        seconds.append(float(row["avg_duration"]) * 1e-6)
+        configurations.append(tuple(row.count(name) for name in PARAMETERS))
+        seconds.append(row.number("avg_duration") * 1e-6)
     return [
         NearBest(gpu, experts_layer(*sizes, routing="even")[weights == "w2"], tuple(found), tuple(times))
         for (gpu, weights, *sizes), (found, times) in cases.items()
@@ -87,23 +92,26 @@ def near_best(folder: Path) -> list[NearBest]:
 
 
 def recorded(folder: Path) -> list[Recorded]:
-    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing."""
+    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
     found = []
     for row in _rows(folder / "recorded_best.csv.gz"):
         if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
             continue
-        block = tuple(int(part) for part in row["block_shape"].split("x")) if row["block_shape"] else ()
+        block = row.block("block_shape")
         kind = {"bf16/fp16": "bf16", "float8": "fp8_w8a8"}.get(row["dtype"], row["dtype"])
         if block and f"{kind}_block" in OPERANDS:
             kind = f"{kind}_block"
         if kind not in OPERANDS:
             continue
-        depth = int(row["K"]) if row["K"] else UNKNOWN_DEPTH
+        depth = row.count("K", UNKNOWN_DEPTH)
         if row["kernel"] == "w8a8":
-            products = (Product(int(row["M"]), int(row["N"]), depth, operands=kind),)
+            products = (Product(row.count("M"), row.count("N"), depth, operands=kind),)
         else:
-            experts, topk = int(row["E"]), int(row["topk"] or UNKNOWN_TOPK)
-            products = experts_layer(int(row["M"]), experts, topk, depth, int(row["N"]), kind)
+            experts, topk = row.count("E"), row.count("topk", UNKNOWN_TOPK)
+            products = experts_layer(row.count("M"), experts, topk, depth, row.count("N"), kind)
             if row["part"] == "down":
                 products = products[1:]
         found.append(
@@ -112,20 +120,62 @@ def recorded(folder: Path) -> list[Recorded]:
                 kernel=row["kernel"],
                 depth_known=bool(row["K"]),
                 products=products,
-                configuration=tuple(int(row[name]) for name in PARAMETERS),
+                configuration=tuple(row.count(name) for name in PARAMETERS),
                 block=BLOCK if row["space"].endswith("block128x128") else (),
             )
         )
     return found
 
 
-def _rows(path: Path) -> Iterator[dict[str, str]]:
+@dataclass(frozen=True)
+class _Row:
+    """A row of a table, whose cells are asked for by name. DseError, one line, for what is no such cell."""
+
+    where: str
+    cells: dict[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.cells:
+            raise DseError(f"{self.where}: {name}: missing, expected a column of that name")
+        return self.cells[name]
+
+    def count(self, name: str, unknown: int | None = None) -> int:
+        """A number of things; `unknown` where the cell is empty."""
+        text = self[name]
+        if not text and unknown is not None:
+            return unknown
+        if not re.fullmatch(r"[1-9]\d{0,9}", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected a whole number above 0")
+        return int(text)
+
+    def number(self, name: str) -> float:
+        """A number above 0."""
+        try:
+            number = float(self[name])
+        except ValueError:
+            number = 0.0
+        if not 0 < number < math.inf:
+            raise DseError(f"{self.where}: {name}: found {self[name][:40]!r}, expected a number above 0")
+        return number
+
+    def block(self, name: str) -> tuple[int, ...]:
+        """Columns and depth of a block, as 128x128; () where there is none."""
+        text = self[name]
+        if not re.fullmatch(r"(\d{1,9}x\d{1,9})?", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected one as 128x128")
+        return tuple(map(int, text.split("x"))) if text else ()
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    """Yield the rows of a table. **Raises:** DseError, one line."""
     if not path.exists():
         return
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            yield from csv.DictReader(file)
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: cannot read: {error}") from None
-    except KeyError as error:
-        raise DseError(f"{path}: {error.args[0]}: missing, expected a column of that name") from None
+    rows = csv.DictReader(io.StringIO(packed.text(path), newline=""), restval="")
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DseError(f"{path}: line {rows.line_num}: {error}") from None
+        yield _Row(f"{path}: line {rows.line_num}", row)

@@ -349,6 +349,9 @@ def store(path: Path, slug: str) -> dict[str, int]:
     about, rows = journal.read(path)
     end = SWEPT if about["sweep"] else ""
     stored = {}
+    for name in dict.fromkeys(row.get("kernel") for row in rows):
+        if name not in about["kernels"] or not re.fullmatch(r"[\w-]+", name):  # no path
+            raise DseError(f"{path}: kernel: found {name!r}, expected the name of one that was measured")
     for name in dict.fromkeys(row["kernel"] for row in rows):
         folder, usual = kernels.find(name).parent / "measured", kernels.load(name).sizes()
         folder.mkdir(exist_ok=True)

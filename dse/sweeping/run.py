@@ -6,6 +6,7 @@ import json
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dse import packed
 from dse.cluster import Spread
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import read_json, replacing
 from dse.progress import Progress, silent
 from dse.sweeping import rows
 from dse.sweeping.entries import Entries
@@ -25,7 +27,6 @@ from dse.sweeping.reductions import Buckets
 
 EVERY = 3.0  # s between two notes of how far a reduction has come
 SHARE = 0.05  # of the time, at most, goes into these notes
-ROWS = 1 << 16  # of a Parquet file read at a time
 
 
 def reduced(
@@ -44,7 +45,7 @@ def reduced(
         begin(folder, key(plan))
         state = folder / "state.npz"
         if state.exists():
-            first, buckets.found = _read(state)
+            first, buckets.found = _read(state, plan)
     noted, wait = time.monotonic(), EVERY
     done = first
     with progress("Sweeping", plan.units) as advance:
@@ -98,9 +99,11 @@ def written(
             for unit in range(plan.units):
                 if not (part := _part(folder, unit)).stat().st_size:
                     continue
-                for batch in pq.ParquetFile(part).iter_batches(ROWS):
-                    writer.write_batch(batch.cast(schema))
-                    count += batch.num_rows
+                found = packed.parquet(part)
+                with packed.refused(part):
+                    found = found.cast(schema)
+                writer.write_table(found)
+                count += found.num_rows
     shutil.rmtree(folder)
     return count
 
@@ -165,10 +168,11 @@ def begin(folder: Path, key: str) -> None:
 
 
 def _job(note: Path) -> Any:
-    try:
-        return json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away") from None
+    with suppress(DseError):
+        found = read_json(note)
+        if isinstance(found, dict) and found.keys() == {"job"}:
+            return found
+    raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away")
 
 
 def _note(state: Path, done: int, buckets: Buckets) -> None:
@@ -180,14 +184,17 @@ def _note(state: Path, done: int, buckets: Buckets) -> None:
         np.savez(file, allow_pickle=False, **arrays, done=np.asarray(done))
 
 
-def _read(state: Path) -> tuple[int, dict[str, Entries]]:
-    try:
-        with np.load(state, allow_pickle=False) as arrays:
-            found: dict[str, dict[str, np.ndarray]] = {}
-            for name in arrays.files:
-                bucket, parted, column = name.partition("|")
-                if parted:
-                    found.setdefault(bucket, {})[column] = arrays[name]
-            return int(arrays["done"]), dict(found)
-    except (OSError, ValueError, KeyError) as error:
-        raise DseError(f"{state}: cannot read: {error}; move its folder away") from None
+def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
+    arrays = packed.arrays(state)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in arrays.items():
+        bucket, parted, column = name.partition("|")
+        if parted:
+            found.setdefault(bucket, {})[column] = values
+    done = arrays.get("done", np.zeros(1))
+    with packed.refused(state):  # all that does not fit is told before work goes on with it
+        assert plan.reduction is not None
+        whole = {name: plan.reduction.merged([part]) for name, part in found.items()}
+        if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:
+            raise DseError(f"{state}: cannot read: found no count of what is done; move its folder away")
+        return int(done), whole

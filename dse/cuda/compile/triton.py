@@ -28,6 +28,7 @@ from dse.cuda.compile.triton_function import Function, function, triton
 from dse.cuda.compile.triton_metadata import Box, Metadata
 from dse.cuda.sass import elf
 from dse.errors import DseError
+from dse.files import read_text
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
 ALIGNED = 16  # bytes, and what numbers are divided by
@@ -158,10 +159,7 @@ def read_source(
             raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
         fixed[name] = _literal(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: cannot read: {error}") from None
+    text = read_text(path)
     digest = key(found.jit.cache_key, text, repr(known), repr(sorted(fixed.items())))
     return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
 
