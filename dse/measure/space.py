@@ -5,6 +5,7 @@ process is ended, the configuration noted as failed, and a new one goes on with 
 compile ahead of it.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
