@@ -117,7 +117,7 @@ def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[b
         late.append(True)
         kill(program)
 
-    timer = threading.Timer(seconds, stop)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
     timer.daemon = True
     timer.start()
     try:
