@@ -5,6 +5,7 @@ with a forecast for each model; scores of models come as rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ FACTS = (  # of a configuration, whatever the model
     ),
     *("dram_bytes", "chance_fastest", "chance_near", "status", "kept"),
 )
+WORDS = ("bottleneck", "limited_by", "status", "kept")  # of these, columns of words
 SCORES = ("spearman", "mape")  # what tells a file of scores
 
 
@@ -211,10 +213,20 @@ def _array(column: pa.ChunkedArray) -> np.ndarray:
         return column.to_numpy()
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64()).to_numpy()
-    words = column if pa.types.is_dictionary(kind) else column.cast(pa.string()).dictionary_encode()
+    words = column if pa.types.is_dictionary(kind) else _words(column).dictionary_encode()
     coded = words.combine_chunks() if words.num_chunks != 1 else words.chunk(0)
     names = np.array([*coded.dictionary.to_pylist(), None], object)
     return names[np.asarray(coded.indices.fill_null(len(names) - 1))]
+
+
+def _words(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write a column's cells as words, whatever they are."""
+    if not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type):
+        with suppress(pa.ArrowException):
+            return column.cast(pa.string())
+    return pa.chunked_array(
+        [[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string()
+    )
 
 
 def codes(values: np.ndarray) -> tuple[np.ndarray, list[Any]]:
@@ -240,7 +252,8 @@ def _spaces(
 
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
         if name in table.column_names:
-            return codes(_array(table.column(name)))
+            numbers, names = codes(_array(table.column(name)))
+            return numbers, [absent if each is None or each != each else str(each) for each in names]
         return np.zeros(table.num_rows, np.int64), [absent]
 
     kernels, kernel_names = coded("kernel", kernel or path.name.partition(".")[0])
@@ -251,9 +264,30 @@ def _spaces(
     for i in np.argsort(first):  # in the order of the file
         rows = np.flatnonzero(number == i)
         part = table.select(others).take(pa.array(rows))  # a part at a time: files may be large
-        here = {name: _array(part.column(name)) for name in others}
+        here = {name: _checked(path, name, _array(part.column(name)), models) for name in others}
         name, card = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
         yield _space(path, name, card, here, model[rows], model_names, models, notes)
+
+
+def _checked(path: Path, name: str, values: np.ndarray, models: Mapping[str, str]) -> np.ndarray:
+    """Return a column of numbers or words, as its name says. **Raises:** DseError where it is not."""
+    if name in WORDS and values.dtype != object:
+        return np.array([str(each) for each in values.tolist()], object)
+    if (
+        name not in WORDS
+        and (name in (*OF_A_MODEL, *FACTS, REFIT) or name in models)
+        and values.dtype == object
+    ):
+        found = next((each for each in values if each is not None and not _is_number(each)), values[0])
+        raise DseError(f"{path}: {name}: found {str(found)[:40]!r}, expected numbers")
+    return values
+
+
+def _is_number(word: Any) -> bool:
+    try:
+        return bool(float(word) or True)
+    except ValueError:
+        return False
 
 
 def _space(
@@ -290,7 +324,7 @@ def _space(
         places = [np.arange(len(first))] * len(of)
         lead, count = first, len(first)
     else:
-        keys = np.stack([codes(values)[0] for values in varying.values()], axis=1)
+        keys = np.stack([codes(values)[0] for values in (model * 0, *varying.values())], axis=1)
         _, lead, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(lead))  # configurations in the order of the file
         index, lead, count = rank[index.ravel()], np.sort(lead), len(lead)

@@ -222,3 +222,24 @@ def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read([path])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"time_s": ["1", "x"], "threads": [1, 2]}, "time_s: found 'x', expected numbers"),
+        ({"time_s": [1.0, 2.0], "threads": ["1", "many"]}, "threads: found 'many', expected numbers"),
+    ],
+)
+def test_words_in_the_place_of_numbers(tmp_path, columns, message):
+    with pytest.raises(DseError, match=rf"r\.parquet: {message}"):
+        read([table(tmp_path / "r.parquet", columns)])
+
+
+def test_cells_that_are_neither_numbers_nor_words(tmp_path):
+    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
+    [space] = read([tmp_path / "r.json"]).spaces
+    assert space.kernel == "r"
+    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
+    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
