@@ -144,7 +144,8 @@ def work(pipe: Connection, seed: int, folder: Path, first: bool) -> None:
         pipe.send(("invalid", "\n".join(refused)))
         return
     virtual = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (virtual + 4 * MOST_BYTES, virtual + 4 * MOST_BYTES))
+    virtual += (4 if first else 8) * MOST_BYTES  # what is not compiled yet takes some
+    resource.setrlimit(resource.RLIMIT_AS, (virtual, virtual))
     pipe.send(("ready", ""))
     while True:
         index = pipe.recv()
@@ -156,7 +157,7 @@ def work(pipe: Connection, seed: int, folder: Path, first: bool) -> None:
         if more > MOST_BYTES:
             wrong = f"{more / 1e9:.1f} GB more; {wrong}"
         pipe.send((subject.name, wrong))
-        if more > MOST_BYTES:
+        if more > MOST_BYTES or "MemoryError" in wrong:
             return  # the next is to begin with as little as this one did
 
 
@@ -202,7 +203,7 @@ class Worker:
                     self.stop()
                     return name, f"over {MOST_SECONDS} s"
             answer = self.pipe.recv()
-            if answer[1].find(" GB more; ") > 0:
+            if " GB more; " in answer[1] or "MemoryError" in answer[1]:
                 self.stop()
             return answer
         except (EOFError, OSError):

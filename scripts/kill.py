@@ -64,7 +64,7 @@ def same_table(one: Path, other: Path) -> bool:
 
 
 def fastest(folder: Path) -> int:
-    """Tell whether the table of the fastest is there; the note of how far a sweep has come is whole or absent."""
+    """Tell how far a sweep has come that keeps the fastest; its note is whole or absent."""
     import numpy as np
 
     if (state := folder / "out.csv.parts/state.npz").exists():
@@ -129,8 +129,7 @@ def printed(one: Path, other: Path) -> bool:
     return (one / "r.csv").read_text() == (other / "r.csv").read_text()
 
 
-SIZES = ",".join(str(64 * n) for n in range(1, 120))
-SWEEP = ("sweep", "convolution", "-g", GPU, "--set", "width=1024,2048,4096", "--set", "height=1024,2048,4096")
+SWEEP = ("sweep", "convolution", "-g", GPU, "--set", "image_width=1024,2048,4096")
 WORKS = (
     Work("sweep", (*SWEEP, "-m", "phase", "-m", "wfg", "-o", "out.parquet"), parts, same_table),
     Work("sweep by Dask", (*SWEEP, "-m", "phase", "--workers", "2", "-o", "out.parquet"), parts, same_table),

@@ -27,7 +27,7 @@ def search(
         ),
     ] = "tpe",
     trials: Annotated[
-        int, typer.Option(min=1, help="Configurations to evaluate, earlier runs included.")
+        int, typer.Option(min=1, max=10**7, help="Configurations to evaluate, earlier runs included.")
     ] = 200,
     objective: Annotated[
         str, typer.Option(help="What to keep low: time, and perhaps registers and shared.")

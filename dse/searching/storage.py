@@ -6,6 +6,7 @@ spares a database thousands of connections.
 """
 
 import random
+import re
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -25,6 +26,7 @@ from dse.errors import DseError
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
+ATTEMPTS = 50  # to make what another makes: a damaged database never lets us
 WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
 
 
@@ -44,6 +46,11 @@ class Kept:
         """Read all trials, those of other processes too. DseError for those of earlier versions."""
         with _one_line(self.url):
             return [self.lists.with_places(trial) for trial in self.study.get_trials(deepcopy=False)]
+
+    def fill(self, study: optuna.Study) -> None:
+        """Put all trials of the database into a study in memory. DseError where they are no trials."""
+        with _one_line(self.url):
+            study.add_trials(self.trials())
 
     def add(self, trials: Sequence[FrozenTrial]) -> None:
         """Write those of a search's trials that are not there yet."""
@@ -100,12 +107,13 @@ def _tables(url: str) -> RDBStorage:
     finds at its next attempt what the other has made.
     """
     options = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
-    end = time.monotonic() + WAIT
+    end, attempts = time.monotonic() + WAIT, 0
     while True:
         try:
             return RDBStorage(url, engine_kwargs=options)
         except Exception as problem:  # each driver has errors of its own
-            if not _made_meanwhile(problem) or time.monotonic() > end:
+            attempts += 1
+            if not _made_meanwhile(problem) or attempts > ATTEMPTS or time.monotonic() > end:
                 raise
         time.sleep(random.uniform(0.02, 0.2))
 
@@ -113,7 +121,7 @@ def _tables(url: str) -> RDBStorage:
 def _made_meanwhile(problem: Exception) -> bool:
     """Whether another process made, or makes, the table or the row that we were about to make."""
     text = f"{problem} {problem.__cause__}".lower()
-    return any(sign in text for sign in ("already exists", "unique constraint", "duplicate", "locked"))
+    return re.search(r"already exists|unique constraint|duplicate (entry|key)|locked", text) is not None
 
 
 @contextmanager

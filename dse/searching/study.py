@@ -182,7 +182,7 @@ def start(
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
-        study.add_trials(kept.trials())
+        kept.fill(study)
         kept.count = len(study.get_trials(deepcopy=False))
     return Search(study, kept, dict(choices), tuple(goals))
 
