@@ -107,7 +107,9 @@ class Space:
             sizes = {name: _plain(self.parameters[name][place]) for name in varying}
             part = self.rows(np.flatnonzero(index.ravel() == i))
             rest = {name: values for name, values in part.parameters.items() if name not in sizes}
-            words = ", ".join(f"{name} {value:,}" for name, value in sizes.items())
+            words = ", ".join(
+                f"{name} {value:,}" if _counts(value) else f"{name} {value}" for name, value in sizes.items()
+            )
             cut.append(replace(part, parameters=rest, fixed={**self.fixed, **sizes}, size=words))
         return cut
 
@@ -281,6 +283,10 @@ def _checked(path: Path, name: str, values: np.ndarray, models: Mapping[str, str
         found = next((each for each in values if each is not None and not _is_number(each)), values[0])
         raise DseError(f"{path}: {name}: found {str(found)[:40]!r}, expected numbers")
     return values
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float)
 
 
 def _is_number(word: Any) -> bool:

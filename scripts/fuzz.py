@@ -40,7 +40,8 @@ def prepared(index: int, seed: int, folder: Path) -> tuple[Subject | Options, li
     """Write the input of a number, and return its subject and its command."""
     rng = random.Random(f"{seed}:{index}")
     subject = SUBJECTS[index % len(SUBJECTS)]
-    command = laid(subject, folder, lambda data: mutated(data, subject.kind, rng), rng)
+    kind = getattr(subject, "kind", "")
+    command = laid(subject, folder, lambda data: mutated(data, kind, rng), rng)
     if isinstance(subject, Options):
         part = rng.choice(subject.broken)
         old, new = command[part], rng.choice((*NUMBERS, *WORDS))

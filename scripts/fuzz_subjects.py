@@ -638,6 +638,6 @@ SUBJECTS: Sequence[Subject | Options] = (
     Options(
         "objective",
         (*SEARCH, "--storage", "none", "--sampler", "random", "--objective", "time,registers"),
-        (5, 7, 11, 13),
+        (11, 13),
     ),
 )

@@ -130,6 +130,7 @@ def printed(one: Path, other: Path) -> bool:
 
 
 SWEEP = ("sweep", "convolution", "-g", GPU, "--set", "image_width=1024,2048,4096")
+TUNED = "32,64,96,128,160,192,224,256"
 WORKS = (
     Work("sweep", (*SWEEP, "-m", "phase", "-m", "wfg", "-o", "out.parquet"), parts, same_table),
     Work("sweep by Dask", (*SWEEP, "-m", "phase", "--workers", "2", "-o", "out.parquet"), parts, same_table),
@@ -148,7 +149,7 @@ WORKS = (
     ),
     Work(
         "rank from source",
-        ("rank", "k.cu", "-g", GPU, "--block", "N", "--grid", "64", "--tune", "N=32,64,96,128,160,192,224,256",
+        ("rank", "k.cu", "-g", GPU, "--block", "N", "--grid", "64", "--tune", f"N={TUNED}",
          "-o", "r.csv"),
         records,
         printed,
@@ -162,8 +163,10 @@ def started(work: Work, folder: Path, quick: bool) -> "subprocess.Popen[bytes]":
     command = [f"sh -c '{wait}echo {{block_size}}'" if part == "TIMED" else part for part in work.command]
     environment = {**os.environ, "DSE_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     arguments = [sys.executable, "-m", "dse.cli.entry", "-q", *command]
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen(arguments, cwd=folder, env=environment, start_new_session=True, **quiet)
+    nowhere, told = subprocess.DEVNULL, subprocess.PIPE
+    return subprocess.Popen(
+        arguments, cwd=folder, env=environment, start_new_session=True, stdout=nowhere, stderr=told
+    )
 
 
 def ours(folder: Path) -> list[str]:

@@ -243,3 +243,9 @@ def test_cells_that_are_neither_numbers_nor_words(tmp_path):
     assert space.kernel == "r"
     assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
     assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
+
+
+def test_sizes_that_are_words(tmp_path):
+    path = table(tmp_path / "r.parquet", {"n": ["1k", "2k"], "block": [1, 1], "time_s": [1.0, 2.0]})
+    [space] = read([path]).spaces
+    assert [one.size for one in space.by_size(["n"])] == ["n 1k", "n 2k"]
