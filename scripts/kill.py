@@ -12,7 +12,6 @@ import argparse
 import json
 import os
 import random
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -213,7 +212,7 @@ def tried(work: Work, folder: Path, kills: int, rng: random.Random) -> list[str]
             with suppress(subprocess.TimeoutExpired):
                 process.wait(rng.uniform(0.3, 1.0) * seconds)
             ended = process.poll() is not None
-            os.kill(process.pid, signal.SIGKILL)
+            process.kill()
         if ended and process.returncode:
             wrong.append(f"exit code {process.returncode} when it was run again")
         if ended:  # all is done: begin anew

@@ -3,10 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ from dse.sweeping.entries import Entries
 from dse.sweeping.plan import Plan
 from dse.sweeping.reductions import Buckets
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 EVERY = 3.0  # s between two notes of how far a reduction has come
 SHARE = 0.05  # of the time, at most, goes into these notes
 
@@ -39,13 +45,17 @@ def reduced(
 
     **Raises:** DseError if `folder` holds something else or cannot be written.
     """
+    if folder is None:
+        return _reduced(plan, spread, None, progress)
+    with begun(folder, key(plan)):
+        return _reduced(plan, spread, folder / "state.npz", progress)
+
+
+def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress) -> Entries | None:
     assert plan.reduction is not None
-    buckets, first, state = Buckets(plan.reduction), 0, None
-    if folder is not None:
-        begin(folder, key(plan))
-        state = folder / "state.npz"
-        if state.exists():
-            first, buckets.found = _read(state, plan)
+    buckets, first = Buckets(plan.reduction), 0
+    if state is not None and state.exists():
+        first, buckets.found = _read(state, plan)
     noted, wait = time.monotonic(), EVERY
     done = first
     with progress("Sweeping", plan.units) as advance:
@@ -84,8 +94,7 @@ def written(
         raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
     schema = rows.schema(plan.product, columns)
     folder = parts_of(out)
-    with replacing(out) as temporary:
-        begin(folder, key(plan, columns=columns))
+    with replacing(out) as temporary, begun(folder, key(plan, columns=columns)):
         first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
         with progress("Sweeping", plan.units) as advance:
             advance(first)
@@ -104,7 +113,7 @@ def written(
                     found = found.cast(schema)
                 writer.write_table(found)
                 count += found.num_rows
-    shutil.rmtree(folder)
+        shutil.rmtree(folder)
     return count
 
 
@@ -147,24 +156,50 @@ def _part(folder: Path, unit: int) -> Path:
     return folder / f"{unit:09}.parquet"
 
 
-def begin(folder: Path, key: str) -> None:
+@contextmanager
+def begun(folder: Path, key: str) -> Iterator[None]:
     """Open a folder of unfinished work: what an interrupted run of the same sweep left, or an empty one.
 
-    **Raises:** DseError where it holds something else.
+    **Raises:** DseError where it holds something else, or another process is at work there.
     """
-    note = folder / "job.json"
-    if folder.exists():
-        if not note.exists() and any(folder.iterdir()):
-            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
-        if note.exists() and _job(note) == {"job": key}:
-            return
-        shutil.rmtree(folder)
     try:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
-    with replacing(note) as half:
-        half.write_text(json.dumps({"job": key}))
+    with _alone(folder):
+        note = folder / "job.json"
+        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if others and not note.exists():
+            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
+        if not note.exists() or _job(note) != {"job": key}:
+            for path in others:
+                path.unlink()
+            with replacing(note) as half:
+                half.write_text(json.dumps({"job": key}))
+        yield
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, where there are locks. **Raises:** DseError if another process has it."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = os.fstat(file.fileno()).st_nlink > 0  # else it has just ended, and removes its folder
+        except BlockingIOError:
+            free = False
+        except OSError:
+            free = True
+        if not free:
+            raise DseError(f"{folder}: found a sweep that has not ended, expected its end first")
+        yield
 
 
 def _job(note: Path) -> Any:
