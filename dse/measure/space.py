@@ -351,7 +351,7 @@ def store(path: Path, slug: str) -> dict[str, int]:
     end = SWEPT if about["sweep"] else ""
     stored = {}
     for name in dict.fromkeys(row.get("kernel") for row in rows):
-        if name not in about["kernels"] or not re.fullmatch(r"[\w-]+", name):  # no path
+        if name not in about["kernels"] or not re.fullmatch(r"[\w-]+", str(name)):  # no path
             raise DseError(f"{path}: kernel: found {name!r}, expected the name of one that was measured")
     for name in dict.fromkeys(row["kernel"] for row in rows):
         folder, usual = kernels.find(name).parent / "measured", kernels.load(name).sizes()
