@@ -68,14 +68,18 @@ def read_bytes(path: Path, most: int) -> bytes:
     """
     try:
         with path.open("rb") as file:  # what is no regular file need not end
-            content = file.read(most + 1)
+            content = (
+                bytearray()
+            )  # a part at a time: to ask for all that there may be takes the memory for it
+            while part := file.read(min(_AT_ONCE, most + 1 - len(content))):
+                content += part
     except OSError as error:
         raise DseError(f"{path}: cannot read: {error.strerror or error}") from None
     except ValueError as error:  # a path with a zero in it
         raise DseError(f"{path}: cannot read: {error}") from None
     if len(content) > most:
         raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
-    return content
+    return bytes(content)
 
 
 def read_text(path: Path, most: int | None = None) -> str:
@@ -153,6 +157,7 @@ def _shown(character: str) -> str:
 
 MOST_TOML_BYTES = 1 << 24
 MOST_TEXT_BYTES = 1 << 28
+_AT_ONCE = 1 << 22  # bytes
 _MOST_LEVELS = 100
 _DIGITS = 21  # of 64 bits, and a sign
 _ESCAPED = re.compile(r"\\[bfu]")  # a control character, maybe
@@ -188,7 +193,15 @@ def cache_folder() -> Path:
         home = Path.home()
     except RuntimeError:  # in a container: no HOME, and a user id that no list has
         return Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+    if not _may_write(home):
+        return Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+
+
+def _may_write(folder: Path) -> bool:
+    """Whether we may write in a folder, or make it."""
+    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    return os.access(there, os.W_OK | os.X_OK)
 
 
 def own_folder(path: Path) -> None:

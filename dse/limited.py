@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from dse.errors import DseError
 
@@ -57,17 +58,24 @@ def run(
     limits: Limits | None = None,
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
+    text: str = "",
 ) -> Ended:
-    """Run a program, without input, until it ends; `limits` are by default those of compilers.
+    """Run a program with `text` as its input until it ends; `limits` are by default those of compilers.
 
     **Raises:** Stopped if it met a limit or ended by a signal; OSError if it cannot be started. However this
     ends, nothing of it is left running.
     """
     limits = limits or compiler_limits()
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+    with (
+        tempfile.TemporaryFile() as given,
+        tempfile.TemporaryFile() as output,
+        tempfile.TemporaryFile() as errors,
+    ):
+        given.write(text.encode("utf-8", "surrogateescape"))
+        given.seek(0)
         program = subprocess.Popen(
             [str(part) for part in command],
-            stdin=subprocess.DEVNULL,
+            stdin=given,
             stdout=output,
             stderr=errors,
             cwd=folder,
@@ -85,6 +93,88 @@ def run(
         if program.returncode < 0:
             raise Stopped(died(program.returncode, limits))
         return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+
+
+def in_fork(make: Callable[[], bytes], limits: Limits | None = None) -> bytes:
+    """Call a function in a fork of this process, which has what this one has imported; return its bytes.
+
+    `limits` are by default those of compilers; memory counts on top of what this process has. Where a system
+    has no forks the function is called here, without limits.
+
+    **Raises:** Stopped if it met a limit, ended by a signal or raised. However this ends, nothing of it is
+    left running, also where this process is killed.
+    """
+    limits = limits or compiler_limits()
+    if not hasattr(os, "fork"):
+        return make()
+    results, answer = os.pipe()
+    watching, alive = os.pipe()  # ends when we do
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of threads, whose locks it may wait for: no longer than it may take
+        child = os.fork()
+    if child == 0:
+        _forked(make, limits, answer, watching, (results, alive))
+    os.close(answer)
+    os.close(watching)
+    late: list[bool] = []
+    timer = threading.Timer(min(limits.seconds, threading.TIMEOUT_MAX), _end_group, (child, late))
+    timer.daemon = True
+    timer.start()
+    try:
+        with os.fdopen(results, "rb") as file:
+            data = file.read(limits.output_bytes)
+    finally:
+        timer.cancel()
+        _end_group(child)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(alive)
+    if data.endswith(_WHOLE):
+        return data.removesuffix(_WHOLE)
+    raise Stopped(after(limits) if late else died(status, limits))
+
+
+def _forked(
+    make: Callable[[], bytes], limits: Limits, answer: int, watching: int, theirs: Sequence[int]
+) -> NoReturn:
+    """Be the fork: answer, and end."""
+    code = 1
+    try:
+        os.setsid()  # so that all that it starts can be ended, and Ctrl-C is our parent's
+        for file in theirs:
+            os.close(file)
+        threading.Thread(target=_end_with, args=(watching,), daemon=True).start()
+        taken = _addresses()
+        limit(os.getpid(), replace(limits, memory_bytes=limits.memory_bytes + taken), alone=True)
+        data = make()
+        with os.fdopen(answer, "wb") as file:
+            file.write(data + _WHOLE)
+        code = 0
+    finally:
+        os._exit(code)
+
+
+def _end_with(pipe: int) -> None:
+    os.read(pipe, 1)
+    os.killpg(0, signal.SIGKILL)
+
+
+def _end_group(leader: int, late: list[bool] | None = None) -> None:
+    if late is not None:
+        late.append(True)
+    for end in (os.killpg, os.kill):  # before it leads a group it is alone
+        with suppress(OSError):
+            end(leader, signal.SIGKILL)
+
+
+def _addresses() -> int:
+    """Return how many bytes of addresses this process has."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
+
+
+_WHOLE = b"whole"  # the end of an answer
 
 
 def limit(process: int, limits: Limits, *, alone: bool) -> None:
@@ -117,7 +207,7 @@ def watched(program: subprocess.Popen[bytes], seconds: float) -> Iterator[list[b
         late.append(True)
         kill(program)
 
-    timer = threading.Timer(seconds, stop)
+    timer = threading.Timer(min(seconds, threading.TIMEOUT_MAX), stop)
     timer.daemon = True
     timer.start()
     try:

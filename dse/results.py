@@ -4,20 +4,19 @@ Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `Sp
 with a forecast for each model; scores of models come as rows.
 """
 
-import csv
-import json
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
+from dse import packed
 from dse.columns import of_model
 from dse.errors import DseError
+from dse.files import parse_json, read_json, read_text
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_SIZES = 24
@@ -56,6 +55,7 @@ FACTS = (  # of a configuration, whatever the model
     ),
     *("dram_bytes", "chance_fastest", "chance_near", "status", "kept"),
 )
+WORDS = ("bottleneck", "limited_by", "status", "kept")  # of these, columns of words
 SCORES = ("spearman", "mape")  # what tells a file of scores
 
 
@@ -107,7 +107,9 @@ class Space:
             sizes = {name: _plain(self.parameters[name][place]) for name in varying}
             part = self.rows(np.flatnonzero(index.ravel() == i))
             rest = {name: values for name, values in part.parameters.items() if name not in sizes}
-            words = ", ".join(f"{name} {value:,}" for name, value in sizes.items())
+            words = ", ".join(
+                f"{name} {value:,}" if _counts(value) else f"{name} {value}" for name, value in sizes.items()
+            )
             cut.append(replace(part, parameters=rest, fixed={**self.fixed, **sizes}, size=words))
         return cut
 
@@ -154,11 +156,7 @@ def read(
 
 def _table(path: Path) -> pa.Table:
     """Read a file's rows, columns named by the vocabulary."""
-    try:
-        table = _rows(path)
-    except (OSError, UnicodeDecodeError, pa.ArrowException, csv.Error) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise DseError(f"{path}: cannot read: {reason}") from None
+    table = _rows(path)
     if not table.num_rows:
         raise DseError(f"{path}: rows: found none, expected at least one")
     given = table.column_names
@@ -174,27 +172,21 @@ def _table(path: Path) -> pa.Table:
 def _rows(path: Path) -> pa.Table:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        file = pyarrow.parquet.ParquetFile(path)
-        if file.metadata.num_rows > MOST_ROWS:
-            found = f"{file.metadata.num_rows:,}"
-            raise DseError(f"{path}: rows: found {found}, expected at most {MOST_ROWS:,}: fewer models, say")
-        return file.read([name for name in file.schema_arrow.names if name not in UNREAD])
+        return packed.parquet(path, without=UNREAD, rows=MOST_ROWS)
     if name.endswith((".csv", ".csv.gz")):
-        return pyarrow.csv.read_csv(path)
+        return packed.csv_table(path, packed.text(path))
     if not name.endswith((".json", ".jsonl")):
         suffix = repr(path.suffix) if path.suffix else "no suffix"
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(SUFFIXES)}")
-    text = path.read_text(encoding="utf-8")
-    try:
-        if name.endswith(".jsonl"):
-            rows = [_of_journal(json.loads(line), i) for i, line in enumerate(text.splitlines(), 1) if line]
-        else:
-            rows = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise DseError(f"{path}: cannot read: found no JSON: {error}") from None
+    if name.endswith(".jsonl"):
+        lines = enumerate(read_text(path).splitlines(), 1)
+        rows = [_of_journal(parse_json(line, f"{path}: line {i}"), i) for i, line in lines if line]
+    else:
+        rows = read_json(path)
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DseError(f"{path}: top level: found {type(rows).__name__}, expected a list of rows")
     columns = dict.fromkeys(column for row in rows for column in row)
+    packed.check_size(path, len(columns), len(rows), MOST_ROWS)
     return pa.table({column: _cells([row.get(column) for row in rows]) for column in columns})
 
 
@@ -223,10 +215,20 @@ def _array(column: pa.ChunkedArray) -> np.ndarray:
         return column.to_numpy()
     if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return column.cast(pa.float64()).to_numpy()
-    words = column if pa.types.is_dictionary(kind) else column.cast(pa.string()).dictionary_encode()
+    words = column if pa.types.is_dictionary(kind) else _words(column).dictionary_encode()
     coded = words.combine_chunks() if words.num_chunks != 1 else words.chunk(0)
     names = np.array([*coded.dictionary.to_pylist(), None], object)
     return names[np.asarray(coded.indices.fill_null(len(names) - 1))]
+
+
+def _words(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Write a column's cells as words, whatever they are."""
+    if not pa.types.is_nested(column.type) and not pa.types.is_binary(column.type):
+        with suppress(pa.ArrowException):
+            return column.cast(pa.string())
+    return pa.chunked_array(
+        [[None if cell is None else str(cell) for cell in column.to_pylist()]], pa.string()
+    )
 
 
 def codes(values: np.ndarray) -> tuple[np.ndarray, list[Any]]:
@@ -252,7 +254,8 @@ def _spaces(
 
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
         if name in table.column_names:
-            return codes(_array(table.column(name)))
+            numbers, names = codes(_array(table.column(name)))
+            return numbers, [absent if each is None or each != each else str(each) for each in names]
         return np.zeros(table.num_rows, np.int64), [absent]
 
     kernels, kernel_names = coded("kernel", kernel or path.name.partition(".")[0])
@@ -263,9 +266,34 @@ def _spaces(
     for i in np.argsort(first):  # in the order of the file
         rows = np.flatnonzero(number == i)
         part = table.select(others).take(pa.array(rows))  # a part at a time: files may be large
-        here = {name: _array(part.column(name)) for name in others}
+        here = {name: _checked(path, name, _array(part.column(name)), models) for name in others}
         name, card = kernel_names[pairs[i] // len(gpu_names)], gpu_names[pairs[i] % len(gpu_names)]
         yield _space(path, name, card, here, model[rows], model_names, models, notes)
+
+
+def _checked(path: Path, name: str, values: np.ndarray, models: Mapping[str, str]) -> np.ndarray:
+    """Return a column of numbers or words, as its name says. **Raises:** DseError where it is not."""
+    if name in WORDS and values.dtype != object:
+        return np.array([str(each) for each in values.tolist()], object)
+    if (
+        name not in WORDS
+        and (name in (*OF_A_MODEL, *FACTS, REFIT) or name in models)
+        and values.dtype == object
+    ):
+        found = next((each for each in values if each is not None and not _is_number(each)), values[0])
+        raise DseError(f"{path}: {name}: found {str(found)[:40]!r}, expected numbers")
+    return values
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int | float)
+
+
+def _is_number(word: Any) -> bool:
+    try:
+        return bool(float(word) or True)
+    except ValueError:
+        return False
 
 
 def _space(
@@ -302,7 +330,7 @@ def _space(
         places = [np.arange(len(first))] * len(of)
         lead, count = first, len(first)
     else:
-        keys = np.stack([codes(values)[0] for values in varying.values()], axis=1)
+        keys = np.stack([codes(values)[0] for values in (model * 0, *varying.values())], axis=1)
         _, lead, index = np.unique(keys, axis=0, return_index=True, return_inverse=True)
         rank = np.argsort(np.argsort(lead))  # configurations in the order of the file
         index, lead, count = rank[index.ravel()], np.sort(lead), len(lead)

@@ -7,16 +7,16 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from dse.columns import heading, metadata
 from dse.errors import DseError
 from dse.files import replacing
+
+if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
+    import pyarrow as pa
 
 SHOWN = 20  # rows in a notebook
 
@@ -41,7 +41,7 @@ class Result:
         """Return the first `top` rows, all without it: a dictionary each, by the names of columns."""
         raise NotImplementedError
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self) -> "pa.Table":
         """Return all rows as an Arrow table; each column notes its unit and meaning."""
         return arrow(_columns(self.rows()), self.units)
 
@@ -129,23 +129,31 @@ def check_suffix(path: Path) -> None:
         raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
 
 
-def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> pa.Table:
+def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> "pa.Table":
     """Make an Arrow table of columns of equal length, with the units and meanings that are known."""
+    import pyarrow as pa
+
     arrays = {name: pa.array(np.asarray(values)) for name, values in columns.items()}
     fields = [field(name, array.type, (units or {}).get(name)) for name, array in arrays.items()]
     return pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields))
 
 
-def field(name: str, kind: pa.DataType, unit: str | None = None) -> pa.Field:
+def field(name: str, kind: "pa.DataType", unit: str | None = None) -> "pa.Field":
     """Describe a column as a Parquet file has it, with `unit` and `meaning` in its metadata if known."""
+    import pyarrow as pa
+
     return pa.field(name, kind, metadata=metadata(name, unit) or None)
 
 
-def _write_parquet(table: pa.Table, path: Path) -> None:
+def _write_parquet(table: "pa.Table", path: Path) -> None:
+    import pyarrow.parquet
+
     pyarrow.parquet.write_table(table, path, compression="zstd")
 
 
-def _write_csv(table: pa.Table, path: Path) -> None:
+def _write_csv(table: "pa.Table", path: Path) -> None:
+    import pyarrow.csv
+
     header = io.StringIO(newline="")
     csv.writer(header, lineterminator="\n").writerow(table.column_names)  # pyarrow would quote every name
     with path.open("wb") as file:
@@ -153,7 +161,7 @@ def _write_csv(table: pa.Table, path: Path) -> None:
         pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))
 
 
-def _write_json(table: pa.Table, path: Path) -> None:
+def _write_json(table: "pa.Table", path: Path) -> None:
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
         separator = "\n"
@@ -168,7 +176,7 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-_WRITERS: dict[str, Callable[[pa.Table, Path], None]] = {
+_WRITERS: dict[str, Callable[[Any, Path], None]] = {
     ".parquet": _write_parquet,
     ".csv": _write_csv,
     ".json": _write_json,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from dse import packed
 from dse.cuda.compile.constants import constants
 from dse.cuda.compile.includes import included
 from dse.cuda.compile.kernel_names import declared_in
@@ -22,7 +23,7 @@ from dse.cuda.sass.program import program
 from dse.errors import MOST_CHARACTERS, MOST_QUOTED, Doubt, DseError, one_line, printable
 from dse.files import parse_json, read_json, read_text, read_toml
 from dse.kernels import read as kernels
-from dse.measured import formats, plain
+from dse.measured import formats
 from dse.simulator.case import graph_file, trace_text
 from dse.sources import t1
 from dse.space.expression import parse
@@ -233,7 +234,7 @@ def test_packed_files_that_hold_more_than_they_seem(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6))
     with pytest.raises(DseError, match="found more than 1,000,000 bytes"):
         formats.read(path)
-    monkeypatch.setattr(plain, "MOST_BYTES", 10**6)
+    monkeypatch.setattr(packed, "MOST_TABLE_BYTES", 10**6)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pa.table({"a": [1] * 10**6}), buffer, compression="zstd")
     assert len(buffer.getvalue()) < 10**5

@@ -4,12 +4,22 @@ import errno
 import os
 import re
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
 
 from dse.errors import DseError
-from dse.files import MOST_TOML_BYTES, cache_folder, fill, given_path, own_folder, read_toml, replacing
+from dse.files import (
+    MOST_TOML_BYTES,
+    cache_folder,
+    fill,
+    given_path,
+    own_folder,
+    read_bytes,
+    read_toml,
+    replacing,
+)
 
 
 def test_replaces_when_the_block_ends(tmp_path):
@@ -129,6 +139,25 @@ def test_a_user_without_a_home(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(Path, "home", nobody)
     assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+
+
+def test_a_home_that_cannot_be_written(monkeypatch, tmp_path):
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    assert cache_folder().is_relative_to(tmp_path)  # it can be made
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_is_read_to_its_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    content = os.urandom(10**5)
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    writer.start()
+    assert read_bytes(tmp_path / "pipe", 10**6) == content
+    writer.join()
 
 
 @pytest.mark.parametrize(("name", "reason"), [("a" * 300, "File name too long"), ("~nobody-here/x", "home")])

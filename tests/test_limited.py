@@ -1,11 +1,14 @@
 import os
+import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from dse.errors import DseError
-from dse.limited import Limits, Stopped, compiler_limits, run
+from dse.limited import Limits, Stopped, compiler_limits, in_fork, run
 
 LIMITS = Limits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
 
@@ -18,6 +21,10 @@ def test_what_a_program_prints_and_its_code(tmp_path):
     code = "import sys, os; print(os.getcwd(), os.environ['A']); print('no', file=sys.stderr); sys.exit(3)"
     ended = python(code, folder=tmp_path, environment={"A": "1"})
     assert (ended.code, ended.output, ended.errors) == (3, f"{tmp_path} 1\n", "no\n")
+
+
+def test_it_reads_what_it_is_given():
+    assert python("import sys; print(repr(sys.stdin.read()))", text="a\u00b5\n").output == "'a\u00b5\\n'\n"
 
 
 def test_it_reads_no_input():
@@ -78,3 +85,35 @@ def test_no_file_of_it_stays_open():
     before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
     python("pass")
     assert (len(os.listdir("/proc/self/fd")) if before else 0) == before
+
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+
+
+@FORKS
+def test_a_fork_answers_with_what_this_process_has():
+    here = threading.get_ident()
+    assert in_fork(lambda: f"{here}".encode()) == f"{here}".encode()
+
+
+@FORKS
+def test_a_fork_meets_its_limits():
+    began = time.monotonic()
+    with pytest.raises(Stopped, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
+        in_fork(lambda: bytes(time.sleep(60) or 0), Limits(0.2, 10**9, 10**6))
+    with pytest.raises(Stopped, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
+        in_fork(lambda: bytearray(10**9)[:3], Limits(20, 10**8, 10**6))
+    with pytest.raises(Stopped, match=r"^ended by SIGABRT"):
+        in_fork(os.abort, Limits(20, 10**9, 10**6))  # type: ignore[arg-type]
+    assert time.monotonic() - began < 10
+
+
+@FORKS
+def test_nothing_of_a_fork_is_left_where_its_parent_is_killed(tmp_path: Path):
+    code = "import time; from dse.limited import in_fork; "
+    code += "in_fork(lambda: bytes(print('on', flush=True) or time.sleep(60)))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"on\n"
+        parent.kill()
+        assert parent.stdout.read() == b""  # ends when the last that has it open does

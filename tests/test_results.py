@@ -187,7 +187,7 @@ def test_codes_number_values_in_order():
     [
         ("a.csv", "block,time\n", r"a\.csv: rows: found none"),
         ("a.csv", "block,block\n1,2\n", r"a\.csv: columns: found block twice"),
-        ("a.json", "{", r"a\.json: cannot read: found no JSON"),
+        ("a.json", "{", r"a\.json: is not JSON"),
         ("a.json", '{"block": 1}', r"a\.json: top level: found dict, expected a list"),
         ("a.json", "[1]", r"a\.json: top level: found list, expected a list of rows"),
         ("a.parquet", "no", r"a\.parquet: cannot read: "),
@@ -220,5 +220,32 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
 def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
     monkeypatch.setattr("dse.results.MOST_ROWS", 3)
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
-    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3: fewer models, say$"):
+    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read([path])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"time_s": ["1", "x"], "threads": [1, 2]}, "time_s: found 'x', expected numbers"),
+        ({"time_s": [1.0, 2.0], "threads": ["1", "many"]}, "threads: found 'many', expected numbers"),
+    ],
+)
+def test_words_in_the_place_of_numbers(tmp_path, columns, message):
+    with pytest.raises(DseError, match=rf"r\.parquet: {message}"):
+        read([table(tmp_path / "r.parquet", columns)])
+
+
+def test_cells_that_are_neither_numbers_nor_words(tmp_path):
+    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
+    [space] = read([tmp_path / "r.json"]).spaces
+    assert space.kernel == "r"
+    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
+    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
+
+
+def test_sizes_that_are_words(tmp_path):
+    path = table(tmp_path / "r.parquet", {"n": ["1k", "2k"], "block": [1, 1], "time_s": [1.0, 2.0]})
+    [space] = read([path]).spaces
+    assert [one.size for one in space.by_size(["n"])] == ["n 1k", "n 2k"]

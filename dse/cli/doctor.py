@@ -5,7 +5,6 @@ import platform
 import re
 import shutil
 import sys
-from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -86,7 +85,11 @@ def _extras() -> list[dict[str, Any]]:
 
 def _packages_of(extra: str) -> list[str]:
     """The packages that an extra installs, by what the package itself requires."""
-    texts = [text for text in requires(PACKAGE) or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
+    from importlib import metadata
+
+    texts = [
+        text for text in metadata.requires(PACKAGE) or () if re.search(rf"extra == ['\"]{extra}['\"]", text)
+    ]
     return [name[0] for text in texts if (name := re.match(r"[\w.-]+", text))]
 
 
@@ -103,9 +106,11 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _version(name: str) -> str | None:
+    from importlib import metadata  # takes a tenth of `dse --help`
+
     try:
-        return version(name)
-    except PackageNotFoundError:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
         return None
 
 

@@ -166,5 +166,9 @@ def _drop_output() -> None:
 
 def _end(mistake: str) -> NoReturn:
     if mistake:
-        print(f"dse: {one_line(mistake)}", file=sys.stderr)
+        try:
+            print(f"dse: {one_line(mistake)}", file=sys.stderr, flush=True)
+        except OSError:  # nobody can be told
+            with suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
     sys.exit(2)

@@ -30,6 +30,7 @@ def search(
         int,
         typer.Option(
             min=1,
+            max=10**7,
             help="Configurations that the study shall have, earlier runs and other processes included: two "
             "that search one study at once share them.",
         ),

@@ -71,7 +71,7 @@ def sweep(
         ),
     ] = None,
     workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, help="Run on so many processes, by Dask.")
+        int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on so many processes, by Dask.")
     ] = None,
     cluster: Annotated[
         str | None,

@@ -125,7 +125,7 @@ def configurations(
     macros = [(name, column(expression)) for name, expression in build.defines]
     blocks, grids = shape("block", build.block), shape("grid", build.grid)
     arguments = [argument(given) for given in build.arguments]
-    added = [None] * count if build.shared_bytes is None else map(int, column(build.shared_bytes))
+    added = [None] * count if build.shared_bytes is None else map(_bytes, column(build.shared_bytes))
     return [
         Configuration(
             defines=tuple((name, values[row]) for name, values in macros),
@@ -136,6 +136,11 @@ def configurations(
         )
         for row, shared in enumerate(added)
     ]
+
+
+def _bytes(of_shared_memory: float) -> int:
+    """Shared memory of a block as what counts with 32 bits takes it; no GPU has a thousandth of the most."""
+    return min(int(of_shared_memory), 2**30)
 
 
 def build_of(description: Description) -> tuple[Path, Build]:

@@ -4,17 +4,17 @@ A folder has near_best.csv.gz, recorded_best.csv.gz, or both, with the columns r
 """
 
 import csv
-import gzip
+import io
+import math
 import re
-import zlib
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from math import inf
 from pathlib import Path
 
+from dse import packed
 from dse.errors import DseError
 from dse.gpus import GpuFile, find, load
 from dse.matrix.configuration import PARAMETERS
@@ -25,9 +25,6 @@ UNKNOWN_TOPK = 8
 BLOCK = (128, 128)  # of scales, where a tuner demands that tiles divide into them
 VENDORS = ("NVIDIA", "GEFORCE", "AMD")
 RELATIVES = {"A800": "A100", "A10G": "A10", "GH200": "H200", "B300": "B200", "GB300": "GB200"}
-NEAR = ("gpu", "weight_type", "M", "E", "topk", "H", "N", *PARAMETERS, "avg_duration")
-BEST = ("vendor", "device", "kernel", "part", "dtype", "block_shape", "E", "N", "K", "topk", "M", *PARAMETERS)
-BEST = (*BEST, "space", "in_space")
 
 
 @dataclass(frozen=True)
@@ -79,13 +76,16 @@ def gpu_file(device: str) -> GpuFile:
 
 
 def near_best(folder: Path) -> list[NearBest]:
-    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly."""
+    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
     cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
-    for row in _rows(folder / "near_best.csv.gz", NEAR):
-        key = (row.text("gpu"), row.text("weight_type"), *map(row.number, ("M", "E", "topk", "H", "N")))
+    for row in _rows(folder / "near_best.csv.gz"):
+        key = (row["gpu"], row["weight_type"], *(row.count(name) for name in ("M", "E", "topk", "H", "N")))
         configurations, seconds = cases[key]
-        configurations.append(tuple(map(row.number, PARAMETERS)))
-        seconds.append(row.time("avg_duration") * 1e-6)
+        configurations.append(tuple(row.count(name) for name in PARAMETERS))
+        seconds.append(row.number("avg_duration") * 1e-6)
     return [
         NearBest(gpu, experts_layer(*sizes, routing="even")[weights == "w2"], tuple(found), tuple(times))
         for (gpu, weights, *sizes), (found, times) in cases.items()
@@ -93,34 +93,36 @@ def near_best(folder: Path) -> list[NearBest]:
 
 
 def recorded(folder: Path) -> list[Recorded]:
-    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing."""
+    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
     found = []
-    for row in _rows(folder / "recorded_best.csv.gz", BEST):
-        if row.text("vendor") != "NVIDIA" or row.text("in_space") != "1":
+    for row in _rows(folder / "recorded_best.csv.gz"):
+        if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
             continue
-        block = row.text("block_shape")
-        kind = {"bf16/fp16": "bf16", "float8": "fp8_w8a8"}.get(row.text("dtype"), row.text("dtype"))
+        block = row.block("block_shape")
+        kind = {"bf16/fp16": "bf16", "float8": "fp8_w8a8"}.get(row["dtype"], row["dtype"])
         if block and f"{kind}_block" in OPERANDS:
             kind = f"{kind}_block"
         if kind not in OPERANDS:
             continue
-        depth = row.number("K") if row.text("K") else UNKNOWN_DEPTH
-        tokens, columns, kernel = row.number("M"), row.number("N"), row.text("kernel")
-        if kernel == "w8a8":
-            products = (Product(tokens, columns, depth, operands=kind),)
+        depth = row.count("K", UNKNOWN_DEPTH)
+        if row["kernel"] == "w8a8":
+            products = (Product(row.count("M"), row.count("N"), depth, operands=kind),)
         else:
-            experts, topk = row.number("E"), row.number("topk") if row.text("topk") else UNKNOWN_TOPK
-            products = experts_layer(tokens, experts, topk, depth, columns, kind)
-            if row.text("part") == "down":
+            experts, topk = row.count("E"), row.count("topk", UNKNOWN_TOPK)
+            products = experts_layer(row.count("M"), experts, topk, depth, row.count("N"), kind)
+            if row["part"] == "down":
                 products = products[1:]
         found.append(
             Recorded(
-                gpu=row.text("device"),
-                kernel=kernel,
-                depth_known=bool(row.text("K")),
+                gpu=row["device"],
+                kernel=row["kernel"],
+                depth_known=bool(row["K"]),
                 products=products,
-                configuration=tuple(map(row.number, PARAMETERS)),
-                block=BLOCK if row.text("space").endswith("block128x128") else (),
+                configuration=tuple(row.count(name) for name in PARAMETERS),
+                block=BLOCK if row["space"].endswith("block128x128") else (),
             )
         )
     return found
@@ -128,37 +130,53 @@ def recorded(folder: Path) -> list[Recorded]:
 
 @dataclass(frozen=True)
 class _Row:
-    """One row of a file, whose numbers are checked as they are taken."""
+    """A row of a table, whose cells are asked for by name. DseError, one line, for what is no such cell."""
 
     where: str
     cells: dict[str, str]
 
-    def text(self, name: str) -> str:
-        return self.cells[name] or ""
+    def __getitem__(self, name: str) -> str:
+        if name not in self.cells:
+            raise DseError(f"{self.where}: {name}: missing, expected a column of that name")
+        return self.cells[name]
 
-    def number(self, name: str) -> int:
-        text = self.text(name)
-        if not text.isdecimal() or int(text) < 1:
-            raise DseError(f"{self.where}: {name}: found {text!r}, expected a whole number of at least 1")
+    def count(self, name: str, unknown: int | None = None) -> int:
+        """A number of things; `unknown` where the cell is empty."""
+        text = self[name]
+        if not text and unknown is not None:
+            return unknown
+        if not re.fullmatch(r"[1-9]\d{0,9}", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected a whole number above 0")
         return int(text)
 
-    def time(self, name: str) -> float:
-        text = self.text(name)
-        with suppress(ValueError):
-            if 0.0 < (number := float(text)) < inf:
-                return number
-        raise DseError(f"{self.where}: {name}: found {text!r}, expected a time above 0")
+    def number(self, name: str) -> float:
+        """A number above 0."""
+        try:
+            number = float(self[name])
+        except ValueError:
+            number = 0.0
+        if not 0 < number < math.inf:
+            raise DseError(f"{self.where}: {name}: found {self[name][:40]!r}, expected a number above 0")
+        return number
+
+    def block(self, name: str) -> tuple[int, ...]:
+        """Columns and depth of a block, as 128x128; () where there is none."""
+        text = self[name]
+        if not re.fullmatch(r"(\d{1,9}x\d{1,9})?", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected one as 128x128")
+        return tuple(map(int, text.split("x"))) if text else ()
 
 
-def _rows(path: Path, columns: Sequence[str]) -> Iterator[_Row]:
+def _rows(path: Path) -> Iterator[_Row]:
+    """Yield the rows of a table. **Raises:** DseError, one line."""
     if not path.exists():
         return
-    try:
-        with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
-            table = csv.DictReader(file)
-            if missing := [name for name in columns if name not in (table.fieldnames or ())]:
-                raise DseError(f"{path}: {missing[0]}: missing, expected a column of that name")
-            for number, cells in enumerate(table, 2):
-                yield _Row(f"{path}: line {number}", cells)
-    except (OSError, EOFError, UnicodeDecodeError, csv.Error, zlib.error) as error:
-        raise DseError(f"{path}: cannot read: {error}") from None
+    rows = csv.DictReader(io.StringIO(packed.text(path), newline=""), restval="")
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DseError(f"{path}: line {rows.line_num}: {error}") from None
+        yield _Row(f"{path}: line {rows.line_num}", row)

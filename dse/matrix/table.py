@@ -50,7 +50,7 @@ class Kernel:
         if unknown := [name for name in self.sizes if name not in names]:
             raise DseError(f"values: {unknown[0]}: unknown, expected {', '.join(names)}")
         if wrong := [
-            name for name in names if self.sizes[name] != int(self.sizes[name]) or self.sizes[name] < 1
+            name for name in names if self.sizes[name] < 1 or not float(self.sizes[name]).is_integer()
         ]:
             found = self.sizes[wrong[0]]
             raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")

@@ -18,13 +18,15 @@ from dse.cuda.cache import key
 from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
 from dse.cuda.sass import elf
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import parse_json, read_text, replacing
 from dse.kernels.description import Description
+from dse.packed import Members
 
 Number = int | float
 
 FORMAT = 1
 _LIST = "built.json"
+MOST_BYTES = 1 << 30  # of all that lies in a file
 _KEPT = ("kernel", "digest", "compiler", "sizes", "names", "parameters")  # of a space, as they are
 
 
@@ -114,10 +116,7 @@ def digest_of(description: Description) -> str:
     """
     if description.source is None or description.build is None:
         raise DseError(f"{description.path}: source: found none, expected a table with file, grid, arguments")
-    try:
-        text = description.source.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DseError(f"{description.source}: cannot read: {error}") from None
+    text = read_text(description.source)
     return key(text, repr(description.build), repr(description.let))
 
 
@@ -179,12 +178,12 @@ def read(path: Path) -> Built:
     """Read what `write` wrote. **Raises:** DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure build` wrote")
+    within = Members(path, MOST_BYTES)
+    told = parse_json(within.read(_LIST).decode("utf-8", errors="replace"), f"{path}: {_LIST}")
     try:
-        with zipfile.ZipFile(path) as file:
-            told = json.loads(file.read(_LIST))
-            if told["format"] != FORMAT:
-                raise DseError(f"{path}: format: found {told['format']}, expected {FORMAT}; build it again")
-            cubins = {name: file.read(name) for name in dict.fromkeys(one["file"] for one in told["codes"])}
+        if told["format"] != FORMAT:
+            raise DseError(f"{path}: format: found {told['format']}, expected {FORMAT}; build it again")
+        cubins = {name: within.read(name) for name in dict.fromkeys(one["file"] for one in told["codes"])}
         codes = [
             Code(cubins[one["file"]], _launched(one["launched"]), one["spill_bytes"]) for one in told["codes"]
         ]
@@ -194,15 +193,7 @@ def read(path: Path) -> Built:
         if changed:
             raise ValueError("code that was changed")
         return Built(path, int(told["arch"]), spaces)
-    except (
-        OSError,
-        zipfile.BadZipFile,
-        KeyError,
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-    ) as error:
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise DseError(f"{path}: found {error!s:.80}, expected what `dse measure build` wrote") from None
 
 

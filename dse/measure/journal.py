@@ -12,8 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from dse import packed
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import MOST_TEXT_BYTES, parse_json, read_bytes, replacing
 
 Row = dict[str, Any]
 METADATA = b"dse.measured"
@@ -61,6 +62,9 @@ class Journal:
             for name, expected in ours["kernels"][kernel].items():
                 _same(where, f"{kernel}: {name}", theirs[kernel].get(name), expected)
         self.about["kernels"] = theirs | self.about["kernels"]
+        for number, row in enumerate(rows, 1):
+            if not isinstance(row.get("kernel"), str) or not isinstance(row.get("status"), str):
+                raise DseError(f"{where}: row {number}: found no kernel and status, expected a measurement")
         return rows
 
     def done(self, kernel: str, names: Sequence[str]) -> set[tuple[Any, ...]]:
@@ -70,7 +74,7 @@ class Journal:
         """
 
         def of(row: Row) -> tuple[Any, ...] | None:
-            return tuple(row[name] for name in names) if row["kernel"] == kernel else None
+            return tuple(row.get(name) for name in names) if row["kernel"] == kernel else None
 
         again = {of(row) for row in self.rows if row["status"] in AGAIN} - {None}
         if again:
@@ -100,12 +104,14 @@ def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Read the lines of a journal; the last may have been cut off."""
     rows = []
-    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+    lines = read_bytes(path, MOST_TEXT_BYTES).decode("utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
         try:
-            rows.append(json.loads(line))
-        except (ValueError, RecursionError):
-            break
-    return (rows[0], rows[1:]) if rows else ({}, [])
+            rows.append(parse_json(line, f"{path}: line {number}"))
+        except DseError:
+            if number < len(lines):
+                raise
+    return _checked(path, rows[0], rows[1:]) if rows else ({}, [])
 
 
 def write(path: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
@@ -121,11 +127,26 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Read what `write` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
-    try:
-        table = pyarrow.parquet.ParquetFile(path).read()
-        about = json.loads((table.schema.metadata or {})[METADATA])
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or "another file"
-        raise DseError(f"{path}: found {reason}, expected what `dse measure space` wrote") from None
-    rows = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    table = packed.parquet(path)
+    told = (table.schema.metadata or {}).get(METADATA)
+    if told is None:
+        raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")
+    with packed.refused(path):
+        about = parse_json(told.decode(), str(path))
+        rows = [
+            {name: value for name, value in row.items() if value is not None} for row in table.to_pylist()
+        ]
+    return _checked(path, about, rows)
+
+
+def _checked(path: Path, about: Any, rows: list[Any]) -> tuple[dict[str, Any], list[Row]]:
+    """Return what was read. **Raises:** DseError if it lacks what all such files have."""
+    kernels = about.get("kernels") if isinstance(about, dict) else None
+    if not isinstance(kernels, dict) or not all(isinstance(one, dict) for one in kernels.values()):
+        raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")
+    for name in ("gpu", "sweep"):
+        if name not in about:
+            raise DseError(f"{path}: {name}: found nothing, expected a value")
+    if not all(isinstance(row, dict) for row in rows):
+        raise DseError(f"{path}: rows: found one that is no object, expected measurements")
     return about, rows

@@ -5,6 +5,7 @@ process is ended, the configuration noted as failed, and a new one goes on with 
 compile ahead of it.
 """
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -349,6 +350,9 @@ def store(path: Path, slug: str) -> dict[str, int]:
     about, rows = journal.read(path)
     end = SWEPT if about["sweep"] else ""
     stored = {}
+    for name in dict.fromkeys(row.get("kernel") for row in rows):
+        if name not in about["kernels"] or not re.fullmatch(r"[\w-]+", str(name)):  # no path
+            raise DseError(f"{path}: kernel: found {name!r}, expected the name of one that was measured")
     for name in dict.fromkeys(row["kernel"] for row in rows):
         folder, usual = kernels.find(name).parent / "measured", kernels.load(name).sizes()
         folder.mkdir(exist_ok=True)

@@ -1,7 +1,5 @@
 """A file of measured times before its format is known: unpacked, and decoded when it is asked for."""
 
-import gzip
-import io
 import re
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,10 +9,10 @@ from typing import Any
 from dse.errors import DseError, printable
 from dse.files import parse_json
 from dse.measured import kernel_tuner
+from dse.packed import MOST_BYTES, unzipped
 
-MOST_BYTES = 1 << 28  # unpacked
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_GZIP, _UTF16 = b"\x1f\x8b", (b"\xff\xfe", b"\xfe\xff")
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True)
@@ -28,16 +26,9 @@ class File:
     def of(cls, path: Path) -> "File":
         """Read a file, gzipped or not, whatever its suffix says.
 
-        **Raises:** DseError for more than MOST_BYTES, packed or not; OSError if it cannot be read.
+        **Raises:** DseError if it cannot be read, or for more than MOST_BYTES, packed or not.
         """
-        with path.open("rb") as file:  # what is no regular file need not end
-            content = file.read(MOST_BYTES + 1)
-        if content.startswith(_GZIP):
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
-                content = packed.read(MOST_BYTES + 1)
-        if len(content) > MOST_BYTES:
-            raise DseError(f"{path}: found more than {MOST_BYTES:,} bytes, expected a smaller file")
-        return cls(path, content)
+        return cls(path, unzipped(path, MOST_BYTES))
 
     @cached_property
     def text(self) -> str:

@@ -1,6 +1,5 @@
 """The formats of measured times: each is a row of FORMATS, and a module that makes a table of such a file."""
 
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -56,9 +55,8 @@ def read(path: Path) -> Table:
         for form in FORMATS:
             if form.fits(file):
                 return form.read(file)
-    except (OSError, EOFError, zlib.error, pa.ArrowException, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise DseError(f"{path}: cannot read: {reason}") from None
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DseError(f"{path}: cannot read: {str(error).partition(chr(10))[0]}") from None
     *first, last = [f"{form.sign!r} ({form.name})" for form in FORMATS if isinstance(form.sign, str)]
     found = ", ".join(file.json) or "nothing"
     raise DseError(f"{path}: top level: found {found}, expected {', '.join(first)} or {last}")

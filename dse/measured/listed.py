@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.measured.file import File
 from dse.measured.formats import FORMATS, read
@@ -19,7 +20,7 @@ def is_table(path: Path) -> bool:
     try:
         file = File.of(path)
         return not file.is_json or any(form.fits(file) for form in FORMATS)
-    except (OSError, ValueError):
+    except (DseError, ValueError):
         return path.suffix.lower() != ".json"
 
 

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dse.errors import DseError
+from dse.packed import check_size
 
 SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
 _SPELLED = {"ms": "milli", "us": "micro", "ns": "nano", "s": ""}
@@ -56,6 +57,7 @@ class Table:
         """Make a table of rows that may differ in their fields; a field that none fills is left out."""
         rows = list(rows)
         names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell is not None)
+        check_size(path, len(names), len(rows))
         columns = {name: _column([row.get(name) for row in rows]) for name in names}
         return cls(path, pa.table(columns), decimal)
 

@@ -12,7 +12,6 @@ in all, that much is always kept.
 """
 
 import json
-import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -20,6 +19,8 @@ from pathlib import Path
 
 import numpy as np
 from scipy.stats import norm
+
+from dse.files import read_toml
 
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
@@ -100,7 +101,7 @@ class KnownSpaces:
 @cache
 def load(path: Path = FILE) -> KnownSpaces:
     """Read them from a file, by default the one that comes with the package."""
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
+    content = read_toml(path)
     spaces = tuple(
         KnownSpace(**space | {name: tuple(space[name]) for name in ("margins", "spreads")})
         for space in content.pop("spaces")

@@ -8,6 +8,7 @@ spares a database thousands of connections.
 import copy
 import fcntl
 import random
+import re
 import time
 import uuid
 import warnings
@@ -29,6 +30,7 @@ from dse.errors import DseError
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
+ATTEMPTS = 50  # to make what another makes: a damaged database never lets us
 PROCESS = "process"  # the attribute of a trial that says which process added it
 WAIT = 60.0  # seconds that we wait for other processes: SQLite has one writer at a time
 
@@ -71,6 +73,11 @@ class Kept:
             ]
             self.read.update(trial.number for trial in trials)
             return [self.lists.with_places(trial) for trial in trials]
+
+    def fill(self, study: optuna.Study) -> None:
+        """Put all trials of the database into a study in memory. DseError where they are no trials."""
+        with _one_line(self.url):
+            study.add_trials(self.news())
 
     def add(self, trials: Sequence[FrozenTrial]) -> None:
         """Write trials."""
@@ -139,12 +146,13 @@ def _tables(url: str) -> RDBStorage:
     finds at its next attempt what the other has made.
     """
     options = {"connect_args": {"timeout": WAIT}} if url.startswith("sqlite") else {}
-    end = time.monotonic() + WAIT
+    end, attempts = time.monotonic() + WAIT, 0
     while True:
         try:
             return RDBStorage(url, engine_kwargs=options)
         except Exception as problem:  # each driver has errors of its own
-            if not _made_meanwhile(problem) or time.monotonic() > end:
+            attempts += 1
+            if not _made_meanwhile(problem) or attempts > ATTEMPTS or time.monotonic() > end:
                 raise
         time.sleep(random.uniform(0.02, 0.2))
 
@@ -152,7 +160,7 @@ def _tables(url: str) -> RDBStorage:
 def _made_meanwhile(problem: Exception) -> bool:
     """Whether another process made, or makes, the table or the row that we were about to make."""
     text = f"{problem} {problem.__cause__}".lower()
-    return any(sign in text for sign in ("already exists", "unique constraint", "duplicate", "locked"))
+    return re.search(r"already exists|unique constraint|duplicate (entry|key)|locked", text) is not None
 
 
 @contextmanager

@@ -173,7 +173,7 @@ def start(
     kept = None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
-        study.add_trials(kept.news())
+        kept.fill(study)
     return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 

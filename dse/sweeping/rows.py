@@ -90,6 +90,8 @@ def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
 
     Their times are those of `dse.evaluate.chunks`, as in a table of all rows.
     """
+    if not len(found["kernel"]):
+        return []
     pairs, pair = np.unique(np.stack([found["kernel"], found["size"]]), axis=1, return_inverse=True)
     ends = np.cumsum(np.bincount(pair, minlength=pairs.shape[1]))[:-1]
     of_pairs = np.split(np.argsort(pair, kind="stable"), ends)

@@ -3,9 +3,11 @@
 import hashlib
 import io
 import json
+import os
 import shutil
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,18 +16,23 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dse import packed
 from dse.cluster import Spread
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import read_json, replacing
 from dse.progress import Progress, silent
 from dse.sweeping import rows
 from dse.sweeping.entries import Entries
 from dse.sweeping.plan import Plan
 from dse.sweeping.reductions import Buckets
 
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
 EVERY = 3.0  # s between two notes of how far a reduction has come
 SHARE = 0.05  # of the time, at most, goes into these notes
-ROWS = 1 << 16  # of a Parquet file read at a time
 
 
 def reduced(
@@ -38,13 +45,17 @@ def reduced(
 
     **Raises:** DseError if `folder` holds something else or cannot be written.
     """
+    if folder is None:
+        return _reduced(plan, spread, None, progress)
+    with begun(folder, key(plan)):
+        return _reduced(plan, spread, folder / "state.npz", progress)
+
+
+def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress) -> Entries | None:
     assert plan.reduction is not None
-    buckets, first, state = Buckets(plan.reduction), 0, None
-    if folder is not None:
-        begin(folder, key(plan))
-        state = folder / "state.npz"
-        if state.exists():
-            first, buckets.found = _read(state)
+    buckets, first = Buckets(plan.reduction), 0
+    if state is not None and state.exists():
+        first, buckets.found = _read(state, plan)
     noted, wait = time.monotonic(), EVERY
     done = first
     with progress("Sweeping", plan.units) as advance:
@@ -83,8 +94,7 @@ def written(
         raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
     schema = rows.schema(plan.product, columns)
     folder = parts_of(out)
-    with replacing(out) as temporary:
-        begin(folder, key(plan, columns=columns))
+    with replacing(out) as temporary, begun(folder, key(plan, columns=columns)):
         first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
         with progress("Sweeping", plan.units) as advance:
             advance(first)
@@ -98,10 +108,12 @@ def written(
             for unit in range(plan.units):
                 if not (part := _part(folder, unit)).stat().st_size:
                     continue
-                for batch in pq.ParquetFile(part).iter_batches(ROWS):
-                    writer.write_batch(batch.cast(schema))
-                    count += batch.num_rows
-    shutil.rmtree(folder)
+                found = packed.parquet(part)
+                with packed.refused(part):
+                    found = found.cast(schema)
+                writer.write_table(found)
+                count += found.num_rows
+        shutil.rmtree(folder)
     return count
 
 
@@ -144,31 +156,58 @@ def _part(folder: Path, unit: int) -> Path:
     return folder / f"{unit:09}.parquet"
 
 
-def begin(folder: Path, key: str) -> None:
+@contextmanager
+def begun(folder: Path, key: str) -> Iterator[None]:
     """Open a folder of unfinished work: what an interrupted run of the same sweep left, or an empty one.
 
-    **Raises:** DseError where it holds something else.
+    **Raises:** DseError where it holds something else, or another process is at work there.
     """
-    note = folder / "job.json"
-    if folder.exists():
-        if not note.exists() and any(folder.iterdir()):
-            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
-        if note.exists() and _job(note) == {"job": key}:
-            return
-        shutil.rmtree(folder)
     try:
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
-    with replacing(note) as half:
-        half.write_text(json.dumps({"job": key}))
+    with _alone(folder):
+        note = folder / "job.json"
+        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if others and not note.exists():
+            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
+        if not note.exists() or _job(note) != {"job": key}:
+            for path in others:
+                path.unlink()
+            with replacing(note) as half:
+                half.write_text(json.dumps({"job": key}))
+        yield
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock, where there are locks. **Raises:** DseError if another process has it."""
+    if fcntl is None:
+        yield
+        return
+    try:
+        file = (folder / ".lock").open("ab")
+    except OSError as error:
+        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            free = os.fstat(file.fileno()).st_nlink > 0  # else it has just ended, and removes its folder
+        except BlockingIOError:
+            free = False
+        except OSError:
+            free = True
+        if not free:
+            raise DseError(f"{folder}: found a sweep that has not ended, expected its end first")
+        yield
 
 
 def _job(note: Path) -> Any:
-    try:
-        return json.loads(note.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away") from None
+    with suppress(DseError):
+        found = read_json(note)
+        if isinstance(found, dict) and found.keys() == {"job"}:
+            return found
+    raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away")
 
 
 def _note(state: Path, done: int, buckets: Buckets) -> None:
@@ -180,14 +219,17 @@ def _note(state: Path, done: int, buckets: Buckets) -> None:
         np.savez(file, allow_pickle=False, **arrays, done=np.asarray(done))
 
 
-def _read(state: Path) -> tuple[int, dict[str, Entries]]:
-    try:
-        with np.load(state, allow_pickle=False) as arrays:
-            found: dict[str, dict[str, np.ndarray]] = {}
-            for name in arrays.files:
-                bucket, parted, column = name.partition("|")
-                if parted:
-                    found.setdefault(bucket, {})[column] = arrays[name]
-            return int(arrays["done"]), dict(found)
-    except (OSError, ValueError, KeyError) as error:
-        raise DseError(f"{state}: cannot read: {error}; move its folder away") from None
+def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
+    arrays = packed.arrays(state)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in arrays.items():
+        bucket, parted, column = name.partition("|")
+        if parted:
+            found.setdefault(bucket, {})[column] = values
+    done = arrays.get("done", np.zeros(1))
+    with packed.refused(state):  # all that does not fit is told before work goes on with it
+        assert plan.reduction is not None
+        whole = {name: plan.reduction.merged([part]) for name, part in found.items()}
+        if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:
+            raise DseError(f"{state}: cannot read: found no count of what is done; move its folder away")
+        return int(done), whole

@@ -52,9 +52,31 @@ def test_recorded_bests(tmp_path: Path):
 
 def test_a_folder_without_them_has_none(tmp_path: Path):
     assert near_best(tmp_path) == recorded(tmp_path) == []
-    (tmp_path / "near_best.csv.gz").write_bytes(b"no archive")
+    (tmp_path / "near_best.csv.gz").write_bytes(b"\x1f\x8bno archive")
     with pytest.raises(DseError, match=r"near_best.csv.gz: cannot read"):
         near_best(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",16,8,2,1024", ",16,8,2," + "9" * 5000, "line 2: H: found '9+', expected a whole number above 0"),
+        (",7.5,", ",nan,", "line 2: avg_duration: found 'nan', expected a number above 0"),
+        (",7.5,", ",,", "line 2: avg_duration: found '', expected"),
+        ("avg_duration", "duration", "line 2: avg_duration: missing, expected a column"),
+        (",1024,512,", ",1024,,", "line 2: N: found '', expected a whole number"),
+        (",16,8,2", ",-1,8,2", "line 2: M: found '-1', expected a whole number above 0"),
+    ],
+)
+def test_a_row_that_is_none_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str):
+    folder = written(tmp_path, "near_best.csv.gz", NEAR.replace(old, new, 1))
+    with pytest.raises(DseError, match=f"near_best.csv.gz: {message}"):
+        near_best(folder)
+
+
+def test_a_block_that_is_none(tmp_path: Path):
+    with pytest.raises(DseError, match="line 2: block_shape: found '128x', expected one as 128x128"):
+        recorded(written(tmp_path, "recorded_best.csv.gz", BEST.replace("128x128,256", "128x,256", 1)))
 
 
 @pytest.mark.parametrize(
@@ -85,8 +107,16 @@ def test_unknown_devices_are_told():
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("near_best.csv.gz", NEAR.replace("topk", "k"), "near_best.csv.gz: topk: missing, expected a column"),
-        ("near_best.csv.gz", NEAR.replace("7.45", "-1"), "line 3: avg_duration: found '-1', expected a time"),
+        (
+            "near_best.csv.gz",
+            NEAR.replace("topk", "k"),
+            "line 2: topk: missing, expected a column",
+        ),
+        (
+            "near_best.csv.gz",
+            NEAR.replace("7.45", "-1"),
+            "line 3: avg_duration: found '-1'",
+        ),
         ("near_best.csv.gz", NEAR.replace("w2,16", "w2,x"), "line 4: M: found 'x', expected a whole number"),
         ("recorded_best.csv.gz", BEST.replace("in_space", "inside"), "in_space: missing, expected a column"),
         (

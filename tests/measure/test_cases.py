@@ -21,6 +21,8 @@ def test_rows_in_order(tmp_path: Path):
         ("m,n\n", "rows: found none"),
         ("m,n\n1\n", "n, row 1: found '', expected a number"),
         ("m\n1\nmany\n", "m, row 2: found 'many', expected a number"),
+        ("m\n" + "9" * 30 + "\n", "m, row 1: found .9+., expected a number"),
+        ("m\nnan\n", "m, row 1: found .nan., expected a number"),
         ("m\n1,2\n", r"None, row 1: found \['2'\], expected a number"),
     ],
 )

@@ -118,5 +118,5 @@ def test_where_no_table_can_be(tmp_path: Path):
     with pytest.raises(DseError, match="found no folder"):
         Journal(tmp_path / "none" / "table.parquet", ABOUT)
     (tmp_path / "bad.parquet").write_text("no")
-    with pytest.raises(DseError, match=r"bad\.parquet: found another file"):
+    with pytest.raises(DseError, match=r"bad\.parquet: cannot read"):
         Journal(tmp_path / "bad.parquet", ABOUT)

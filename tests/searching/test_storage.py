@@ -205,3 +205,16 @@ def test_a_proxy_that_does_not_answer(monkeypatch):
     monkeypatch.setattr(storage, "ANSWER", 0.2)
     with pytest.raises(DseError, match=r"found no answer in 0\.2 s"):
         storage.load("grpc://localhost:9", "study", METRICS, LISTS)
+
+
+def test_a_damaged_database_is_told_at_once(url, monkeypatch):
+    calls = []
+
+    def malformed(*arguments, **options):
+        calls.append(1)
+        raise RuntimeError("malformed database schema (trials) - duplicate column name: tULL")
+
+    monkeypatch.setattr(storage, "RDBStorage", malformed)
+    with pytest.raises(DseError, match=r"cannot use: malformed database schema"):
+        storage.load(url, "study", METRICS, LISTS)
+    assert len(calls) == 1

@@ -128,3 +128,26 @@ def test_a_note_that_cannot_be_read_is_left_alone(product, tmp_path, content):
 def test_wants_parquet(product, tmp_path):
     with pytest.raises(DseError, match=r"expected \.parquet"):
         Sweep(product).to_parquet(tmp_path / "out.csv")
+
+
+def test_a_folder_that_another_process_works_in_is_left_alone(tmp_path):
+    folder = tmp_path / "out.parquet.parts"
+    with run.begun(folder, "a"):
+        with (
+            pytest.raises(DseError, match=r"parts: found a sweep that has not ended, expected its end first"),
+            run.begun(folder, "a"),
+        ):
+            pass
+        assert (folder / "job.json").exists()
+    (folder / ".3f2a-job.json").write_text("half of a")  # as a kill leaves it
+    (folder / "job.json").unlink()
+    with run.begun(folder, "a"):
+        assert json.loads((folder / "job.json").read_text()) == {"job": "a"}
+
+
+@pytest.mark.parametrize("note", ["{}", "[" * 10**5, '{"job": "a", "more": 1}', "\xff"])
+def test_a_note_of_something_else_is_left_alone(tmp_path, note):
+    (tmp_path / "job.json").write_text(note, encoding="latin-1")
+    with pytest.raises(DseError, match=r"job\.json: found no note"), run.begun(tmp_path, "a"):
+        pass
+    assert (tmp_path / "job.json").read_text(encoding="latin-1") == note

@@ -3,7 +3,7 @@
 Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where
 times were or will be measured with a ROCm of some year, name its clang.
 
-It runs in a process of its own, which may take only so long and so much memory. It reads the source from its
+It runs in a process of its own, which may take no more than `dse.limited` says. It reads the source from its
 standard input, and finds headers in the folders that it is given and in none of the system's.
 """
 
@@ -19,13 +19,12 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
+from dse import limited
 from dse.cuda.extra import install
 from dse.errors import DseError
 
 NAMED = "DSE_CLANG"  # a command: "/opt/rocm/llvm/bin/clang", or "/somewhere/ziglang/zig clang"
 _VERSION = r"clang version (\d+\.\d+\.\d+)"
-SECONDS = 300  # that a configuration may take
-BYTES = 8 << 30  # of addresses
 
 
 @dataclass(frozen=True)
@@ -75,40 +74,19 @@ class Ran:
 
     code: str  # "" where it failed
     log: str
+    stopped: bool = False  # by a limit or a signal: it may go well the next time
 
 
 def run(arguments: Sequence[str], text: str) -> Ran:
-    """Compile a text from the standard input to the standard output, within SECONDS and BYTES."""
+    """Compile a text from the standard input to the standard output, within the limits of compilers."""
     with tempfile.TemporaryDirectory(prefix="dse-") as folder:
-        process = subprocess.Popen(
-            [*clang().command, *arguments, "-o", "-", "-"],
-            cwd=folder,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-        )
-        _limit(process.pid)
         try:
-            code, log = process.communicate(text, timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.communicate()
-            return Ran("", f"error: found no code after {SECONDS} s, expected it sooner")
-    if process.returncode < 0:
-        return Ran("", f"{log}\nerror: the compiler ended by signal {-process.returncode}")
-    return Ran("" if process.returncode else code, log)
-
-
-def _limit(process: int) -> None:
-    """Limit the memory of a process, where the system can do that from outside."""
-    try:
-        import resource
-
-        resource.prlimit(process, resource.RLIMIT_AS, (BYTES, BYTES))
-    except (ImportError, AttributeError, OSError):  # not Linux, or it has ended
-        return
+            ended = limited.run(
+                [*clang().command, *arguments, "-o", "-", "-"], folder=Path(folder), text=text
+            )
+        except limited.Stopped as how:
+            return Ran("", f"the compiler {how}", stopped=True)
+    return Ran("" if ended.code else ended.output, ended.errors)
 
 
 def _asked(command: Sequence[str]) -> str:

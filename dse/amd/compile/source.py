@@ -10,7 +10,7 @@ from dse.amd.compile import options
 from dse.amd.compile.clang import clang, knows, run
 from dse.cuda.cache import key
 from dse.cuda.compile import nvrtc
-from dse.cuda.compile.contract import Failure, Settings
+from dse.cuda.compile.contract import STOPPED, Failure, Settings
 from dse.errors import DseError
 
 HERE = Path(__file__).parent
@@ -77,6 +77,8 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
     ]
     ran = run(arguments, text)
+    if ran.stopped:
+        return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
         return _failure(name, ran.log)
     return Built(_without_debug(ran.code), clang().version)

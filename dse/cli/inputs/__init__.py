@@ -181,7 +181,11 @@ CompileOption = Annotated[
 WorkersOption = Annotated[
     int | None,
     typer.Option(
-        "--workers", metavar="N", min=1, help="Compile and run sources on so many processes, by Dask."
+        "--workers",
+        metavar="N",
+        min=1,
+        max=1024,
+        help="Compile and run sources on so many processes, by Dask.",
     ),
 ]
 ClusterOption = Annotated[

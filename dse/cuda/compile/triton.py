@@ -21,13 +21,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
+
 from dse.cuda.cache import key
 from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed, Settings
+from dse.cuda.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
 from dse.cuda.compile.triton_function import Function, function, triton
 from dse.cuda.compile.triton_metadata import Box, Metadata
 from dse.cuda.sass import elf
 from dse.errors import DseError
+from dse.files import read_text
+from dse.limited import Stopped, in_fork
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
 ALIGNED = 16  # bytes, and what numbers are divided by
@@ -119,20 +123,23 @@ class TritonSource:
         **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
         """
         found = function(Path(self.path), self.kernel)
-        where = Path(self.path).name
+        where = f"{Path(self.path).name}: {self.kernel}"
         try:
             with _silence():
-                made = _compiled(found.jit, arch, dict(settings))
-        except Exception as error:  # of any type: it is the compiler's word on this configuration
-            return Failure("compile error", f"{where}: {self.kernel}: {_reason(error)}")
-        metadata = Metadata.model_validate(made.metadata, from_attributes=True)
-        [binary] = elf.read(made.asm["cubin"], self.path).values()
+                data = in_fork(lambda: _answer(found.jit, arch, dict(settings)))
+        except Stopped as how:
+            return Failure(STOPPED, f"{where}: the compiler {how}")
+        made = msgspec.msgpack.decode(data, type=_Made)
+        if made.refused:
+            return Failure("compile error", f"{where}: {made.refused}")
+        metadata = Metadata.model_validate_json(made.metadata)
+        [binary] = elf.read(made.cubin, self.path).values()
         passed = _passed(found, dict(settings), metadata.tensordesc_meta)
         rest = len(binary.parameters) - len(passed)
         passed += (Passed(),) * rest  # memory that Triton itself asks for
         return Compiled(
             binary=binary,
-            cubin=made.asm["cubin"],
+            cubin=made.cubin,
             ptx=None,
             log="",
             compiler=self.compiler,
@@ -158,10 +165,7 @@ def read_source(
             raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
         fixed[name] = _literal(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise DseError(f"{path}: cannot read: {error}") from None
+    text = read_text(path)
     digest = key(found.jit.cache_key, text, repr(known), repr(sorted(fixed.items())))
     return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
 
@@ -213,6 +217,24 @@ def _type_of(number: bool | int | float) -> str:
     if isinstance(number, float):
         return "fp32"
     return "i32" if -(2**31) <= number < 2**31 else "i64" if number < 2**63 else "u64"
+
+
+class _Made(NamedTuple):
+    """What came of a compilation."""
+
+    refused: str  # why there is no code
+    cubin: bytes = b""
+    metadata: str = ""
+
+
+def _answer(jit: Any, arch: int, settings: Mapping[str, Any]) -> bytes:
+    try:
+        made = _compiled(jit, arch, settings)
+        metadata = Metadata.model_validate(made.metadata, from_attributes=True)
+        found = _Made("", made.asm["cubin"], metadata.model_dump_json())
+    except Exception as error:  # of any type: it is the compiler's word on this configuration
+        found = _Made(_reason(error))
+    return msgspec.msgpack.encode(found)
 
 
 def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:

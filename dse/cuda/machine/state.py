@@ -18,6 +18,7 @@ from dse.cuda.machine.memory import GlobalMemory, LocalMemory, SharedMemory
 from dse.cuda.machine.thread_set import WARP, Lanes, LaneSets
 from dse.cuda.sass.operands import PT, SLOTS, UPT, Operand, P
 from dse.cuda.sass.program import SassProgram, Step
+from dse.errors import DseError
 from dse.hardware.coalescing import SECTOR
 
 _U32 = np.uint32
@@ -28,6 +29,8 @@ Taint = Any  # int or int64 array
 # What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
 # of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
 MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
+
+MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them
 
 
 @dataclass(eq=False)
@@ -161,6 +164,7 @@ class Machine:
         self.phases = [PhaseSpan(-1)]
         self.phase = np.zeros(len(blocks), int)
         self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
+        self.kept_bytes = 0  # by them
         self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
         self.streams: list[Stream] = []
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
@@ -361,6 +365,11 @@ class Machine:
                 moved = self.phase.copy()
                 moved[members] = number = len(self.phases) - 1
                 self.phase, phase = moved, self.phases[number]
+            self.kept_bytes += counted.nbytes
+            if self.kept_bytes > MOST_PHASE_BYTES:
+                raise DseError(
+                    f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"
+                )
             phase.closed = address
             self.phase_counts[number] = counted
             self.counts = np.where(members, 0.0, self.counts)

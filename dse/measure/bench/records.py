@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from dse import packed
 from dse.errors import DseError
-from dse.files import replacing
+from dse.files import parse_json, replacing
 from dse.measure.statistics import Repeats
 
 Parameter = int | float | str
 _METADATA = b"dse.device"
+_COLUMNS = ("benchmark", "parameters", "unit", "values", "settled")
 
 
 @dataclass(frozen=True)
@@ -70,20 +72,20 @@ def load(path: Path) -> Recording:
     """Read what `save` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
-    try:
-        table = pyarrow.parquet.ParquetFile(path).read()
-        device = json.loads((table.schema.metadata or {})[_METADATA])
+    table = packed.parquet(path)
+    with packed.refused(path):
+        told = (table.schema.metadata or {}).get(_METADATA)
         rows = table.to_pylist()
+        if told is None or not set(_COLUMNS) <= set(table.column_names):
+            raise DseError(f"{path}: found no recording, expected what `dse measure gpu` recorded")
+        device = parse_json(told.decode(), str(path))
         records = [
             BenchmarkRecord(
-                row["benchmark"],
-                json.loads(row["parameters"]),
-                row["unit"],
-                Repeats(tuple(row["values"]), row["settled"]),
+                str(row["benchmark"]),
+                dict(parse_json(row["parameters"], f"{path}: parameters")),
+                str(row["unit"]),
+                Repeats(tuple(map(float, row["values"])), bool(row["settled"])),
             )
             for row in rows
         ]
-    except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-        reason = getattr(error, "strerror", None) or "no recording"
-        raise DseError(f"{path}: found {reason}, expected what `dse measure gpu` recorded") from None
     return Recording(device, records)

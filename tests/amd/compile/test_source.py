@@ -133,3 +133,16 @@ def test_options_are_in_the_digest_and_on_a_list(write):
     assert len(built(fast).text) < len(built(plain).text)
     with pytest.raises(DseError, match=r"own.cu: compiler options: found '-fplugin=x.so', expected one of"):
         read_source(path, given=("-fplugin=x.so",))
+
+
+def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
+    clang()
+    knows(GFX90A)
+    path = write("""template <int N, int M> struct F {
+      static __device__ float f(float x) { return F<N - 1, 2 * M>::f(x) + F<N - 1, 2 * M + 1>::f(x); } };
+    template <int M> struct F<0, M> { static __device__ float f(float x) { return x + M; } };
+    __global__ void k(float* a) { a[threadIdx.x] = F<30, 1>::f(a[0]); }""")
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.3")
+    stopped = compile_source(read_source(path), GFX90A, ())
+    message = "own.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
+    assert stopped == Failure("compiler stopped", message)

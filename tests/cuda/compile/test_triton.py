@@ -1,13 +1,14 @@
 """Triton kernels compiled for GPUs that are not there: what Triton is told, and what it says of them."""
 
 import pickle
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from dse.cuda.compile import triton as subject
-from dse.cuda.compile.contract import Compiled, Failure, Passed
+from dse.cuda.compile.contract import Compiled, Failure, Passed, lasting
 from dse.cuda.compile.triton import Specialised, TritonSource
 from dse.cuda.compile.triton_function import function, functions
 from dse.errors import DseError
@@ -230,3 +231,16 @@ def test_without_triton_it_says_what_to_install(file, monkeypatch):
     monkeypatch.setattr(triton_function, "import_module", missing)
     with pytest.raises(DseError, match=r'triton: found none, expected the extra "triton": pip install'):
         function(file, "scale")
+
+
+def test_a_compiler_that_does_not_end_is_ended(tmp_path, monkeypatch):
+    (tmp_path / "k.py").write_text(CODE)
+    (tmp_path / "beside.py").write_text(BESIDE)
+    source = subject.read_source(tmp_path / "k.py", "total", ["*fp32", "*fp32", "i32"], ["BLOCK=32"])
+    settings = source.settings((), (None, None, 9))
+    monkeypatch.setattr(subject, "_compiled", lambda *given: time.sleep(60))
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.2")
+    stopped = source.compile(80, settings)
+    message = "k.py: total: the compiler ended after 0.2 s (DSE_COMPILE_SECONDS)"
+    assert stopped == Failure("compiler stopped", message)
+    assert not lasting(stopped)

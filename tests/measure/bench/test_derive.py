@@ -83,7 +83,7 @@ def test_records_are_read_as_they_were_written(recording: Recording, tmp_path):
     assert again == recording
     assert path.stat().st_size < 200_000
     (tmp_path / "other.parquet").write_text("no")
-    with pytest.raises(DseError, match="found no recording"):
+    with pytest.raises(DseError, match="cannot read"):
         load(tmp_path / "other.parquet")
 
 
