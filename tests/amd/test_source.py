@@ -155,7 +155,7 @@ def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
     }
     even, guarded = (profile("convolution", MI250X, tmp_path, block_size_x=x, **fixed) for x in (64, 48))
     assert even.spill_bytes == 0
-    assert guarded.spill_bytes > 4 * 64
+    assert (guarded.spill_bytes or 0) > 4 * 64
     stored, loaded = (guarded.counts.total(f"local {kind}", "requests") for kind in ("store", "load"))
     assert stored == pytest.approx(2 * loaded, rel=0.02)  # its 0, and what was loaded
     dram = {
