@@ -1,7 +1,9 @@
 """Check that code for AMD GPUs is read and run: our kernels, random configurations, several targets.
 
 Each configuration is compiled and a few blocks of it are run as for a prediction; of some, a small launch is
-run whole, with values, and compared with NumPy. Needs clang with the AMDGPU backend: the extra `amd`.
+run whole, with values, and compared with NumPy. The registers that the compiler states are held against
+those that the code names, and its occupancy against ours. Needs clang with the AMDGPU backend: the extra
+`amd`.
 
     python scripts/check_amd.py --configurations 60 --json
 """
@@ -22,18 +24,22 @@ from dse.amd.compile.source import Built, compile_source, read_source
 from dse.amd.execute.code import code_of
 from dse.amd.execute.contents import LDS
 from dse.amd.execute.interpret import execute
+from dse.amd.profile.walk import registers
 from dse.amd.text import Listing, parse
 from dse.cuda.arguments import _contents
 from dse.cuda.launches import Array, Configuration, configurations
 from dse.cuda.machine.blocks import representative
 from dse.cuda.machine.launch import LaunchArguments
 from dse.errors import DseError
+from dse.hardware.occupancy import resident_blocks
 from dse.kernels.description import Description
 from dse.measure.arguments import contents
 from dse.measure.checking import CheckedLaunch, places, wrong
 from dse.measure.reference import REFERENCES
+from dse.types import Resources
 
-TARGETS = ("gfx90a", "gfx942", "gfx1032", "gfx1100")
+# Targets, and GPUs whose limits say how many waves fit.
+TARGETS = {"gfx90a": "mi250x", "gfx942": "mi300x", "gfx1032": "w6600", "gfx1100": "w7800"}
 # Sizes of launches that are run whole.
 SMALL: Mapping[str, Mapping[str, int]] = {
     "convolution": {"image_width": 160, "image_height": 40},
@@ -102,6 +108,35 @@ def _argument(given: Any, size: int) -> Any:
         if given is None
         else np.frombuffer(int(given).to_bytes(size, "little", signed=given < 0), f"i{size}")[0]
     )
+
+
+def resources_differ(listing: Listing, target: str) -> str | None:
+    """Tell where registers or occupancy are not those that the compiler states; None if they are.
+
+    A SIMD's waves follow from blocks of one wave, without LDS, as the compiler has it.
+    """
+    most = {"v": 0, "a": 0}
+    for step in listing.instructions:
+        for one in (step, step.second):
+            for name in () if one is None else sum(registers(one.opcode, one.operands), ()):
+                if name[0] in most and name[1:].isdigit():
+                    most[name[0]] = max(most[name[0]], int(name[1:]) + 1)
+    touched = -(-most["v"] // 4) * 4 + most["a"] if most["a"] else most["v"]
+    if touched != listing.vgprs:
+        return f"vector registers: the code names {touched}, the compiler states {listing.vgprs}"
+    if target not in TARGETS:
+        return None
+    limits = gpus.load(TARGETS[target]).gpu.limits
+    asked: Any = {
+        "threads": listing.wave_size,
+        "blocks": 10**6,
+        "registers": listing.vgprs,
+        "shared_bytes": 0,
+    }
+    waves = int(resident_blocks(limits, Resources(**asked))[0]) / int(limits.sub_partitions)
+    if waves != listing.occupancy:
+        return f"occupancy: {waves:g} waves a SIMD, the compiler states {listing.occupancy}"
+    return None
 
 
 def values_differ(
@@ -177,6 +212,8 @@ def check(name: str, target: str, count: int, whole: int, seed: int) -> Checked:
             _, missing = execute(code, launch, representative(configuration.grid).blocks)
             ran = time.process_time()
             found.unknown_data += missing is not None
+            if differs := resources_differ(listing, target):
+                found.failures.append(f"{_named(configuration)}: {differs}")
             found.instructions += len(listing.instructions)
             found.compile_s += read - began
             found.run_s += ran - read

@@ -30,6 +30,7 @@ LIKE_MEMORY = {
 }  # where none of the type was measured
 MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
 JOINS = ("gfx90a",)  # where times of code by LLVM before 15, which joins loads of LDS, were looked at
+L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
 CLASSES = [name for name in ALL_CLASSES if name not in TENSOR]
@@ -191,7 +192,13 @@ def l2_cpi(card: Card) -> Value:
 
     Another chip of the same architecture has as much bandwidth per bit of memory bus, as L2 slices sit at the
     memory controllers; another architecture has as much per SM. At most 64 bytes a cycle reach an SM.
+    RDNA's L2 is made of slices of a stated width.
     """
+    if card.family == "RDNA":
+        slices = card.need("l2_size", unit="KiB").value / L2_SLICE[0]
+        share = slices * L2_SLICE[1] / card.sm_count
+        rule = f"{tidy(slices)} slices of {L2_SLICE[0]} KiB, each {L2_SLICE[1]} B a cycle"
+        return Value(share, "B", "AMD, RDNA whitepaper").follow(32 / share, "bytes_per_cycle", share, rule)
     near = card.near()
     if not card.own("thr_l2") and any(other.own("thr_l2") for _, cards in near for other in cards):
         near = near[1:]  # MT4G's bound yields to what was measured on a relative

@@ -40,6 +40,7 @@ class SpaceScores:
     gpu: str
     rows: list[dict[str, Any]]  # of `dse.evaluate.compare.compare`, one a model
     compiler: str = ""  # where counts come from source
+    vendor: str = ""  # of the GPU, where counts come from source
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, `compiler` where there is one."""
@@ -85,18 +86,20 @@ def from_source(
     models: Sequence[str | Model] = tuple(MODELS),
     note: Note = ignore,
     progress: Progress = silent,
+    only: str = "",
 ) -> Iterator[SpaceScores]:
     """Score models that are fed with what the kernels' source does.
 
     Of each table `number` configurations that ran are taken at random. `changed` fixes parameters of the
-    kernels that have them, and changes problem sizes. Left out are kernels without a source and GPUs that the
+    kernels that have them, and changes problem sizes. `only` takes the tables whose SPACE/FILE holds that
+    text. Left out are kernels without a source and GPUs that the
     compiler does not know.
 
     **Raises:** DseError as `described`, for a name in `changed` that no kernel knows, and where nothing
     compiles.
     """
     changed = changed or {}
-    tables = [(path, kernel) for path in files(folder) if (kernel := kernel_of(path)) and kernel.build]
+    tables = [(path, kernel) for path in files(folder, only) if (kernel := kernel_of(path)) and kernel.build]
     _check_names(changed, [kernel for _, kernel in tables])
     empty = True
     for path, description in tables:
@@ -112,7 +115,7 @@ def from_source(
         times = measured.load(path, kernel)
         times, empty = times.rows(sample(times, kernel, number)), False
         scores = _scored(path, gpu, kernel, times, models, problem, progress)
-        yield replace(scores, compiler=source.compiler)
+        yield replace(scores, compiler=source.compiler, vendor=gpu.header.vendor)
     if empty:
         raise nothing_in(folder)
 

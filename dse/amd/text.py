@@ -5,7 +5,7 @@ Source of the syntax: LLVM, "User Guide for AMDGPU Backend" and "AMDGPU Instruct
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from dse.errors import DseError
@@ -150,7 +150,28 @@ def _code(lines: Sequence[str], kernel: str) -> tuple[tuple[Instruction, ...], d
         instructions.append(_instruction(text, len(instructions), line))
     if not instructions:
         raise DseError(f"assembly: {kernel}: found no instructions, expected some")
-    return tuple(instructions), labels
+    return tuple(_with_branches(instructions)), labels
+
+
+_DISTANCE = re.compile(r"\((\.L\w+)-(\.L\w+)\)")  # of labels
+
+
+def _with_branches(instructions: list[Instruction]) -> Iterator[Instruction]:
+    """Write branches that are too far for one instruction as plain ones.
+
+    The compiler makes four of each: it reads the program counter, adds the two halves of a distance of
+    labels, and jumps there. What they cost stays.
+    """
+    target = ""
+    for step in instructions:
+        far = [found for operand in step.operands if (found := _DISTANCE.match(operand))]
+        if far:
+            target = far[0][1]
+            operands = tuple("0" if _DISTANCE.match(operand) else operand for operand in step.operands)
+            step = replace(step, operands=operands)
+        elif step.opcode == "s_setpc_b64" and target:
+            step = replace(step, opcode="s_branch", operands=(target,))
+        yield step
 
 
 def _main_file(lines: Sequence[str], start: int) -> str:

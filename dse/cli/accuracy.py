@@ -71,6 +71,9 @@ def spaces(
             "--set", metavar="NAME=VALUE", help="With --source: fix a parameter of kernels; repeatable."
         ),
     ] = None,
+    only: Annotated[
+        str, typer.Option(metavar="TEXT", help="With --source: spaces or GPUs whose name holds this.")
+    ] = "",
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
@@ -78,10 +81,10 @@ def spaces(
 
     DIR holds a folder for each space, named as under `spaces` of a kernel.toml, with one (gzip) CSV or
     Parquet file a GPU. The scores are those of `dse compare`. With --source, counts come from the kernels'
-    CUDA source, for a sample of the configurations that ran.
+    CUDA source, for a sample of the configurations that ran; a page has a section for each vendor's GPUs.
     """
     _one_form(json, page)
-    for option, given in (("--sample", sample), ("--set", changed)):
+    for option, given in (("--sample", sample), ("--set", changed), ("--only", only)):
         if given and not by_source:
             raise DseError(f"{option}: found without --source, expected both")
     models, settings = inputs.models(model, tuple(MODELS)), inputs.settings(changed)
@@ -89,13 +92,17 @@ def spaces(
     from dse.report.show import progress
 
     if by_source:
-        scores = list(from_source(folder, sample or SAMPLE, settings, models, _note, progress))
+        scores = list(from_source(folder, sample or SAMPLE, settings, models, _note, progress, only))
     else:
         scores = list(described(folder, models, _note, progress))
     if json:
         _print_json({"tables": [space.as_dict() for space in scores]})
+    elif page and by_source:
+        for vendor in dict.fromkeys(space.vendor for space in scores):
+            section = "from source" if vendor == "NVIDIA" else f"from source on {vendor}"
+            _write(page, section, markdown(space for space in scores if space.vendor == vendor))
     elif page:
-        _write(page, "from source" if by_source else "measured spaces", markdown(scores))
+        _write(page, "measured spaces", markdown(scores))
     else:
         for space in scores:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]

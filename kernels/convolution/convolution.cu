@@ -81,9 +81,11 @@ extern "C" __global__ void convolution(float* output, const float* input)
         for (int j = thread_x; j < columns; j += BLOCK_SIZE_X) {
             const int y = top + i;
             const int x = left + j;
+            float pixel = 0;
             if (divides || (y < input_height && x < input_width)) {
-                tile[i][j] = load(input, y, x);
+                pixel = load(input, y, x);
             }
+            tile[i][j] = pixel;
         }
     }
     __syncthreads();
@@ -113,9 +115,11 @@ extern "C" __global__ void convolution(float* output, const float* input)
                 for (int c = 0; c < TILE_SIZE_X; ++c) {
                     const int y = top + thread_y + r * BLOCK_SIZE_Y;
                     const int x = left + thread_x + c * BLOCK_SIZE_X;
+                    float pixel = 0;
                     if (divides || (y < IMAGE_HEIGHT && x < IMAGE_WIDTH)) {
-                        sum[r][c] += load(input, y + i, x + j) * filter[i * FILTER_WIDTH + j];
+                        pixel = load(input, y + i, x + j);
                     }
+                    sum[r][c] += pixel * filter[i * FILTER_WIDTH + j];
                 }
             }
         }

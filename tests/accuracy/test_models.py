@@ -73,6 +73,12 @@ def test_counts_from_source(run_dse, folder, monkeypatch):
     assert space["rows"][0]["configurations"] == 4
     assert space["rows"][0]["spearman"] == pytest.approx(1)
     assert f"; {space['compiler']}." in run_dse(*arguments, "--page", "-").out
+    page = folder.parent / "page.md"
+    page.write_text("<!-- from source: begin -->\n<!-- from source: end -->\nothers\n")
+    assert run_dse(*arguments, "--page", str(page)).code == 0
+    assert space["compiler"] in page.read_text()
+    assert space["vendor"] == "NVIDIA"
+    assert "found no measured table" in run_dse(*arguments, "--only", "H100").err
     ran = run_dse("accuracy", str(folder), "--source", "--set", "itms=2")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == "dse: --set: found 'itms', expected a parameter or size of toy\n"
@@ -84,6 +90,7 @@ def test_counts_from_source(run_dse, folder, monkeypatch):
         (["--model", "phas"], "found 'phas'"),
         (["--sample", "3"], "--sample: found without --source, expected both"),
         (["--set", "block=64"], "--set: found without --source, expected both"),
+        (["--only", "A100"], "--only: found without --source, expected both"),
         (["--source", "--set", "block"], "--set: found 'block', expected NAME=VALUE"),
         (["--json", "--page", "-"], "--page: found together with --json"),
         (["--model", "phase", "--page", "nowhere.md"], "nowhere.md: cannot read"),

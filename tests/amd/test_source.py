@@ -4,6 +4,7 @@ from dataclasses import replace
 from math import prod
 from pathlib import Path
 
+import equinox as eqx
 import numpy as np
 import pytest
 
@@ -21,6 +22,7 @@ from dse.evaluate.rank import rank
 from dse.gpus.read import GpuFile
 from dse.hardware import occupancy
 from dse.sources.kernel import counts_of
+from dse.types import CLASSES
 
 MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pcie-40gb"))
 
@@ -138,3 +140,32 @@ def test_those_not_compiled_are_estimated(tmp_path: Path):
     assert isinstance(counted.batch, KnownBatch)
     assert np.all(np.asarray(counted.batch.kernel.load_insts) > 0)
     assert np.all(np.asarray(counted.batch.resources.registers) > 0)
+
+
+@pytest.mark.slow
+def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
+    """All loads of an unrolled filter go before the sums; where a tile divides the image, few are alive."""
+    fixed = {
+        "block_size_y": 4,
+        "tile_size_x": 1,
+        "tile_size_y": 1,
+        "read_only": 0,
+        "use_padding": 0,
+        "use_shmem": 0,
+    }
+    even, guarded = (profile("convolution", MI250X, tmp_path, block_size_x=x, **fixed) for x in (64, 48))
+    assert even.spill_bytes == 0
+    assert (guarded.spill_bytes or 0) > 4 * 64
+    stored, loaded = (guarded.counts.total(f"local {kind}", "requests") for kind in ("store", "load"))
+    assert stored == pytest.approx(2 * loaded, rel=0.02)  # its 0, and what was loaded
+    dram = {
+        name: sum(phase.traffic.dram_sectors for phase in made.counts.phases if phase.traffic)
+        for name, made in (("even", even), ("guarded", guarded))
+    }
+    assert dram["guarded"] > 20 * dram["even"]
+    without = replace(W6600, gpu=eqx.tree_at(lambda gpu: gpu.memory_cache_bytes, W6600.gpu, np.float32(0)))
+    held, lost = (
+        profile("convolution", gpu, tmp_path, block_size_x=48, **fixed).warp.work[CLASSES.index("dram")]
+        for gpu in (W6600, without)
+    )
+    assert lost > 5 * held

@@ -63,3 +63,19 @@ def test_what_is_no_such_text_is_refused(written):
         parse(text, "g")
     with pytest.raises(DseError, match="found no label f:"):
         parse(text)
+
+
+def test_branches_too_far_for_one_instruction_are_branches(written):
+    listing = written(
+        """
+.LBB0_1:
+        s_getpc_b64 s[4:5]
+.Lpost_getpc0:
+        s_add_u32 s4, s4, (.LBB0_1-.Lpost_getpc0)&4294967295
+        s_addc_u32 s5, s5, (.LBB0_1-.Lpost_getpc0)>>32
+        s_setpc_b64 s[4:5]
+        """
+    )
+    assert [str(step) for step in listing.instructions[1:4]] == [
+        "s_add_u32 s4, s4, 0", "s_addc_u32 s5, s5, 0", "s_branch .LBB0_1",
+    ]  # fmt: skip

@@ -49,7 +49,7 @@ def counted(ran: Executed, asked: Resources) -> Characterisation:
     resident = int(resident_blocks(gpu, asked))
     caches = Caches(
         float(gpu.l1_bytes),
-        float(gpu.l2_bytes),
+        max(float(gpu.l2_bytes), float(gpu.memory_cache_bytes)),
         int(gpu.sm_count),
         max(resident, 1),
         ran.listing.scratch_bytes,
@@ -97,7 +97,7 @@ def _phase(
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = {}
-    lanes = operations = narrowed = 0.0
+    lanes = operations = 0.0
     accesses = {kind: np.zeros(4) for kind in ACCESSES}
     for stretch in noted.program.blocks:
         waves, threads = counts[2 * stretch.index : 2 * stretch.index + 2].tolist()
@@ -107,7 +107,6 @@ def _phase(
             insts[step.pipe] = insts.get(step.pipe, 0.0) + waves
             lanes += threads
             operations += step.fp32_ops * threads
-            narrowed += waves * step.narrows
             if step.memory:
                 row = noted.bound.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + 4]
@@ -129,7 +128,6 @@ def _phase(
         new_sectors={"load": 0.0, "store": 0.0},
         walk=None if path is None else path * (1 / path.passes),
         traffic=None if traffic is None else traffic * (1 / passes),
-        narrowed=narrowed / passes,
     )
 
 

@@ -44,7 +44,6 @@ class Step:
     atomic: bool
     writes: tuple[int, ...]
     fp32_ops: int
-    narrows: bool  # the mask of lanes, for a region of code
     instruction: Instruction
     of_box = False
     kind = ""
@@ -104,7 +103,6 @@ def _step(step: Instruction, kind: Kind) -> Step:
         atomic=access is not None and access.kind == "atomic",
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
-        narrows="saveexec" in step.opcode,
         instruction=step,
     )
 

@@ -13,11 +13,6 @@ VECTOR = ("fp32", "fp64", "int32", "imul32", "sfu", "tensor")
 SCALAR = ("uniform", "constant", "control", "barrier")
 
 
-# Issue slots that pass while the mask of lanes is narrowed for a region of code, and until it is wide again.
-# From times of guarded convolutions on MI250X: one such region costs a CU 52 to 56 cycles, whatever is in it.
-_NARROWED = 52.0
-
-
 def warp_counts(counts: Characterisation) -> WarpCounts:
     """Average one launch over its waves.
 
@@ -33,4 +28,4 @@ def warp_counts(counts: Characterisation) -> WarpCounts:
 
 def _slots(phase: PhaseCounts) -> float:
     vector, scalar = (sum(phase.insts.get(pipe, 0.0) for pipe in kinds) for kinds in (VECTOR, SCALAR))
-    return max(vector, scalar + _NARROWED * phase.narrowed)
+    return max(vector, scalar)

@@ -55,7 +55,6 @@ class PhaseCounts:
     copies: AccessCounts = AccessCounts()
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
-    narrowed: float = 0.0  # AMD: warps whose mask of lanes an instruction narrows for a region of code
 
     @property
     def warp_insts(self) -> float:
