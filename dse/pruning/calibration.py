@@ -25,9 +25,7 @@ from dse.files import read_toml
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
 FEW = 20  # measurements of which the spread is, that margins are over
-UNSEEN = (
-    2.0  # spreads that one more space may need, as none of the known ones did: 97.7 % of a normal one's times
-)
+UNSEEN = 2.5  # spreads that one more space may need, as none of the known ones did
 QUANTILES = 200  # of the spread of a space that nothing was measured of
 
 
