@@ -84,7 +84,7 @@ def test_one_model_call_a_batch_and_variant(choices, gpu, monkeypatch):
 
 def test_near_the_optimum_of_a_large_space(gpu):
     gemm = kernels.load("gemm")
-    values = dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), (4, 8, 16, 32, 64))
+    values = {name: (4, 8, 16, 32, 64) for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")}
     space = gemm.space.with_values(values)
     large = replace(gemm, space=space)
     parameters = space.configurations(gemm.sizes())
@@ -140,6 +140,7 @@ def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path
     assert sum(trial.state == TrialState.FAIL for trial in first.study.get_trials()) == 10
     kept = study.start(choices, "a100", "volkov", ("time",), storage=storage)
     assert len(kept.evaluated()) == 40 == len(kept.study.get_trials())
+    assert first.kept is not None
     assert {trial.user_attrs["process"] for trial in kept.study.get_trials()} > {first.kept.process}
 
 
