@@ -17,11 +17,11 @@ A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arang
 N = len(A)
 X_Y = np.log2(np.column_stack([A, B])) / (SIDE - 1)
 NONE = (0.0,) * len(LEVELS)
-SHALLOW = KnownSpaces(  # whose models were right, so that the first one predicted was the fastest
+SHALLOW = KnownSpaces(  # many, whose models were right, so that the first one predicted was the fastest
     "none",
     0.05,
     1,
-    tuple(KnownSpace("s", "k", "g", 64, 0.9, spread, NONE, NONE) for spread in (0.1, 0.2, 0.4)),
+    tuple(KnownSpace("s", "k", "g", 64, 0.9, spread, NONE, NONE) for spread in (0.1, 0.2, 0.4) * 8),
 )
 TELL = 16
 
