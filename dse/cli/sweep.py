@@ -107,6 +107,7 @@ def sweep(
     models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, scheduler, order, groups)
     from dse.report.show import progress
     from dse.sweeping.product import Product
+    from dse.sweeping.run import parts_of
     from dse.sweeping.sweep import Sweep
 
     product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
@@ -121,6 +122,10 @@ def sweep(
     same = [name for name in ("kernel", "gpu", "model") if len({row.get(name) for row in rows}) == 1]
     title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
     present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)
+    if out is not None:  # not before the file is there
+        from dse.sweeping.run import parts_of
+
+        shutil.rmtree(parts_of(out))
 
 
 def _reduced(
@@ -135,16 +140,12 @@ def _reduced(
         check_suffix(out)
         folder = parts_of(out)
     if what == "--top":
-        rows = swept.top(value, per, folder)
-    elif what == "--pareto":
-        rows = swept.pareto(*(_words(value) or ()), per=per, checkpoint=folder)
-    elif what == "--histogram":
-        rows = swept.histogram(per, folder)
-    else:
-        rows = swept.counts(per, folder)
-    if folder is not None:
-        shutil.rmtree(folder)
-    return rows
+        return swept.top(value, per, folder)
+    if what == "--pareto":
+        return swept.pareto(*(_words(value) or ()), per=per, checkpoint=folder)
+    if what == "--histogram":
+        return swept.histogram(per, folder)
+    return swept.counts(per, folder)
 
 
 def _words(text: str | None) -> list[str] | None:

@@ -166,7 +166,9 @@ def _made_meanwhile(problem: Exception) -> bool:
 @contextmanager
 def _one_line(url: str) -> Iterator[None]:
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # Optuna's, of what a damaged study holds
+            yield
     except DseError as problem:
         raise DseError(f"storage: {url}: {problem}") from None
     except Exception as problem:  # SQLAlchemy and its drivers raise what they like

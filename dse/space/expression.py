@@ -229,7 +229,10 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any], xp: Any) -> Any:
             if name not in values:
                 raise DseError(f"{name}: found no value, {one_of(name, values)}")
             array = xp.asarray(values[name])
-            return xp.asarray(array, {"b": bool, "i": int, "u": int}.get(array.dtype.kind, float))
+            try:
+                return xp.asarray(array, {"b": bool, "i": int, "u": int}.get(array.dtype.kind, float))
+            except (TypeError, ValueError):  # words, as files of others have them
+                raise DseError(f"{name}: found {str(array.ravel()[:1])[:40]}, expected numbers") from None
         case ast.UnaryOp(op=ast.Not(), operand=operand):
             return ~_truth(value_of(operand))
         case ast.UnaryOp(op=op, operand=operand):

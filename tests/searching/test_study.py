@@ -1,6 +1,7 @@
 """Studies: variants, constraints without model calls, batches, resuming, and how close they end."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,7 +85,7 @@ def test_one_model_call_a_batch_and_variant(choices, gpu, monkeypatch):
 
 def test_near_the_optimum_of_a_large_space(gpu):
     gemm = kernels.load("gemm")
-    values = {name: (4, 8, 16, 32, 64) for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")}
+    values: dict[str, Any] = dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), (4, 8, 16, 32, 64))
     space = gemm.space.with_values(values)
     large = replace(gemm, space=space)
     parameters = space.configurations(gemm.sizes())
