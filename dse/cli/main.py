@@ -124,6 +124,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
         _end(f"standard output: cannot write: {error.strerror or error}")
+    except MemoryError as error:  # of arrays, whose size NumPy tells
+        _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
         _unforeseen(error, given)
     if code == 130:  # what typer makes of KeyboardInterrupt
