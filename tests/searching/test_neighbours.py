@@ -11,7 +11,7 @@ from dse import kernels
 from dse.errors import DseError
 from dse.searching import samplers
 from dse.searching.feasible import Feasible
-from dse.searching.neighbours import Neighbours
+from dse.searching.neighbours import Neighbours, Point
 from dse.searching.variants import Variant
 from dse.space import Space, parse
 
@@ -59,9 +59,12 @@ def test_nothing_is_found_where_all_was_tried(toy_kernel):
 def test_powers_of_two_are_tried(toy_kernel):
     """From a point none of whose values is one, to one all of whose values are: no step leads there."""
     spread = variant(toy_kernel, "block > 0", block=list(range(1, 1001)), items=list(range(1, 1001)))
-    found, tried = Neighbours(spread, 1), {(119, 499)}
+    found = Neighbours(spread, 1)
+    tried: set[Point] = {(119, 499)}
     for _ in range(60):
-        tried.add(found.near((119, 499), tried))  # of values 120 and 500
+        near = found.near((119, 499), tried)  # of values 120 and 500
+        assert near is not None
+        tried.add(near)
     assert (127, 511) in tried  # 128 and 512
 
 
