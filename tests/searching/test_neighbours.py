@@ -39,14 +39,15 @@ def test_a_valid_new_point_stays(even):
 
 
 def test_others_make_way_for_what_is_near(even):
-    found, tried = Neighbours(even, 1), {(10, 4)}
+    found = Neighbours(even, 1)
+    tried: set[Point] = {(10, 4)}
     for _ in range(40):
         point = found.near((10, 4), tried)
         assert point is not None
         assert point not in tried
         assert sum(point) % 2 == 0
         tried.add(point)
-    blocks = np.array([block for block, _ in tried])
+    blocks = np.array([point[0] for point in tried])
     assert (np.abs(blocks - 10) <= 2).mean() > 0.2  # 8 % of all
     assert {1, 3, 5, 7} & {items for _, items in tried}  # two changes where one breaks the constraint
 
