@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Count = Quantity
     Sums = Array
 else:
-    Sums = Array | np.ndarray  # of fields: of NumPy arrays in NumPy
+    Sums = Array | np.ndarray | np.floating  # of fields: of what NumPy has in NumPy
     Quantity = Float[Array, "*#batch"]
     Count = Int[Array, "*#batch"]
 

@@ -151,7 +151,7 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     scores = dse.compare(toy_kernel, GPU, tmp_path / "times.csv", "roofline")
     assert scores[0]["spearman"] == pytest.approx(1.0)
 
-    kept = dse.prune(toy_kernel, GPU, model="roofline")
+    kept = dse.prune(toy_kernel, GPU, model="roofline", risk=0.5)
     assert 0 < len(kept["block"]) < ranking.count
     run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, model="roofline")
     assert len(run.rows()) == 4

@@ -13,6 +13,7 @@ from dse.fitting.launches import of_kernel
 from dse.measure import journal
 
 SIZES = {"count": 67108864}
+ABOUT = {"gpu": "", "sweep": False, "kernels": {}}  # what all such files state
 CLOCK = 0.8  # of the catalogue's: what the made-up GPU runs at
 
 
@@ -41,12 +42,12 @@ def measured(tables):
         if np.isfinite(time)
     ]
     rows.append({**rows[0], "status": "correctness", "time_ms": None})
-    journal.write(tables / "h100_sxm.parquet", {}, rows)
+    journal.write(tables / "h100_sxm.parquet", ABOUT, rows)
     steps = [{**rows[0], "resident_blocks": blocks} for blocks in (8, 6, 4, 2)]
     steps += [{**rows[1], "resident_blocks": blocks} for blocks in (2, 1)]  # two steps are no curve
     seconds = predicted(limited(next(stored()), steps), "volkov")
     steps = [{**row, "time_ms": 1e3 * time} for row, time in zip(steps, seconds.tolist(), strict=True)]
-    journal.write(tables / "h100_sxm_occupancy.parquet", {}, steps)
+    journal.write(tables / "h100_sxm_occupancy.parquet", ABOUT, steps)
     return len(rows)
 
 
@@ -73,7 +74,7 @@ def test_scores(run_dse, measured):
 
 def test_tables_of_other_problem_sizes_are_the_same_gpu_s(tables):
     for name in ("h100_sxm-count1024", "h100_sxm_occupancy-count1024"):
-        journal.write(tables / f"{name}.parquet", {}, [{"block": 64}])
+        journal.write(tables / f"{name}.parquet", ABOUT, [{"block": 64}])
     assert [(one.path.stem, one.gpu.name) for one in stored()] == [
         ("h100_sxm-count1024", "NVIDIA H100 80GB HBM3")
     ]

@@ -23,19 +23,19 @@ def expected(toy_kernel):
     ]
     columns: Any = dict(zip(("block", "items"), np.array(rows).T, strict=True))
     candidates = Predictor(toy_kernel, "a100-pcie-40gb", "roofline").candidates(columns, "here")
-    kept = {rows[place]: candidates.log_s[place] for place in keep(candidates, 0.2, 0.1).places}
+    kept = {rows[place]: candidates.log_s[place] for place in keep(candidates, 0.5, 0.1).places}
     assert 0 < len(kept) < len(rows)
     return kept
 
 
 @pytest.mark.parametrize("own", [OWN, [OWN], [lambda p: p["block_size_x"] * p["items"] <= 1024]])
 def test_a_restriction(toy_kernel, expected, own):
-    found = restrictions(toy_kernel, "a100-pcie-40gb", TUNE, own, 0.2, 0.1, **SETTINGS)
+    found = restrictions(toy_kernel, "a100-pcie-40gb", TUNE, own, 0.5, 0.1, **SETTINGS)
     assert set(Searchspace(TUNE, found, 1024).list) == set(expected)
 
 
 def test_the_configurations_fastest_first(toy_kernel, expected):
     predictor = Predictor(toy_kernel, "a100-pcie-40gb", **SETTINGS)
-    found = list(zip(*configurations(predictor, TUNE, OWN, 0.2, 0.1).values(), strict=True))
+    found = list(zip(*configurations(predictor, TUNE, OWN, 0.5, 0.1).values(), strict=True))
     assert set(found) == set(expected)
     assert [expected[each] for each in found] == sorted(expected.values())
