@@ -108,6 +108,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             warnings.simplefilter("default", Doubt)  # once each
             # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
+            warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed

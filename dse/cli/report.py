@@ -1,6 +1,7 @@
 """`dse report`: one page of what other commands found, to look at, choose from and send."""
 
 from dataclasses import replace
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -107,6 +108,8 @@ def _roofline(space: "Space", kernel: str | None) -> "Roofline":
         if lacking:
             return Roofline(reason=f"the files lack {', '.join(lacking)}")
         sizes = {name: space.fixed[name] for name, _ in counts.problem if name in space.fixed}
+        if words := [name for name, value in sizes.items() if not isinstance(value, Real)]:
+            return Roofline(reason=f"the size {words[0]} is no number")
         if varying := [name for name, _ in counts.problem if name in space.parameters]:
             return Roofline(reason=f"the size {varying[0]} varies among the configurations")
         launched = intensity.launched(

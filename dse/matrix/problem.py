@@ -9,6 +9,7 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
+MOST = 2**31 - 1  # of a size: kernels count in 32 bits
 SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
 
 
@@ -55,9 +56,9 @@ class Product:
 
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):
-            if not getattr(self, name) >= 1:
+            if not 1 <= getattr(self, name) <= MOST:
                 raise DseError(
-                    f"product: {name}: found {getattr(self, name)!r}, expected a number of at least 1"
+                    f"product: {name}: found {getattr(self, name)!r}, expected a number from 1 to {MOST:,}"
                 )
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)

@@ -56,7 +56,7 @@ class Kept:
             yield
             return
         with _one_line(self.url):
-            lock = open(f"{path}.lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
+            lock = open(f"{path}.dse-lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

@@ -152,6 +152,10 @@ def test_launch_of_4096_threads(mistake, own_toy_kernel):
         (("--top", "1", "--columns", "gpu"), "--columns: found together with --top"),
         (("--pareto", "time"), "--pareto: found 'time', expected some of time_s"),
         (("--top", "1", "--where", "blok > 1"), "--where: unknown name 'blok'"),
+        (
+            ("--top", "1", "--where", "items < 3infand possible"),
+            "cannot read 'items < 3infand possible'",
+        ),  # a warning of Python's, too
         (("--top", "1", "--set", "n=1,two"), "--set: n: found 'two', expected a number"),
         (("--top", "1", "--set", "n=1,1"), "n: found 1 twice"),
         (("--top", "1", "--workers", "2", "--cluster", "tcp://x:1"), "--workers: found 2 together with"),

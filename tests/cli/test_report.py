@@ -70,6 +70,15 @@ def test_counts_that_are_another_launch_s_are_not_put_on_a_roofline(run_dse, fol
     )
 
 
+def test_a_size_that_is_no_number_is_told_in_place_of_a_roofline(run_dse, folder, toy_kernel):
+    ranking, out = folder / "words.csv", folder / "words.html"
+    ranking.write_text("n,block,items,time_s\nmany,32,1,1e-3\nmany,64,1,2e-3\n")
+    told = ("--kernel", str(toy_kernel), "-g", "a100-pcie-40gb")
+    assert run_dse("report", str(ranking), "-o", str(out), *told).code == 0
+    [space] = data_of(out)["spaces"]
+    assert space["roofline"]["reason"] == "the size n is no number"
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -54,7 +54,8 @@ def test_the_grid_has_room_for_padding_of_each_expert():
 @pytest.mark.parametrize(
     ("given", "line"),
     [
-        ({"tokens": 0}, "product: tokens: found 0, expected a number of at least 1"),
+        ({"tokens": 0}, "product: tokens: found 0, expected a number from 1 to 2,147,483,647"),
+        ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a number from 1 to 2,147,483,647"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
         ({"routing": "skewed"}, "product: routing: found 'skewed', expected random or even"),
     ],

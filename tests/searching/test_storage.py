@@ -105,6 +105,7 @@ def test_a_study_in_a_file_is_written_by_one_process_at_a_time(kind, tmp_path):
             entered.append(1)
 
     with first.alone():
+        first.add([create_trial(params={}, distributions={}, value=1.0)])  # Optuna's own lock is another
         waiting = threading.Thread(target=enter)
         waiting.start()
         waiting.join(0.1)
