@@ -10,9 +10,16 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dse.errors import DseError, printable
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
+
+HAS_LOCKS = fcntl is not None
 
 
 @contextmanager
@@ -44,6 +51,22 @@ def replacing(path: Path | str) -> Iterator[Path]:
         raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def locked(file: IO[Any], *, wait: bool = False) -> bool:
+    """Take the lock of an open file until it is closed, and return whether no other process has it.
+
+    With `wait`, that is waited for. Where the system or the file system has no locks, nobody has one.
+    """
+    if fcntl is None:
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def fill(page: Path, section: str, text: str) -> None:

@@ -15,6 +15,7 @@ from dse.files import (
     cache_folder,
     fill,
     given_path,
+    locked,
     own_folder,
     read_bytes,
     read_toml,
@@ -32,6 +33,15 @@ def test_replaces_when_the_block_ends(tmp_path):
         assert path.read_text() == "old"
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_is_had_once_and_goes_with_its_file(tmp_path):
+    path = tmp_path / "lock"
+    with path.open("w") as first, path.open("w") as second:
+        assert locked(first)
+        assert not locked(second)
+        first.close()
+        assert locked(second)
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])

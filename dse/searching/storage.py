@@ -6,7 +6,6 @@ spares a database thousands of connections.
 """
 
 import copy
-import fcntl
 import random
 import re
 import time
@@ -27,6 +26,7 @@ from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
 from dse.errors import DseError
+from dse.files import locked
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
@@ -58,7 +58,7 @@ class Kept:
         with _one_line(self.url):
             lock = open(f"{path}.dse-lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
         with lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            locked(lock, wait=True)
             yield
 
     def news(self) -> list[FrozenTrial]:

@@ -19,17 +19,12 @@ import pyarrow.parquet as pq
 from dse import packed
 from dse.cluster import Spread
 from dse.errors import DseError
-from dse.files import read_json, replacing
+from dse.files import HAS_LOCKS, locked, read_json, replacing
 from dse.progress import Progress, silent
 from dse.sweeping import rows
 from dse.sweeping.entries import Entries
 from dse.sweeping.plan import Plan
 from dse.sweeping.reductions import Buckets
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 EVERY = 3.0  # s between two notes of how far a reduction has come
 SHARE = 0.05  # of the time, at most, goes into these notes
@@ -181,8 +176,8 @@ def begun(folder: Path, key: str) -> Iterator[None]:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Hold a folder's lock, where there are locks. **Raises:** DseError if another process has it."""
-    if fcntl is None:
+    """Hold a folder's lock. **Raises:** DseError if another process has it."""
+    if not HAS_LOCKS:  # nor may a folder go while a file in it is open
         yield
         return
     try:
@@ -190,14 +185,7 @@ def _alone(folder: Path) -> Iterator[None]:
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
     with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            free = os.fstat(file.fileno()).st_nlink > 0  # else it has just ended, and removes its folder
-        except BlockingIOError:
-            free = False
-        except OSError:
-            free = True
-        if not free:
+        if not (locked(file) and os.fstat(file.fileno()).st_nlink):  # or it has just removed its folder
             raise DseError(f"{folder}: found a sweep that has not ended, expected its end first")
         yield
 

@@ -22,16 +22,11 @@ import numpy as np
 
 from dse.counts import Number
 from dse.errors import Doubt, DseError, one_of
-from dse.files import parse_json, read_text
+from dse.files import locked, parse_json, read_text
 from dse.limited import watched
 from dse.tables import Result
 from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None
 
 Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
 MOST_SECONDS = 1e9  # of one measurement
@@ -246,13 +241,8 @@ def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
     except OSError as error:
         raise DseError(f"{journal}: cannot write: {error.strerror}") from None
     with file:
-        if fcntl is not None and journal.is_file():
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise DseError(f"{journal}: found a run that has not ended, expected its end first") from None
-            except OSError:
-                pass  # a file system without locks
+        if journal.is_file() and not locked(file):
+            raise DseError(f"{journal}: found a run that has not ended, expected its end first")
         yield file
 
 
