@@ -91,9 +91,7 @@ def read_bytes(path: Path, most: int) -> bytes:
     """
     try:
         with path.open("rb") as file:  # what is no regular file need not end
-            content = (
-                bytearray()
-            )  # a part at a time: to ask for all that there may be takes the memory for it
+            content = bytearray()  # a part at a time: to ask for all at once takes the memory for it
             while part := file.read(min(_AT_ONCE, most + 1 - len(content))):
                 content += part
     except OSError as error:
@@ -202,6 +200,14 @@ def given_path(name: str | Path) -> Path:
 
 
 _MOST_SHOWN = 100  # characters of a path
+
+
+def is_file(path: Path) -> bool:
+    """Tell whether there is a file at a path that another file named: none, where none can be."""
+    try:
+        return path.is_file()
+    except OSError:  # a name too long, a loop of links
+        return False
 
 
 def cache_folder() -> Path:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse import packed
+from dse import kernels, packed
 from dse.cuda.compile.constants import constants
 from dse.cuda.compile.includes import included
 from dse.cuda.compile.kernel_names import declared_in
@@ -22,7 +22,6 @@ from dse.cuda.sass import elf, listing
 from dse.cuda.sass.program import program
 from dse.errors import MOST_CHARACTERS, MOST_QUOTED, Doubt, DseError, one_line, printable
 from dse.files import parse_json, read_json, read_text, read_toml
-from dse.kernels import read as kernels
 from dse.measured import formats
 from dse.simulator.case import graph_file, trace_text
 from dse.sources import t1

@@ -20,7 +20,7 @@ def kernels(
 ) -> None:
     """List the kernels: the work each does, the size of its space before constraints, its other names."""
     if context.invoked_subcommand is None:
-        from dse.kernels.read import load, names
+        from dse.kernels import load, names
 
         rows = [
             {
@@ -44,7 +44,7 @@ def show(
     out: OutOption = None,
 ) -> None:
     """Show a kernel's problem sizes, parameters, constraints, and the expressions that describe it."""
-    from dse.kernels.read import load
+    from dse.kernels import load
 
     kernel = load(name)
     title = f"{kernel.name}: {kernel.summary}"
@@ -66,8 +66,8 @@ def check(
     from dse import gpus as gpu_files
     from dse import sources
     from dse.evaluate.rank import configurations
+    from dse.kernels import load
     from dse.kernels.description import check as check_description
-    from dse.kernels.read import load
 
     kernel, files = load(name), inputs.gpus(gpu)
     for file in files:

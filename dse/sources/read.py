@@ -40,7 +40,7 @@ KINDS = (
 
 
 def load(name: str | Path, given: Given | None = None) -> Description:
-    """Read a kernel from a file by its suffix, or by its name as `dse.kernels.read.load`.
+    """Read a kernel from a file by its suffix, or by its name as `dse.kernels.load`.
 
     `FILE:FUNCTION` names one of several kernels of a file. A folder without kernel.toml is of Triton's cache.
 

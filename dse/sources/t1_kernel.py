@@ -12,6 +12,7 @@ from dse.cuda.compile import options as of_cuda
 from dse.cuda.compile.declared import parameters_of
 from dse.cuda.compile.nvrtc import read_source
 from dse.errors import DseError
+from dse.files import is_file
 from dse.kernels.description import Alias, ArrayArgument, Build, Description
 from dse.sources import t1
 from dse.sources.argument_types import type_of
@@ -92,7 +93,7 @@ def of_problem(problem: T1Problem) -> Description:
     if problem.kernel_file is None:
         raise DseError(f"{where}.KernelFile: found nothing, expected the name of a .cu or .hip file")
     source = problem.path.parent / problem.kernel_file
-    if not source.is_file():
+    if not is_file(source):
         raise DseError(f"{where}.KernelFile: found no file {source}, expected one beside it")
 
     names = problem.space.names

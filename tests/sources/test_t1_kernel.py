@@ -149,6 +149,7 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
         ({"Language": "OpenCL"}, "KernelSpecification.Language: found OpenCL, expected CUDA"),
         ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
         ({"KernelFile": "no.cu"}, "KernelSpecification.KernelFile: found no file"),
+        ({"KernelFile": "x" * 5000}, "KernelSpecification.KernelFile: found no file"),
         (
             {"CompilerOptions": ["--create-pch=x"]},
             "KernelSpecification.CompilerOptions: found '--create-pch=x', expected one of --define-macro,",

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from dse.errors import DseError
-from dse.files import read_bytes
+from dse.files import is_file, read_bytes
 
 
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
@@ -21,8 +21,8 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
     seen = set()
     while waiting:
         name, searched, where = waiting.pop()
-        path = next((path for folder in searched if (path := Path(folder, name)).is_file()), None)
-        if path is None and Path(name).is_file():  # absolute, or where the command runs
+        path = next((path for folder in searched if is_file(path := Path(folder, name))), None)
+        if path is None and is_file(Path(name)):  # absolute, or where the command runs
             path = Path(name)
         if path is None or path in seen:
             continue

@@ -98,7 +98,7 @@ def test_fills_as_a_cache_that_replaces_at_random(lines, room, local, seed):
     rate = fill_rate(np.array(touches), np.arange(len(touches)), times, len(touches), room)
     if lines > 1.5 * room:  # near that a few fills decide how long lines stay
         assert rate * room * len(touches) == pytest.approx(fills, rel=0.15, abs=60)
-    elif lines < 0.7 * room:
+    elif lines < 0.6 * room:  # few are ever thrown out
         assert rate * room * len(touches) <= 3 * lines
 
 

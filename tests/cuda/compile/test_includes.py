@@ -71,3 +71,7 @@ def test_what_lies_where_the_command_runs_is_not_beside_the_kernel(folder, monke
     monkeypatch.chdir(folder.parent)
     with pytest.raises(DseError, match=r"include: found 'secret\.txt', expected a file in"):
         files('#include "secret.txt"', folder)
+
+
+def test_a_name_that_no_file_can_have_is_found_nowhere(folder):
+    assert not files(f'#include "{"9" * 5000}.h"', folder)

@@ -1,0 +1,157 @@
+"""A description of what its file says: each expression parsed, with the names that it may use."""
+
+import keyword
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from dse.counts import Alias
+from dse.errors import DseError, one_of
+from dse.files import is_file
+from dse.kernels import schema
+from dse.kernels.build import TRITON, read_build
+from dse.kernels.description import (
+    GPU_NAMES,
+    LAUNCH_NAMES,
+    SHAPE_FIELDS,
+    Access,
+    Description,
+    Expressions,
+    PhaseCounts,
+)
+from dse.kernels.symbolic.subscript import INDEX_NAMES, Subscript, parse_subscript
+from dse.space.expression import FUNCTIONS, Expression, parse
+from dse.space.space import Space, values_of
+
+_ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
+
+
+def description(path: Path, file: schema.File) -> Description:
+    """Parse what a file says, and check what takes no values to check.
+
+    **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
+    """
+    _check_names(path, file)
+    ours = set(file.parameters) | set(file.problem)
+    let: list[tuple[str, Expression]] = []
+    known = ours | set(GPU_NAMES)
+    for name, text in file.let.items():
+        let += _expressions(path, "let", {name: text}, known)
+        known = known | {name}
+    in_warp = known | set(LAUNCH_NAMES)
+    launch = {} if file.launch is None else file.launch.model_dump()
+    shape = {name: launch.pop(name, None) for name in SHAPE_FIELDS}
+    return Description(
+        name=file.name,
+        summary=file.summary,
+        path=path,
+        source=_source(path, file),
+        variant_of=file.variant_of or file.name,
+        space=_space(path, file, ours),
+        problem=tuple(file.problem.items()),
+        let=tuple(let),
+        launch=_expressions(path, "launch", launch, known),
+        warp=_expressions(path, "warp", file.warp.model_dump(), in_warp) if launch else (),
+        accesses=tuple(_access(path, file, access, in_warp) for access in file.access),
+        phases=tuple(_phase(path, phase, in_warp) for phase in file.phase),
+        spaces=tuple(_alias(path, name, alias, ours) for name, alias in file.spaces.items()),
+        build=read_build(path, file, in_warp),
+        shape=_expressions(path, "launch", shape, known),
+    )
+
+
+def _expressions(path: Path, table: str, texts: Mapping[str, Any], allowed: Collection[str]) -> Expressions:
+    return tuple(
+        (field, parse(text, f"{path}: {table}.{field}", allowed))
+        for field, text in texts.items()
+        if text is not None
+    )
+
+
+def _check_names(path: Path, file: schema.File) -> None:
+    """Each parameter, size and let has a name that nothing else has."""
+    reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
+    taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
+    for table, new in (("parameters", file.parameters), ("problem", file.problem), ("let", file.let)):
+        for name in new:
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise DseError(f"{path}: {table}: found the name {name!r}, expected letters, digits and _")
+            if name in taken:
+                raise DseError(f"{path}: {table}.{name}: found a name of {taken[name]}, expected another one")
+            taken[name] = table
+
+
+def _space(path: Path, file: schema.File, ours: Collection[str]) -> Space:
+    constraints = enumerate(file.constraints, start=1)
+    return Space(
+        {name: values_of(spec, f"{path}: parameters.{name}") for name, spec in file.parameters.items()},
+        tuple(parse(text, f"{path}: constraints.{i}", ours) for i, text in constraints),
+    )
+
+
+def _source(path: Path, file: schema.File) -> Path | None:
+    """Find the source, which lies beside the description or below."""
+    source = None
+    if file.source is not None:
+        source = path.parent / file.source.file
+        if not source.resolve().is_relative_to(path.parent.resolve()):
+            raise DseError(f"{path}: source: found {file.source.file!r}, expected a file beside it or below")
+        if not is_file(source):
+            raise DseError(f"{path}: source: found no file {file.source.file}, expected one beside it")
+    if file.launch is None and (source is None or source.suffix != TRITON):
+        raise DseError(f"{path}: launch: found nothing, expected a value")
+    return source
+
+
+def _phase(path: Path, phase: schema.Phase, allowed: Collection[str]) -> PhaseCounts:
+    texts = phase.model_dump(exclude={"name"})
+    return PhaseCounts(phase.name, _expressions(path, f"phase.{phase.name}", texts, allowed))
+
+
+def _access(path: Path, file: schema.File, access: schema.Access, allowed: Collection[str]) -> Access:
+    where = f"access.{access.name}"
+    fields = access.model_dump(exclude={"name", "space", "op", "access", "loops", "phase"})
+    for field in _ONLY_GLOBAL:
+        if access.space == "shared" and fields[field] is not None:
+            raise DseError(f"{path}: {where}.{field}: found in a shared access, expected in global ones")
+    parsed = _expressions(path, where, fields, allowed)
+    subscript = _subscript(path, access, allowed)
+    phases = [phase.name for phase in file.phase]
+    if access.phase and access.phase not in phases:
+        raise DseError(f"{path}: {where}.phase: found {access.phase!r}, {one_of(access.phase, phases)}")
+    loops = tuple(access.loops)
+    return Access(access.name, access.space, access.op, parsed, subscript, loops, access.phase)
+
+
+def _subscript(path: Path, access: schema.Access, allowed: Collection[str]) -> Subscript | None:
+    """Read the element that a thread asks for, from which sectors and passes follow."""
+    where = f"{path}: access.{access.name}"
+    if access.access is None:
+        if access.loops:
+            raise DseError(f"{where}.loops: found without access, expected them to run in its subscript")
+        return None
+    counted = "sectors" if access.space == "global" else "passes"
+    if getattr(access, counted) is not None:
+        raise DseError(f"{where}.{counted}: found beside access, expected one of the two")
+    for name in access.loops:
+        if name in allowed or not name.isidentifier():
+            raise DseError(f"{where}.loops: found {name!r}, expected a name that nothing else has")
+    for name in INDEX_NAMES:
+        if name in allowed:
+            raise DseError(
+                f"{where}.access: found a parameter, size or let {name!r}, which it has for threads"
+            )
+    return parse_subscript(access.access, f"{where}.access", {*allowed, *access.loops})
+
+
+def _alias(path: Path, name: str, alias: schema.Alias, ours: Collection[str]) -> Alias:
+    where = f"{path}: spaces.{name}"
+    filled: dict[str, str] = {}
+    targets = [(f"rename.{column}", target) for column, target in alias.rename.items()]
+    for field, target in [*targets, *((f"set.{target}", target) for target in alias.set)]:
+        if target not in ours:
+            raise DseError(f"{where}.{field}: found {target!r}, {one_of(target, ours)}")
+        if target in filled:
+            raise DseError(f"{where}.{field}: found {target!r} again, expected it once; see {filled[target]}")
+        filled[target] = field
+    return Alias(name, tuple(alias.rename.items()), tuple(alias.set.items()))

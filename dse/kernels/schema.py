@@ -1,0 +1,222 @@
+"""What a kernel.toml may hold, and how a mistake in one is told.
+
+Expressions are still text here. Validators raise ValueError with the wording of the rest of the line.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    PlainValidator,
+    StrictStr,
+    Tag,
+    ValidationError,
+)
+
+from dse.errors import one_of
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _text(value: Any) -> str | int | float | bool:
+    if isinstance(value, str | bool) or _is_number(value):
+        return value
+    raise ValueError(f"found {_short(value)}, expected an expression or a number")
+
+
+def _number(value: Any) -> int | float:
+    if _is_number(value):
+        return value
+    raise ValueError(f"found {_short(value)}, expected a number")
+
+
+_Text = Annotated[Any, PlainValidator(_text)]
+_Number = Annotated[Any, PlainValidator(_number)]
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Launch(_Table):
+    threads: _Text
+    blocks: _Text
+    registers: _Text
+    shared_bytes: _Text = 0
+    threads_x: _Text = None
+    threads_y: _Text = None
+    threads_z: _Text = None
+
+
+class Warp(_Table):
+    fp32: _Text = None
+    fp64: _Text = None
+    int32: _Text = None
+    imul32: _Text = None
+    sfu: _Text = None
+    mma_fp16: _Text = None
+    mma_fp16_fp16: _Text = None
+    mma_tf32: _Text = None
+    mma_fp8: _Text = None
+    mma_int8: _Text = None
+    mma_fp64: _Text = None
+    mma_warp: _Text = None
+    barrier: _Text = None
+    ilp: _Text = None
+    mlp: _Text = None
+
+
+class Access(_Table):
+    name: StrictStr
+    space: Literal["global", "shared"]
+    op: Literal["load", "store"]
+    count: _Text
+    access: StrictStr | None = None
+    loops: list[StrictStr] = []
+    bytes: _Text = None
+    sectors: _Text = None
+    passes: _Text = None
+    l2_sectors: _Text = None
+    dram_sectors: _Text = None
+    uncoalesced: _Text = None
+    phase: StrictStr = ""
+
+
+class Phase(Warp):
+    name: StrictStr
+
+
+_Type = Literal[
+    "bool",
+    "int8",
+    "uint8",
+    "int16",
+    "int32",
+    "uint32",
+    "int64",
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
+
+
+class Array(_Table):
+    size: _Text
+    type: _Type = "float32"
+    values: _Text = None
+
+
+class Descriptor(_Table):
+    shape: list[_Text]
+    block: list[_Text]
+    type: _Type = "float32"
+
+
+def _form(argument: Any) -> str:
+    if isinstance(argument, dict):
+        return "descriptor" if "shape" in argument or "block" in argument else "array"
+    return "number"
+
+
+_Argument = Annotated[
+    Annotated[Array, Tag("array")]
+    | Annotated[Descriptor, Tag("descriptor")]
+    | Annotated[_Text, Tag("number")],
+    Discriminator(_form),
+]
+_Dimensions = Annotated[list[_Text], Field(max_length=3)]
+
+
+class Source(_Table):
+    file: StrictStr
+    kernel: StrictStr = ""
+    defines: dict[str, _Text] = {}
+    block: _Dimensions = []
+    grid: _Dimensions = []
+    arguments: list[_Argument] = []
+
+
+class Alias(_Table):
+    rename: dict[str, StrictStr] = {}
+    set: dict[str, _Number] = {}
+
+
+class File(_Table):
+    name: StrictStr
+    summary: StrictStr
+    source: Source | None = None
+    variant_of: StrictStr | None = None
+    constraints: list[_Text] = []
+    problem: dict[str, _Number] = {}
+    parameters: Annotated[dict[str, Any], Field(min_length=1)]
+    let: dict[str, _Text] = {}
+    launch: Launch | None = None
+    warp: Warp = Warp()
+    phase: list[Phase] = []
+    access: list[Access] = []
+    spaces: dict[str, Alias] = {}
+
+
+_TABLES = {
+    "launch": Launch,
+    "warp": Warp,
+    "phase": Phase,
+    "access": Access,
+    "spaces": Alias,
+    "source": Source,
+}
+_KINDS = {
+    "string_type": "text",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "list_type": "a list",
+    "too_short": "at least one",
+    "too_long": "at most three",
+}
+
+
+def first_mistake(error: ValidationError, raw: Mapping[str, Any]) -> str:
+    """Tell the first mistake as `field: found X, expected Y`."""
+    mistake = dict[str, Any](error.errors()[0])
+    place: tuple[int | str, ...] = mistake["loc"]
+    field = _field(place, raw)
+    match mistake["type"]:
+        case "missing":
+            return f"{field}: found nothing, expected a value"
+        case "extra_forbidden":
+            table: type[BaseModel] = _TABLES.get(str(place[0]), File)
+            if "arguments" in place:
+                table = Descriptor if "descriptor" in place else Array
+            allowed = table.model_fields
+            return f"{field}: found an unknown field, {one_of(str(place[-1]), allowed)}"
+        case "value_error":
+            return f"{field}: {mistake['ctx']['error']}"
+        case kind:
+            expected = mistake.get("ctx", {}).get("expected") or _KINDS.get(kind, mistake["msg"])
+            return f"{field}: found {_short(mistake['input'])}, expected {expected}"
+
+
+def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
+    """Name a place in the file, an access by its name: access.image.count."""
+    if place[:2] == ("source", "arguments"):
+        place = (*place[:3], *place[4:])  # without the form that was tried
+    parts = [str(part + 1) if isinstance(part, int) else part for part in place]
+    if len(place) > 1 and place[0] in ("access", "phase") and isinstance(place[1], int):
+        access = raw[place[0]][place[1]]
+        parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]
+    return ".".join(parts)

@@ -1,0 +1,71 @@
+"""Kernels are found by name or path, and listed without reading more than is asked for."""
+
+from pathlib import Path
+
+import pytest
+
+from dse import catalogue, kernels
+from dse.errors import DseError
+
+MINIMAL = """summary = "a made-up stencil"
+[parameters]
+block = [16, 32]
+[launch]
+threads = "block"
+blocks = 1
+registers = 32
+"""
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """A catalogue of three kernels, two of which do the same."""
+    for name, work in (("stencil", "smoothing"), ("Stencil_Big", "smoothing"), ("fft", None)):
+        folder = tmp_path / "kernels" / name
+        folder.mkdir(parents=True)
+        text = f'variant_of = "{work}"\n{MINIMAL}' if work else MINIMAL
+        (folder / "kernel.toml").write_text(f'name = "{name}"\n{text}')
+    (tmp_path / "kernels" / "notes.txt").touch()
+    monkeypatch.setattr(catalogue, "folder", lambda name: tmp_path / name)
+    return tmp_path / "kernels"
+
+
+def test_names_and_forgiving_find(shelf):
+    assert kernels.names() == ["Stencil_Big", "fft", "stencil"]
+    assert kernels.find("stencil-big") == kernels.find("STENCIL BIG") == shelf / "Stencil_Big" / "kernel.toml"
+    assert kernels.find(shelf / "fft") == kernels.find(str(shelf / "fft" / "kernel.toml"))
+    assert kernels.load("FFT").name == "fft"
+    assert kernels.summaries() == dict.fromkeys(kernels.names(), "a made-up stencil")
+
+
+def test_a_name_of_the_catalogue_comes_before_a_folder(shelf, monkeypatch, tmp_path):
+    (tmp_path / "fft").mkdir()
+    (tmp_path / "fft" / "kernel.toml").touch()
+    monkeypatch.chdir(tmp_path)
+    assert kernels.find("fft") == shelf / "fft" / "kernel.toml"
+    assert kernels.find("./fft") == Path("fft/kernel.toml")
+
+
+def test_find_says_what_there_is(shelf):
+    with pytest.raises(DseError, match=r"kernel: found 'stensil', .* fft, stencil; did you mean stencil\?"):
+        kernels.find("stensil")
+    with pytest.raises(DseError, match=r"no/such/kernel\.toml: found no file"):
+        kernels.find("no/such/kernel.toml")
+    with pytest.raises(DseError, match="found no file"):
+        kernels.find("no/such")
+
+
+def test_variants(shelf):
+    assert kernels.variants("smoothing") == kernels.variants("Smoothing") == ["Stencil_Big", "stencil"]
+    assert kernels.variants("stencil-big") == ["Stencil_Big", "stencil"]
+    assert kernels.variants("fft") == ["fft"]
+    with pytest.raises(DseError, match="work: found 'gemm', expected one of fft, smoothing"):
+        kernels.variants("gemm")
+
+
+def test_listing_imports_no_jax(run_python):
+    ran = run_python(
+        "import sys; from dse.kernels import names, summaries; names(); summaries(); "
+        "assert 'jax' not in sys.modules"
+    )
+    assert ran.code == 0, ran.err
