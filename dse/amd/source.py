@@ -75,7 +75,9 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
     listing = listing_of(made, kernel)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
-    counts = characterise(listing, launch, asked, configuration.shared_bytes or 0, gpu)
+    counts = characterise(
+        listing, launch, asked, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu)
+    )
     return KernelProfile(
         registers=listing.vgprs,
         shared_bytes=int(asked.shared_bytes),
@@ -85,6 +87,14 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
         counts=counts,
         warp=warp_counts(counts),
     )
+
+
+def joins(compiler: str, gpu: Gpu) -> bool:
+    """Tell whether the GPU's own compiler joins loads of neighbours in the LDS, which this one leaves apart.
+
+    LLVM joined them before version 15; the GPU's file says whether its compiler is as old.
+    """
+    return float(gpu.shared_unaligned) > 1.0 and compiler >= "clang 15"
 
 
 def listing_of(made: Built, kernel: str) -> Listing:
