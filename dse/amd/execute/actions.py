@@ -215,7 +215,7 @@ class Binder:
         """
         at, shift = 4, 32 if symbol.part == "hi" else 0
         for before in reversed(self.listing.instructions[: step.index]):
-            if before.opcode == "s_getpc_b64":
+            if before.opcode in ("s_getpc_b64", "s_get_pc_i64"):
                 break
             at += 8 if any("@rel32" in text for text in before.operands) else 4
         offset = symbol.offset - at
