@@ -16,7 +16,6 @@ from dse.errors import DseError
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
 SUFFIXES = (".cu", ".hip")
-RULES = "2"  # to be changed with how counts are worked out from what was compiled: results are kept
 CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unless they say otherwise
 
 
@@ -57,7 +56,7 @@ def read_source(
     read = nvrtc.read_source(path, kernel, folders)
     translated = tuple(options.for_clang(given))
     prelude = PRELUDE.read_text(encoding="utf-8")
-    digest = key("amd", RULES, read.digest, prelude, *translated)
+    digest = key("amd", read.digest, prelude, *translated)
     return HipSource(read.path, read.text, kernel, read.folders, translated, digest)
 
 
