@@ -268,13 +268,20 @@ class _Recorder:
         return counts
 
     def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
-        """No sectors, and passes. Wide accesses that are not aligned are served a few lanes at a time."""
+        """No sectors, and passes: by banks, but no more than 128 bytes a pass, which is what comes back.
+
+        Wide accesses that are not aligned are served a few lanes at a time.
+        """
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
         address, mask = address.reshape(halves), mask.reshape(halves)
         passes = bank_passes(address, mask, max(size, 4), np)
         if size > 4:
             unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
-            by_lanes = -(-mask.sum(-1) // self.turns.unaligned)
+            lanes = mask.sum(-1)
+            passes, by_lanes = (
+                np.maximum(passes, -(-lanes * size // _PASS)),
+                -(-lanes // self.turns.unaligned),
+            )
             passes = np.where(unaligned, np.maximum(passes, by_lanes), passes)
         return 0.0, passes.sum(axis=(1, 2))
 

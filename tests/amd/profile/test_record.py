@@ -37,6 +37,9 @@ def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool
     [
         ("ds_read_b32 v2, v1", 4, 2),
         ("ds_read_b64 v[2:3], v1 offset:4", 8, 4),  # aligned
+        ("ds_read_b64 v[2:3], v1 offset:4", 0, 4),  # of one address, but each lane gets 8 bytes
+        ("ds_read_b128 v[2:5], v1 offset:12", 0, 8),
+        ("ds_read_b128 v[2:5], v1 offset:12", 16, 8),
         ("ds_read_b64 v[2:3], v1", 8, 64),
         ("ds_read_b64 v[2:3], v1", 4, 64),
         ("ds_read2_b64 v[2:5], v1 offset0:0 offset1:1", 4, 128),

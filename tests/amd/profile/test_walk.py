@@ -46,6 +46,7 @@ def test_registers_read_and_written(opcode, operands, reads, writes):
 def test_waits_name_their_counters(opcode, operands, waits):
     assert dict(_waits(inst(opcode, *operands))) == waits
 
+
 _BARRIERS_IN_A_LOOP = """
     v_and_b32 v0, 0x3ff, v0
     v_lshlrev_b32 v1, 2, v0
