@@ -278,11 +278,8 @@ class _Recorder:
         if size > 4:
             unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
             lanes = mask.sum(-1)
-            passes, by_lanes = (
-                np.maximum(passes, -(-lanes * size // _PASS)),
-                -(-lanes // self.turns.unaligned),
-            )
-            passes = np.where(unaligned, np.maximum(passes, by_lanes), passes)
+            passes = np.maximum(passes, -(-lanes * size // _PASS))
+            passes = np.where(unaligned, np.maximum(passes, -(-lanes // self.turns.unaligned)), passes)
         return 0.0, passes.sum(axis=(1, 2))
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
