@@ -57,7 +57,8 @@ def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
 def test_a_described_kernel_read_from_its_source(run_dse, tmp_path):
     description = kernels.load("transpose")
     parameters = configurations(description)
-    rows = [",".join(map(str, (*values, 1 + values[0] % 3))) for values in zip(*parameters.values())]
+    columns = [*parameters.values(), 1 + parameters["tile"] % 3]
+    rows = [",".join(map(str, values)) for values in zip(*columns, strict=True)]
     (tmp_path / "transpose").mkdir()
     table = tmp_path / "transpose" / "W6600.csv"
     table.write_text("\n".join([",".join([*parameters, "time_ms"]), *rows]))
