@@ -1,10 +1,10 @@
-"""Speed of reading kernels from source: `bench_source.py [--configurations 16] [--json]`.
+"""Speed of reading kernels from source: `bench_source.py [--configurations 16] [--only AMD] [--json]`.
 
 CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
 has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (with an empty
 TRITON_CACHE_DIR, else what lies there is taken); wall seconds of compiling with 1 process and with all
 processors, of reading 4,000 configurations that were worked out before, and of the phase model over a million
-characterised ones.
+characterised ones. With `--page docs/amd.md` the CPU seconds are written there.
 """
 
 import argparse
@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from dse import gpus, kernels
+from dse.accuracy import markdown
 from dse.amd import source as amd
 from dse.amd.compile.source import Built
 from dse.cuda.arguments import as_launched
@@ -37,6 +38,7 @@ from dse.cuda.source import characterise_all, source_of
 from dse.cuda.source import executed as execute
 from dse.cuda.source_kernel import as_models_take_it
 from dse.evaluate.rank import configurations as valid
+from dse.files import fill
 from dse.hardware import occupancy
 from dse.models.phase import predict
 from dse.report.show import show
@@ -159,27 +161,40 @@ def predicting(number: int) -> dict[str, float]:
     return {"configurations": MILLION, "phases": len(kernel.phases), "phase model [s]": min(runs)}
 
 
+def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
+    """What is timed, by title."""
+    few = max(2, number // 4)
+    return {
+        "convolution": partial(executed, "convolution", number),
+        "dedispersion": partial(executed, "dedispersion", few),
+        **{name: partial(executed, name, few) for name in TRITON},
+        "convolution on AMD": partial(executed_on_amd, "convolution", number),
+        "dedispersion on AMD": partial(executed_on_amd, "dedispersion", few),
+        "compiling": partial(compiling, number),
+        "again": again,
+        "phase model": partial(predicting, 64),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose title holds this")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write CPU seconds between its markers")
     options = parser.parse_args()
     collect_seldom()  # as the processes do that execute configurations
-    found: dict[str, Any] = {
-        "convolution": executed("convolution", options.configurations),
-        "dedispersion": executed("dedispersion", max(2, options.configurations // 4)),
-        **{name: executed(name, max(2, options.configurations // 4)) for name in TRITON},
-        "convolution on AMD": executed_on_amd("convolution", options.configurations),
-        "dedispersion on AMD": executed_on_amd("dedispersion", max(2, options.configurations // 4)),
-        "compiling": compiling(options.configurations),
-        "again": again(),
-        "phase model": predicting(64),
-    }
+    found = {title: work() for title, work in parts(options.configurations).items() if options.only in title}
     if options.json:
         print(json.dumps(found | {"compiler": compiler(), "processors": os.cpu_count()}))
-        return
-    for title, row in found.items():
-        show([row], title=title)
+    elif options.page:
+        rows = {title: row for title, row in found.items() if "execute [CPU s]" in row}
+        columns = list(next(iter(rows.values())))
+        cells = [[title, *(markdown.number(row[name]) for name in columns)] for title, row in rows.items()]
+        fill(options.page, "seconds", markdown.table(["kernel", *columns], cells))
+    else:
+        for title, row in found.items():
+            show([row], title=title)
 
 
 if __name__ == "__main__":

@@ -53,17 +53,19 @@ def evaluate(
     only: str = "",
     note: Note = ignore,
     progress: Progress = silent,
+    source: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
 
-    `only` takes the tables whose SPACE/FILE holds that text.
+    `only` takes the tables whose SPACE/FILE holds that text. With `source`, described kernels are read from
+    the source that comes with them.
 
     **Raises:** DseError if nothing is left.
     """
     empty = True
     for path in files(folder, only, note):
         try:
-            scores = row(path, model, seeds, budget, compiled, note, progress)
+            scores = row(path, model, seeds, budget, compiled, note, progress, source)
         except DseError as error:
             note(f"{path}: left out: {error}")
             continue
@@ -81,6 +83,7 @@ def row(
     compiled: int = COMPILED,
     note: Note = ignore,
     progress: Progress = silent,
+    source: bool = False,
 ) -> dict[str, Any]:
     """Score tuning on one measured table, means over so many seeds.
 
@@ -92,7 +95,7 @@ def row(
     budgets = [count for count in BUDGETS if count <= budget]
     if not budgets:
         raise DseError(f"budget: found {budget}, expected {BUDGETS[0]} or more")
-    origin, (kernel, table, choices) = _known(path, model, compiled, note, progress)
+    origin, (kernel, table, choices) = _known(path, model, compiled, note, progress, source)
     time_s, ok = table.time_s, table.ok
     predicted = np.where(choices.possible, choices.log_s, np.inf) if choices.modelled else None
     result: dict[str, Any] = {
@@ -116,15 +119,23 @@ def row(
 
 
 def from_source(
-    path: Path, model: str | Model, compiled: int = COMPILED, note: Note = ignore, progress: Progress = silent
+    path: Path,
+    model: str | Model,
+    compiled: int = COMPILED,
+    note: Note = ignore,
+    progress: Progress = silent,
+    described: bool = False,
 ) -> Known | None:
-    """Read the kernel that the T1 beside a table names from its source; None if it cannot be."""
+    """Read the kernel that the T1 beside a table names from its source; None if it cannot be.
+
+    With `described`, the kernel that lists the folder's name is read from its source instead.
+    """
     problem = path.with_name(T1)
-    if not problem.is_file():
+    if not described and not problem.is_file():
         return None
     try:
-        description = sources.load(problem)
-        if description.source is None or not description.source.is_file():
+        description = kernel_of(path) if described else sources.load(problem)
+        if description is None or description.source is None or not description.source.is_file():
             return None
         kernel = sources.counts_of(description, source=True, compiled=compiled)
         gpu = _compiled_for(gpu_file(path), note)
@@ -187,10 +198,10 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _known(
-    path: Path, model: str | Model, compiled: int, note: Note, progress: Progress
+    path: Path, model: str | Model, compiled: int, note: Note, progress: Progress, source: bool
 ) -> tuple[str, Known]:
     """Pair a table with the best that is known of its kernel, and say which that is."""
-    known = from_source(path, model, compiled, note, progress)
+    known = from_source(path, model, compiled, note, progress, source)
     if known is not None:
         return "source", known
     known = from_description(path, model, note)

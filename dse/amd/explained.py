@@ -7,7 +7,7 @@ from typing import Any
 from dse.amd.compile.source import HipSource
 from dse.amd.profile.characterise import Executed, counted
 from dse.amd.profile.record import Record
-from dse.amd.source import architecture, launch_of, listing_of, resources, source_of
+from dse.amd.source import architecture, joins, launch_of, listing_of, resources, source_of
 from dse.cuda.compile.contract import Failure
 from dse.cuda.explained import configured, failed, tables
 from dse.cuda.machine.blocks import Sample
@@ -41,7 +41,13 @@ def explained(
         raise failed(description, made, parameters)
     listing = listing_of(made, source.kernel)
     asked = resources(listing, configuration)
-    ran = Executed(listing, launch_of(listing, configuration), configuration.shared_bytes or 0, gpu.gpu)
+    ran = Executed(
+        listing,
+        launch_of(listing, configuration),
+        configuration.shared_bytes or 0,
+        gpu.gpu,
+        joins(made.compiler, gpu.gpu),
+    )
     counts = counted(ran, asked)
     return {
         "kernel": listing.name,

@@ -124,27 +124,29 @@ def tuning(
         int, typer.Option("--compile", metavar="N", help="Of a source: compile so many configurations.")
     ] = 96,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Spaces or GPUs whose name holds this.")] = "",
+    by_source: inputs.SourceOption = False,
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
     """Tune measured spaces with few evaluations, and tell how close to the optimum that comes.
 
     A kernel is read from the source that a T1.json beside the tables names, else from the description that
-    lists the folder's name; else a space is tuned from its parameters alone (`from`: source, described or
-    none). Fractions are of the optimum: random choice of 20, exactly; the best of the model's first 20;
-    `dse tune` after 5 to 100 evaluations. Spearman's rank correlation is of the model, and of the model
-    refitted to 5, 10 and 20 measurements taken at random, over the others. Means over --seeds.
+    lists the folder's name, or with --source from the source of that; else a space is tuned from its
+    parameters alone (`from`: source, described or none). Fractions are of the optimum: random choice of 20,
+    exactly; the best of the model's first 20; `dse tune` after 5 to 100 evaluations. Spearman's rank
+    correlation is of the model, and of the model refitted to 5, 10 and 20 measurements taken at random, over
+    the others. Means over --seeds.
     """
     _one_form(json, page)
     chosen = inputs.closed_form(model)
     from dse.accuracy.tuning import evaluate, table, with_mean
     from dse.report.show import progress
 
-    rows = list(evaluate(folder, chosen, seeds, budget, compiled, only, _note, progress))
+    rows = list(evaluate(folder, chosen, seeds, budget, compiled, only, _note, progress, by_source))
     if json:
         _print_json({"rows": rows})
     elif page:
-        _write(page, "tuning", table(rows))
+        _write(page, "tuning from source" if by_source else "tuning", table(rows))
     else:
         _show(with_mean(rows), "Tuning")
 

@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from dse import kernels
+from dse.evaluate.rank import configurations
+
 SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_spaces.py"
 FEW = ("--seeds", "1", "--budget", "10")
 T1 = {"ConfigurationSpace": {"TuningParameters": [{"Name": "BLOCK"}, {"Name": "items"}]}}
@@ -48,6 +51,22 @@ def test_a_space_of_which_only_the_parameters_are_known(run_dse, folder):
     assert 0 < row["tune_10"] <= 1
     assert "not read from source: " in ran.err
     assert run_dse("accuracy", "tuning", str(folder), *FEW, "--only", "A2").code == 2
+
+
+@pytest.mark.slow
+def test_a_described_kernel_read_from_its_source(run_dse, tmp_path):
+    description = kernels.load("transpose")
+    parameters = configurations(description)
+    columns = [*parameters.values(), 1 + parameters["tile"] % 3]
+    rows = [",".join(map(str, values)) for values in zip(*columns, strict=True)]
+    (tmp_path / "transpose").mkdir()
+    table = tmp_path / "transpose" / "W6600.csv"
+    table.write_text("\n".join([",".join([*parameters, "time_ms"]), *rows]))
+    arguments = ("--seeds", "1", "--budget", "5", "--source", "--compile", "12", "--json")
+    ran = run_dse("accuracy", "tuning", str(tmp_path), *arguments)
+    [row] = json.loads(ran.out)["rows"]
+    assert (row["kernel"], row["gpu"], row["from"]) == ("transpose", "W6600", "source")
+    assert row["configurations"] == len(rows)
 
 
 @pytest.mark.slow

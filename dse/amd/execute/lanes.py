@@ -254,6 +254,31 @@ def _swap(binder: Any, step: Instruction) -> Action:
     return swap
 
 
+def _bitop(binder: Any, step: Instruction) -> Action:
+    """Look each bit up in a table of eight, by the bits of three words, or of two and 0."""
+    target = binder.registers(step.operands[0]).slot
+    readers = [binder.words(text) for text in step.operands[1:]]
+    table = int(step.modifiers.get("bitop3", "0"), 0)
+
+    def look_up(machine: MemoryMachine) -> None:
+        words = [read(machine) for read in readers]
+        if any(word is None for word in words):
+            machine.write_vector(target, None)
+            return
+        words += [U32(0)] * (3 - len(words))
+        found = np.zeros((1, 1, 1), U32)
+        for number in range(8):
+            if table >> number & 1:
+                found = found | np.bitwise_and.reduce(
+                    np.broadcast_arrays(
+                        *(word if number >> (2 - place) & 1 else ~word for place, word in enumerate(words))
+                    )
+                )
+        machine.write_vector(target, found)
+
+    return look_up
+
+
 def _getreg(binder: Any, step: Instruction) -> Action:
     """Read a register of the hardware: nothing is known of it."""
     target = binder.registers(step.operands[0]).slot
@@ -261,6 +286,7 @@ def _getreg(binder: Any, step: Instruction) -> Action:
 
 
 SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
+    "bitop": _bitop,
     "mbcnt_lo": _mbcnt(upper=False),
     "mbcnt_hi": _mbcnt(upper=True),
     "readfirstlane": _readfirstlane,

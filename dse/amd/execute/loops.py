@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from dse.amd.execute.changes import FOR_EVER, LOST, Changes, Irregular
+from dse.amd.execute.changes import Changes
 from dse.amd.execute.code import Code, Stretch
 from dse.amd.execute.contents import Access, MemoryMachine
 from dse.amd.execute.memory_names import memory_access
+from dse.amd.execute.moving import FOR_EVER, LOST, Irregular
 from dse.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
 from dse.amd.execute.state import Partial, Waves
 from dse.amd.text import Instruction
@@ -243,7 +244,7 @@ class LoopSkipper:
                 moving["scratch", at] = _change(before, after, lanes)
         moving = {slot: change for slot, change in moving.items() if change is not None}
         loop.went_in = moving
-        loop.examined = Changes(machine, self.code.stretches[0].binder, moving)
+        loop.examined = Changes(machine, moving)
         loop.registers = None
         self.examined = loop
 

@@ -69,6 +69,7 @@ _row("v_mov_b32", "valu", "u=u", lambda a: a)
 _row("v_mov_b64", "valu64", "U=U", lambda a: a)
 _row("v_mov_b16", "valu", "w=w", lambda a: a)
 _row("v_swap_b32", "valu", special="swap")
+_row("v_bitop2_b32 v_bitop3_b32", "valu", special="bitop", ops=1)
 _row("v_add_u32 v_add_i32", "valu", "u=uu", np.add, 1)
 _row("v_sub_u32 v_sub_i32", "valu", "u=uu", np.subtract, 1)
 _row("v_subrev_u32", "valu", "u=uu", s.swapped(np.subtract), 1)
@@ -90,6 +91,7 @@ _row("v_lshl_add_u64", "valu64", "U=UuU", lambda a, b, c: s.shift_left(a, b) + c
 _row("v_add_u64", "valu64", "U=UU", np.add, 1)
 _row("v_sub_u64", "valu64", "U=UU", np.subtract, 1)
 _row("v_mul_lo_u32 v_mul_lo_i32", "valu64", "u=uu", np.multiply, 1)
+_row("v_mad_u32", "valu64", "u=uuu", lambda a, b, c: a * b + c, 2)
 _row("v_mul_hi_u32", "valu64", "u=uu", s.mul_hi, 1)
 _row("v_mul_hi_i32", "valu64", "i=ii", s.mul_hi, 1)
 _row("v_mad_u64_u32", "valu64", "UM=uuU", s.mad64, 2)
@@ -437,7 +439,7 @@ _row(
     "s_wait_loadcnt s_wait_storecnt s_wait_dscnt s_wait_kmcnt s_wait_samplecnt s_wait_bvhcnt s_wait_expcnt",
     "wait",
 )
-_row("s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event", "wait")
+_row("s_wait_loadcnt_dscnt s_wait_storecnt_dscnt s_wait_idle s_wait_event s_wait_xcnt", "wait")
 _row(
     "s_nop s_delay_alu s_waitcnt_depctr s_wait_alu s_clause s_inst_prefetch s_set_inst_prefetch_distance",
     "other",
@@ -475,6 +477,7 @@ _NEW = (
     (re.compile(r"^s_sub_co_([ui]32)$"), r"s_sub_\1"),
     (re.compile(r"^s_add_co_ci_u32$"), "s_addc_u32"),
     (re.compile(r"^s_sub_co_ci_u32$"), "s_subb_u32"),
+    (re.compile(r"^s_get_pc_i64$"), "s_getpc_b64"),
     (re.compile(r"^s_addk_co_i32$"), "s_addk_i32"),
     (re.compile(r"^v_(lshlrev|lshrrev|ashrrev)_(b16|i16)_\w+$"), r"v_\1_\2"),
     (re.compile(r"^v_([us]?(?:mfma|smfmac|wmma|swmmac))_.*$"), r"v_\1"),

@@ -21,26 +21,34 @@ from dse.types import Gpu, Resources
 class Executed:
     """One launch of which some blocks were run."""
 
-    def __init__(self, listing: Listing, launch: LaunchArguments, shared_bytes: int, gpu: Gpu) -> None:
+    def __init__(
+        self, listing: Listing, launch: LaunchArguments, shared_bytes: int, gpu: Gpu, joins: bool = False
+    ) -> None:
         self.listing, self.gpu = listing, gpu
         self.sample: Sample = representative(launch.grid)
         self.code: Code = code_of(listing)
         self.turns: Turns = turns(listing)
         self.machine: MemoryMachine
         self.machine, self.missing = execute(self.code, launch, self.sample.blocks, shared_bytes)
-        self.record: Record = record(
-            self.code, self.machine, self.turns, float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
-        )
+        wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
+        self.record: Record = record(self.code, self.machine, self.turns, wide_rate, joins)
 
 
 def characterise(
-    listing: Listing, launch: LaunchArguments, asked: Resources, shared_bytes: int, gpu: Gpu
+    listing: Listing,
+    launch: LaunchArguments,
+    asked: Resources,
+    shared_bytes: int,
+    gpu: Gpu,
+    joins: bool = False,
 ) -> Characterisation:
     """Run the representative blocks of a launch and count, with the caches and latencies of a GPU (scalars).
 
+    With `joins`, loads of neighbours in the LDS count as the one wide load that older compilers make of them.
+
     **Raises:** DseError for what cannot be executed.
     """
-    return counted(Executed(listing, launch, shared_bytes, gpu), asked)
+    return counted(Executed(listing, launch, shared_bytes, gpu, joins), asked)
 
 
 def counted(ran: Executed, asked: Resources) -> Characterisation:

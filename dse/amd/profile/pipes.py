@@ -1,7 +1,10 @@
 """Which pipe an instruction takes, by the names that all GPUs share, and what it costs a wave that is alone.
 
 Source: AMD's instruction set guides of CDNA2, CDNA3, RDNA2 and RDNA3; CLRadeonExtender, "GCN ISA Instruction
-Timings", for turns of 4 cycles, branches, and vector instructions whose mask a scalar one waits for.
+Timings", for turns of 4 cycles, branches, and vector instructions whose mask a scalar one waits for. Wide
+accesses to LDS that are not aligned: LLVM's reviews D123524 and D123956 measured some 4 lanes a pass on
+gfx900 and gfx1030, of 8 and of 12 bytes; on gfx90a it is one, by the convolution on MI250X, in which each
+word that the 64 lanes of a wave load takes 31 cycles.
 """
 
 from dataclasses import dataclass
@@ -68,10 +71,13 @@ class Turns:
     branch: float  # until the instruction behind a branch comes
     mask: float  # from a vector instruction to a scalar one that reads its mask
     line: int  # bytes of a line of the vector cache
+    unaligned: int  # lanes that a pass of the LDS serves, of a wide access that is not aligned to its width
 
 
 def turns(listing: Listing) -> Turns:
     """Return those of a target: GCN and CDNA give each SIMD a turn every 4 cycles, RDNA every cycle."""
     if listing.target.startswith("gfx9") or len(listing.target) == 6:
-        return Turns(4.0, 16.0, 16.0, 128 if listing.target.startswith(("gfx94", "gfx95")) else 64)
-    return Turns(1.0, 8.0, 8.0, 128)
+        since_cdna2 = listing.target.startswith(("gfx90a", "gfx94", "gfx95"))
+        since_cdna3 = listing.target.startswith(("gfx94", "gfx95"))
+        return Turns(4.0, 16.0, 16.0, 128 if since_cdna3 else 64, 1 if since_cdna2 else 4)
+    return Turns(1.0, 8.0, 8.0, 128, 4)

@@ -45,6 +45,7 @@ class Step:
     writes: tuple[int, ...]
     fp32_ops: int
     instruction: Instruction
+    joined: bool = False  # loads of neighbours, which compilers before LLVM 15 make one wide load
     of_box = False
     kind = ""
     guard_known = True
@@ -78,17 +79,20 @@ class Record:
     streams: list[Stream] = field(default_factory=list)
 
 
-def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool) -> Record:
-    """Count what was executed, phase by phase."""
-    return _Recorder(code, machine, turns, wide_rate).record
+def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> Record:
+    """Count what was executed, phase by phase.
+
+    With `joins`, loads of neighbours in the LDS are one wide load.
+    """
+    return _Recorder(code, machine, turns, wide_rate, joins).record
 
 
-def steps_of(code: Code, wide_rate: bool) -> list[Step]:
+def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[Step]:
     """Tell what each instruction of a listing is."""
-    return [_step(step, kind_of(step, wide_rate)) for step in code.listing.instructions]
+    return [_step(step, kind_of(step, wide_rate), joins) for step in code.listing.instructions]
 
 
-def _step(step: Instruction, kind: Kind) -> Step:
+def _step(step: Instruction, kind: Kind, joins: bool) -> Step:
     access = kind.access
     loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
     return Step(
@@ -104,13 +108,24 @@ def _step(step: Instruction, kind: Kind) -> Step:
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
         instruction=step,
+        joined=joins and _neighbours(step),
     )
 
 
+def _neighbours(step: Instruction) -> bool:
+    """Tell whether an instruction loads two words of the LDS that lie side by side."""
+    if step.opcode not in ("ds_read2_b32", "ds_load_2addr_b32"):
+        return False
+    first, second = (int(step.modifiers.get(name, "0"), 0) for name in ("offset0", "offset1"))
+    return second == first + 1
+
+
 class _Recorder:
-    def __init__(self, code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool) -> None:
+    def __init__(
+        self, code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool
+    ) -> None:
         self.code, self.machine, self.turns = code, machine, turns
-        steps = steps_of(code, wide_rate)
+        steps = steps_of(code, wide_rate, joins)
         blocks = [
             SimpleNamespace(
                 index=stretch.index,
@@ -208,9 +223,10 @@ class _Recorder:
         if row is None or not step.memory:
             return
         pipe: str = _SPACES.get(access.space) or step.pipe
-        counts = self._pattern(access, step, pipe) * times
+        size = 2 * step.bytes if step.joined and not access.part else step.bytes
+        counts = self._pattern(access, size, pipe) * times
         if access.part:  # the second address of one instruction
-            counts = counts * np.array([[0.0], [1.0], [1.0], [1.0]])
+            counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
         for number, rows in counters.items():
             rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
         if pipe == "global":
@@ -229,10 +245,10 @@ class _Recorder:
                 )
             )
 
-    def _pattern(self, access: Access, step: Step, pipe: str) -> np.ndarray:
+    def _pattern(self, access: Access, size_of_lane: int, pipe: str) -> np.ndarray:
         """Requests, sectors, passes and lanes of one execution: [4, blocks]."""
         shift = access.offset % _PASS
-        key = (id(access.base), id(access.lanes), id(access.waves), shift, step.bytes, pipe)
+        key = (id(access.base), id(access.lanes), id(access.waves), shift, size_of_lane, pipe)
         known = self.patterns.get(key)
         if known is not None:
             return known[-1]
@@ -241,21 +257,30 @@ class _Recorder:
         counts = np.empty((len(MEMORY_COUNTS), blocks))
         counts[0], counts[3] = mask.any(-1).sum(-1), mask.sum(axis=(1, 2))
         if pipe == "local":  # words of lanes lie side by side
-            bytes_of = mask.sum(-1) * max(step.bytes, 4)
+            bytes_of = mask.sum(-1) * max(size_of_lane, 4)
             counts[1], counts[2] = (-(-bytes_of // SECTOR)).sum(-1), (bytes_of / _PASS).sum(-1)
         else:
             address = np.broadcast_to(access.base + shift, (blocks, waves, size))
             counts[1], counts[2] = (self._banks if pipe == "shared" else self._lines)(
-                address, mask, step.bytes
+                address, mask, size_of_lane
             )
         self.patterns[key] = (access.base, access.lanes, access.waves, counts)
         return counts
 
     def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
+        """No sectors, and passes: by banks, but no more than 128 bytes a pass, which is what comes back.
+
+        Wide accesses that are not aligned are served a few lanes at a time.
+        """
         halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
-        return 0.0, bank_passes(address.reshape(halves), mask.reshape(halves), max(size, 4), np).sum(
-            axis=(1, 2)
-        )
+        address, mask = address.reshape(halves), mask.reshape(halves)
+        passes = bank_passes(address, mask, max(size, 4), np)
+        if size > 4:
+            unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
+            lanes = mask.sum(-1)
+            passes = np.maximum(passes, -(-lanes * size // _PASS))
+            passes = np.where(unaligned, np.maximum(passes, -(-lanes // self.turns.unaligned)), passes)
+        return 0.0, passes.sum(axis=(1, 2))
 
     def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
         """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""

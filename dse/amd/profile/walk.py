@@ -28,6 +28,9 @@ from dse.types import Gpu
 _PLACE = {name: number for number, name in enumerate(SOURCES)}
 
 
+_Phases = dict[tuple[int, int], np.ndarray]  # what a wave did in each, and in how many passes
+
+
 class Cost(NamedTuple):
     """What an instruction costs a wave that is alone."""
 
@@ -170,16 +173,30 @@ def walk(
     walker = _Walker(times)
     more_at = {end: (start, more) for start, end, more in getattr(machine, "repeats", ())}
     starts = {start for start, _ in more_at.values()}
-    marks: dict[int, np.ndarray] = {}
-    phases: dict[tuple[int, int], np.ndarray] = {}
+    marks: dict[int, tuple[np.ndarray, _Phases]] = {}
+    phases: _Phases = {}
     opened, since = -1, walker.standing()
+
+    def repeat(place: int) -> None:
+        """Add the trips that what ends here stands for: to the phases that it closed, or to the open one."""
+        nonlocal since
+        start, more = more_at[place]
+        if start not in marks:
+            return
+        standing, before = marks[start]
+        again = (walker.standing() - standing) * more
+        walker.advance(again)
+        closed = [key for key, numbers in phases.items() if numbers[-1] > before.get(key, numbers * 0)[-1]]
+        for key in closed:
+            phases[key] = phases[key] + (phases[key] - before.get(key, 0.0)) * more
+        if closed:  # what was open at the start was closed, and as much is open now
+            since = since + again
+
     for place, (index, waves, _) in enumerate(machine.trace):
         if place in more_at:
-            start, more = more_at[place]
-            if start in marks:
-                walker.advance((walker.standing() - marks[start]) * more)
+            repeat(place)
         if place in starts:
-            marks[place] = walker.standing()
+            marks[place] = walker.standing(), dict(phases)
         mask = waves.mask
         if not mask[block if len(mask) > 1 else 0, wave if mask.shape[1] > 1 else 0, 0]:
             continue
@@ -191,14 +208,12 @@ def walk(
             _close(phases, (opened, barrier), walker.standing() - since)
             opened, since = barrier, walker.standing()
     if len(machine.trace) in more_at:
-        start, more = more_at[len(machine.trace)]
-        if start in marks:
-            walker.advance((walker.standing() - marks[start]) * more)
+        repeat(len(machine.trace))
     _close(phases, (opened, -1), walker.standing() - since)
     return {key: _walk_of(numbers, times) for key, numbers in phases.items()}
 
 
-def _close(phases: dict[tuple[int, int], np.ndarray], key: tuple[int, int], numbers: np.ndarray) -> None:
+def _close(phases: _Phases, key: tuple[int, int], numbers: np.ndarray) -> None:
     """Add a pass through a phase."""
     row = np.append(numbers, 1.0)
     phases[key] = phases[key] + row if key in phases else row

@@ -2,8 +2,14 @@
 
 import pytest
 
-from dse.amd.profile.walk import _waits, registers
+from dse import gpus
+from dse.amd.execute.code import code_of
+from dse.amd.execute.interpret import execute
+from dse.amd.profile.pipes import turns
+from dse.amd.profile.record import record
+from dse.amd.profile.walk import _waits, registers, timing, walk
 from dse.amd.text import Instruction
+from dse.cuda.machine.launch import LaunchArguments
 
 
 def inst(opcode: str, *operands: str) -> Instruction:
@@ -39,3 +45,43 @@ def test_registers_read_and_written(opcode, operands, reads, writes):
 )
 def test_waits_name_their_counters(opcode, operands, waits):
     assert dict(_waits(inst(opcode, *operands))) == waits
+
+
+_BARRIERS_IN_A_LOOP = """
+    v_and_b32 v0, 0x3ff, v0
+    v_lshlrev_b32 v1, 2, v0
+    v_mov_b32 v3, 0
+    s_mov_b32 s8, 0
+.LBB0_1:
+    ds_read_b32 v2, v1
+    s_waitcnt lgkmcnt(0)
+    v_add_u32 v3, v2, v3
+    s_barrier
+    ds_write_b32 v1, v3
+    v_mul_lo_u32 v4, v4, v4
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    s_add_i32 s8, s8, 1
+    s_cmp_lg_u32 s8, 200
+    s_cbranch_scc1 .LBB0_1
+"""
+
+
+def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(written):
+    listing = written(_BARRIERS_IN_A_LOOP, lds=256)
+    code, gpu = code_of(listing), gpus.load("mi250x").gpu
+    turn = turns(listing)
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+
+    def walked(skip: bool):
+        machine, _ = execute(code, launch, [(0, 0, 0)], skip_loops=skip)
+        noted = record(code, machine, turn, True, joins=False)
+        return len(machine.trace), walk(code, machine, noted, 0, timing(listing, gpu, turn, 500.0))
+
+    (whole, expected), (skipped, found) = walked(False), walked(True)
+    assert skipped < whole / 4
+    assert found.keys() == expected.keys()
+    for key, path in expected.items():
+        assert found[key].passes == path.passes
+        for name in ("cycles", "insts", "slots"):
+            assert getattr(found[key], name) == pytest.approx(getattr(path, name)), (key, name)
