@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pickle
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -245,7 +244,7 @@ def result(name: str, *command: str) -> Callable[[], Sequence[bytes]]:
 def sweep_left(out: str, *options: str) -> Mapping[str, bytes]:
     """Run a sweep, and return the folder of its unfinished work as it was before its end."""
     with tempfile.TemporaryDirectory() as folder, patch("dse.sweeping.run.EVERY", -1.0):
-        with patch.object(shutil, "rmtree"):
+        with patch("dse.sweeping.run.clear"):
             _run("sweep", "mat_naive", "-g", GPU, *options, "-o", f"{folder}/{out}")
         parts = Path(folder, f"{out}.parts")
         return {f"{parts.name}/{path.name}": path.read_bytes() for path in parts.iterdir()}
