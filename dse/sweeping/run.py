@@ -153,7 +153,7 @@ def parts_of(out: Path) -> Path:
 
 def key(plan: Plan, **more: Any) -> str:
     """A hash that changes when anything does that a result depends on."""
-    told = repr((plan.product.key, plan.reduction, plan.where, sorted(more.items())))
+    told = repr((plan.product.key, plan.starts, plan.reduction, plan.where, sorted(more.items())))
     return hashlib.sha256(told.encode()).hexdigest()
 
 

@@ -79,11 +79,10 @@ def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
             raise SystemExit
         unlink(path, **options)
 
-    monkeypatch.setattr(run.shutil, "rmtree", lambda folder: unlinked(folder / "job.json"))
-    monkeypatch.setattr(Path, "unlink", unlinked)
-    with pytest.raises(SystemExit):
+    with monkeypatch.context() as killed, pytest.raises(SystemExit):
+        killed.setattr(run.shutil, "rmtree", lambda folder: unlinked(folder / "job.json"))
+        killed.setattr(Path, "unlink", unlinked)
         run.written(Plan(product, None), out, in_threads(1))
-    monkeypatch.undo()
     rows = pq.read_table(out).num_rows
     (tmp_path / "out.parquet.parts" / ".12345678-out.parquet").touch()  # of a process that was killed
     assert run.written(Plan(product, None), out, in_threads(1)) == rows > 0
