@@ -79,10 +79,11 @@ def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
             raise SystemExit
         unlink(path, **options)
 
-    with monkeypatch.context() as killed, pytest.raises(SystemExit):
+    with monkeypatch.context() as killed:
         killed.setattr(run.shutil, "rmtree", lambda folder: unlinked(folder / "job.json"))
         killed.setattr(Path, "unlink", unlinked)
-        run.written(Plan(product, None), out, in_threads(1))
+        with pytest.raises(SystemExit):
+            run.written(Plan(product, None), out, in_threads(1))
     rows = pq.read_table(out).num_rows
     (tmp_path / "out.parquet.parts" / ".12345678-out.parquet").touch()  # of a process that was killed
     assert run.written(Plan(product, None), out, in_threads(1)) == rows > 0
