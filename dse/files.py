@@ -83,6 +83,20 @@ def locked(file: IO[Any], *, wait: bool = False) -> bool:
     return True
 
 
+def can_lock(file: IO[Any]) -> bool:
+    """Whether the system and the file system have locks."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
 def fill(page: Path, section: str, text: str) -> None:
     """Put `text` between the markers `<!-- SECTION: begin -->` and `<!-- SECTION: end -->` of a page.
 
@@ -248,7 +262,8 @@ def own_folder(path: Path) -> None:
     """
     for folder in [*reversed(path.parents), path]:
         if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)  # whatever the umask
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)  # whatever the umask
     if not hasattr(os, "getuid"):  # Windows keeps folders of a user from others
         return
     stated = path.stat()

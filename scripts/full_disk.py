@@ -97,7 +97,7 @@ COMMANDS = (
 
 def tried(command: Command, folder: Path) -> list[str]:
     """Run a command on ever larger disks, and list what was wrong."""
-    wrong, full = [], 0
+    wrong, full, code = [], 0, None
     disk = folder / "disk"
     disk.mkdir(exist_ok=True)
     for kilobytes in ROOMS:
@@ -126,7 +126,7 @@ def once(command: Command, disk: Path) -> tuple[int | None, list[str]]:
         ended = subprocess.run(
             arguments,
             cwd=disk,
-            env=environment | command.environment,
+            env={**environment, **command.environment},
             capture_output=True,
             timeout=SECONDS,
             check=False,

@@ -95,9 +95,9 @@ def trials(folder: Path) -> int:
 
 
 def logged(folder: Path) -> int:
-    """Count the trials that a study's journal tells to have ended (`op_code` 6, state 1)."""
+    """Count the trials that a study's journal tells to have ended (`op_code` 4, state 1)."""
     entries = [json.loads(line) for line in _whole(folder / "s.log")]
-    return sum(entry["op_code"] == 6 and entry["state"] == 1 for entry in entries)
+    return sum(entry["op_code"] == 4 and entry["state"] == 1 for entry in entries)
 
 
 def _whole(path: Path) -> list[str]:
