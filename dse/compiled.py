@@ -17,7 +17,7 @@ def cache(folder: str | Path | None = None) -> Path | None:
     Without a `folder` it is the one that commands use, in `dse.files.cache_folder()`, for processors that can
     do the same. Where JAX has such a folder already, that one stays.
 
-    **Returns:** the folder; None where none can be made: then nothing is kept.
+    **Returns:** the folder; None where none can be made, or JAX cannot name it: then nothing is kept.
     **Raises:** DseError for a folder that others may write to.
     """
     jax = sys.modules.get("jax")
@@ -26,8 +26,10 @@ def cache(folder: str | Path | None = None) -> Path | None:
         return Path(known)
     chosen = _shared() if folder is None else Path(folder).expanduser().absolute()
     try:
+        str(chosen).encode()
+        own_folder(cache_folder() if folder is None else chosen)
         own_folder(chosen)  # what lies in it is run
-    except OSError:
+    except (OSError, UnicodeEncodeError):
         return None
     os.environ[FOLDER] = str(chosen)
     os.environ.setdefault(SHORTEST, "0.1")

@@ -23,26 +23,23 @@ HAS_LOCKS = fcntl is not None
 
 
 @contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
-    """Give a path to write to, in the same folder; it becomes `path` if the block ends well, else vanishes.
+def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
+    """Give a path to write to; it becomes `path` if the block ends well, else vanishes.
 
     A reader sees the old file or the new one, never a part. The path given keeps the suffix of `path`, for
-    writers that choose a format by it. A link is written through; a pipe or device is written directly.
+    writers that choose a format by it, and lies in the same folder, or `within` one if that is on the same
+    disk. A link is written through; a pipe or device is written directly.
 
-    **Raises:** DseError if the folder is missing or not writable, `path` is a folder, or writing fails.
+    **Raises:** DseError as `check_target`, and if writing fails.
     """
     path = Path(path)
-    if path.is_dir():
-        raise DseError(f"{path}: found a folder, expected a file name")
-    if path.exists() and not path.is_file():
+    if not check_target(path):
         yield path
         return
     target = path.resolve()
     folder = target.parent
-    if not folder.is_dir():
-        raise DseError(f"{path}: found no folder {folder}, expected one that exists")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise DseError(f"{path}: folder {folder} is not writable")
+    if within is not None and within.stat().st_dev == folder.stat().st_dev:
+        folder = within
     temporary = folder / f".{secrets.token_hex(4)}-{target.name}"
     try:
         yield temporary
@@ -51,6 +48,23 @@ def replacing(path: Path | str) -> Iterator[Path]:
         raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def check_target(path: Path) -> bool:
+    """Check that a file can be written, and return whether it is one, or none yet: no pipe or device.
+
+    **Raises:** DseError if the folder is missing or not writable, or `path` is a folder.
+    """
+    if path.is_dir():
+        raise DseError(f"{path}: found a folder, expected a file name")
+    if path.exists() and not path.is_file():
+        return False
+    folder = path.resolve().parent
+    if not folder.is_dir():
+        raise DseError(f"{path}: found no folder {folder}, expected one that exists")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise DseError(f"{path}: folder {folder} is not writable")
+    return True
 
 
 def locked(file: IO[Any], *, wait: bool = False) -> bool:
@@ -66,6 +80,20 @@ def locked(file: IO[Any], *, wait: bool = False) -> bool:
         return False
     except OSError:
         return True
+    return True
+
+
+def can_lock(file: IO[Any]) -> bool:
+    """Whether the system and the file system have locks."""
+    if fcntl is None:
+        return False
+    try:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_UN)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
     return True
 
 
@@ -240,7 +268,8 @@ def own_folder(path: Path) -> None:
     """
     for folder in [*reversed(path.parents), path]:
         if not folder.exists():
-            folder.mkdir(mode=0o700, exist_ok=True)  # whatever the umask
+            folder.mkdir(mode=0o700, exist_ok=True)
+            folder.chmod(0o700)  # whatever the umask
     if not hasattr(os, "getuid"):  # Windows keeps folders of a user from others
         return
     stated = path.stat()

@@ -7,12 +7,15 @@ changed. It is given to a command in a process that is watched. What counts as w
 of dse", over 10 s, over 1 GB more memory than before, the end of the process, an exit code besides 0 and 2,
 messages of several lines, of over 2,100 characters, or with control characters. Ends with 1 if there is any.
 
+`--fields` gives every field of GPU files, kernel files and graphs every strange value, one at a time.
+`--log FILE` keeps what was done, to go on after an interruption; `--start 5000` begins with that input.
 One input again: `--only 4711 --seed 1`; with `--keep DIR` the inputs that went wrong are kept.
 """
 
 import argparse
 import contextlib
 import io
+import json
 import multiprocessing
 import os
 import random
@@ -24,23 +27,38 @@ import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from queue import SimpleQueue
 from unittest.mock import patch
 
-from fuzz_mutations import NUMBERS, WORDS, mutated
+from fuzz_mutations import NUMBERS, WORDS, mutated, places, with_field
 from fuzz_subjects import CUDA, ROOT, SUBJECTS, TIMES, Options, Subject, kept
 
 MOST_SECONDS, MOST_BYTES, MOST_CHARACTERS = 10, 10**9, 2100
 
 
-def prepared(index: int, seed: int, folder: Path) -> tuple[Subject | Options, list[str]]:
+Place = tuple[int, int, int]  # a subject, one of its files, and what `with_field` makes of that
+
+
+def subject_of(index: int | Place) -> Subject | Options:
+    """Return what an input is about."""
+    return SUBJECTS[index[0] if isinstance(index, tuple) else index % len(SUBJECTS)]
+
+
+def prepared(index: int | Place, seed: int, folder: Path) -> tuple[Subject | Options, list[str]]:
     """Write the input of a number, and return its subject and its command."""
     rng = random.Random(f"{seed}:{index}")
-    subject = SUBJECTS[index % len(SUBJECTS)]
+    subject = subject_of(index)
     kind = getattr(subject, "kind", "")
+    if isinstance(index, tuple):
+        assert isinstance(subject, Subject)
+        _, file, number = index
+        data = with_field(valid(subject.name)[file], number)
+        return subject, laid(subject, folder, lambda _: data, rng)
     command = laid(subject, folder, lambda data: mutated(data, kind, rng), rng)
     if isinstance(subject, Options):
         part = rng.choice(subject.broken)
@@ -171,8 +189,8 @@ def emptied(folder: Path) -> None:
 class Worker:
     """A process that runs inputs, begun anew when it ends or hangs."""
 
-    def __init__(self, seed: int, folder: Path) -> None:
-        self.seed, self.folder, self.first = seed, folder, True
+    def __init__(self, seed: int, folder: Path, first: bool) -> None:
+        self.seed, self.folder, self.first = seed, folder, first
         self.start()
 
     def start(self) -> None:
@@ -190,9 +208,9 @@ class Worker:
             sys.exit(f"valid inputs went wrong: {wrong}")
         self.first = False
 
-    def run(self, index: int) -> tuple[str, str]:
+    def run(self, index: int | Place) -> tuple[str, str]:
         """Run one input; say its subject and what was wrong."""
-        name = SUBJECTS[index % len(SUBJECTS)].name
+        name = subject_of(index).name
         self._before, started = self._seconds(), time.monotonic()
         self.pipe.send(index)
         try:
@@ -225,6 +243,32 @@ class Worker:
         self.start()
 
 
+def rounds(
+    wanted: Iterable[int | Place], workers: Sequence[Worker]
+) -> Iterator[tuple[int | Place, str, str]]:
+    """Run inputs on all workers; yield each input's number, subject and what was wrong as it ends."""
+    free = SimpleQueue[Worker]()
+    for worker in workers:
+        free.put(worker)
+
+    def one(index: int | Place) -> tuple[int | Place, str, str]:
+        worker = free.get()
+        try:
+            return index, *worker.run(index)
+        finally:
+            free.put(worker)
+
+    with ThreadPoolExecutor(len(workers)) as pool:
+        yield from pool.map(one, wanted)
+
+
+def earlier(log: Path | None, seed: int) -> dict[str, tuple[str, str]]:
+    """Return what a log says of inputs with this seed: subject and what was wrong, by number."""
+    lines = log.read_text().splitlines() if log and log.exists() else []
+    found = [json.loads(line) for line in lines if line.endswith("]")]
+    return {index: (name, wrong) for its, index, name, wrong in found if its == seed}
+
+
 def main() -> None:
     """Run the inputs, and list what went wrong."""
     parser = argparse.ArgumentParser(
@@ -233,40 +277,69 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--inputs", type=int, default=1000)
     parser.add_argument("--only", type=int, help="run the input of this number only")
+    parser.add_argument("--start", type=int, default=0, help="the number of the first input")
     parser.add_argument(
         "--subject", help="those of this subject only: " + ", ".join(s.name for s in SUBJECTS)
     )
+    parser.add_argument("--fields", action="store_true", help="every value in every field of files in TOML")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="what is done; run again to go on")
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the inputs that went wrong")
     given = parser.parse_args()
-    wanted = range(given.inputs) if given.only is None else [given.only]
-    wanted = [n for n in wanted if given.subject in (None, SUBJECTS[n % len(SUBJECTS)].name)]
-    found: Counter[str] = Counter()
-    first: dict[str, int] = {}
-    with tempfile.TemporaryDirectory(prefix="dse-fuzz-") as scratch:
+    wanted: list[int | Place] = [*range(given.start, given.inputs)]
+    if given.only is not None:
+        wanted = [given.only]
+    if given.fields:
+        wanted = [
+            (number, file, place)
+            for number, subject in enumerate(SUBJECTS)
+            if isinstance(subject, Subject) and subject.kind == "fields"
+            for file, data in enumerate(subject.valid())
+            for place in range(places(data))
+        ]
+        random.Random(given.seed).shuffle(wanted)
+    wanted = [n for n in wanted if given.subject in (None, subject_of(n).name)]
+    done, found, first = earlier(given.log, given.seed), Counter[str](), set[str]()
+    left = [index for index in wanted if str(index) not in done]
+    done = {str(index): done[str(index)] for index in wanted if str(index) in done}
+
+    def count(index: int | Place | str, name: str, wrong: str) -> None:
+        if not wrong:
+            return
+        said = f"{name}: {wrong}"
+        kind = re.sub(r"0x[0-9a-f]+|\d{3,}|/\S*", "_", said)[:110]
+        found[kind] += 1
+        if kind not in first:
+            first.add(kind)
+            print(f"{index}: {said[:300]}", flush=True)
+
+    for index, (name, wrong) in done.items():
+        count(index, name, wrong)
+    with tempfile.TemporaryDirectory(prefix="dse-fuzz-") as scratch, contextlib.ExitStack() as stack:
         os.environ["DSE_FUZZ"] = scratch
-        worker = Worker(given.seed, Path(scratch, "inputs"))
+        log = stack.enter_context(given.log.open("a")) if given.log else None
+        jobs = min(given.jobs, len(left))
+        workers = [Worker(given.seed, Path(scratch, f"inputs{n}"), first=n == 0) for n in range(jobs)]
         started = time.monotonic()
-        for done, index in enumerate(wanted, 1):
-            name, wrong = worker.run(index)
-            if wrong:
-                said = f"{name}: {wrong}"
-                kind = re.sub(r"0x[0-9a-f]+|\d{3,}|/\S*", "_", said)[:110]
-                found[kind] += 1
-                if kind not in first:
-                    first[kind] = index
-                    print(f"{index}: {said[:300]}", flush=True)
-                    if given.keep:
-                        given.keep.mkdir(exist_ok=True, parents=True)
-                        with contextlib.suppress(OSError):
-                            folder = given.keep / str(index)
-                            folder.mkdir(exist_ok=True)
-                            (folder / "command").write_text(repr(prepared(index, given.seed, folder)[1]))
-            if done % 500 == 0:
+        for number, (index, name, wrong) in enumerate(rounds(left, workers) if workers else (), 1):
+            count(index, name, wrong)
+            done[str(index)] = name, wrong
+            if log:
+                log.write(json.dumps([given.seed, str(index), name, wrong]) + "\n")
+                log.flush()
+            if wrong and given.keep:
+                folder = given.keep / str(index)
+                folder.mkdir(exist_ok=True, parents=True)
+                with contextlib.suppress(OSError):
+                    (folder / "command").write_text(repr(prepared(index, given.seed, folder)[1]))
+            if number % 500 == 0:
                 print(
-                    f"{done:,} inputs, {found.total()} wrong, {time.monotonic() - started:.0f} s", flush=True
+                    f"{len(done):,} inputs, {found.total()} wrong, {time.monotonic() - started:.0f} s",
+                    flush=True,
                 )
-        worker.process.kill()
-    print(f"{len(wanted):,} inputs with seed {given.seed}: {found.total()} went wrong, in {len(found)} ways")
+        for worker in workers:
+            worker.process.kill()
+    print(f"{len(done):,} inputs with seed {given.seed}: {found.total()} went wrong, in {len(found)} ways")
     sys.exit(1 if found else 0)
 
 

@@ -23,6 +23,31 @@ WORDS = (
     "range(10**12)", "[1] * 10**10", "9**9**9", "abs", "\u0000", "-", "--help",
 )  # fmt: skip
 
+FIELDS = (
+    "nan", "inf", "-inf", "-1", "0", "-0.0", "0.001", "1.5", "1e-320", "1e308", "1e400", "1" + "0" * 400,
+    "9223372036854775807", "-9223372036854775808", "65536", "true", '""', '"x"', '"1/0"', '"9**9**9"', "[]",
+    "[1]", "{}", "1979-05-27",
+)  # fmt: skip
+
+
+def places(data: bytes) -> int:
+    """Count what `with_field` makes of a TOML file."""
+    return len(_values(data)) * len(FIELDS)
+
+
+def with_field(data: bytes, number: int) -> bytes:
+    """Put one value of FIELDS in the place of one value of a TOML file."""
+    place, value = divmod(number, len(FIELDS))
+    found = _values(data)[place]
+    return data[: found.start()] + FIELDS[value].encode() + data[found.end() :]
+
+
+def _values(data: bytes) -> list[re.Match[bytes]]:
+    """Find what stands for a value in TOML: a text, or a number or word behind = or within brackets."""
+    return list(
+        re.finditer(rb'(?<=[=\[,] )"[^"\n]*"|(?<=[=,] )[-+\w.]+(?=[ ,\n\]}])|(?<=\[)[-+\w.]+(?=[,\]] )', data)
+    )
+
 
 def mutated(data: bytes, kind: str, rng: random.Random) -> bytes:
     """Change a valid file in one to three ways."""
@@ -30,6 +55,8 @@ def mutated(data: bytes, kind: str, rng: random.Random) -> bytes:
         if rng.random() < 0.3:
             return of_bytes(data, rng)
         return gzip.compress(mutated(gzip.decompress(data), "text", rng), mtime=0)
+    if kind == "fields":
+        return with_field(data, rng.randrange(places(data)))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         if kind == "binary" or rng.random() < 0.2:
             data = of_bytes(data, rng)

@@ -9,7 +9,6 @@ import io
 import json
 import os
 import pickle
-import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -180,6 +179,51 @@ def kept(make: Callable[..., Any]) -> Callable[..., Any]:
     return once
 
 
+GPU_FILES = ("gpus/a100_pcie_40gb.toml", "gpus/mi250x.toml")
+KERNEL_FILES = tuple(
+    f"kernels/{name}/kernel.toml" for name in ("mat_naive", "convolution", "gemm", "nbody", "sepia")
+)
+
+
+def files(names: Sequence[str]) -> Callable[[], Sequence[bytes]]:
+    """Take these files of this checkout."""
+    return lambda: [(ROOT / name).read_bytes() for name in names]
+
+
+def amd_listing() -> Sequence[bytes]:
+    """Return the assembly of a kernel for an AMD GPU."""
+    from dse.amd.compile.source import Built, compile_source, read_source
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "k.hip")
+        path.write_text(HIP)
+        made = compile_source(read_source(path), 0x90A, [])
+    assert isinstance(made, Built), made
+    return [made.text.encode()]
+
+
+def amd_code(path: Path) -> None:
+    """Characterise a kernel of which the compiler makes this assembly: a source may contain what it likes."""
+    from dse.amd.compile.clang import clang
+    from dse.amd.compile.source import Built
+    from dse.cli.main import run
+    from dse.files import read_text
+
+    made = Built(read_text(path), clang().version)
+    source = path.with_name("k.hip")
+    source.write_text(HIP)
+    with patch("dse.amd.compile.source.compile_source", lambda *_: made):
+        run(["--traceback", "-q", "characterise", str(source), "-g", "mi250x", *LAUNCH])
+
+
+def completed(path: Path) -> None:
+    """Complete the names of kernels, GPUs and models."""
+    from dse.cli.inputs import completion
+
+    for complete in (completion.complete_kernels, completion.complete_gpus, completion.complete_models):
+        complete(str(path))
+
+
 def hash_of(given: Any) -> str:
     """Return a short name of some words."""
     return hashlib.sha256(repr(given).encode()).hexdigest()[:16]
@@ -245,7 +289,7 @@ def result(name: str, *command: str) -> Callable[[], Sequence[bytes]]:
 def sweep_left(out: str, *options: str) -> Mapping[str, bytes]:
     """Run a sweep, and return the folder of its unfinished work as it was before its end."""
     with tempfile.TemporaryDirectory() as folder, patch("dse.sweeping.run.EVERY", -1.0):
-        with patch.object(shutil, "rmtree"):
+        with patch("dse.sweeping.run.clear"):
             _run("sweep", "mat_naive", "-g", GPU, *options, "-o", f"{folder}/{out}")
         parts = Path(folder, f"{out}.parts")
         return {f"{parts.name}/{path.name}": path.read_bytes() for path in parts.iterdir()}
@@ -639,5 +683,73 @@ SUBJECTS: Sequence[Subject | Options] = (
         "objective",
         (*SEARCH, "--storage", "none", "--sampler", "random", "--objective", "time,registers"),
         (11, 13),
+    ),
+    Subject(
+        "gpu's fields",
+        "gpu.toml",
+        ("rank", "mat_naive", "-g", "FILE", "--top", "2"),
+        files(GPU_FILES),
+        "fields",
+    ),
+    Subject(
+        "kernel's fields",
+        "kernel.toml",
+        ("rank", "FILE", "-g", GPU, "--top", "2"),
+        files(KERNEL_FILES),
+        "fields",
+    ),
+    Subject("graph's fields", "graph.toml", ("simulate", "FILE"), of_files("kernels/*/graph.toml"), "fields"),
+    Subject(
+        "amd listing",
+        "k.s",
+        ("READ", "fuzz_subjects:amd_code", "FILE"),
+        amd_listing,
+        environment={"DSE_CACHE": "FOLDER/cache"},
+    ),
+    Subject(
+        "replay",
+        "t.csv",
+        ("tune", "mat_naive", "-g", GPU, "--budget", "3", "--replay", "FILE"),
+        written(TIMES),
+    ),
+    Subject(
+        "fit",
+        "t.csv",
+        ("fit", "mat_naive", "-g", GPU, "--starts", "1", "--free", "clock", "--measured", "FILE"),
+        written(TIMES),
+    ),
+    Subject(
+        "compare",
+        "t4.json",
+        ("compare", "mat_naive", "-g", GPU, "-m", "roofline", "--measured", "FILE"),
+        written(T4),
+        "json",
+    ),
+    Subject(
+        "profile",
+        "graph.toml",
+        ("simulate", "FILE", "--warps", "2", "--profile", "FOLDER/p.svg"),
+        of_files("kernels/*/graph.toml"),
+    ),
+    Options("completion", ("READ", "fuzz_subjects:completed", "a100"), (2,)),
+    Options(
+        "fit's options",
+        (
+            "fit",
+            "mat_naive",
+            "-g",
+            GPU,
+            "--measured",
+            "FOLDER/TIMES",
+            "--starts",
+            "1",
+            "--sample",
+            "9",
+            "--seed",
+            "1",
+            "--free",
+            "clock",
+        ),
+        (7, 9, 11, 13),
     ),
 )

@@ -2,16 +2,19 @@
 
     python scripts/kill.py --seed 1 --kills 100
 
-Each work is a command that keeps what it has done: sweeps with and without Dask, a search, a tuning run, a
+Each work is a command that keeps what it has done: sweeps with and without Dask, searches, a tuning run, a
 ranking from source. It is killed (SIGKILL) again and again until its share of the kills is used up, then runs
 to its end. After each kill none of its processes may be left, and what was kept may not be less than before;
-the end must be that of a run that nothing disturbed. Ends with 1 if anything was wrong.
+the end must be that of a run that nothing disturbed, and it may print nothing. One beginning in five finds
+nothing compiled, the others what JAX and Numba compiled before. Ends with 1 if anything was wrong.
+`--only NAME` gives all kills to one work.
 """
 
 import argparse
 import json
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -91,13 +94,21 @@ def trials(folder: Path) -> int:
     return 0
 
 
+def logged(folder: Path) -> int:
+    """Count the trials that a study's journal tells to have ended (`op_code` 4, state 1)."""
+    entries = [json.loads(line) for line in _whole(folder / "s.log")]
+    return sum(entry["op_code"] == 4 and entry["state"] == 1 for entry in entries)
+
+
+def _whole(path: Path) -> list[str]:
+    """Return the lines of a journal; the last may be cut off."""
+    lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+    return [line for line in lines if line.endswith("\n")]
+
+
 def lines(folder: Path) -> int:
-    """Count the measurements of a journal; the last may be cut off."""
-    path = folder / "j.jsonl"
-    found = path.read_text().splitlines(keepends=True) if path.exists() else []
-    for line in found[:-1]:
-        json.loads(line)
-    return sum(line.endswith("\n") for line in found)
+    """Count the measurements of a journal."""
+    return len([json.loads(line) for line in _whole(folder / "j.jsonl")])
 
 
 def records(folder: Path) -> int:
@@ -136,13 +147,19 @@ WORKS = (
     Work("the fastest of a sweep", (*SWEEP, "--top", "5", "-o", "out.csv"), fastest, same_csv),
     Work(
         "search",
-        ("search", "gemm", "-g", GPU, "--trials", "600", "--seed", "1", "--storage", "sqlite:///s.db"),
+        ("search", "gemm", "-g", GPU, "--trials", "300", "--seed", "1", "--storage", "sqlite:///s.db"),
         trials,
-        lambda one, other: trials(one) >= 600 <= trials(other),
+        lambda one, other: trials(one) >= 300 <= trials(other),
+    ),
+    Work(
+        "search with a journal",
+        ("search", "gemm", "-g", GPU, "--trials", "300", "--seed", "1", "--storage", "journal:s.log"),
+        logged,
+        lambda one, other: logged(one) >= 300 <= logged(other),
     ),
     Work(
         "tune",
-        ("tune", "mat_naive", "-g", GPU, "--budget", "20", "--journal", "j.jsonl", "--command", "TIMED"),
+        ("tune", "mat_naive", "-g", GPU, "--budget", "12", "--journal", "j.jsonl", "--command", "TIMED"),
         lines,
         as_many(lines),
     ),
@@ -158,7 +175,7 @@ WORKS = (
 
 def started(work: Work, folder: Path, quick: bool) -> "subprocess.Popen[bytes]":
     """Start the command; a tuning run's measurements take a while unless it is to be `quick`."""
-    wait = "" if quick else "sleep 0.2; "
+    wait = "" if quick else "sleep 0.1; "
     command = [f"sh -c '{wait}echo {{block_size}}'" if part == "TIMED" else part for part in work.command]
     environment = {**os.environ, "DSE_CACHE": str(folder / "cache"), "PYTHONPATH": str(ROOT)}
     arguments = [sys.executable, "-m", "dse.cli.entry", "-q", *command]
@@ -195,33 +212,47 @@ def undisturbed(work: Work, folder: Path) -> float:
     begun = time.monotonic()
     with started(work, folder, quick=True) as process:
         _, errors = process.communicate()
-    if process.returncode:
-        raise RuntimeError(f"exit code {process.returncode}: {errors.decode()[-300:]}")
+    if process.returncode or errors:
+        raise RuntimeError(f"exit code {process.returncode}: {errors.decode()[-300:]!r}")
     return time.monotonic() - begun
 
 
-def tried(work: Work, folder: Path, kills: int, rng: random.Random) -> list[str]:
+def anew(folder: Path, compiled: Path | None) -> None:
+    """Empty a folder but for the source, and what was compiled by JAX and Numba."""
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder / "cache").mkdir(parents=True, mode=0o700)
+    (folder / "k.cu").write_text(KERNEL)
+    for path in compiled.iterdir() if compiled else ():
+        if path.is_dir():
+            shutil.copytree(path, folder / "cache" / path.name)
+
+
+def tried(work: Work, scratch: Path, kills: int, rng: random.Random) -> list[str]:
     """Kill a command so many times, and list what was wrong."""
-    reference, here = folder / "reference", folder / "killed"
+    reference, here = scratch / "reference", scratch / "killed"
     reference.mkdir(parents=True)
-    here.mkdir()
-    seconds, wrong, kept, done = undisturbed(work, reference), [], 0, 0
-    (here / "k.cu").write_text(KERNEL)
+    cold = undisturbed(work, reference)
+    anew(here, reference / "cache")
+    warm = undisturbed(work, here)
+    seconds, wrong, kept, done, new = warm, [], 0, 0, True
     while done < kills:
+        if new:
+            empty = rng.random() < 0.2
+            anew(here, None if empty else reference / "cache")
+            seconds, kept, new = cold if empty else warm, 0, False
         with started(work, here, quick=False) as process:
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(rng.uniform(0.3, 1.0) * seconds)
+            try:
+                _, errors = process.communicate(timeout=rng.uniform(0.1, 1.0) * seconds)
+            except subprocess.TimeoutExpired:
+                errors = b""
             ended = process.poll() is not None
             process.kill()
-        if ended and process.returncode:
-            wrong.append(f"exit code {process.returncode} when it was run again")
-        if ended:  # all is done: begin anew
-            if not work.same(here, reference):
+        if ended and (process.returncode or errors):
+            wrong.append(f"exit code {process.returncode} when it was run again: {errors.decode()[-300:]!r}")
+        if ended:
+            if not (process.returncode or work.same(here, reference)):
                 wrong.append("another result")
-            for path in here.iterdir():
-                if path.name != "k.cu":
-                    subprocess.run(["rm", "-r", str(path)], check=True)
-            kept = 0
+            new = True
             continue
         done += 1
         if stayed := left(here):
@@ -229,7 +260,7 @@ def tried(work: Work, folder: Path, kills: int, rng: random.Random) -> list[str]
         try:
             now = work.kept(here)
         except Exception as error:
-            wrong.append(f"torn: {error}")
+            wrong.append(f"torn: {type(error).__name__}: {error}")
             continue
         if now < kept:
             wrong.append(f"{kept} before the kill, {now} after it")
@@ -250,15 +281,20 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument(
+        "--only", choices=[work.name for work in WORKS], metavar="NAME", help=", ".join(w.name for w in WORKS)
+    )
     given = parser.parse_args()
+    works = [work for work in WORKS if given.only in (None, work.name)]
     sys.path.insert(0, str(ROOT))
-    rng, failed = random.Random(given.seed), 0
+    failed = 0
     with tempfile.TemporaryDirectory(prefix="dse-kill-") as scratch:
-        for number, work in enumerate(WORKS):
-            kills = len(range(number, given.kills, len(WORKS)))
-            wrong = tried(work, Path(scratch, str(number)), kills, rng)
+        for number, work in enumerate(works):
+            kills, begun = len(range(number, given.kills, len(works))), time.monotonic()
+            wrong = tried(work, Path(scratch, str(number)), kills, random.Random(f"{given.seed}:{work.name}"))
             failed += len(wrong)
-            print(f"{work.name}: {kills} kills, {len(wrong)} wrong", *wrong, sep="\n  ", flush=True)
+            told = f"{work.name}: {kills} kills in {time.monotonic() - begun:.0f} s, {len(wrong)} wrong"
+            print(told, *wrong, sep="\n  ", flush=True)
     print(f"{given.kills} kills with seed {given.seed}: {failed} went wrong")
     sys.exit(1 if failed else 0)
 

@@ -1,8 +1,12 @@
 """What JAX compiles is kept, for commands and for programs."""
 
+import os
+import sys
+
 import pytest
 
-from dse.compiled import FOLDER, SHORTEST
+from dse.compiled import FOLDER, SHORTEST, cache
+from dse.errors import DseError
 
 
 @pytest.fixture(autouse=True)
@@ -10,6 +14,7 @@ def nothing_set(monkeypatch, tmp_path):
     monkeypatch.delenv(FOLDER)
     monkeypatch.delenv(SHORTEST)
     monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delitem(sys.modules, "jax", raising=False)  # which has a folder: that of all tests
 
 
 def test_a_program_that_has_compiled_before_keeps_the_rest(run_python, monkeypatch, tmp_path):
@@ -56,3 +61,17 @@ def test_where_no_folder_can_be_made_nothing_is_kept(run_python, tmp_path):
         "import dse, os; print(dse.cache('file/inside'), 'JAX_COMPILATION_CACHE_DIR' in os.environ)"
     )
     assert (ran.err, ran.out.split()) == ("", ["None", "False"])
+
+
+def test_a_folder_that_all_may_write_to_is_refused(monkeypatch, tmp_path):
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    with pytest.raises(DseError, match="found a folder that all may write to"):
+        cache()
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_a_folder_whose_name_jax_cannot_have_is_not_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", os.fsdecode(bytes(tmp_path / "a") + b"\xff"))
+    assert cache() is None
+    assert FOLDER not in os.environ

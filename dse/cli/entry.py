@@ -4,12 +4,14 @@ import atexit
 import codecs
 import gc
 import os
+import re
 import signal
 import sys
 import threading
 import time
 from types import FrameType
 
+MOST_COLUMNS = 10_000  # of a terminal
 PATIENCE_SECONDS = 1.5  # from Ctrl-C on, for what has to be tidied up
 
 _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...", "λ": "lambda", "Λ": "Lambda"}
@@ -87,6 +89,8 @@ def _end_now(told: bool = False) -> None:
 
 def _write_what_can_be_written() -> None:
     """Replace characters that the encoding of the terminal or file does not have; take closed streams."""
+    if not 0 < _number(os.environ.get("COLUMNS", "")) <= MOST_COLUMNS:
+        os.environ.pop("COLUMNS", None)
     codecs.register_error("dse", _replaced)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -94,6 +98,10 @@ def _write_what_can_be_written() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="dse")
+
+
+def _number(text: str) -> int:
+    return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0
 
 
 def _replaced(error: UnicodeError) -> tuple[str, int]:

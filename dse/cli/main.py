@@ -109,6 +109,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
             # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
+            # By JAX, of each file that another process cut off: what it compiles anew stays in memory.
+            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed
@@ -128,6 +130,10 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except MemoryError as error:  # of arrays, whose size NumPy tells
         _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
+        if "Unable to initialize backend" in str(error):  # by JAX: all it says is of this variable
+            _end(f"JAX_PLATFORMS: found {os.environ.get('JAX_PLATFORMS', '')!r}, expected cpu, cuda or rocm")
+        if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
+            _end(f"memory: found too little, expected more: {error}")
         _unforeseen(error, given)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)

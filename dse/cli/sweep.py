@@ -1,6 +1,5 @@
 """`dse sweep`: kernels × problem sizes × GPUs × models, reduced to what is asked for, or all in one file."""
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -107,7 +106,7 @@ def sweep(
     models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, scheduler, order, groups)
     from dse.report.show import progress
     from dse.sweeping.product import Product
-    from dse.sweeping.run import parts_of
+    from dse.sweeping.run import clear, parts_of
     from dse.sweeping.sweep import Sweep
 
     product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
@@ -123,9 +122,7 @@ def sweep(
     title = ", ".join(str(rows[0][name]) for name in same if rows[0].get(name)) or None
     present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=same)
     if out is not None:  # not before the file is there
-        from dse.sweeping.run import parts_of
-
-        shutil.rmtree(parts_of(out))
+        clear(parts_of(out))
 
 
 def _reduced(

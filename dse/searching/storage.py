@@ -6,6 +6,7 @@ spares a database thousands of connections.
 """
 
 import copy
+import os
 import random
 import re
 import time
@@ -20,13 +21,13 @@ from urllib.parse import urlsplit
 
 import optuna
 from optuna.storages import BaseStorage, GrpcStorageProxy, JournalStorage, RDBStorage
-from optuna.storages.journal import JournalFileBackend
+from optuna.storages.journal import JournalFileBackend, JournalFileOpenLock
 from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
 from dse.errors import DseError
-from dse.files import locked
+from dse.files import can_lock, locked
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
@@ -118,10 +119,41 @@ def _open(url: str) -> BaseStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         if url.startswith("journal:"):
-            return JournalStorage(JournalFileBackend(url.removeprefix("journal:").removeprefix("//")))
+            return _journal(url.removeprefix("journal:").removeprefix("//"))
         if url.startswith("grpc:"):
             return _proxy(url)
     return _tables(url)
+
+
+def _journal(path: str) -> JournalStorage:
+    """Open a journal, without the part of an entry that a process may have left when it had no room."""
+    with open(path, "ab+") as file:
+        if not can_lock(file):
+            return JournalStorage(JournalFileBackend(path))
+        locked(file, wait=True)
+        end = file.seek(max(0, file.seek(0, os.SEEK_END) - _LONGEST))
+        tail = file.read()
+        if tail and not tail.endswith(b"\n") and b"\n" in tail:
+            file.truncate(end + tail.rindex(b"\n") + 1)
+    return JournalStorage(JournalFileBackend(path, lock_obj=_Lock(path)))
+
+
+class _Lock(JournalFileOpenLock):
+    """A lock that goes with the process that has it: Optuna's own outlives one that is killed by 30 s."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._path = path
+
+    def acquire(self) -> bool:
+        self._file = open(self._path, "ab")  # noqa: SIM115 (closed by release)
+        return locked(self._file, wait=True)
+
+    def release(self) -> None:
+        self._file.close()
+
+
+_LONGEST = 1 << 24  # bytes of an entry
 
 
 def _proxy(url: str) -> GrpcStorageProxy:

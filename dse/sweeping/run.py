@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from dse import packed
 from dse.cluster import Spread
 from dse.errors import DseError
-from dse.files import HAS_LOCKS, locked, read_json, replacing
+from dse.files import HAS_LOCKS, check_target, locked, read_json, replacing
 from dse.progress import Progress, silent
 from dse.sweeping import rows
 from dse.sweeping.entries import Entries
@@ -28,6 +28,7 @@ from dse.sweeping.reductions import Buckets
 
 EVERY = 3.0  # s between two notes of how far a reduction has come
 SHARE = 0.05  # of the time, at most, goes into these notes
+_NOTE, _LOCK = "job.json", ".lock"  # in a folder of unfinished work
 
 
 def reduced(
@@ -89,7 +90,8 @@ def written(
         raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
     schema = rows.schema(plan.product, columns)
     folder = parts_of(out)
-    with replacing(out) as temporary, begun(folder, key(plan, columns=columns)):
+    check_target(out)
+    with begun(folder, key(plan, columns=columns)):
         first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
         with progress("Sweeping", plan.units) as advance:
             advance(first)
@@ -99,7 +101,7 @@ def written(
                         half.write_bytes(content)
                 advance(len(units))
         count = 0
-        with pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
+        with replacing(out, folder) as half, pq.ParquetWriter(half, schema, compression="zstd") as writer:
             for unit in range(plan.units):
                 if not (part := _part(folder, unit)).stat().st_size:
                     continue
@@ -108,8 +110,16 @@ def written(
                     found = found.cast(schema)
                 writer.write_table(found)
                 count += found.num_rows
-        shutil.rmtree(folder)
+        clear(folder)
     return count
+
+
+def clear(folder: Path) -> None:
+    """Remove unfinished work whose result is there; the note last, which says whose the rest is."""
+    for path in folder.iterdir():
+        if path.name not in (_NOTE, _LOCK):
+            path.unlink()
+    shutil.rmtree(folder)
 
 
 def tables(plan: Plan, spread: Spread, columns: list[str] | None = None) -> Iterator[pa.Table]:
@@ -143,7 +153,7 @@ def parts_of(out: Path) -> Path:
 
 def key(plan: Plan, **more: Any) -> str:
     """A hash that changes when anything does that a result depends on."""
-    told = repr((plan.product.key, plan.reduction, plan.where, sorted(more.items())))
+    told = repr((plan.product.key, plan.starts, plan.reduction, plan.where, sorted(more.items())))
     return hashlib.sha256(told.encode()).hexdigest()
 
 
@@ -162,7 +172,7 @@ def begun(folder: Path, key: str) -> Iterator[None]:
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
     with _alone(folder):
-        note = folder / "job.json"
+        note = folder / _NOTE
         others = [path for path in folder.iterdir() if not path.name.startswith(".")]
         if others and not note.exists():
             raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
@@ -181,7 +191,7 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
         return
     try:
-        file = (folder / ".lock").open("ab")
+        file = (folder / _LOCK).open("ab")
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
     with file:

@@ -73,3 +73,15 @@ def test_closed_streams():
     assert (
         subprocess.run(f"{command} 2>&-", shell=True, check=False, stdout=subprocess.DEVNULL).returncode == 0
     )
+
+
+@pytest.mark.parametrize("columns", ["0", "-5", "abc", "99999999999"])
+def test_a_terminal_of_no_width_that_there_is(columns):
+    ended = dse("doctor", "--help", COLUMNS=columns)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+    assert b"extras" in ended.stdout
+
+
+def test_as_a_module():
+    ended = subprocess.run([sys.executable, "-O", "-m", "dse", "--version"], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")

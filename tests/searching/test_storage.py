@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import optuna
 import pytest
@@ -219,3 +220,17 @@ def test_a_damaged_database_is_told_at_once(url, monkeypatch):
     with pytest.raises(DseError, match=r"cannot use: malformed database schema"):
         storage.load(url, "study", METRICS, LISTS)
     assert len(calls) == 1
+
+
+def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):
+    """Nor is there a lock to wait for, which such a process has left."""
+    path = tmp_path / "s.log"
+    study = f"journal:{path}", "s", METRICS, LISTS
+    storage.load(*study).study.add_trial(create_trial(value=1.0))
+    with path.open("ab") as file:
+        file.write(b'{"op_code":4,"st')
+    (tmp_path / "s.log.lock").symlink_to(path)
+    begun = time.monotonic()
+    storage.load(*study).study.add_trial(create_trial(value=2.0))
+    assert [trial.value for trial in storage.load(*study).study.trials] == [1.0, 2.0]
+    assert time.monotonic() - begun < 5

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -66,6 +67,27 @@ def test_rows_go_on_after_an_interruption(product, tmp_path):
     assert len(seen) == len(set(seen)) == Plan(product, None).units
     assert whole.read_bytes() == out.read_bytes()
     assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "out.parquet"}
+
+
+@pytest.mark.parametrize("last", ["000000000.parquet", "job.json"])
+def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
+    """The file is there before what it was made of goes, and what is left of that is no obstacle."""
+    out, unlink = tmp_path / "out.parquet", Path.unlink
+
+    def unlinked(path, **options):
+        if path.name == last:
+            raise SystemExit
+        unlink(path, **options)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(run.shutil, "rmtree", lambda folder: unlinked(folder / "job.json"))
+        killed.setattr(Path, "unlink", unlinked)
+        with pytest.raises(SystemExit):
+            run.written(Plan(product, None), out, in_threads(1))
+    rows = pq.read_table(out).num_rows
+    (tmp_path / "out.parquet.parts" / ".12345678-out.parquet").touch()  # of a process that was killed
+    assert run.written(Plan(product, None), out, in_threads(1)) == rows > 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
 
 
 def test_rows_are_those_of_single_evaluations(product, expected, tmp_path):

@@ -1,0 +1,61 @@
+"""A machine that is not as one expects: each command works all the same, or ends with one line."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+RANK = "-q rank mat_naive -g a100-pcie-40gb --top 1 --csv"
+WORKS = {
+    "cache: a file": "touch c; export DSE_CACHE=c",
+    "cache: quotes and lines": r"export DSE_CACHE=$'a b\"\n'",
+    "cache: no UTF-8": r"export DSE_CACHE=$'a\xff'",
+    "cache: damaged": "export DSE_CACHE=c; $DSE >/dev/null; for f in c/jax*/*-cache; do echo x > $f; done",
+    "no home": "unset HOME DSE_CACHE",
+    "no folder for temporary files": "export TMPDIR=/nonexistent",
+    "no folder": "mkdir gone; cd gone; rmdir ../gone",
+    "no input": "exec <&-",
+    "no place for errors": "exec 2>/dev/full",
+    "few files": "ulimit -n 20",
+    "no rights": "umask 777",
+    "warnings are errors": "export PYTHONWARNINGS=error",
+    "no asserts": "export PYTHONOPTIMIZE=2",
+}
+REFUSED = {
+    "cache: of all": ("mkdir -m 777 c; export DSE_CACHE=c", "c: found a folder that all may write to"),
+    "full": ("exec >/dev/full", "standard output: cannot write: No space left on device"),
+    "no such device": ("export JAX_PLATFORMS=nonsense", "JAX_PLATFORMS: found 'nonsense', expected cpu"),
+}
+
+
+def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a shell that has made the machine so."""
+    environment = {**os.environ, "DSE_CACHE": str(folder / "cache")}
+    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS"):
+        environment.pop(name, None)
+    root = str(Path(__file__).parents[2])
+    environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
+    environment["DSE"] = f"{sys.executable} -m dse {RANK}"
+    command = ["bash", "-c", f"{before}\n$DSE"]
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", WORKS.values(), ids=WORKS)
+def test_works(before, tmp_path):
+    ended = ran(before, tmp_path)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert len(ended.stdout.splitlines()) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("before", "told"), REFUSED.values(), ids=REFUSED)
+def test_is_told_in_one_line(before, told, tmp_path):
+    ended = ran(before, tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr.startswith(f"dse: {told}")
+    assert len(ended.stderr.splitlines()) == 1
