@@ -13,7 +13,8 @@ padded.
 
 What is fitted is in `dse.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
-MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961.
+MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. That Hopper converts slowly, and fp8 out of registers at
+all: triton-lang/triton pull request 4563, NVIDIA/cutlass issue 1986.
 """
 
 from collections.abc import Sequence
@@ -138,9 +139,9 @@ def seconds(
     )
     shared_cycles = (reads * bk + tile_bytes) / LINE / k.shared
     by_warp = bk * a / 32.0 * (bm / warp_rows / 16.0) * (jnp.maximum(bn / warp_columns, 8.0) / 8.0)
-    converted = case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
-    converted = converted + as_fp16 * (bm * warp_columns + bn * warp_rows) * bk / 2.0
-    converting = 2.0 * converted / LANES / 4.0
+    by_warps = (bm * warp_columns + bn * warp_rows) * bk  # elements, each as often as warps need it
+    converting = 2.0 * case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
+    converting = (converting + k.fp8_slots * as_fp16 * by_warps) / LANES / 4.0
     summing = case.apart * bm * bn * k.sums_slots / LANES / 4.0
     instructions = k.loop_slots + k.copy_slots * copies
     instructions = instructions + jnp.where(from_shared, bk / 4.0, 1.5 * by_warp)
