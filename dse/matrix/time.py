@@ -13,8 +13,8 @@ padded.
 
 What is fitted is in `dse.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
-MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. That Hopper converts slowly, and fp8 out of registers at
-all: triton-lang/triton pull request 4563, NVIDIA/cutlass issue 1986.
+MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
+slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563.
 """
 
 from collections.abc import Sequence
