@@ -141,6 +141,16 @@ def test_only_small_tiles_of_fp8_wait_for_conversions():
     np.testing.assert_array_equal(after[1], before[1])
 
 
+def test_tensor_memory_multiplies_64_rows_as_slowly_as_128():
+    """Compute-bound, as L2 is made fast: twice the tiles of half the rows take B200 twice the time."""
+    tiles = np.array([[64, 256, 64, 1, 8, 4], [128, 256, 64, 1, 8, 4]])
+    fast = eqx.tree_at(lambda one: one.l2, default(), jnp.asarray(100.0, jnp.float32))
+    products = [Product(128 * 148 * 8, 256, 4096)]
+    few, many = predict([gpus.load("b200"), gpus.load("h200")], products, tiles, fast)[:, 0].T
+    assert few[0] > 1.6 * many[0]
+    assert few[1] < 1.2 * many[1]
+
+
 def test_scaled_sums_wait_for_the_tensor_cores():
     """Two blocks of four warps overlap what one block of eight cannot."""
     tiles = np.array([[64, 128, 128, 1, 4, 3], [64, 128, 128, 1, 8, 3]])
