@@ -120,7 +120,7 @@ def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = 
         """What others tell; records of the same architecture may be the same card by another name."""
         if own:
             return own
-        near, records = told.without(lambda other: other == gpu)
+        near, records = told.without(lambda other: gpu_file(other).name == gpu_file(gpu).name)
         return told.trained(near, [one for one in records if _architecture(one.gpu) != _architecture(gpu)])
 
     hits, errors = {}, {}

@@ -48,6 +48,7 @@ class Constants(eqx.Module):
     copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a 16-byte copy
     loop_slots: Float[Array, ""] = constant(30, 0.5, "issue slots")  # of a pass of the loop
     sums_slots: Float[Array, ""] = constant(2.5, 0.3, "issue slots")  # to scale and add a sum of a pass
+    fp8_slots: Float[Array, ""] = constant(2, 0.5, "issue slots")  # to make an element fp16, two at a time
     scales: Float[Array, ""] = constant(100, 0.5, "cycles")  # of a pass that loads scales, alone
     barrier: Float[Array, ""] = constant(80, 0.5, "cycles")  # of a pass of the loop, alone
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative

@@ -16,6 +16,7 @@ from dse.types import ABSENT
 RATES = ("mma_fp16", "mma_fp8", "mma_int8")
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
+TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
 SHARED_ROWS = 64  # of a tile, from which on they do
 REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
 NEVER = 1e-6 * ABSENT
@@ -39,6 +40,7 @@ class Machine(eqx.Module):
     blocks: Float[Array, "*#batch"]
     mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves out of registers
     shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
+    tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
     register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
@@ -81,6 +83,7 @@ class Machine(eqx.Module):
             blocks=column([one.blocks_per_sm for one in limits]),
             mma_warp=column([rate(gpu, "mma_warp") for gpu in gpus]),
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
+            tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
             register_fp8=column(np.isin(capability, REGISTER_FP8)),
             mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES},
         )

@@ -13,7 +13,9 @@ padded.
 
 What is fitted is in `dse.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
-MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961.
+MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
+slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
+tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0.
 """
 
 from collections.abc import Sequence
@@ -35,6 +37,9 @@ REGISTERS_A_THREAD = 255.0
 SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
 LINE = 128.0  # B; shared memory moves as many a cycle
 PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
+TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
+TENSOR_COLUMNS = 512.0  # of it, a block's sums take a power of two
+STORING = 22.0  # registers beside sums that leave tensor memory
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 
 
@@ -106,11 +111,17 @@ def seconds(
     shared = shared + machine.shared_reserved
     operands = (bm / warp_rows * a + jnp.maximum(bn / warp_columns, 8.0) * jnp.maximum(a, b)) * bk / LINE
     copies = tile_bytes / 16.0 / threads  # of a thread, in a pass
-    wanted = k.registers + bm * bn / threads * (1.0 + SUMS_APART * case.apart) + k.address_registers * copies
+    in_tensor_memory = from_shared & (machine.tensor_memory > 0)
+    sums, others = bm * bn / threads, k.registers + k.address_registers * copies
+    wanted = others + sums * (1.0 + SUMS_APART * case.apart)
     wanted = wanted + jnp.where(from_shared, 0.0, k.held_operands * operands)
+    late = in_tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
+    wanted = jnp.where(late, jnp.maximum(others, sums + STORING), wanted)
     most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
     spilled = jnp.maximum(wanted - most, 0.0) / most
     slots = jnp.minimum(machine.warps / warps, machine.blocks)
+    columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
+    slots = jnp.where(in_tensor_memory, jnp.minimum(slots, columns_kept), slots)
     by_registers = machine.registers / (jnp.minimum(wanted, most) * threads)
     resident = jnp.floor(jnp.minimum(jnp.minimum(machine.shared_bytes / shared, by_registers), slots))
     resident = jnp.maximum(resident, 1.0)
@@ -128,19 +139,20 @@ def seconds(
     doubled = jnp.maximum(1.0, 8.0 * warp_columns / bn)  # warps that share columns do the same
     rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
     fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, as_fp16)
-    mma = (
-        jnp.where(from_shared, products * rate / k.wgmma, jnp.maximum(products * rate, fed) / k.mma) * doubled
-    )
+    at_a_time = jnp.where(in_tensor_memory, TENSOR_ROWS, SHARED_ROWS)
+    from_there = products * jnp.maximum(at_a_time / bm, 1.0) * rate / k.wgmma
+    mma = jnp.where(from_shared, from_there, jnp.maximum(products * rate, fed) / k.mma) * doubled
+    groups = jnp.where(in_tensor_memory, 1.0, jnp.maximum(warps * 16.0 / bm, 1.0))  # that read a row
     reads = jnp.where(
         from_shared,
-        k.wgmma_reads * (bm * a * jnp.maximum(warps * 16.0 / bm, 1.0) + bn * b * bm / 64.0),
+        k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
         bm * a * warp_columns + bn * b * warp_rows,
     )
     shared_cycles = (reads * bk + tile_bytes) / LINE / k.shared
     by_warp = bk * a / 32.0 * (bm / warp_rows / 16.0) * (jnp.maximum(bn / warp_columns, 8.0) / 8.0)
-    converted = case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
-    converted = converted + as_fp16 * (bm * warp_columns + bn * warp_rows) * bk / 2.0
-    converting = 2.0 * converted / LANES / 4.0
+    by_warps = (bm * warp_columns + bn * warp_rows) * bk  # elements, each as often as warps need it
+    converting = 2.0 * case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
+    converting = (converting + k.fp8_slots * as_fp16 * by_warps) / LANES / 4.0
     summing = case.apart * bm * bn * k.sums_slots / LANES / 4.0
     instructions = k.loop_slots + k.copy_slots * copies
     instructions = instructions + jnp.where(from_shared, bk / 4.0, 1.5 * by_warp)

@@ -1,5 +1,6 @@
 """The closed form: beside plain Python, its limits, and what must not make it faster."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -126,6 +127,28 @@ def test_small_tiles_of_fp8_are_converted_where_only_shared_memory_feeds_fp8():
 
     assert ratio("l40") < 0.75
     assert ratio("h100-sxm") > ratio("l40") + 0.1
+
+
+def test_only_small_tiles_of_fp8_wait_for_conversions():
+    """On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada."""
+    tiles = np.array([[16, 128, 128, 1, 4, 3], [64, 128, 128, 1, 4, 3]])
+    products = [Product(65536, 512, 1024, operands="fp8_w8a8")]
+    slow = eqx.tree_at(lambda one: one.fp8_slots, default(), jnp.asarray(8.0, jnp.float32))
+    files = [gpus.load(name) for name in ("h100-sxm", "l40")]
+    before, after = (predict(files, products, tiles, constants)[:, 0] for constants in (default(), slow))
+    assert after[0, 0] > 1.5 * before[0, 0]
+    np.testing.assert_array_equal(after[0, 1], before[0, 1])
+    np.testing.assert_array_equal(after[1], before[1])
+
+
+def test_tensor_memory_multiplies_64_rows_as_slowly_as_128():
+    """Compute-bound, as L2 is made fast: twice the tiles of half the rows take B200 twice the time."""
+    tiles = np.array([[64, 256, 64, 1, 8, 4], [128, 256, 64, 1, 8, 4]])
+    fast = eqx.tree_at(lambda one: one.l2, default(), jnp.asarray(100.0, jnp.float32))
+    products = [Product(128 * 148 * 8, 256, 4096)]
+    few, many = predict([gpus.load("b200"), gpus.load("h200")], products, tiles, fast)[:, 0].T
+    assert few[0] > 1.6 * many[0]
+    assert few[1] < 1.2 * many[1]
 
 
 def test_scaled_sums_wait_for_the_tensor_cores():
