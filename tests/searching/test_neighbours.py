@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import optuna
 import pytest
-from optuna.distributions import IntDistribution
+from optuna.distributions import BaseDistribution, IntDistribution
 from optuna.samplers import RandomSampler, TPESampler
 from optuna.trial import create_trial
 
@@ -108,7 +108,7 @@ def test_the_variant_can_be_named(even):
 def test_a_family_that_finds_nothing_better_makes_way_for_another(even, times, kept):
     feasible = Feasible(TPESampler(), {"toy": even}, 1)
     names, points = ("toy.block", "toy.items"), [divmod(i, 8) for i in range(100)]
-    ranges = dict(zip(names, (IntDistribution(0, 63), IntDistribution(0, 7)), strict=True))
+    ranges: dict[str, BaseDistribution] = {names[0]: IntDistribution(0, 63), names[1]: IntDistribution(0, 7)}
     done = [
         create_trial(params=dict(zip(names, point, strict=True)), distributions=ranges, value=float(time))
         for point, time in zip(points, times, strict=True)
