@@ -1,7 +1,8 @@
 """Work spread over threads of this process, over processes, or over the machines of a cluster by Dask.
 
-Work is a number of units, done some at a time, `function(range of units)`; results come back in order. Dask
-does the units again that a worker had when it died. This is the one module that knows Dask (extra `cluster`).
+Work is a sequence of units, a range or a list, done some at a time, `function(some units)`; results come back
+in order. Dask does the units again that a worker had when it died. This is the one module that knows Dask
+(extra `cluster`).
 """
 
 import logging
@@ -9,12 +10,12 @@ import os
 import pickle
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from dse.errors import DseError
 
@@ -22,13 +23,14 @@ SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
 PATIENCE = 5.0  # s without a result before a local cluster is looked after
 MOST_DEATHS = 100  # of workers, while they had the same task
 R = TypeVar("R")
+U = TypeVar("U", bound=Sequence[Any])  # some units: what a slice of all of them is
 
 
 @runtime_checkable
 class Spread(Protocol):
     """A way to do units of work: yields the units done and their result, in order."""
 
-    def __call__(self, function: Callable[[range], R], units: range) -> Iterator[tuple[range, R]]:
+    def __call__(self, function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         """Do all `units`, some at a time."""
         ...
 
@@ -40,21 +42,21 @@ def in_threads(workers: int | None = None) -> Spread:
     """Spread work over threads of this process: one for each core, or so many. JAX's devices take turns."""
     count = workers or len(os.sched_getaffinity(0))
 
-    def spread(function: Callable[[range], R], units: range) -> Iterator[tuple[range, R]]:
+    def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         import jax
 
         devices = jax.local_devices()
 
-        def on_device(one: range) -> R:
-            with jax.default_device(devices[one.start % len(devices)] if len(devices) > 1 else None):
+        def on_device(place: int, one: U) -> R:
+            with jax.default_device(devices[place % len(devices)] if len(devices) > 1 else None):
                 return function(one)
 
         with ThreadPoolExecutor(max(count, len(devices))) as pool:
-            pending: deque[tuple[range, Any]] = deque()
+            pending: deque[tuple[U, Any]] = deque()
             try:
-                for unit in units:
-                    one = range(unit, unit + 1)
-                    pending.append((one, pool.submit(on_device, one)))
+                for place in range(len(units)):
+                    one = cast(U, units[place : place + 1])
+                    pending.append((one, pool.submit(on_device, place, one)))
                     if len(pending) > 2 * max(count, len(devices)):
                         done, future = pending.popleft()
                         yield done, future.result()
@@ -144,19 +146,19 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
 def on_cluster(connected: Any) -> Spread:
     """Spread work over the workers of a Dask client, in tasks of about `SECONDS`."""
 
-    def spread(function: Callable[[range], R], units: range) -> Iterator[tuple[range, R]]:
+    def spread(function: Callable[[U], R], units: U) -> Iterator[tuple[U, R]]:
         import cloudpickle  # comes with Dask: pickles functions of a user's own too
 
         payload = cloudpickle.dumps(function)
-        pending: deque[tuple[range, Any]] = deque()
-        next_unit, many = units.start, 1
+        pending: deque[tuple[U, Any]] = deque()
+        start, many = 0, 1
         try:
-            while next_unit < units.stop or pending:
+            while start < len(units) or pending:
                 ahead = 2 * max(1, sum(connected.nthreads().values()))
-                while next_unit < units.stop and len(pending) < ahead:
-                    some = range(next_unit, min(next_unit + many, units.stop))
+                while start < len(units) and len(pending) < ahead:
+                    some = cast(U, units[start : start + many])
                     pending.append((some, connected.submit(_done, payload, some, pure=False)))
-                    next_unit = some.stop
+                    start += len(some)
                 some, future = pending.popleft()
                 seconds, result = _awaited(connected, future)
                 many = max(1, min(2 * many, int(SECONDS * len(some) / max(seconds, 1e-6))))
@@ -179,7 +181,7 @@ def _awaited(connected: Any, future: Any) -> Any:
                 local.scale(len(local.worker_spec))
 
 
-def _done(payload: bytes, units: range) -> tuple[float, Any]:
+def _done(payload: bytes, units: Sequence[Any]) -> tuple[float, Any]:
     """Do some units on a worker: the seconds that it took, and the result."""
     start = time.monotonic()
     result = _function(payload)(units)
@@ -187,6 +189,6 @@ def _done(payload: bytes, units: range) -> tuple[float, Any]:
 
 
 @lru_cache(maxsize=4)
-def _function(payload: bytes) -> Callable[[range], Any]:
+def _function(payload: bytes) -> Callable[[Sequence[Any]], Any]:
     """Unpickle a function once for all of its tasks: it keeps what it works out and what is compiled."""
     return pickle.loads(payload)

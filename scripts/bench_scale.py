@@ -1,12 +1,14 @@
 """What sweeps of up to 10^9 configurations take: rate, memory, cost for each axis, and what survives a kill.
 
-    python scripts/bench_scale.py [--scale 0.1] [--only grid rows kill axes] [--json]
+    python scripts/bench_scale.py [--scale 0.1] [--only grid rows kill axes source] [--json]
 
 - `grid`: the 100 fastest of each GPU and size over 10^9 configurations of a made-up kernel (10 GPUs x 6 sizes
   x 2^24 launches) by the four models of `bench_sweep.py`, in turn with its grids, by CPU time.
 - `rows`: 10^7 rows of valid configurations into one Parquet file, which three libraries then read.
 - `kill`: a sweep of 10^8 configurations killed three times by SIGKILL and started again, and one left alone.
 - `axes`: how CPU time grows with GPUs, kernels, sizes and models, and what a second call compiles.
+- `source`: a ranking of 2,000 configurations of `stencil2d` by what its source does, in processes of this
+  machine and on 4 workers of Dask; each compiles and executes all of them, nothing is kept from before.
 
 Each part runs in a process of its own, whose peak of resident memory is told. `--scale` makes them smaller.
 Rates are by CPU time of the process, as other work on the machine slows the clock on the wall but not that.
@@ -23,15 +25,22 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 MODELS = ("volkov", "mwp-cwp", "mwp-cwp-corrected", "wfg-corrected")
-PARTS = ("grid", "rows", "kill", "axes")
+PARTS = ("grid", "rows", "kill", "axes", "source")
 GPUS, SIZES, BEST = 10, 6, 100
 ROWS = 10_000_000
 KILLED = 100_000_000
+FROM_SOURCE, WORKERS = 2_000, 4
+STENCILS = {
+    "block_x": [*range(16, 257, 16)],
+    "block_y": [*range(1, 33)],
+    "rows": [*range(1, 17)],
+}  # 5,556 valid
 POINTS = 12  # sizes of each sweep along the other axes
 TIMES = (1, 2, 4)
 
@@ -268,6 +277,36 @@ def traces(first: Any, second: Any) -> int:
     return len(seen)
 
 
+def source(scale: float, repeats: int) -> dict[str, Any]:
+    """Rank configurations from source, local and by Dask, each from an empty cache; compare the rows."""
+    import dse
+    from dse import gpus
+    from dse.cluster import used
+    from dse.cuda.source_kernel import SourceKernel
+    from dse.evaluate.rank import rank
+    from dse.models import DEFAULT
+
+    described: Any = dse.kernel("stencil2d")
+    kernel = SourceKernel(replace(described, space=described.space.with_values(STENCILS)))
+    gpu, wanted = gpus.load("a100-pcie-40gb"), max(WORKERS, round(FROM_SOURCE * scale))
+    told, taken = {}, {}
+    for name, workers in (("local", None), ("dask", WORKERS)):
+        with tempfile.TemporaryDirectory() as folder:
+            os.environ["DSE_CACHE"] = folder  # of this process and of those that it starts
+            start = time.perf_counter()
+            with used(workers):
+                ranking = rank(kernel, gpu.gpu, [DEFAULT], sample=wanted, gpu_name=gpu.name)
+            taken[name] = time.perf_counter() - start
+            told[name] = json.dumps(ranking.rows())
+    found = json.loads(told["local"])
+    return {
+        "rows": len(found),
+        "different_times": len({row["time_s"] for row in found}),
+        "same_bytes": told["local"] == told["dask"],
+        "wall_s": taken,
+    }
+
+
 def in_process(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """One part in a process of its own."""
     command = [sys.executable, __file__, "--part", part, "--scale", str(options.scale)]
@@ -296,7 +335,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.part:
         sys.path.insert(0, str(Path(__file__).parent))
-        work = {"grid": grid, "rows": rows, "kill": kill, "axes": axes}[options.part]
+        work = {"grid": grid, "rows": rows, "kill": kill, "axes": axes, "source": source}[options.part]
         print(json.dumps(work(options.scale, options.repeats)))
         return 0
     report = {part: in_process(part, options) for part in options.only}

@@ -32,6 +32,10 @@ def test_threads_keep_the_order():
     assert collected(in_threads(3), 20) == [i * i for i in range(20)]
 
 
+def test_units_may_be_a_list():
+    assert list(in_threads(2)(len, ["one", "two"])) == [(["one"], 1), (["two"], 1)]
+
+
 DEVICES = """
 import os
 os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
@@ -87,6 +91,11 @@ def test_tasks_grow_to_take_seconds(two_workers):
     sizes = [len(units) for units, _ in on_cluster(two_workers)(squares, range(60))]
     assert sizes[0] == 1
     assert max(sizes) > 3
+
+
+def test_workers_are_sent_their_own_units_alone(two_workers):
+    found = [result for _, result in on_cluster(two_workers)("".join, list("cluster"))]
+    assert "".join(found) == "cluster"
 
 
 def test_an_error_of_a_cluster_comes_out(two_workers):

@@ -72,14 +72,14 @@ def _spread(
     progress: Callable[[int], None],
 ) -> list[Result]:
     results: list[Result] = []
-    for _, some in spread(partial(_each_of, function, items), range(len(items))):
+    for _, some in spread(partial(_each_of, function), items):
         results += some
         progress(len(results))
     return results
 
 
-def _each_of(function: Callable[[Item], Result], items: Sequence[Item], places: range) -> list[Result]:
-    return [function(items[place]) for place in places]
+def _each_of(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    return [function(item) for item in items]
 
 
 def _context() -> BaseContext:

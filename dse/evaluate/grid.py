@@ -33,7 +33,6 @@ from dse.types import Gpu, Kernel, Resources
 
 LAUNCHES = 1 << 19  # of which differences are looked for at a time
 AGAIN = 1 << 16  # configurations of rows that are evaluated once more at a time
-FIRST = 4  # rows of a group that are evaluated once more before looking whether others may hold better ones
 CLOSE = 1e-5  # relative: minima that were worked out with fast math may be off by less
 MOST_TIED = 4  # times k rows: so many are looked at where their minima are equal
 
@@ -279,16 +278,18 @@ def _fastest(
     best = best[np.lexsort((best.begin, best.minima, best.group))]
     best = best[np.sort(np.unique(best.number, return_index=True)[1])]  # a row may have several pieces
     next_row, end = (np.searchsorted(best.group, np.arange(groups), side) for side in ("left", "right"))
-    rows = FIRST
     while True:
+        may = zip(next_row, end, _raised(seconds[:, -1]), strict=True)  # rows that may hold a better one
+        end = np.array(
+            [row + np.searchsorted(best.minima[row:stop], most, "right") for row, stop, most in may]
+        )
         going = np.flatnonzero(next_row < end)
-        going = going[best.minima[next_row[going]] <= _raised(seconds[going, -1])]
         if not len(going):
             return seconds, index
+        rows = max(1, AGAIN // layout.row // len(going))  # of each group: as many as go into one call
         last = np.minimum(next_row[going] + rows, end[going])
         chosen = np.concatenate([np.arange(*ends) for ends in zip(next_row[going], last, strict=True)])
         next_row[going] = last
-        rows *= 2
         for numbers, times in _again(model, fields, layout, best.number[chosen]):
             begin = layout.index(numbers, shape)
             for group in np.unique(begin // size):

@@ -4,7 +4,7 @@ Constraints are known in closed form, and a model gives the same time each time:
 constraint, or was tried before, would teach nothing. What a sampler suggests of either kind makes way for a
 neighbour, and where it has nothing to go by yet, a valid configuration is drawn. Samplers that learn are
 asked for half of the trials only: the others are neighbours of good ones, for samplers find the region of an
-optimum sooner than the optimum.
+optimum sooner than the optimum. Half of these are of a family that began elsewhere.
 """
 
 import heapq
@@ -22,6 +22,7 @@ from dse.searching.neighbours import Neighbours, Point
 from dse.searching.variants import VARIANT, Variant
 
 LEAST = 20  # trials before any is refined
+PATIENCE = 60  # trials of a family without a better one, after which another begins
 
 
 class Feasible(BaseSampler):
@@ -47,6 +48,7 @@ class Feasible(BaseSampler):
             ranges = (IntDistribution(0, len(values) - 1) for values in each.free.values())
             self._space |= zip(self._parameters[name], ranges, strict=True)
         self._tried: dict[str, set[Point]] = {name: set() for name in variants}
+        self._family: set[tuple[str, Point]] = set()  # begun from draws, in which only its own have heirs
         self._read = 0  # trials of the study that were looked at
 
     def reseed_rng(self) -> None:
@@ -85,21 +87,48 @@ class Feasible(BaseSampler):
         return name, neighbours.near(drawn, tried) or drawn
 
     def _refined(self, study: Study) -> tuple[str | None, Point | None]:
-        """Half of the time, a neighbour of one of the best trials; the better, the likelier."""
+        """Half of the time, a neighbour of a good trial: of any, or of one of the family."""
         if len(study.directions) > 1 or self._random.random() < 0.5:
             return None, None
-        best = [
+        done = [
             trial
             for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
             if math.isfinite(trial.values[0])
             and self.variant in (None, trial.params.get(VARIANT, self.variant))
         ]
-        if len(best) < LEAST:
+        if len(done) < LEAST:
             return None, None
-        rank = int(len(best) ** self._random.random())  # log-uniform: 1 to 10 as often as 10 to 100
-        trial = heapq.nsmallest(rank, best, key=lambda trial: trial.values[0])[-1]
+        return self._heir(done) if self._random.random() < 0.5 else self._of_family(done)
+
+    def _of_family(self, done: list[FrozenTrial]) -> tuple[str, Point | None]:
+        """A neighbour within the family: trials that began with some that were drawn, and their heirs.
+
+        A new one begins where the last has found nothing better for long. It may end in another region than
+        the one in which all others of the best trials soon are.
+        """
+        mine = [trial for trial in done if self._place(trial) in self._family]
+        lately, before = mine[-PATIENCE:], mine[:-PATIENCE]
+        if before and min(map(_time, lately)) >= min(map(_time, before)):
+            self._family.clear()
+            mine = []
+        if len(mine) >= LEAST:
+            name, point = self._heir(mine)
+        else:
+            name = self.variant or str(self._random.choice(list(self._parameters)))
+            point = self._neighbours[name].near(self._neighbours[name].anywhere(), self._tried[name])
+        if point is not None:
+            self._family.add((name, point))
+        return name, point
+
+    def _place(self, trial: FrozenTrial) -> tuple[str, Point]:
         name = trial.params.get(VARIANT, next(iter(self._parameters)))
-        point = tuple(trial.params[key] for key in self._parameters[name])
+        return name, tuple(trial.params[key] for key in self._parameters[name])
+
+    def _heir(self, trials: list[FrozenTrial]) -> tuple[str, Point | None]:
+        """A neighbour of one of some trials; the better, the likelier."""
+        rank = int(len(trials) ** self._random.random())  # log-uniform: 1 to 10 as often as 10 to 100
+        trial = heapq.nsmallest(rank, trials, key=_time)[-1]
+        name, point = self._place(trial)
         return name, self._neighbours[name].near(point, self._tried[name])
 
     def sample_independent(
@@ -127,3 +156,7 @@ class Feasible(BaseSampler):
             if trial.number != asking.number and trial.params.keys() >= set(parameters):
                 self._tried[name].add(tuple(trial.params[key] for key in parameters))
         self._read = len(trials)
+
+
+def _time(trial: FrozenTrial) -> float:
+    return trial.values[0]

@@ -1,14 +1,17 @@
 """Predictions as rows of Arrow tables, in one vocabulary of columns."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from dse.counts import KnownBatch
 from dse.errors import DseError, one_of
+from dse.evaluate.chunks import evaluate_counted
 from dse.hardware import occupancy
-from dse.sweeping.chunk import Chunk, chunk_of
+from dse.sweeping.chunk import Chunk
 from dse.sweeping.entries import PLACE, Entries
 from dse.sweeping.filter import RESOURCES
 from dse.sweeping.product import Product
@@ -100,12 +103,14 @@ def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
     for (kernel, size), mine in zip(pairs.T.tolist(), of_pairs, strict=True):
         index, place = np.unique(found["index"][mine], return_inverse=True)
         for start in range(0, len(index), AT_ONCE):
-            chunk = chunk_of(product, kernel, size, index[start : start + AT_ONCE])
-            some = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
-            at = mine[some]
-            columns = _columns(chunk, found["gpu"][at], found["model"][at], place[some] - start)
-            time[at] = columns["time_s"]
-            pieces.append((at, columns))
+            here = np.flatnonzero((place >= start) & (place < start + AT_ONCE))
+            at, some = mine[here], place[here] - start
+            known = _Known.of(product, kernel, size, index[start : start + AT_ONCE])
+            for model in np.unique(found["model"][at]).tolist():
+                which = np.flatnonzero(found["model"][at] == model)
+                columns = known.columns(model, found["gpu"][at[which]], some[which])
+                time[at[which]] = columns["time_s"]
+                pieces.append((at[which], columns))
     order = np.lexsort((*(found[name] for name in reversed(PLACE)), time, found["group"]))
     group = found["group"][order]
     rank = np.empty(len(pair), int)
@@ -119,25 +124,40 @@ def of_entries(product: Product, found: Entries) -> list[dict[str, Any]]:
     return [rows[row] for row in order.tolist()]
 
 
-def _columns(chunk: Chunk, gpus: np.ndarray, models: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
-    """Predictions of a chunk as columns, by their GPUs, models and places in it."""
-    product, evaluation = chunk.product, chunk.evaluation
-    forecasts = list(evaluation.forecasts.values())
-    problem = product.point(chunk.kernel, chunk.size)
-    columns: dict[str, Any] = {"kernel": np.full(len(place), product.kernels[chunk.kernel].name, object)}
-    columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
-    columns["model"] = np.array(list(evaluation.forecasts), object)[models]
-    columns |= {name: np.full(len(place), value) for name, value in problem.items()}
-    columns |= {name: values[place] for name, values in chunk.parameters.items()}
-    columns |= {name: values[gpus, place] for name, values in evaluation.resources.items()}
-    columns |= {name: getattr(evaluation, name)[gpus, place] for name in ("warps_per_sm", "occupancy")}
-    columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, place]]
-    columns["possible"] = evaluation.possible[gpus, place]
-    cycles, seconds = (np.stack([getattr(f, name) for f in forecasts]) for name in ("cycles", "seconds"))
-    columns |= {"cycles": cycles[models, gpus, place], "time_s": seconds[models, gpus, place]}
-    terms = [np.array([*f.terms, ""], object) for f in forecasts]
-    codes = np.stack([f.bottleneck for f in forecasts])[models, gpus, place]
-    columns["bottleneck"] = np.empty(len(place), object)
-    for m, names in enumerate(terms):
-        columns["bottleneck"][models == m] = names[codes[models == m]]
-    return columns
+@dataclass(frozen=True)
+class _Known:
+    """Configurations of one kernel and size whose counts are known."""
+
+    product: Product
+    kernel: int
+    size: int
+    parameters: Mapping[str, np.ndarray]  # [L]
+    batch: KnownBatch
+
+    @staticmethod
+    def of(product: Product, kernel: int, size: int, index: np.ndarray) -> "_Known":
+        """Count configurations, by their indices in the kernel's space."""
+        parameters = product.parameters(kernel, index)
+        counted = product.kernels[kernel].count(parameters, product.stacked, product.point(kernel, size))
+        return _Known(product, kernel, size, parameters, counted.batch.take(np.arange(len(index))))
+
+    def columns(self, model: int, gpus: np.ndarray, place: np.ndarray) -> dict[str, np.ndarray]:
+        """Predictions by one model, by their GPUs and places here: models rarely agree on what is fast."""
+        product, kernel = self.product, self.product.kernels[self.kernel].name
+        own, at = np.unique(place, return_inverse=True)
+        batch, models = self.batch.take(own), product.models[model : model + 1]
+        evaluation = evaluate_counted(batch, len(own), kernel, models, product.stacked)
+        [(name, forecast)] = evaluation.forecasts.items()
+        columns: dict[str, Any] = {"kernel": np.full(len(place), kernel, object)}
+        columns["gpu"] = np.array([file.name for file in product.gpus], object)[gpus]
+        columns["model"] = np.full(len(place), name, object)
+        problem = product.point(self.kernel, self.size)
+        columns |= {size: np.full(len(place), value) for size, value in problem.items()}
+        columns |= {parameter: values[place] for parameter, values in self.parameters.items()}
+        columns |= {resource: values[gpus, at] for resource, values in evaluation.resources.items()}
+        columns |= {each: getattr(evaluation, each)[gpus, at] for each in ("warps_per_sm", "occupancy")}
+        columns["limited_by"] = np.array(occupancy.LIMITERS, object)[evaluation.limiter[gpus, at]]
+        columns["possible"] = evaluation.possible[gpus, at]
+        columns |= {"cycles": forecast.cycles[gpus, at], "time_s": forecast.seconds[gpus, at]}
+        columns["bottleneck"] = forecast.bottleneck_names()[gpus, at]
+        return columns

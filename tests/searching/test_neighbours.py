@@ -5,7 +5,9 @@ from dataclasses import replace
 import numpy as np
 import optuna
 import pytest
-from optuna.samplers import RandomSampler
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import RandomSampler, TPESampler
+from optuna.trial import create_trial
 
 from dse import kernels
 from dse.errors import DseError
@@ -100,3 +102,19 @@ def test_the_variant_can_be_named(even):
         trial.suggest_int(f"{name}.block", 0, 63)
         trial.suggest_int(f"{name}.items", 0, 7)
         study.tell(trial, 1.0)
+
+
+@pytest.mark.parametrize(("times", "kept"), [(range(200, 100, -1), 101), (range(100, 200), 1)])
+def test_a_family_that_finds_nothing_better_makes_way_for_another(even, times, kept):
+    feasible = Feasible(TPESampler(), {"toy": even}, 1)
+    names, points = ("toy.block", "toy.items"), [divmod(i, 8) for i in range(100)]
+    ranges: dict[str, BaseDistribution] = {names[0]: IntDistribution(0, 63), names[1]: IntDistribution(0, 7)}
+    done = [
+        create_trial(params=dict(zip(names, point, strict=True)), distributions=ranges, value=float(time))
+        for point, time in zip(points, times, strict=True)
+    ]
+    feasible._tried["toy"] = set(points)
+    feasible._family = {("toy", point) for point in points}
+    name, point = feasible._of_family(done)
+    assert (name, point) in feasible._family
+    assert len(feasible._family) == kept
