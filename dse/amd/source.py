@@ -96,7 +96,8 @@ def joins(compiler: str, gpu: Gpu) -> bool:
 
     LLVM joined them before version 15; the GPU's file says whether its compiler is as old.
     """
-    return float(gpu.shared_unaligned) > 1.0 and compiler >= "clang 15"
+    version = re.match(r"clang (\d+)", compiler)
+    return float(gpu.shared_unaligned) > 1.0 and version is not None and int(version[1]) >= 15
 
 
 def listing_of(made: Built, kernel: str) -> Listing:
