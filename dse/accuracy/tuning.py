@@ -5,7 +5,7 @@ described kernel that lists the folder's name; else the space is tuned from its 
 the `T1.json` names, or without one the columns that stand before the times.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ from dse import measured, sources
 from dse.accuracy import markdown
 from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
 from dse.amd.toolchain import toolchain
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.files import read_json
 from dse.gpus.read import GpuFile
 from dse.measured.read import Measured
@@ -25,7 +25,7 @@ from dse.models import DEFAULT
 from dse.models.protocol import Model
 from dse.progress import Progress, silent
 from dse.tuning import candidates
-from dse.tuning.candidates import Candidates
+from dse.tuning.candidates import Candidates, bare
 from dse.tuning.loop import replayed, run
 from dse.tuning.tuner import Tuner
 
@@ -33,6 +33,7 @@ BUDGETS = (5, 10, 20, 50, 100)  # evaluations after which tuning is scored
 FITS = (5, 10, 20)  # measurements that the model is refitted to
 COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
 STAND_IN = 80  # compute capability 8.0
+ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is given
 T1 = "T1.json"
 
 
@@ -53,6 +54,8 @@ def evaluate(
     only: str = "",
     note: Note = ignore,
     progress: Progress = silent,
+    parts: int = 0,
+    order: str = ORDERS[0],
 ) -> Iterator[dict[str, Any]]:
     """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
 
@@ -63,7 +66,7 @@ def evaluate(
     empty = True
     for path in files(folder, only, note):
         try:
-            scores = row(path, model, seeds, budget, compiled, note, progress)
+            scores = row(path, model, seeds, budget, compiled, note, progress, parts, order)
         except DseError as error:
             note(f"{path}: left out: {error}")
             continue
@@ -81,6 +84,8 @@ def row(
     compiled: int = COMPILED,
     note: Note = ignore,
     progress: Progress = silent,
+    parts: int = 0,
+    order: str = ORDERS[0],
 ) -> dict[str, Any]:
     """Score tuning on one measured table, means over so many seeds.
 
@@ -88,28 +93,72 @@ def row(
     exactly; `untuned_top20` the best of the model's first 20; `tune_K` what tuning has after K evaluations, 5
     to `budget` of them. `spearman_untuned` is the model's rank correlation, `spearman_fitted_N` that of the
     model refitted to N measurements taken at random, over the others. `from`: source, described or none.
+
+    With `parts`, figures are means over so many random halves of the table, each with an optimum of its own.
+    `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.
     """
     budgets = [count for count in BUDGETS if count <= budget]
     if not budgets:
         raise DseError(f"budget: found {budget}, expected {BUDGETS[0]} or more")
     origin, (kernel, table, choices) = _known(path, model, compiled, note, progress)
-    time_s, ok = table.time_s, table.ok
+    choices = in_order(choices, order)
+    if origin != "none" and order != ORDERS[0]:
+        origin = f"{origin}, {order}" if choices.modelled else "none"
+    halves = [_half(len(table.ok), part) for part in range(parts)] or [np.arange(len(table.ok))]
+    total = len(halves) * (len(FITS) + 1) * seeds
+    with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", total) as advance:
+        scores = [
+            _scores(choices.rows(half), table.time_s[half], table.ok[half], seeds, budgets, advance)
+            for half in halves
+        ]
+    result: dict[str, Any] = {"space": space_of(path), "kernel": kernel, "gpu": gpu_of(path), "from": origin}
+    result["configurations"] = len(table.ok)
+    for name, value in scores[0].items():
+        result[name] = None if value is None else float(np.mean([one[name] or 0.0 for one in scores]))
+    return result
+
+
+def in_order(choices: Candidates, order: str) -> Candidates:
+    """Return the candidates with their predictions as they are, with these in reversed order, or without.
+
+    Reversed about their median: what was predicted to take twice as long is predicted to take half as long.
+
+    **Raises:** DseError for another order.
+    """
+    if order not in ORDERS:
+        raise DseError(f"order: found {order!r}, {one_of(order, ORDERS)}")
+    if order == "none" or not choices.modelled:
+        return choices if order == "predicted" else bare(choices.parameters)
+    if order == "predicted":
+        return choices
+    turned = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
+    return replace(choices, log_s=turned, slopes=-choices.slopes)
+
+
+def _half(count: int, part: int) -> np.ndarray:
+    """Take half of so many rows at random."""
+    return np.sort(np.random.default_rng(part).permutation(count)[: -(-count // 2)])
+
+
+def _scores(
+    choices: Candidates,
+    time_s: np.ndarray,
+    ok: np.ndarray,
+    seeds: int,
+    budgets: Sequence[int],
+    advance: Callable[[int], None],
+) -> dict[str, float | None]:
+    """Score as `row` says."""
     predicted = np.where(choices.possible, choices.log_s, np.inf) if choices.modelled else None
-    result: dict[str, Any] = {
-        "space": space_of(path),
-        "kernel": kernel,
-        "gpu": gpu_of(path),
-        "from": origin,
-        "configurations": len(ok),
+    result = {
         "random_20": random_expectation(time_s, ok, 20),
         "untuned_top20": None if predicted is None else fraction_of_optimum(predicted, time_s, ok, 20),
         "spearman_untuned": None if predicted is None else spearman(predicted[ok], time_s[ok]),
     }
-    with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", (len(FITS) + 1) * seeds) as advance:
-        for count in FITS:
-            scores = _by_seed(lambda seed, n=count: _refitted(choices, table, n, seed), seeds, advance)
-            result[f"spearman_fitted_{count}"] = float(np.mean(scores))
-        curves = _by_seed(lambda seed: _tuned(choices, table, budgets[-1], seed), seeds, advance)
+    for count in FITS:
+        scores = _by_seed(lambda seed, n=count: _refitted(choices, time_s, ok, n, seed), seeds, advance)
+        result[f"spearman_fitted_{count}"] = float(np.mean(scores))
+    curves = _by_seed(lambda seed: _tuned(choices, time_s, budgets[-1], seed), seeds, advance)
     for count in budgets:
         result[f"tune_{count}"] = float(np.mean([curve[min(count, len(curve)) - 1] for curve in curves]))
     return result
@@ -167,7 +216,7 @@ def from_parameters(path: Path, note: Note = ignore) -> Known:
             else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
         )
     table = measured.load_space(path, names)
-    return Known("", table, candidates.bare(table.parameters))
+    return Known("", table, bare(table.parameters))
 
 
 def with_mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -217,17 +266,17 @@ def _by_seed(work: Callable[[int], Any], seeds: int, advance: Callable[[int], No
     return results
 
 
-def _refitted(choices: Candidates, table: Measured, count: int, seed: int) -> float:
+def _refitted(choices: Candidates, time_s: np.ndarray, ok: np.ndarray, count: int, seed: int) -> float:
     """Return Spearman over the configurations that were not measured."""
-    ran = np.random.default_rng(seed).permutation(np.flatnonzero(table.ok))
-    tuner = Tuner(choices, seed, {int(index): float(table.time_s[index]) for index in ran[:count]})
-    return spearman(tuner.predict()[0][ran[count:]], table.time_s[ran[count:]]) or 0.0
+    ran = np.random.default_rng(seed).permutation(np.flatnonzero(ok))
+    tuner = Tuner(choices, seed, {int(index): float(time_s[index]) for index in ran[:count]})
+    return spearman(tuner.predict()[0][ran[count:]], time_s[ran[count:]]) or 0.0
 
 
-def _tuned(choices: Candidates, table: Measured, budget: int, seed: int) -> list[float]:
+def _tuned(choices: Candidates, time_s: np.ndarray, budget: int, seed: int) -> list[float]:
     """Return the fraction of the optimum after each evaluation."""
-    measure = replayed(choices, table.time_s)
-    fastest = float(np.nanmin(table.time_s))
+    measure = replayed(choices, time_s)
+    fastest = float(np.nanmin(time_s))
     done = run(Tuner(choices, seed), measure, budget, lambda n: 1 if n < 20 else 3 if n < 50 else 5).measured
     return [fastest / evaluation.fastest if evaluation.fastest else 0.0 for evaluation in done]
 
