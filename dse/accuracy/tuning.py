@@ -14,7 +14,7 @@ import numpy as np
 
 from dse import measured, sources
 from dse.accuracy import markdown
-from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
+from dse.accuracy.spaces import Note, files, gpu_of, gpu_or_relative, ignore, kernel_of, nothing_in, space_of
 from dse.amd.toolchain import toolchain
 from dse.errors import DseError, one_of
 from dse.files import read_json
@@ -176,7 +176,7 @@ def from_source(
         if description.source is None or not description.source.is_file():
             return None
         kernel = sources.counts_of(description, source=True, compiled=compiled)
-        gpu = _compiled_for(gpu_file(path), note)
+        gpu = _compiled_for(gpu_or_relative(path, note), note)
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, model, table.parameters, table.problem, progress)
     except DseError as error:
@@ -191,7 +191,7 @@ def from_description(path: Path, model: str | Model, note: Note = ignore) -> Kno
     if description is None:
         return None
     try:
-        gpu = gpu_file(path)
+        gpu = gpu_or_relative(path, note)
         table = measured.load(path, description)
     except DseError as error:
         note(f"{path}: not predicted: {error}")
@@ -215,7 +215,13 @@ def from_parameters(path: Path, note: Note = ignore) -> Known:
             if problem.exists()
             else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
         )
-    table = measured.load_space(path, names)
+    try:
+        table = measured.load_space(path, names)
+    except DseError as error:
+        if not names:
+            raise
+        note(f"{error}: the columns before the times are taken for the parameters")
+        table = measured.load_space(path, ())
     return Known("", table, bare(table.parameters))
 
 
