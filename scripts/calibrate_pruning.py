@@ -4,7 +4,8 @@ DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and name
 what `dse.pruning.calibration` keeps of a measured space, from --slices of it; --calibration writes that to a
 file, as dse/pruning/calibration.toml is. Then, with --json or -o or without --calibration, over --trials
 random sets of measurements of each size: how often the kept set held a configuration within 5 % of the
-optimum, and the median share kept, with what was learned of the other kernels on other GPUs only.
+optimum, and the median share kept, with what was learned of the other kernels on other GPUs only. With
+--known FILE that is read from a file that --calibration wrote before, of the same folder.
 """
 
 import argparse
@@ -17,13 +18,13 @@ from typing import Any
 
 import numpy as np
 
+from dse.accuracy.known import from_description
 from dse.accuracy.spaces import files
-from dse.accuracy.tuning import from_description
 from dse.compiled import cache
 from dse.errors import DseError
 from dse.files import fill, replacing
 from dse.models import DEFAULT as MODEL
-from dse.pruning.calibration import KnownSpaces
+from dse.pruning.calibration import KnownSpaces, load
 from dse.pruning.keep import keep
 from dse.pruning.slices import known, nearly
 from dse.report.show import show
@@ -52,7 +53,7 @@ def spaces(folder: Path) -> Iterator[MeasuredSpace]:
         if described is None:
             _tell(f"{path}: no kernel lists the space {path.parent.name}: left out")
             continue
-        kernel, table, candidates = described
+        _, kernel, table, candidates = described
         seconds = np.where(table.ok, table.time_s, np.inf)
         yield MeasuredSpace(path.parent.name, path.name.split(".")[0], kernel, seconds, candidates)
 
@@ -64,6 +65,16 @@ def learned(some: Sequence[MeasuredSpace], slices: int) -> KnownSpaces:
         found.append(known(one.name, one.kernel, one.gpu, one.candidates, one.seconds, WITHIN, slices))
         _tell(f"{one.name} on {one.gpu}: spread {found[-1].spread:.2f}")
     return KnownSpaces(MODEL, WITHIN, slices, tuple(found))
+
+
+def remembered(path: Path, some: Sequence[MeasuredSpace]) -> KnownSpaces:
+    """Read what was learned of just these spaces. DseError if it is of others."""
+    found = load(path)
+    spaces = [f"{one.space} on {one.gpu}" for one in found.spaces]
+    expected = [f"{one.name} on {one.gpu}" for one in some]
+    if spaces != expected:
+        raise DseError(f"{path}: found {', '.join(spaces)}, expected {', '.join(expected)}")
+    return found
 
 
 def rows(some: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int) -> list[dict[str, Any]]:
@@ -130,13 +141,14 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
     parser.add_argument("--calibration", type=Path, help="write what was learned there")
+    parser.add_argument("--known", type=Path, help="a file that --calibration wrote: learn nothing anew")
     options = parser.parse_args()
     cache()
     try:
         some = list(spaces(options.folder))
         if not some:
             raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
-        found = learned(some, options.slices)
+        found = remembered(options.known, some) if options.known else learned(some, options.slices)
         if options.calibration:
             with replacing(options.calibration) as path:
                 path.write_text(found.text(), encoding="utf-8")

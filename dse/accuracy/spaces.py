@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Callable
+from difflib import SequenceMatcher
+from itertools import takewhile
 from pathlib import Path
 
 from dse import gpus, kernels
@@ -57,11 +59,44 @@ def gpu_file(path: Path) -> GpuFile:
         for start in range(len(words) - length + 1):
             part = "_".join(words[start : start + length])
             try:
-                if length == len(words) or any(letter.isdigit() for letter in part):
+                if length > 1 or length == len(words) or any(letter.isdigit() for letter in part):
                     return gpus.load(part)
             except DseError as error:
                 whole = whole or error
     raise whole or DseError(f"{path}: found no name of a GPU, expected GPU.csv")
+
+
+def gpu_or_relative(path: Path, note: Note) -> GpuFile:
+    """Load the GPU of a measured table, or where it has no file the one whose name begins most alike.
+
+    The beginning that is the same has to have a digit: a GTX 1080 Ti is taken for a GTX 1060, and `note` is
+    told. **Raises:** DseError if there is none.
+    """
+    try:
+        return gpu_file(path)
+    except DseError as error:
+        wanted = _letters(gpu_of(path))
+        known = {
+            _letters(text): slug
+            for slug, header in sorted(gpus.headers().items())
+            for text in (slug, header.name.removeprefix(header.vendor), *header.aliases)
+        }
+        alike = {text: _beginning(text, wanted) for text in known}
+        nearest = max(alike, key=lambda text: (len(alike[text]), SequenceMatcher(None, text, wanted).ratio()))
+        if not any(letter.isdigit() for letter in alike[nearest]):
+            raise
+        relative = gpus.load(known[nearest])
+        note(f"{error}: predicted as for {relative.name}")
+        return relative
+
+
+def _beginning(one: str, other: str) -> str:
+    same = takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return "".join(letter for letter, _ in same)
+
+
+def _letters(text: str) -> str:
+    return re.sub(r"[\W_]|nvidia|amd|radeon|geforce", "", text.lower())
 
 
 def kernel_of(path: Path) -> Description | None:

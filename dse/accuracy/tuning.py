@@ -1,71 +1,55 @@
-"""How close to the optimum tuning comes on measured spaces, whatever is known of their kernels.
+"""How close to the optimum tuning comes on measured spaces, whatever is known of their kernels."""
 
-A kernel is read from the source that the `T1.json` beside its tables names, if it is there; else it is the
-described kernel that lists the folder's name; else the space is tuned from its parameters alone: those that
-the `T1.json` names, or without one the columns that stand before the times.
-"""
-
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from dse import measured, sources
 from dse.accuracy import markdown
-from dse.accuracy.spaces import Note, files, gpu_file, gpu_of, ignore, kernel_of, nothing_in, space_of
-from dse.amd.toolchain import toolchain
-from dse.errors import DseError
-from dse.files import read_json
-from dse.gpus.read import GpuFile
-from dse.measured.read import Measured
+from dse.accuracy.known import AS_IT_COMES, How, known
+from dse.accuracy.spaces import Note, files, gpu_of, ignore, nothing_in, space_of
+from dse.errors import DseError, one_of
 from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
-from dse.models import DEFAULT
-from dse.models.protocol import Model
 from dse.progress import Progress, silent
-from dse.tuning import candidates
-from dse.tuning.candidates import Candidates
+from dse.tuning.candidates import Candidates, bare
 from dse.tuning.loop import replayed, run
 from dse.tuning.tuner import Tuner
 
 BUDGETS = (5, 10, 20, 50, 100)  # evaluations after which tuning is scored
 FITS = (5, 10, 20)  # measurements that the model is refitted to
-COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
-STAND_IN = 80  # compute capability 8.0
-T1 = "T1.json"
+ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is given
 
 
-class Known(NamedTuple):
-    """A measured table, and a model's predictions of its configurations."""
+@dataclass(frozen=True)
+class Plan:
+    """How tuning is scored.
 
-    kernel: str  # "" where none is known
-    table: Measured
-    candidates: Candidates
+    With `parts`, figures are means over so many random halves of a table, each with an optimum of its own.
+    `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.
+    """
+
+    how: How = AS_IT_COMES
+    seeds: int = 10
+    budget: int = 100
+    parts: int = 0
+    order: str = ORDERS[0]
 
 
 def evaluate(
-    folder: Path,
-    model: str | Model = DEFAULT,
-    seeds: int = 10,
-    budget: int = 100,
-    compiled: int = COMPILED,
-    only: str = "",
-    note: Note = ignore,
-    progress: Progress = silent,
-    source: bool = False,
+    folder: Path, plan: Plan, only: str = "", note: Note = ignore, progress: Progress = silent
 ) -> Iterator[dict[str, Any]]:
     """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
 
-    `only` takes the tables whose SPACE/FILE holds that text. With `source`, described kernels are read from
-    the source that comes with them.
+    `only` takes the tables whose SPACE/FILE holds that text.
 
     **Raises:** DseError if nothing is left.
     """
     empty = True
     for path in files(folder, only, note):
         try:
-            scores = row(path, model, seeds, budget, compiled, note, progress, source)
+            scores = row(path, plan, note, progress)
         except DseError as error:
             note(f"{path}: left out: {error}")
             continue
@@ -75,16 +59,7 @@ def evaluate(
         raise nothing_in(folder)
 
 
-def row(
-    path: Path,
-    model: str | Model = DEFAULT,
-    seeds: int = 10,
-    budget: int = 100,
-    compiled: int = COMPILED,
-    note: Note = ignore,
-    progress: Progress = silent,
-    source: bool = False,
-) -> dict[str, Any]:
+def row(path: Path, plan: Plan, note: Note = ignore, progress: Progress = silent) -> dict[str, Any]:
     """Score tuning on one measured table, means over so many seeds.
 
     Fractions are of the optimum (fastest time over the time reached): `random_20` is random choice of 20,
@@ -92,93 +67,71 @@ def row(
     to `budget` of them. `spearman_untuned` is the model's rank correlation, `spearman_fitted_N` that of the
     model refitted to N measurements taken at random, over the others. `from`: source, described or none.
     """
-    budgets = [count for count in BUDGETS if count <= budget]
+    budgets = [count for count in BUDGETS if count <= plan.budget]
     if not budgets:
-        raise DseError(f"budget: found {budget}, expected {BUDGETS[0]} or more")
-    origin, (kernel, table, choices) = _known(path, model, compiled, note, progress, source)
-    time_s, ok = table.time_s, table.ok
+        raise DseError(f"budget: found {plan.budget}, expected {BUDGETS[0]} or more")
+    origin, kernel, table, choices = known(path, plan.how, note, progress)
+    choices = in_order(choices, plan.order)
+    if origin != "none" and plan.order != ORDERS[0]:
+        origin = f"{origin}, {plan.order}" if choices.modelled else "none"
+    halves = [_half(len(table.ok), part) for part in range(plan.parts)] or [np.arange(len(table.ok))]
+    total = len(halves) * (len(FITS) + 1) * plan.seeds
+    with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", total) as advance:
+        scores = [
+            _scores(choices.rows(half), table.time_s[half], table.ok[half], plan.seeds, budgets, advance)
+            for half in halves
+        ]
+    result: dict[str, Any] = {"space": space_of(path), "kernel": kernel, "gpu": gpu_of(path), "from": origin}
+    result["configurations"] = len(table.ok)
+    for name, value in scores[0].items():
+        result[name] = None if value is None else float(np.mean([one[name] or 0.0 for one in scores]))
+    return result
+
+
+def in_order(choices: Candidates, order: str) -> Candidates:
+    """Return the candidates with their predictions as they are, with these in reversed order, or without.
+
+    Reversed about their median: what was predicted to take twice as long is predicted to take half as long.
+
+    **Raises:** DseError for another order.
+    """
+    if order not in ORDERS:
+        raise DseError(f"order: found {order!r}, {one_of(order, ORDERS)}")
+    if order == "none" or not choices.modelled:
+        return choices if order == "predicted" else bare(choices.parameters)
+    if order == "predicted":
+        return choices
+    turned = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
+    return replace(choices, log_s=turned, slopes=-choices.slopes)
+
+
+def _half(count: int, part: int) -> np.ndarray:
+    """Take half of so many rows at random."""
+    return np.sort(np.random.default_rng(part).permutation(count)[: -(-count // 2)])
+
+
+def _scores(
+    choices: Candidates,
+    time_s: np.ndarray,
+    ok: np.ndarray,
+    seeds: int,
+    budgets: Sequence[int],
+    advance: Callable[[int], None],
+) -> dict[str, float | None]:
+    """Score as `row` says."""
     predicted = np.where(choices.possible, choices.log_s, np.inf) if choices.modelled else None
-    result: dict[str, Any] = {
-        "space": space_of(path),
-        "kernel": kernel,
-        "gpu": gpu_of(path),
-        "from": origin,
-        "configurations": len(ok),
+    result = {
         "random_20": random_expectation(time_s, ok, 20),
         "untuned_top20": None if predicted is None else fraction_of_optimum(predicted, time_s, ok, 20),
         "spearman_untuned": None if predicted is None else spearman(predicted[ok], time_s[ok]),
     }
-    with progress(f"Tuning {space_of(path)} on {gpu_of(path)}", (len(FITS) + 1) * seeds) as advance:
-        for count in FITS:
-            scores = _by_seed(lambda seed, n=count: _refitted(choices, table, n, seed), seeds, advance)
-            result[f"spearman_fitted_{count}"] = float(np.mean(scores))
-        curves = _by_seed(lambda seed: _tuned(choices, table, budgets[-1], seed), seeds, advance)
+    for count in FITS:
+        scores = _by_seed(lambda seed, n=count: _refitted(choices, time_s, ok, n, seed), seeds, advance)
+        result[f"spearman_fitted_{count}"] = float(np.mean(scores))
+    curves = _by_seed(lambda seed: _tuned(choices, time_s, budgets[-1], seed), seeds, advance)
     for count in budgets:
         result[f"tune_{count}"] = float(np.mean([curve[min(count, len(curve)) - 1] for curve in curves]))
     return result
-
-
-def from_source(
-    path: Path,
-    model: str | Model,
-    compiled: int = COMPILED,
-    note: Note = ignore,
-    progress: Progress = silent,
-    described: bool = False,
-) -> Known | None:
-    """Read the kernel that the T1 beside a table names from its source; None if it cannot be.
-
-    With `described`, the kernel that lists the folder's name is read from its source instead.
-    """
-    problem = path.with_name(T1)
-    if not described and not problem.is_file():
-        return None
-    try:
-        description = kernel_of(path) if described else sources.load(problem)
-        if description is None or description.source is None or not description.source.is_file():
-            return None
-        kernel = sources.counts_of(description, source=True, compiled=compiled)
-        gpu = _compiled_for(gpu_file(path), note)
-        table = measured.load(path, kernel)
-        choices = candidates.of_kernel(kernel, gpu, model, table.parameters, table.problem, progress)
-    except DseError as error:
-        note(f"{path}: not read from source: {error}")
-        return None
-    return Known(description.name, table, choices)
-
-
-def from_description(path: Path, model: str | Model, note: Note = ignore) -> Known | None:
-    """Take the described kernel that a table's folder is named after; None if there is none."""
-    description = kernel_of(path)
-    if description is None:
-        return None
-    try:
-        gpu = gpu_file(path)
-        table = measured.load(path, description)
-    except DseError as error:
-        note(f"{path}: not predicted: {error}")
-        return None
-    choices = candidates.of_kernel(description, gpu, model, table.parameters, table.problem)
-    return Known(description.name, table, choices)
-
-
-def from_parameters(path: Path, note: Note = ignore) -> Known:
-    """Take the parameters that the T1 beside a table names, or the table's own, without a kernel.
-
-    **Raises:** DseError if there are none.
-    """
-    problem, names = path.with_name(T1), list[str]()
-    try:
-        space = read_json(problem)["ConfigurationSpace"]
-        names = [parameter["Name"] for parameter in space["TuningParameters"]]
-    except (DseError, KeyError, TypeError) as error:
-        note(
-            f"{path}: {problem.name} beside it names no parameters ({error}): those of the table are taken"
-            if problem.exists()
-            else f"{path}: no {T1} beside it: the columns before the times are taken for the parameters"
-        )
-    table = measured.load_space(path, names)
-    return Known("", table, candidates.bare(table.parameters))
 
 
 def with_mean(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,29 +150,6 @@ def table(rows: list[dict[str, Any]]) -> str:
     return markdown.table(names, [[_text(row[name]) for name in names] for row in with_mean(rows)], words=3)
 
 
-def _known(
-    path: Path, model: str | Model, compiled: int, note: Note, progress: Progress, source: bool
-) -> tuple[str, Known]:
-    """Pair a table with the best that is known of its kernel, and say which that is."""
-    known = from_source(path, model, compiled, note, progress, source)
-    if known is not None:
-        return "source", known
-    known = from_description(path, model, note)
-    if known is not None:
-        return "described", known
-    return "none", from_parameters(path, note)
-
-
-def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:
-    """Return the GPU; one that no compiler knows with a stand-in for what to compile for."""
-    try:
-        toolchain(gpu.gpu).architecture(gpu.gpu, None)
-    except DseError as error:
-        note(f"{error}: counted as for compute capability {STAND_IN / 10}")
-        return replace(gpu, gpu=replace(gpu.gpu, compute_capability=STAND_IN))
-    return gpu
-
-
 def _by_seed(work: Callable[[int], Any], seeds: int, advance: Callable[[int], None]) -> list[Any]:
     results = []
     for seed in range(seeds):
@@ -228,17 +158,17 @@ def _by_seed(work: Callable[[int], Any], seeds: int, advance: Callable[[int], No
     return results
 
 
-def _refitted(choices: Candidates, table: Measured, count: int, seed: int) -> float:
+def _refitted(choices: Candidates, time_s: np.ndarray, ok: np.ndarray, count: int, seed: int) -> float:
     """Return Spearman over the configurations that were not measured."""
-    ran = np.random.default_rng(seed).permutation(np.flatnonzero(table.ok))
-    tuner = Tuner(choices, seed, {int(index): float(table.time_s[index]) for index in ran[:count]})
-    return spearman(tuner.predict()[0][ran[count:]], table.time_s[ran[count:]]) or 0.0
+    ran = np.random.default_rng(seed).permutation(np.flatnonzero(ok))
+    tuner = Tuner(choices, seed, {int(index): float(time_s[index]) for index in ran[:count]})
+    return spearman(tuner.predict()[0][ran[count:]], time_s[ran[count:]]) or 0.0
 
 
-def _tuned(choices: Candidates, table: Measured, budget: int, seed: int) -> list[float]:
+def _tuned(choices: Candidates, time_s: np.ndarray, budget: int, seed: int) -> list[float]:
     """Return the fraction of the optimum after each evaluation."""
-    measure = replayed(choices, table.time_s)
-    fastest = float(np.nanmin(table.time_s))
+    measure = replayed(choices, time_s)
+    fastest = float(np.nanmin(time_s))
     done = run(Tuner(choices, seed), measure, budget, lambda n: 1 if n < 20 else 3 if n < 50 else 5).measured
     return [fastest / evaluation.fastest if evaluation.fastest else 0.0 for evaluation in done]
 

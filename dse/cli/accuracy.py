@@ -9,9 +9,10 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Group, JsonOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_of
 from dse.models import DEFAULT, MODELS
 
+MOST_PARTS = 1_000
 SAMPLE = 300  # configurations of a table that are read from source
 COUNTS = ("configurations", "failed", "unpredicted")  # of a table: the same for all models, nearly
 
@@ -125,6 +126,13 @@ def tuning(
     ] = 96,
     only: Annotated[str, typer.Option(metavar="TEXT", help="Spaces or GPUs whose name holds this.")] = "",
     by_source: inputs.SourceOption = False,
+    parts: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, max=MOST_PARTS, help="Score N random halves of each table instead."),
+    ] = 0,
+    order: Annotated[
+        str, typer.Option(metavar="ORDER", help="Of predictions: predicted, reversed, or none: without them.")
+    ] = "predicted",
     json: JsonOption = False,
     page: PageOption = None,
 ) -> None:
@@ -136,13 +144,20 @@ def tuning(
     exactly; the best of the model's first 20; `dse tune` after 5 to 100 evaluations. Spearman's rank
     correlation is of the model, and of the model refitted to 5, 10 and 20 measurements taken at random, over
     the others. Means over --seeds.
+
+    --parts 10 asks how much of that is the luck of one optimum; --order reversed what a model costs that is
+    wrong, beside --order none.
     """
     _one_form(json, page)
     chosen = inputs.closed_form(model)
-    from dse.accuracy.tuning import evaluate, table, with_mean
+    from dse.accuracy.known import How
+    from dse.accuracy.tuning import ORDERS, Plan, evaluate, table, with_mean
     from dse.report.show import progress
 
-    rows = list(evaluate(folder, chosen, seeds, budget, compiled, only, _note, progress, by_source))
+    if order not in ORDERS:
+        raise DseError(f"--order: found {order!r}, {one_of(order, ORDERS)}")
+    plan = Plan(How(chosen, compiled, by_source), seeds, budget, parts, order)
+    rows = list(evaluate(folder, plan, only, _note, progress))
     if json:
         _print_json({"rows": rows})
     elif page:

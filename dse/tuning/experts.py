@@ -21,8 +21,8 @@ from dse.precision import in_64_bits
 from dse.tuning.candidates import CONTRAST, Candidates
 
 MISSED = 0.3  # how far times lie from what is expected, as a log
-WRONG = 0.1  # weight of measurements alone beside an expectation, before any measurement
-FEWEST = 3  # measurements from which on experts are weighed
+WRONG = 0.2  # weight of measurements alone beside an expectation, before any measurement
+FEWEST = 2  # measurements from which on experts are weighed
 TAIL = 4  # degrees of freedom of an expert's surprise: no single measurement rules one out
 LEVEL, NO_LEVEL = 0.5, 3.0  # how far all times together lie from a model's, and from those of none, as logs
 

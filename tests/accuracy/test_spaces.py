@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from dse.accuracy.spaces import gpu_file, kernel_of
+from dse.accuracy.spaces import gpu_file, gpu_or_relative, kernel_of
 from dse.errors import DseError
 
 
@@ -14,6 +14,7 @@ from dse.errors import DseError
         ("A4000.csv.gz", "rtx_a4000"),
         ("RTX_2080_Ti.csv", "rtx_2080_ti"),
         ("MI250X_run2.csv", "mi250x"),
+        ("TITAN-RTX_run2.csv", "titan_rtx"),
         ("convolution-rtx3090.parquet", "rtx_3090"),
         ("NVIDIA_A100-PCIE-40GB_2024.csv", "a100_pcie_40gb"),
     ],
@@ -26,6 +27,30 @@ def test_a_file_is_named_after_its_gpu(file, name):
 def test_what_names_no_gpu(file):
     with pytest.raises(DseError, match="gpu: found"):
         gpu_file(Path("space") / file)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("GTX_1080_Ti.csv", "gtx_1060_6gb"),
+        ("NVIDIA GeForce RTX 3080.csv", "rtx_3090"),
+        ("Radeon-Pro-W6800.csv.gz", "radeon_pro_w6600"),
+        ("RTX_4070.csv", "rtx_4090"),
+        ("A4000.csv", "rtx_a4000"),
+    ],
+)
+def test_a_gpu_without_a_file_is_taken_for_a_relative(file, name):
+    notes: list[str] = []
+    found = gpu_or_relative(Path("space") / file, notes.append)
+    assert found.path.stem == name
+    assert all(note.endswith(f": predicted as for {found.name}") for note in notes)
+    assert bool(notes) == (file != "A4000.csv")
+
+
+@pytest.mark.parametrize("file", ["times.csv", "GTX_9999.csv", "run_2.csv"])
+def test_what_has_no_relative(file):
+    with pytest.raises(DseError, match="gpu: found"):
+        gpu_or_relative(Path("space") / file, print)
 
 
 def test_a_folder_is_named_after_a_space_or_a_kernel():

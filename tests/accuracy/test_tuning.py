@@ -3,12 +3,17 @@
 import json
 import runpy
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dse import kernels
+from dse.accuracy.tuning import in_order
+from dse.errors import DseError
 from dse.evaluate.rank import configurations
+from dse.tuning.candidates import bare
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_spaces.py"
 FEW = ("--seeds", "1", "--budget", "10")
@@ -70,6 +75,32 @@ def test_a_described_kernel_read_from_its_source(run_dse, tmp_path):
 
 
 @pytest.mark.slow
+def test_halves_and_a_reversed_order(run_dse, folder):
+    def row(*more: str) -> dict:
+        return json.loads(run_dse("accuracy", "tuning", str(folder), *FEW, "--json", *more).out)["rows"][0]
+
+    whole, halves = row("--order", "reversed"), row("--order", "reversed", "--parts", "2")
+    assert whole["from"] == halves["from"] == "described, reversed"
+    assert whole["spearman_untuned"] == pytest.approx(-1)
+    assert halves["spearman_untuned"] == pytest.approx(-1)
+    assert whole["random_20"] != halves["random_20"]
+    assert whole["configurations"] == halves["configurations"]
+    without = row("--order", "none")
+    assert (without["from"], without["untuned_top20"]) == ("none", None)
+
+
+def test_the_order_is_turned_about_its_middle():
+    times, possible = np.log([1.0, 2.0, 4.0, 64.0]), np.array([True, True, True, False])
+    some = replace(bare({"a": np.arange(4)}), log_s=times, slopes=times[:, None], possible=possible)
+    turned = in_order(replace(some, modelled=True), "reversed")
+    np.testing.assert_allclose(np.exp(turned.log_s), [4.0, 2.0, 1.0, 1 / 16])
+    np.testing.assert_allclose(turned.slopes, -some.slopes)
+    assert not in_order(replace(some, modelled=True), "none").modelled
+    with pytest.raises(DseError, match="order: found 'up'"):
+        in_order(some, "up")
+
+
+@pytest.mark.slow
 def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
     def run(*arguments: str) -> str:
         monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(folder), *FEW, *arguments])
@@ -91,6 +122,10 @@ def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
     ("more", "found"),
     [
         (["--budget", "4"], "'--budget'"),
+        (
+            ["--order", "revers"],
+            "--order: found 'revers', expected one of predicted, reversed, none; did you",
+        ),
         (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
     ],
 )
