@@ -81,7 +81,7 @@ def characterise(
     wide: WideOption = False,
     out: OutOption = None,
 ) -> None:
-    """Count what a kernel's CUDA source does, without a GPU.
+    """Count what a kernel's source does, without a GPU.
 
     KERNEL is one of `dse kernels` or a kernel.toml, whose description is then shown beside; or a T1.json; or
     a .cu, .hip, .ptx or .cubin file or a listing of machine code (.sass), of which --block, --grid and --arg
