@@ -88,7 +88,13 @@ COMMANDS = (
     ),
     Command("tune", (*TUNE, "--journal", "o.jsonl"), "o.jsonl", old=False, stays=("o.jsonl*",)),
     Command("report", ("report", "../r.parquet", "-o", "o.html"), "o.html"),
-    Command("table", ("table", "mat_naive", "-g", GPU, "--for", "n=1000,2000", "-o", "o.json"), "o.json"),
+    Command(
+        "table",
+        ("table", "mat_naive", "-g", GPU, "--for", "n=1000,2000", "--format", "json", "-o", "tables"),
+        "tables/mat_naive on NVIDIA A100-PCIE-40GB.json",
+        stays=("tables",),
+        makes=("tables",),
+    ),
     Command("fit", ("fit", "mat_naive", "-g", GPU, "--measured", "../TIMES", "-o", "o.toml"), "o.toml"),
     Command("prune", ("prune", "mat_naive", "-g", GPU, "--top", "9", "-o", "o.csv"), "o.csv"),
     Command("compare", ("compare", "mat_naive", "-g", GPU, "--measured", "../TIMES", "-o", "o.csv"), "o.csv"),
@@ -119,7 +125,9 @@ def tried(command: Command, folder: Path) -> list[str]:
 
 def once(command: Command, disk: Path) -> tuple[int | None, list[str]]:
     """Run a command on a disk; return its exit code, and what was wrong."""
-    (disk / (command.file if command.old else FILLER)).write_bytes(OLD)  # takes a page
+    old = disk / (command.file if command.old else FILLER)
+    old.parent.mkdir(exist_ok=True)
+    old.write_bytes(OLD)  # takes a page
     environment = os.environ | {"DSE_CACHE": str(disk.parent / "cache"), "PYTHONPATH": str(ROOT)}
     arguments = [sys.executable, "-m", "dse.cli.entry", "-q", *command.arguments]
     try:
