@@ -160,6 +160,12 @@ def of_files(pattern: str, most: int = 4000) -> Callable[[], Sequence[bytes]]:
     return lambda: [path.read_bytes() for path in sorted(ROOT.glob(pattern)) if path.stat().st_size < most]
 
 
+def sources_of(paths: Sequence[str]) -> Callable[[], Mapping[str, bytes]]:
+    """Take the sources that lie beside kernels, by name."""
+    found = [source for path in paths for source in (ROOT / path).parent.glob("*.cu")]
+    return lambda: {source.name: source.read_bytes() for source in found}
+
+
 def written(content: Any) -> Callable[[], Sequence[bytes]]:
     """Write one valid file: text, or JSON."""
     return lambda: [(content if isinstance(content, str) else json.dumps(content, indent=1)).encode()]
@@ -697,6 +703,7 @@ SUBJECTS: Sequence[Subject | Options] = (
         ("rank", "FILE", "-g", GPU, "--top", "2"),
         files(KERNEL_FILES),
         "fields",
+        sources_of(KERNEL_FILES),
     ),
     Subject("graph's fields", "graph.toml", ("simulate", "FILE"), of_files("kernels/*/graph.toml"), "fields"),
     Subject(
