@@ -735,7 +735,7 @@ SUBJECTS: Sequence[Subject | Options] = (
     Subject(
         "profile",
         "graph.toml",
-        ("simulate", "FILE", "--warps", "2", "--profile", "FOLDER/p.svg"),
+        ("simulate", "FILE", "--warps", "2", "--profile", "FOLDER/p.json"),
         of_files("kernels/*/graph.toml"),
     ),
     Options("completion", ("READ", "fuzz_subjects:completed", "a100"), (2,)),

@@ -71,10 +71,18 @@ class Listing:
 def parse(listing: str, kernel: str | None = None) -> Listing:
     """Read one kernel of an assembly text: the one with that name, else the only one.
 
-    **Raises:** DseError if the text has no such kernel, or is not AMDGCN.
+    **Raises:** DseError if the text has no such kernel, or is not AMDGCN of clang: a source may contain
+    assembly of its own.
     """
-    lines = listing.splitlines()
-    target = next((line.split("--")[-1].strip('"') for line in lines if ".amdgcn_target" in line), "")
+    try:
+        return _parse(listing.splitlines(), kernel)
+    except (ValueError, KeyError, IndexError, TypeError) as error:
+        raise DseError(f"assembly: cannot read: {type(error).__name__}: {error}") from None
+
+
+def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
+    targets = (found[1] for line in lines if ".amdgcn_target" in line and (found := _TARGET.search(line)))
+    target = next(targets, "")
     kernels = _metadata(lines)
     if not target or not kernels:
         raise DseError(
@@ -90,34 +98,46 @@ def parse(listing: str, kernel: str | None = None) -> Listing:
     stated = _directives(lines, kernel)
     return Listing(
         name=kernel,
-        target=target.split(":")[0],
-        wave_size=_int(numbers, ".wavefront_size"),
+        target=target,
+        wave_size=_int(numbers, ".wavefront_size", 64, least=32),
         instructions=instructions,
         labels=labels,
-        vgprs=_int(numbers, ".vgpr_count"),
-        sgprs=_int(numbers, ".sgpr_count"),
-        agprs=_int(numbers, ".agpr_count"),
-        vgpr_spills=_int(numbers, ".vgpr_spill_count"),
-        sgpr_spills=_int(numbers, ".sgpr_spill_count"),
-        lds_bytes=_int(numbers, ".group_segment_fixed_size"),
-        scratch_bytes=_int(numbers, ".private_segment_fixed_size"),
-        kernarg_bytes=_int(numbers, ".kernarg_segment_size"),
+        vgprs=_int(numbers, ".vgpr_count", MOST_REGISTERS),
+        sgprs=_int(numbers, ".sgpr_count", MOST_REGISTERS),
+        agprs=_int(numbers, ".agpr_count", MOST_REGISTERS),
+        vgpr_spills=_int(numbers, ".vgpr_spill_count", MOST_SCRATCH),
+        sgpr_spills=_int(numbers, ".sgpr_spill_count", MOST_SCRATCH),
+        lds_bytes=_int(numbers, ".group_segment_fixed_size", MOST_LDS),
+        scratch_bytes=_int(numbers, ".private_segment_fixed_size", MOST_SCRATCH),
+        kernarg_bytes=_int(numbers, ".kernarg_segment_size", MOST_ARGUMENTS),
         arguments=tuple(_arguments(numbers.get(".args", []))),
-        max_threads=_int(numbers, ".max_flat_workgroup_size"),
+        max_threads=_int(numbers, ".max_flat_workgroup_size", MOST_THREADS),
         directives=stated,
         symbols=_symbols(lines),
         occupancy=_occupancy(lines, kernel),
     )
 
 
-def _int(numbers: Mapping[str, object], name: str) -> int:
-    return int(str(numbers.get(name, 0)))
+_TARGET = re.compile(r'--(gfx[0-9a-f]{3,4})(?:[:"]|$)')
+
+# What is more than any GPU has.
+MOST_REGISTERS, MOST_LDS, MOST_ARGUMENTS, MOST_THREADS = 1024, 1 << 20, 1 << 16, 1 << 12
+MOST_SCRATCH = 1 << 24  # bytes of a lane
+
+
+def _int(numbers: Mapping[str, object], name: str, most: int, least: int = 0) -> int:
+    value = int(str(numbers.get(name, 0)))
+    if not least <= value <= most:
+        raise DseError(f"assembly: {name}: found {value}, expected {least} to {most:,}")
+    return value
 
 
 def _arguments(items: object) -> Iterator[KernelArgument]:
-    assert isinstance(items, list)
+    if not isinstance(items, list):
+        raise DseError("assembly: .args: found no list, expected one")
     for item in items:
-        yield KernelArgument(_int(item, ".offset"), _int(item, ".size"), str(item[".value_kind"]))
+        place, size = (_int(item, name, MOST_ARGUMENTS) for name in (".offset", ".size"))
+        yield KernelArgument(place, size, str(item[".value_kind"]))
 
 
 # Code

@@ -12,6 +12,7 @@ from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
 
+MOST_STARTS = 1000
 SIMULATED_SAMPLE = 50  # configurations of a file, if no number is said: each evaluation takes seconds
 
 
@@ -44,7 +45,9 @@ def fit(
         ),
     ] = None,
     method: Annotated[str, typer.Option(help="lm (Levenberg-Marquardt) or bfgs.")] = "lm",
-    starts: Annotated[int, typer.Option(min=1, help="Points to start from, the catalogue's first.")] = 4,
+    starts: Annotated[
+        int, typer.Option(min=1, max=MOST_STARTS, help="Points to start from, the catalogue's first.")
+    ] = 4,
     sample: inputs.SampleOption = None,
     changed: inputs.SetOption = None,
     seed: Annotated[

@@ -79,3 +79,17 @@ def test_branches_too_far_for_one_instruction_are_branches(written):
     assert [str(step) for step in listing.instructions[1:4]] == [
         "s_add_u32 s4, s4, 0", "s_addc_u32 s5, s5, 0", "s_branch .LBB0_1",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("stated", "message"),
+    [
+        ({"lanes": 0}, r"\.wavefront_size: found 0, expected 32 to 64"),
+        ({"lds": 1 << 40}, r"\.group_segment_fixed_size: found 1099511627776, expected 0 to"),
+        ({"target": "9**9"}, r"found no \.amdgcn_target"),
+        ({"lanes": "many"}, "assembly: cannot read: ValueError"),
+    ],
+)
+def test_what_no_gpu_has_is_refused(written, stated, message):
+    with pytest.raises(DseError, match=message):
+        written("s_nop 0", **stated)

@@ -12,7 +12,7 @@ from dse.amd.execute.memory_names import memory_access
 from dse.amd.execute.opcodes import Opcode, opcode
 from dse.amd.execute.operands import Operands, Reader, between_lanes, listed, word_of
 from dse.amd.execute.results import Action, finisher, one_result, or_low_word, results_of, then, without_lanes
-from dse.amd.execute.slots import SCC, VCC, Operand, Register, operand
+from dse.amd.execute.slots import SCC, VCC, Operand, Register, beyond, operand
 from dse.amd.text import Instruction
 from dse.errors import DseError
 
@@ -29,13 +29,16 @@ class Binder(Operands):
     """Makes the actions of a listing's instructions."""
 
     def check(self, step: Instruction) -> None:
-        """Refuse an opcode that is not known.
+        """Refuse an opcode that is not known, and registers that no GPU has.
 
-        **Raises:** DseError if it is not.
+        **Raises:** DseError for either.
         """
         for one in (step, step.second):
             if one is not None and not _is_known(one.opcode):
                 raise self.error(step, "unknown opcode, expected one of dse/amd/execute/opcodes.py")
+            for text in one.operands if one is not None else ():
+                if beyond(text):
+                    raise self.error(step, f"found {text!r}, expected registers that there are")
 
     def actions(self, step: Instruction) -> list[Action]:
         """What to do for an instruction; mostly one thing.
@@ -50,6 +53,8 @@ class Binder(Operands):
             if str(problem).startswith(self.listing.name):
                 raise
             raise self.error(step, str(problem)) from None
+        except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as problem:
+            raise self.error(step, f"unknown form ({problem})") from None
 
     def _together(self, first: Instruction, second: Instruction) -> list[Action]:
         """Two instructions that are issued together: both read before either writes."""

@@ -25,8 +25,9 @@ _NAMED = {
     "flat_scratch_hi": (FLAT_SCRATCH + 1, 1),
     "xnack_mask": (XNACK, 2), "xnack_mask_lo": (XNACK, 1), "xnack_mask_hi": (XNACK + 1, 1),
 }  # fmt: skip
-_FILES = {"s": 0, "v": V, "a": A, "ttmp": TTMP}
-_REGISTER = re.compile(r"(ttmp|[sva])(?:(\d+)|\[(\d+):(\d+)\]|\[(\d+)\])(\.[lh])?$")
+_FILES = {"s": (0, VCC), "v": (V, 256), "a": (A, 256), "ttmp": (TTMP, 16)}  # first place, and how many
+_REGISTER = re.compile(r"(ttmp|[sva])(?:(\d{1,4})|\[(\d{1,4}):(\d{1,4})\]|\[(\d{1,4})\])(\.[lh])?$")
+_NUMBERED = re.compile(r"(?<![\w.$@])(ttmp|[sva])(\d+(?![\w@$])|\[[^\]]*\]?)")
 _SYMBOL = re.compile(r"([A-Za-z_.$][\w.$]*)@rel32@(lo|hi)([+-]\d+)?$")
 
 # The high words of addresses within a block's LDS and a lane's scratch, when flat instructions use them.
@@ -85,7 +86,17 @@ def register(text: str) -> Register | None:
         return None
     name, one, first, last, alone, half = found.groups()
     low = int(one or first or alone)
-    return Register(_FILES[name] + low, int(last) - low + 1 if last else 1, (half or "").strip("."))
+    return Register(_FILES[name][0] + low, int(last) - low + 1 if last else 1, (half or "").strip("."))
+
+
+@lru_cache(maxsize=10_000)
+def beyond(text: str) -> bool:
+    """Tell whether an operand names registers that no GPU has, or in a form that is not known."""
+    for name, numbers in _NUMBERED.findall(text):
+        found = register(f"{name}{numbers}")
+        if found is None or found.count < 1 or found.slot + found.count > sum(_FILES[name]):
+            return True
+    return False
 
 
 @lru_cache(maxsize=10_000)
@@ -126,5 +137,5 @@ def _constant(text: str) -> Constant:
             return Constant(bits, bits, double, struct.unpack("<H", struct.pack("<e", value))[0])
         wide = int(text) & (1 << 64) - 1
         return Constant(wide & 0xFFFFFFFF, wide, wide, wide & 0xFFFF)
-    except ValueError:
+    except (ValueError, OverflowError, struct.error):  # no number, or one that is too large
         raise DseError(f"found operand {text!r}, expected a register or a number") from None

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.amd.execute.slots import CONSTANTS, EXEC, SCC, TTMP, V
+from dse.amd.execute.slots import CONSTANTS, EXEC, SCC, TTMP, VCC, V
 from dse.amd.text import Instruction, Listing
 from dse.cuda.machine.launch import Dimensions, LaunchArguments, Pointer, UnknownArgument, address_of
 from dse.cuda.machine.memory import GlobalMemory
@@ -18,6 +18,7 @@ from dse.errors import DseError
 
 U32 = np.uint32
 _BOOL = np.dtype(bool)
+MOST_PRELOADED = 16  # words of arguments
 _LANES = np.arange(32, dtype=U32)
 _PACKED_IDS = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # thread indices in one register, 10 bits each
 
@@ -158,12 +159,20 @@ class Machine:
                 for word in range(words):
                     self.r[at + word] = _word(value >> 32 * word if word < 2 else 0)
                 at += words
-        for word in range(stated.get("user_sgpr_kernarg_preload_length", 0)):
+        preloaded = stated.get("user_sgpr_kernarg_preload_length", 0)
+        if preloaded > MOST_PRELOADED:
+            raise DseError(
+                f"{listing.name}: .amdhsa_user_sgpr_kernarg_preload_length: found {preloaded},"
+                f" expected at most {MOST_PRELOADED}"
+            )
+        for word in range(preloaded):
             offset = 4 * (stated.get("user_sgpr_kernarg_preload_offset", 0) + word)
             segment = self.memory.regions[self.kernarg_region]
             assert segment is not None
             self.r[at + word] = _word(int(segment[offset : offset + 4].view(U32)[0]))
         at = stated.get("user_sgpr_count", at)
+        if not 0 <= at < VCC - 3:
+            raise DseError(f"{listing.name}: .amdhsa_user_sgpr_count: found {at}, expected at most {VCC - 4}")
         place = np.array(blocks, U32).reshape(len(blocks), 3)
         indices = [place[:, axis].reshape(-1, 1, 1) for axis in range(3)]
         for axis, name in enumerate("xyz"):
