@@ -35,8 +35,6 @@ def ran(before: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DSE_CACHE": str(folder / "cache")}
     for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS"):
         environment.pop(name, None)
-    root = str(Path(__file__).parents[2])
-    environment["PYTHONPATH"] = os.pathsep.join([root, environment.get("PYTHONPATH", "")])
     environment["DSE"] = f"{sys.executable} -m dse {RANK}"
     command = ["bash", "-c", f"{before}\n$DSE"]
     return subprocess.run(
