@@ -28,6 +28,8 @@ class Plan:
 
     With `parts`, figures are means over so many random halves of a table, each with an optimum of its own.
     `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.
+
+    **Raises:** DseError for another order, or a budget below the first of BUDGETS.
     """
 
     how: How = AS_IT_COMES
@@ -35,6 +37,12 @@ class Plan:
     budget: int = 100
     parts: int = 0
     order: str = ORDERS[0]
+
+    def __post_init__(self) -> None:
+        if self.order not in ORDERS:
+            raise DseError(f"order: found {self.order!r}, {one_of(self.order, ORDERS)}")
+        if self.budget < BUDGETS[0]:
+            raise DseError(f"budget: found {self.budget}, expected {BUDGETS[0]} or more")
 
 
 def evaluate(
@@ -68,8 +76,6 @@ def row(path: Path, plan: Plan, note: Note = ignore, progress: Progress = silent
     model refitted to N measurements taken at random, over the others. `from`: source, described or none.
     """
     budgets = [count for count in BUDGETS if count <= plan.budget]
-    if not budgets:
-        raise DseError(f"budget: found {plan.budget}, expected {BUDGETS[0]} or more")
     origin, kernel, table, choices = known(path, plan.how, note, progress)
     choices = in_order(choices, plan.order)
     if origin != "none" and plan.order != ORDERS[0]:
@@ -92,15 +98,11 @@ def in_order(choices: Candidates, order: str) -> Candidates:
     """Return the candidates with their predictions as they are, with these in reversed order, or without.
 
     Reversed about their median: what was predicted to take twice as long is predicted to take half as long.
-
-    **Raises:** DseError for another order.
     """
-    if order not in ORDERS:
-        raise DseError(f"order: found {order!r}, {one_of(order, ORDERS)}")
-    if order == "none" or not choices.modelled:
-        return choices if order == "predicted" else bare(choices.parameters)
     if order == "predicted":
         return choices
+    if order == "none" or not choices.modelled:
+        return bare(choices.parameters)
     turned = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
     return replace(choices, log_s=turned, slopes=-choices.slopes)
 

@@ -118,7 +118,7 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
     )
 
 
-_TARGET = re.compile(r'--(gfx[0-9a-f]{3,4})(?:[:"]|$)')
+_TARGET = re.compile(r'-(gfx[0-9a-f]{3,4})(?:[:"]|$)')
 
 # What is more than any GPU has.
 MOST_REGISTERS, MOST_LDS, MOST_ARGUMENTS, MOST_THREADS = 1024, 1 << 20, 1 << 16, 1 << 12

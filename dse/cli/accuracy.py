@@ -9,7 +9,7 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Group, JsonOption, present
-from dse.errors import DseError, one_of
+from dse.errors import DseError
 from dse.models import DEFAULT, MODELS
 
 MOST_PARTS = 1_000
@@ -151,11 +151,9 @@ def tuning(
     _one_form(json, page)
     chosen = inputs.closed_form(model)
     from dse.accuracy.known import How
-    from dse.accuracy.tuning import ORDERS, Plan, evaluate, table, with_mean
+    from dse.accuracy.tuning import Plan, evaluate, table, with_mean
     from dse.report.show import progress
 
-    if order not in ORDERS:
-        raise DseError(f"--order: found {order!r}, {one_of(order, ORDERS)}")
     plan = Plan(How(chosen, compiled, by_source), seeds, budget, parts, order)
     rows = list(evaluate(folder, plan, only, _note, progress))
     if json:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.accuracy.tuning import in_order
+from dse.accuracy.tuning import Plan, in_order
 from dse.errors import DseError
 from dse.evaluate.rank import configurations
 from dse.tuning.candidates import bare
@@ -97,7 +97,7 @@ def test_the_order_is_turned_about_its_middle():
     np.testing.assert_allclose(turned.slopes, -some.slopes)
     assert not in_order(replace(some, modelled=True), "none").modelled
     with pytest.raises(DseError, match="order: found 'up'"):
-        in_order(some, "up")
+        Plan(order="up")
 
 
 @pytest.mark.slow
@@ -124,7 +124,7 @@ def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
         (["--budget", "4"], "'--budget'"),
         (
             ["--order", "revers"],
-            "--order: found 'revers', expected one of predicted, reversed, none; did you",
+            "order: found 'revers', expected one of predicted, reversed, none; did you",
         ),
         (["--model", "pipeline"], "--model: found pipeline, expected a closed form"),
     ],
