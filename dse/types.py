@@ -83,7 +83,7 @@ class PerClass(_Quantities):
     l2 and dram: one 32-byte sector.
 
     mma_*: one multiply-add of a product of matrices, by its operands: fp16 (or bf16) with sums in
-    fp32, fp16 with sums in fp16, tf32, fp8, int8, fp64. All of them share the tensor pipe.
+    fp32, fp16 with sums in fp16, tf32, fp32, fp8, int8, fp64. All of them share the tensor pipe.
     mma_warp: one warp instruction that multiplies 16 x 16 by 16 x 8 halves out of registers, or as
     many bytes of another kind. It takes the tensor pipe too, where registers are what limits it.
     """
@@ -101,6 +101,7 @@ class PerClass(_Quantities):
     mma_fp16: Quantity = quantity("1", default=0.0)
     mma_fp16_fp16: Quantity = quantity("1", default=0.0)
     mma_tf32: Quantity = quantity("1", default=0.0)
+    mma_fp32: Quantity = quantity("1", default=0.0)
     mma_fp8: Quantity = quantity("1", default=0.0)
     mma_int8: Quantity = quantity("1", default=0.0)
     mma_fp64: Quantity = quantity("1", default=0.0)
@@ -111,7 +112,7 @@ CLASSES = tuple(PerClass.__dataclass_fields__)
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
 COMPUTE = (*ARITHMETIC, "shared")  # what the two-subsystem models call computation
 MEMORY = ("l1", "l2", "dram")  # what they call memory
-MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp8", "mma_int8", "mma_fp64")
+MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64")
 TENSOR = (*MMA, "mma_warp")
 ABSENT = 1e30  # λ of a pipe that a GPU has not: work for it never ends
 

@@ -22,6 +22,18 @@ PRODUCT = {  # multiply-adds of one warp instruction, all of which take 768 byte
 FIRST_PRODUCT = 16 * 8 * 8  # of HMMA and IMMA on Volta (a set of four steps) and on Turing
 WARP_PRODUCT = 16 * 8 * 16  # the unit of work of mma_warp
 SUB_PARTITIONS = 4
+MATRIX = {  # multiply-adds of one wave's instruction on AMD, of 16 x 16 sums: how long depends on the shape
+    "mma_fp16": 16 * 16 * 16,
+    "mma_fp16_fp16": 16 * 16 * 16,
+    "mma_tf32": 16 * 16 * 8,
+    "mma_fp32": 16 * 16 * 4,
+    "mma_fp8": 16 * 16 * 32,
+    "mma_int8": 16 * 16 * 16,
+    "mma_fp64": 16 * 16 * 4,
+}
+FED = (
+    768 / 512
+)  # cycles for the bytes of mma_warp: products of 16 4 x 4 take 1,024 of them in 8 cycles of a SIMD
 _LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # Λ of another kind is theirs
 
 
@@ -31,8 +43,12 @@ def tensor(card: Card) -> dict[str, Value]:
     if not rates:
         return {}
     cpi = {kind: _cpi(rate) for kind, rate in rates.items()}
-    latency = {kind: _latency(card, kind) for kind in rates}
-    cpi["mma_warp"] = _warp_cpi(card, rates)
+    if card.amd:
+        latency = {kind: _passes(card, kind, rate) for kind, rate in rates.items()}
+        cpi["mma_warp"] = _fed(card, rates["mma_fp16"])
+    else:
+        latency = {kind: _latency(card, kind) for kind in rates}
+        cpi["mma_warp"] = _warp_cpi(card, rates)
     latency["mma_warp"] = latency["mma_fp16"].like("latency.mma_fp16")
     return {f"cpi.{kind}": value for kind, value in cpi.items()} | {
         f"latency.{kind}": value for kind, value in latency.items()
@@ -82,6 +98,20 @@ def _warp_cpi(card: Card, rates: dict[str, Value]) -> Value:
                 return share.derived(WARP_PRODUCT / (share.value / 100 * full.value), rule)
     kind = max(("mma_fp16", "mma_fp16_fp16"), key=lambda kind: rates[kind].value)
     return _cpi(rates[kind]).like(f"cpi.{kind}", f"{WARP_PRODUCT} multiply-adds", WARP_PRODUCT)
+
+
+def _passes(card: Card, kind: str, rate: Value) -> Value:
+    """Λ on AMD: as long as the matrix core of a SIMD is busy; the compiler adds what pauses it needs."""
+    simds = card.need("simds_per_cu").value
+    rule = f"{MATRIX[kind]} multiply-adds on one of {tidy(simds)} SIMDs"
+    return rate.derived(MATRIX[kind] * simds / rate.value, rule)
+
+
+def _fed(card: Card, rate: Value) -> Value:
+    """λ of a wave's operands on AMD: never what binds, as far as is known."""
+    if card.family == "CDNA":
+        return rate.derived(FED, "4 x 4 products: 1024 bytes of operands in 2 passes of 4 cycles, on 4 SIMDs")
+    return _cpi(rate).like("cpi.mma_fp16", f"{WARP_PRODUCT} multiply-adds", WARP_PRODUCT)
 
 
 def _product(card: Card, kind: str) -> int:

@@ -25,7 +25,7 @@ from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.types import Gpu, Resources
 
-RULES = "2"  # to be changed with how counts are worked out from what was compiled: they are kept
+RULES = "3"  # to be changed with how counts are worked out from what was compiled: they are kept
 
 
 def source_of(description: Description) -> HipSource:

@@ -214,7 +214,7 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
     """Yield rows of the average warp from start to end."""
     import numpy as np
 
-    from dse.types import CLASSES
+    from dse.types import CLASSES, TENSOR
 
     def value(kernel: "Kernel", name: str) -> float:
         return float(np.ravel(getattr(kernel.work if name in CLASSES else kernel, name))[0])
@@ -223,6 +223,11 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
     for part, names in parts.items():
         for name in names:
             yield _row(part, name, value(ours, name), None if theirs is None else value(theirs, name))
+        if part == "warp":
+            for name in TENSOR:
+                products = value(ours, name), None if theirs is None else value(theirs, name)
+                if any(products):
+                    yield _row(part, name, *products)
 
 
 def _details(profile: "KernelProfile") -> Iterator[Row]:

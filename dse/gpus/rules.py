@@ -37,7 +37,9 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {  # beside `like`
     ),
     "bytes_per_cycle": ("cpi.shared", "cpi.l1", "cpi.l2"),
     "bandwidth_share": ("cpi.dram",),
-    "per_cycle": tuple(f"cpi.mma_{kind}" for kind in ("fp16", "fp16_fp16", "tf32", "fp8", "int8", "fp64")),
+    "per_cycle": tuple(
+        f"cpi.mma_{kind}" for kind in ("fp16", "fp16_fp16", "tf32", "fp32", "fp8", "int8", "fp64")
+    ),
 }
 
 

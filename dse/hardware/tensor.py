@@ -14,6 +14,7 @@ LACKS = {  # what it says of a GPU that cannot do them
     "mma_fp16": "no tensor cores for fp16",
     "mma_fp16_fp16": "no tensor cores for fp16 with sums in fp16",
     "mma_tf32": "no tensor cores for tf32",
+    "mma_fp32": "no tensor cores for fp32",
     "mma_fp8": "no tensor cores for fp8",
     "mma_int8": "no tensor cores for int8",
     "mma_fp64": "no tensor cores for fp64",

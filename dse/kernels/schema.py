@@ -69,6 +69,7 @@ class Warp(_Table):
     mma_fp16: _Text = None
     mma_fp16_fp16: _Text = None
     mma_tf32: _Text = None
+    mma_fp32: _Text = None
     mma_fp8: _Text = None
     mma_int8: _Text = None
     mma_fp64: _Text = None

@@ -347,7 +347,8 @@ def test_every_value_says_where_it_is_from(files, name):
     assert ("guard_branches" in compiler) == (files[name].header.vendor == "AMD")
     of_cpi, of_latency = ({x for x in tensor if x.startswith(group)} for group in ("cpi", "latency"))
     assert {x.replace("cpi", "latency") for x in of_cpi} == of_latency
-    assert bool(tensor) == (files[name].header.capability >= 70)
+    header = files[name].header
+    assert bool(tensor) == (header.capability >= 70 or header.architecture in ("CDNA2", "CDNA3", "RDNA3"))
     for record in records:
         if record.follows == LEFT_OUT.get(record.field, ()):
             assert record.field not in raw
@@ -394,6 +395,9 @@ def test_every_value_says_where_it_is_from(files, name):
         ("b200", 1856, {"fp16": 2250, "fp8": 4500}),
         ("rtx_5090", 2407, {"fp16": 209.5, "fp16_fp16": 419, "fp8": 419, "tf32": 104.8}),
         ("rtx_pro_6000_blackwell", 2617, {"fp16": 503.8, "fp8": 1007.6}),
+        ("mi250x", 1700, {"fp16": 191.5, "fp32": 47.9, "fp64": 47.9}),  # one of two dies
+        ("mi300x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp32": 163.4, "fp8": 2614.9, "fp64": 163.4}),
+        ("radeon_pro_w7800", 2525, {"fp16": 90.5, "int8": 90.5}),
     ],
 )
 def test_peak_of_the_tensor_cores(files, name, mhz, peaks):
@@ -407,11 +411,14 @@ def test_peak_of_the_tensor_cores(files, name, mhz, peaks):
     ("name", "lacking"),
     [
         ("gtx_1060_6gb", set(TENSOR)),
-        ("mi300x", set(TENSOR)),
-        ("v100_pcie_16gb", {"mma_tf32", "mma_fp8", "mma_int8", "mma_fp64"}),
-        ("t4", {"mma_tf32", "mma_fp8", "mma_fp64"}),
-        ("a100_pcie_40gb", {"mma_fp8"}),
-        ("h100_sxm", set()),
+        ("mi50", set(TENSOR)),
+        ("mi250x", {"mma_tf32", "mma_fp8"}),
+        ("mi300x", set()),
+        ("radeon_pro_w7800", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_fp64"}),
+        ("v100_pcie_16gb", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64"}),
+        ("t4", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_fp64"}),
+        ("a100_pcie_40gb", {"mma_fp32", "mma_fp8"}),
+        ("h100_sxm", {"mma_fp32"}),
     ],
 )
 def test_products_that_a_gpu_cannot_do(files, name, lacking):

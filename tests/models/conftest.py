@@ -16,7 +16,7 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
-MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp8", "mma_int8", "mma_fp64")
+MMA = ("mma_fp16", "mma_fp16_fp16", "mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64")
 TENSOR = (*MMA, "mma_warp")
 OWN_PIPES = (*ARITHMETIC, "shared", "l1", "l2", "dram", "barrier")  # all but what shares the tensor pipe
 PIPES = (*OWN_PIPES, *TENSOR)

@@ -12,7 +12,13 @@ from dse.amd.text import Listing
 from dse.cuda.caches.cache_model import Caches, Traffic, latency, misses
 from dse.cuda.machine.blocks import Sample, representative
 from dse.cuda.machine.launch import LaunchArguments
-from dse.cuda.profile.characterise import ACCESSES, AccessCounts, Characterisation, PhaseCounts
+from dse.cuda.profile.characterise import (
+    ACCESSES,
+    AccessCounts,
+    Characterisation,
+    PhaseCounts,
+    add_product,
+)
 from dse.cuda.profile.single_warp import Walk
 from dse.cuda.source import resident_blocks
 from dse.types import Gpu, Resources
@@ -105,6 +111,7 @@ def _phase(
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     passes = max(float(counts[-1]), 1e-300)
     insts: dict[str, float] = {}
+    tensor: dict[str, float] = {}
     lanes = operations = 0.0
     accesses = {kind: np.zeros(4) for kind in ACCESSES}
     for stretch in noted.program.blocks:
@@ -115,6 +122,8 @@ def _phase(
             insts[step.pipe] = insts.get(step.pipe, 0.0) + waves
             lanes += threads
             operations += step.fp32_ops * threads
+            if step.product is not None:
+                add_product(tensor, step.product, waves)
             if step.memory:
                 row = noted.bound.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + 4]
@@ -133,6 +142,7 @@ def _phase(
             for kind, numbers in accesses.items()
             if numbers[0]
         },
+        tensor={name: work / passes for name, work in tensor.items()},
         new_sectors={"load": 0.0, "store": 0.0},
         walk=None if path is None else path * (1 / path.passes),
         traffic=None if traffic is None else traffic * (1 / passes),

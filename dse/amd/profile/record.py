@@ -14,10 +14,12 @@ import numpy as np
 from dse.amd.execute.code import BARRIERS, Code
 from dse.amd.execute.contents import Access, MemoryMachine
 from dse.amd.profile.pipes import Kind, Turns, kind_of
+from dse.amd.profile.products import product
 from dse.amd.text import Instruction
 from dse.cuda.machine.launch import LaunchArguments
 from dse.cuda.machine.state import MEMORY_COUNTS, PhaseSpan, Stream
 from dse.cuda.machine.thread_set import Lanes
+from dse.cuda.sass.products import Product
 from dse.hardware.banks import passes as bank_passes
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
@@ -45,6 +47,7 @@ class Step:
     writes: tuple[int, ...]
     fp32_ops: int
     instruction: Instruction
+    product: Product | None = None  # of matrices
     joined: bool = False  # loads of neighbours, which compilers before LLVM 15 make one wide load
     of_box = False
     kind = ""
@@ -89,10 +92,11 @@ def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, jo
 
 def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[Step]:
     """Tell what each instruction of a listing is."""
-    return [_step(step, kind_of(step, wide_rate), joins) for step in code.listing.instructions]
+    wave_size = code.listing.wave_size
+    return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
 
 
-def _step(step: Instruction, kind: Kind, joins: bool) -> Step:
+def _step(step: Instruction, kind: Kind, joins: bool, wave_size: int) -> Step:
     access = kind.access
     loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
     return Step(
@@ -108,6 +112,7 @@ def _step(step: Instruction, kind: Kind, joins: bool) -> Step:
         writes=(0,) if loads else (),
         fp32_ops=kind.fp32_ops,
         instruction=step,
+        product=product(step, wave_size) if kind.pipe == "tensor" else None,
         joined=joins and _neighbours(step),
     )
 

@@ -23,7 +23,7 @@ from dse.amd.profile.pipes import Turns
 from dse.amd.profile.record import Record, Step, repeats
 from dse.amd.text import Instruction, Listing
 from dse.cuda.profile.single_warp import SOURCES, Walk
-from dse.types import Gpu
+from dse.types import MMA, Gpu
 
 _PLACE = {name: number for number, name in enumerate(SOURCES)}
 
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     latency: float  # until its result is there
     source: int  # where that comes from: a place in SOURCES
     counter: str  # that counts it while it is under way; "": registers are watched
-    busy: float  # cycles that it keeps a memory's pipe busy
+    busy: float  # cycles that it keeps a pipe busy: a memory's, or the matrix core
     load: bool  # from global memory
     reads: tuple[str, ...]
     writes: tuple[str, ...]
@@ -52,6 +52,7 @@ class Timing:
     latency: np.ndarray  # until a result can be used, by SOURCES
     interval: Mapping[str, float]  # until the wave's next instruction, by pipe
     passes: Mapping[str, float]  # of a pass through a memory's pipe, by pipe
+    products: Mapping[str, float]  # of a unit of work on the matrix core of a SIMD, by kind
     turns: Turns
 
 
@@ -72,8 +73,10 @@ def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> T
         "other": turn,
     }
     passes = {"shared": float(gpu.cpi.shared), "global": float(gpu.cpi.l1), "local": float(gpu.cpi.l1)}
+    products = {name: float(gpu.limits.sub_partitions) * float(getattr(gpu.cpi, name)) for name in MMA}
+    latency |= {name: max(turn, float(getattr(gpu.latency, name))) for name in MMA}
     in_order = np.array([latency[name] for name in SOURCES])
-    return Timing(in_order, interval, passes, turns)
+    return Timing(in_order, interval, passes, products, turns)
 
 
 class _UnderWay(NamedTuple):
@@ -91,7 +94,7 @@ class _Walker:
         self.time = self.insts = self.loads = self.waits = self.depth = 0.0
         self.waited = np.zeros(len(SOURCES))
         self.counters: dict[str, deque[_UnderWay]] = {name: deque() for name in ("vm", "vs", "lgkm")}
-        self.free = {"vm": 0.0, "vs": 0.0, "lgkm": 0.0}
+        self.free = {"vm": 0.0, "vs": 0.0, "lgkm": 0.0, "matrix": 0.0}
         self.ready: dict[str, tuple[float, np.ndarray, int, float]] = {}  # of a register; depth of its chain
         self.units = np.eye(len(SOURCES))
 
@@ -109,6 +112,9 @@ class _Walker:
             self.waited = held[1] + self.units[held[2]]
         if cost.waits:
             start = self._wait(start, cost.waits)
+        if cost.busy and not cost.counter:
+            start = max(start, self.free["matrix"])
+            self.free["matrix"] = start + cost.busy
         self.insts += 1
         if cost.counter:
             entered = max(start, self.free[cost.counter])
@@ -157,7 +163,7 @@ class _Walker:
             self.counters[name] = deque(
                 one._replace(ready=one.ready + cycles, path=one.path + waited) for one in under_way
             )
-            self.free[name] += cycles
+        self.free = {name: free + cycles for name, free in self.free.items()}
         self.ready = {
             register: (time + cycles, path + waited, source, deep + depth)
             for register, (time, path, source, deep) in self.ready.items()
@@ -277,6 +283,11 @@ def _cost(inst: Instruction, step: Step, passes: float, times: Timing, stores_ap
         return Cost(turns.turn, times.latency[source], source, counter, busy, load, reads, written, ())
     if pipe == "control":
         return Cost(turns.branch, 0.0, 0, "", 0.0, False, reads, (), ())
+    if step.product is not None:
+        kind = step.product.kind
+        busy = step.product.multiply_adds * times.products[kind]
+        source = _PLACE[kind]
+        return Cost(turns.turn, times.latency[source], source, "", busy, False, reads, writes, ())
     masks = inst.opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane"))
     source = _PLACE["control" if masks else pipe if pipe in _PLACE else "other"]
     return Cost(
@@ -321,7 +332,7 @@ _WRITES_NOTHING = (
     "global_store", "flat_store", "buffer_store", "scratch_store", "ds_write", "ds_store", "s_cbranch",
     "s_cmp",
 )  # fmt: skip
-_ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane")
+_ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane", "v_smfmac", "v_swmmac")
 
 
 @lru_cache(maxsize=1 << 16)

@@ -240,7 +240,7 @@ def _phase(
                 unsure += operations * threads
             if step.product is not None:
                 row = ready.product_rows.get(step.index)
-                _add_product(tensor, step.product, warps if row is None else float(counts[row]))
+                add_product(tensor, step.product, warps if row is None else float(counts[row]))
             if step.memory:
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
@@ -278,7 +278,7 @@ def _phase(
     )
 
 
-def _add_product(tensor: dict[str, float], product: Product, warps: float) -> None:
+def add_product(tensor: dict[str, float], product: Product, warps: float) -> None:
     """Add the work of so many warps' products of matrices."""
     for name, amount in (
         (product.kind, product.multiply_adds),

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from dse.cuda.sass.operands import Operand
 
-_UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8 halves
+UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8 halves
 _GROUP = 4  # warps of a warp group
 
 
@@ -99,7 +99,7 @@ def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) 
     quads = 4 if (opcode, m) == ("HMMA", 8) else 1  # Volta's: one product for each quad of lanes, in steps
     steps = (2 if _half_sums(modifiers) else 4) if quads == 4 else 1
     share = quads / steps
-    return Product(kind, multiply_adds * share, (a_bytes + b_bytes) * share / _UNIT_BYTES, 0.0)
+    return Product(kind, multiply_adds * share, (a_bytes + b_bytes) * share / UNIT_BYTES, 0.0)
 
 
 def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Product:

@@ -85,3 +85,30 @@ def test_trips_that_are_skipped_count_for_the_phases_that_they_go_through(writte
         assert found[key].passes == path.passes
         for name in ("cycles", "insts", "slots"):
             assert getattr(found[key], name) == pytest.approx(getattr(path, name)), (key, name)
+
+
+@pytest.mark.parametrize(
+    ("opcode", "apart", "cycles"),
+    [
+        ("v_mfma_f32_16x16x16f16", False, 32),  # sums in the same registers: one waits for the other
+        ("v_mfma_f32_16x16x16f16", True, 32),  # else for the matrix core
+        ("v_mfma_f32_32x32x8f16", True, 64),
+        ("v_mfma_f32_16x16x8bf16", True, 16),
+    ],
+)
+def test_products_of_a_wave_follow_one_another_through_the_matrix_core(written, opcode, apart, cycles):
+    def walked(count: int) -> float:
+        words = "v2" if "bf16" in opcode else "v[2:3]"
+        sums = [
+            f"v[{8 + 4 * (number % 4 if apart else 0)}:{11 + 4 * (number % 4 if apart else 0)}]"
+            for number in range(count)
+        ]
+        listing = written([f"{opcode} {sum_}, {words}, {words}, {sum_}" for sum_ in sums])
+        gpu, turn = gpus.load("mi250x").gpu, turns(listing)
+        code = code_of(listing)
+        machine, _ = execute(code, LaunchArguments((1, 1, 1), (64, 1, 1), [None, None]), [(0, 0, 0)])
+        noted = record(code, machine, turn, True, joins=False)
+        (path,) = walk(code, machine, noted, 0, timing(listing, gpu, turn, 500.0)).values()
+        return path.cycles
+
+    assert walked(9) - walked(5) == 4 * cycles
