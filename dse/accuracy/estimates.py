@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from dse import measured
+from dse.amd.toolchain import toolchain
 from dse.counts import Counted, Number
 from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.active_sampling import choose
@@ -20,7 +21,7 @@ from dse.cuda.estimate.features import known
 from dse.cuda.launches import configurations
 from dse.cuda.profile.to_kernel import to_kernel
 from dse.cuda.profile.warp_counts import column_names, stacked
-from dse.cuda.source import KernelProfile, source_of
+from dse.cuda.source import KernelProfile
 from dse.cuda.source_kernel import SourceKernel, as_models_take_it, knows_blocks
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
@@ -58,8 +59,9 @@ def check(
     table = measured.load(path, description)
     table = table.rows(take_sample(table, description, sample, seed))
     parameters, sizes = table.parameters, description.sizes(**{**(problem or {}), **table.problem})
-    wanted, source = configurations(description, parameters, sizes, gpu.gpu), source_of(description)
-    read = SourceKernel(description).read(parameters, gpu.gpu, sizes, progress)
+    wanted = configurations(description, parameters, sizes, gpu.gpu)
+    source = toolchain(gpu.gpu).source_of(description)
+    read = SourceKernel(description, toolchain=toolchain).read(parameters, gpu.gpu, sizes, progress)
     ran = [index for index, one in enumerate(read) if isinstance(one, KernelProfile)]
     if compiled >= len(read):
         raise DseError(f"compile: found {compiled}, expected fewer than the {len(read)} of the sample")

@@ -59,7 +59,8 @@ def each(
                 process.join()
             if isinstance(error, BrokenProcessPool):
                 raise DseError(
-                    "workers: found a process that ended early (memory?), expected fewer"
+                    "workers: found a process that ended early, expected fewer of them if memory ran out, or"
+                    " if __name__ == '__main__' around what your own script does"
                 ) from None
             raise
         return [future.result() for future in futures]

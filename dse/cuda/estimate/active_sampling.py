@@ -1,7 +1,8 @@
 """Chooses which configurations of a kernel to compile, so that they tell most of the others.
 
-By what is known of them without a compiler the first ones are far apart. The others are those whose registers
-are least sure, so that the border between those with few and with far more is found.
+By what is known of them without a compiler the first ones lie near to as many others as they can: corners of
+a space are often special, as sizes are that divide a problem. The others are those whose registers are least
+sure, so that the border between those with few and with far more is found.
 """
 
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ from dse.cuda.estimate.regression import Process
 from dse.cuda.source import KernelProfile
 
 _ROUNDS = 4  # in which the second half of them is chosen
+_MOST_POINTS = 2048
 _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 
 
@@ -24,13 +26,13 @@ _LEAST = 1e-9  # variance: what is as sure as that tells nothing more
 def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | Failure]) -> list[int]:
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
-    The first half lie far apart. The others are those whose registers are least sure, or whether they compile
-    at all, in several rounds.
+    The first half lie near to as many others as they can. Then come those whose registers are least sure, or
+    whether they compile at all, in several rounds.
     """
     total = len(known.threads)
     count = min(count, total)
     if not results:
-        return _far_apart(known.code, -(-count // 2))
+        return _amid(known.features, -(-count // 2))
     known_ones, chosen = list(results), []
     parts = [
         (variant.indices, _doubts(variant.known, variant.results)) for variant in variants(known, results)
@@ -70,7 +72,7 @@ class _Doubt:
 
 
 def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[_Doubt]:
-    points, registers = known.code, registers_of(known.code, results)
+    points, registers = known.features, registers_of(known.features, results)
     process = registers.process if registers.kinds is None else registers.kinds.process
     doubts = [_Doubt(process, points, registers.variance(points))]
     if any(isinstance(result, Failure) for result in results.values()):
@@ -84,11 +86,18 @@ def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
     return doubts
 
 
-def _far_apart(points: np.ndarray, count: int) -> list[int]:
-    """Choose each as far as can be from those before it; the first is the one in the middle."""
-    chosen = [int((points**2).sum(1).argmin())]
-    distance = np.full(len(points), np.inf)
-    while len(chosen) < count:
-        distance = np.minimum(distance, ((points - points[chosen[-1]]) ** 2).sum(1))
-        chosen.append(int(distance.argmax()))
+def _amid(points: np.ndarray, count: int) -> list[int]:
+    """Choose each so that the mean distance from any to the nearest chosen one falls most.
+
+    Of many points, some at random stand for all.
+    """
+    if len(points) > _MOST_POINTS:
+        some = np.sort(np.random.default_rng(0).choice(len(points), _MOST_POINTS, replace=False))
+        return some[_amid(points[some], count)].tolist()
+    squares = (points**2).sum(1)
+    apart = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * points @ points.T, 0.0))
+    nearest, chosen = apart.max(1), list[int]()
+    for _ in range(count):
+        chosen.append(int(np.minimum(nearest[:, None], apart).sum(0).argmin()))
+        nearest = np.minimum(nearest, apart[:, chosen[-1]])
     return chosen
