@@ -39,7 +39,7 @@ from dse.kernels.description import Build, Description
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "15"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "16"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 

@@ -369,7 +369,7 @@ def _installed_headers() -> list[Path]:
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
-# CUDA C++ Programming Guide, technical specifications: static shared memory is limited to 48 KiB; a launch may add more.
+# CUDA programming guide, technical specifications: what a kernel declares; a launch may add more.
 MOST_DECLARED = 48 * 1024
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX

@@ -222,7 +222,12 @@ class _Fits:
         more = logs[odd] - estimated[self.compiled[odd]]
         left_out = logs.copy()
         left_out[~odd] = without
-        if odd.any():
+        if odd.sum() >= 8 and np.ptp(more) > _EXACT:
+            factor = fitted(self.points[self.compiled[odd]], more)
+            factors = np.clip(factor.estimate(self.points), more.min(), more.max())
+            estimated = estimated + self.spills * factors
+            left_out[odd] -= factor.left_out
+        elif odd.any():
             estimated = estimated + self.spills * more.mean()
             left_out[odd] += (more.mean() - more) * len(more) / max(len(more) - 1, 1)
         limits = np.log(unit) if unit else logs.min() - _BEYOND, logs.max() + _BEYOND
