@@ -13,9 +13,15 @@ from dse.cuda.sass.operands import PT
 from dse.cuda.sass.program import BasicBlock, Step
 
 # Numbers that are compared with, and on which side of them usual ones are: 1 above, -1 below.
-_SIDES = {2.0**-126: 1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1, 105615.0: -1}
-# The same of bits: infinity; a square root's exponent less that of the smallest; a reciprocal's.
+_SIDES = {2.0**-126: 1, -126.0: 1, 126.0: -1, 128.0: -1, inf: -1, -inf: 1}
+_SIDES[105615.0] = -1  # from here on sines have to be reduced with more digits
+# The upper words of double precision as if they were single: the smallest, also of what is divided, and where
+# exp overflows.
+_SIDES |= {2.0**-129: 1, 7 * 2.0**-123: 1, 4.1917929649353027344: -1, 4.2275390625: -1}
+# The same of words as they are: infinity, a square root's exponent less that of the smallest, a reciprocal's.
 _SIDES_OF_BITS = {"0x7f800000": -1, "0x727fffff": -1, "0x1ffffff": 1}
+# In double precision a square root's, a reciprocal root's, and two of a logarithm's.
+_SIDES_OF_BITS |= {"0x7ca00000": -1, "0x7fe00000": -1, "0xfffff": 1, "0x7fefffff": -1}
 _HOLDS = {"LT": -1, "LE": -1, "GT": 1, "GE": 1}  # on which side each comparison holds
 
 
@@ -26,9 +32,9 @@ def usual_test(step: Step) -> bool | None:
     """
     if step.opcode == "FCHK":  # whether a division needs more than Newton's steps
         return False
-    if step.opcode not in ("FSETP", "ISETP") or len(step.sources) < 3 or not step.modifiers:
+    if step.opcode not in ("FSETP", "DSETP", "ISETP") or len(step.sources) < 3 or not step.modifiers:
         return None
-    floats, limit = step.opcode == "FSETP", step.sources[1]
+    floats, limit = step.opcode != "ISETP", step.sources[1]
     name = step.modifiers[0].removesuffix("U") if floats else step.modifiers[0]
     if floats and name in ("EQ", "NE"):
         return name == "NE"

@@ -1,4 +1,4 @@
-"""Functions have code for numbers at the edges of their format, which data that is not known does not reach."""
+"""Functions have code for numbers at the edges of their format, which unknown data does not reach."""
 
 from pathlib import Path
 
@@ -48,6 +48,14 @@ def test_only_what_usual_numbers_need_counts(tmp_path: Path, work: str, operatio
     result = counted(tmp_path, work, arch)
     assert result.fp32_ops / (4 * 256) == operations
     assert result.insts() / result.warps < 30  # those at the edges take a hundred
+
+
+@pytest.mark.parametrize(
+    ("work", "insts"), [("v = 3.0 / (double)v", 40), ("v = sqrt((double)v)", 45), ("v = log((double)v)", 90)]
+)
+def test_so_it_is_in_double_precision(tmp_path: Path, work: str, insts: int) -> None:
+    result = counted(tmp_path, work)
+    assert 25 < result.insts() / result.warps < insts
 
 
 def test_powers_are_neither_of_zero_nor_of_one(tmp_path: Path) -> None:
