@@ -17,7 +17,7 @@ import numpy as np
 
 from dse.cuda.arguments import as_launched, launch_of
 from dse.cuda.cache import Cache, key
-from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses
+from dse.cuda.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
 from dse.cuda.compile import nvrtc, triton, triton_cache
 from dse.cuda.compile.contract import Compiled, Failure, Source, lasting
 from dse.cuda.execute.interpret import run
@@ -39,7 +39,7 @@ from dse.kernels.description import Build, Description
 from dse.types import Gpu, Resources
 from dse.version import __version__
 
-FORMAT = "16"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "17"  # to be changed with what is kept, and with how it is worked out
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -243,9 +243,8 @@ def counted(
 ) -> Characterisation:
     """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
     asked = resources(made, configuration)
-    caches = caches_of(
-        gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), made.binary.stack_bytes
-    )
+    touched = touched_bytes(machine, made.binary.stack_bytes)
+    caches = caches_of(gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), touched)
     traffic = misses(machine, sample, caches, partial(addresses_of, machine))
     times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
     return summary(machine, sample, times, traffic)

@@ -168,8 +168,8 @@ class SourceKernel:
         if len(read) - len(failures) < 2:
             raise DseError(f"{self.name}: source: {next(_messages(read))}")
         guess = estimate(before, read, gpu.limits, knows_blocks(source))
-        doubtful = set(np.flatnonzero(guess.fails).tolist()) - set(read)
-        failures |= dict.fromkeys(doubtful, "not likely to compile")
+        for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
+            failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"
         fields: dict[str, Any] = dict(guess.resources)
         left_out = {name: values[guess.compiled] for name, values in fields.items()}
         left_out["registers"] = guess.left_out_registers

@@ -36,6 +36,11 @@ class HipSource(nvrtc.Source):
         """The compiler and its version."""
         return clang().version
 
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: what the GPU has for a block."""
+        return float("inf")
+
     def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Compile one configuration. **Raises:** DseError if the compiler lacks the target or an option."""
         return compile_source(self, arch, settings)

@@ -23,10 +23,10 @@ import numpy as np
 from dse.cuda.caches.footprint import ROUNDS, Footprint, blocks_back
 from dse.cuda.caches.places import Probe
 from dse.cuda.caches.reuse import Reuse, follow
-from dse.cuda.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1
+from dse.cuda.caches.sectors import IN_LINE, SectorAccesses, accesses, bypasses_l1, merged
 from dse.cuda.machine.blocks import Sample
 from dse.cuda.machine.recorded import Recorded
-from dse.cuda.machine.state import MEMORY_COUNTS
+from dse.cuda.machine.state import MEMORY_COUNTS, Machine
 from dse.hardware.coalescing import LINE, SECTOR
 from dse.types import Gpu
 
@@ -48,10 +48,10 @@ class Caches:
     l2_bytes: float
     sm_count: int
     resident_blocks: int  # of an SM
-    stack_bytes: int = 0  # local memory of a thread
+    local_bytes: int = 0  # that a thread goes to of its own memory
 
 
-def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, stack_bytes: int | None = 0) -> Caches:
+def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, local_bytes: int | None = 0) -> Caches:
     """Return what a launch has of the caches of a GPU (scalars). `shared_bytes` are of a block.
 
     Where one memory serves as L1 and as shared memory, the smallest part that all resident blocks fit in is
@@ -64,7 +64,7 @@ def caches_of(gpu: Gpu, shared_bytes: int, resident_blocks: int, stack_bytes: in
         parts = _CARVE_OUTS.get(most // 1024, (most / 1024,))
         l1_bytes -= next((part * 1024 for part in parts if part * 1024 >= needed), most)
     return Caches(
-        max(l1_bytes, 0.0), float(gpu.l2_bytes), int(gpu.sm_count), max(resident_blocks, 1), stack_bytes or 0
+        max(l1_bytes, 0.0), float(gpu.l2_bytes), int(gpu.sm_count), max(resident_blocks, 1), local_bytes or 0
     )
 
 
@@ -264,12 +264,27 @@ def fill_rate(line: np.ndarray, tick: np.ndarray, times: np.ndarray, ticks: int,
 # Local memory
 
 
+def touched_bytes(machine: Machine, stack_bytes: int | None) -> int | None:
+    """Return the bytes that a thread goes to of its own memory: all, where some addresses were not seen.
+
+    The compiler may set apart far more than a launch uses, for arrays that are made for the largest case.
+    Loops that are skipped go on evenly, so that their first and last trip, which are executed, tell all.
+    """
+    spans = machine.local_spans
+    unseen = any((step, "address") in machine.unknown for step in spans)
+    if stack_bytes is None or unseen or (machine.estimated and any(span.moves for span in spans.values())):
+        return stack_bytes
+    start, end = np.array([span[:2] for span in sorted(spans.values())] or np.zeros((0, 2)), int).T
+    first, last = merged(start, end)
+    return min(stack_bytes, int((last - first).sum()))
+
+
 def _local(loads: float, stores: float, machine: Recorded, caches: Caches) -> Traffic:
     """Local memory: stores are written through, loads hit as far as there is room for what blocks have of
     it.
     """
     threads = machine.shape[1]
-    of_sm = caches.stack_bytes * threads * caches.resident_blocks
+    of_sm = caches.local_bytes * threads * caches.resident_blocks
     of_all = of_sm * min(caches.sm_count, machine.launch.blocks)
     in_l1 = kept_at_random(of_sm / max(caches.l1_bytes, 1.0))
     in_l2 = min(1.0, caches.l2_bytes / max(of_all, 1.0))

@@ -42,6 +42,11 @@ class Source(Protocol):
         """The compiler and its version."""
         ...
 
+    @property
+    def most_declared(self) -> float:
+        """The most bytes of shared memory that its code may declare; what a launch adds is apart."""
+        ...
+
     def architectures(self) -> tuple[int, ...]:
         """List what it can be compiled for: 80 for sm_80."""
         ...

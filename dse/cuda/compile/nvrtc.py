@@ -57,6 +57,11 @@ class Source:
         """The compiler and its version."""
         return compiler()
 
+    @property
+    def most_declared(self) -> float:
+        """The bytes of shared memory that ptxas lets a kernel declare, whatever the GPU has."""
+        return MOST_DECLARED
+
     def architectures(self) -> tuple[int, ...]:
         """List what it can be compiled for."""
         return architectures()
@@ -364,6 +369,8 @@ def _installed_headers() -> list[Path]:
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
+# CUDA programming guide, technical specifications: what a kernel declares; a launch may add more.
+MOST_DECLARED = 48 * 1024
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel

@@ -80,6 +80,11 @@ class TritonSource:
         """Triton and its version."""
         return f"Triton {triton().__version__}"
 
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: Triton's launches add all shared memory."""
+        return float("inf")
+
     def architectures(self) -> tuple[int, ...]:
         """List what it can be compiled for."""
         return ARCHITECTURES

@@ -67,6 +67,11 @@ class TritonCache:
         """Triton and its version."""
         return f"Triton {self.entries[0].metadata.triton_version}".strip()
 
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: Triton's launches add all shared memory."""
+        return float("inf")
+
     def architectures(self) -> tuple[int, ...]:
         """List what there are cubins for."""
         return tuple(sorted({entry.arch for entry in self.entries}))

@@ -11,7 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from dse.cuda.compile.contract import Failure
-from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
+from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills, too_large
 from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.estimate.partition import variants
 from dse.cuda.estimate.regression import Process
@@ -27,21 +27,25 @@ def choose(known: KnownFacts, count: int, results: Mapping[int, KernelProfile | 
     """Choose which configurations to compile next, until `count` of them are read; then none.
 
     The first half lie near to as many others as they can. Then come those whose registers are least sure, or
-    whether they compile at all, in several rounds.
+    whether they compile at all, in several rounds. Those that declare too much shared memory come last.
     """
     total = len(known.threads)
     count = min(count, total)
     if not results:
-        return _amid(known.features, -(-count // 2))
+        half, fitting = -(-count // 2), np.flatnonzero(~known.too_large)
+        if len(fitting) < half:
+            return _amid(known.features, half)
+        return fitting[_amid(known.features[fitting], half)].tolist()
     known_ones, chosen = list(results), []
     parts = [
         (variant.indices, _doubts(variant.known, variant.results)) for variant in variants(known, results)
     ]
-    variance = np.empty(total)
+    variance, hopeless = np.empty(total), too_large(known, results)
     while len(chosen) < min(count - len(results), -(-count // (2 * _ROUNDS))):
         for indices, doubts in parts:
             variance[indices] = np.sum([doubt.variance for doubt in doubts], axis=0)
-        variance[known_ones + chosen] = -1.0
+        variance[hopeless] = -1.0
+        variance[known_ones + chosen] = -2.0
         chosen.append(int(variance.argmax()))
         for indices, doubts in parts:
             for index in np.flatnonzero(indices == chosen[-1]):
@@ -75,8 +79,10 @@ def _doubts(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -
     points, registers = known.features, registers_of(known.features, results)
     process = registers.process if registers.kinds is None else registers.kinds.process
     doubts = [_Doubt(process, points, registers.variance(points))]
-    if any(isinstance(result, Failure) for result in results.values()):
-        kinds = fails(points, results)
+    hopeless = too_large(known, results)
+    others = {index: result for index, result in results.items() if not hopeless[index]}
+    if any(isinstance(result, Failure) for result in others.values()):
+        kinds = fails(points, others)
         doubts.append(_Doubt(kinds.process, points, kinds.doubt(points)))
     compiled = [index for index, result in results.items() if isinstance(result, KernelProfile)]
     spilling = np.array([spills(result) for result in results.values() if isinstance(result, KernelProfile)])

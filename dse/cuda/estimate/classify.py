@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from dse.cuda.compile.contract import Failure
+from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.estimate.regression import Process, fitted
 from dse.cuda.source import KernelProfile
 
@@ -118,6 +119,27 @@ def registers_of(points: np.ndarray, results: Mapping[int, KernelProfile | Failu
         index: result.registers for index, result in results.items() if isinstance(result, KernelProfile)
     }
     return Registers.of(points[list(registers)], np.array(list(registers.values())))
+
+
+def too_large(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
+    """Tell which configurations declare more shared memory than compilers let one: [L].
+
+    None, unless the text tells the shared memory of all that were read, but for a constant.
+    """
+    right = all(isinstance(results[index], Failure) for index in results if known.too_large[index])
+    return known.too_large & (right and shared_beyond_text(known, results) is not None)
+
+
+def shared_beyond_text(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> int | None:
+    """Return the bytes that compiled ones have beside what the text tells; None unless all have as many."""
+    if known.shared_bytes is None:
+        return None
+    beyond = {
+        int(result.shared_bytes - known.shared_bytes[index])
+        for index, result in results.items()
+        if isinstance(result, KernelProfile)
+    }
+    return beyond.pop() if len(beyond) == 1 else None
 
 
 def fails(points: np.ndarray, results: Mapping[int, KernelProfile | Failure]) -> Kinds:

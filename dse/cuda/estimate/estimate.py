@@ -17,7 +17,14 @@ from threadpoolctl import threadpool_limits
 
 from dse.cuda.compile.contract import Failure
 from dse.cuda.estimate.bank_layout import conflicts
-from dse.cuda.estimate.classify import Kinds, fails, registers_of, spills
+from dse.cuda.estimate.classify import (
+    Kinds,
+    fails,
+    registers_of,
+    shared_beyond_text,
+    spills,
+    too_large,
+)
 from dse.cuda.estimate.features import KnownFacts
 from dse.cuda.estimate.partition import CodeVariant, variants
 from dse.cuda.estimate.regression import fitted
@@ -108,10 +115,13 @@ def _of_one_variant(
     spilling = _spilling(points, compiled, profiles)
     if high.any() and not high.all():
         points = np.c_[points, 2.0 * high]
-    failing, compiles = np.zeros(len(high), bool), np.ones(len(high))
-    if len(by_index) < len(results):
-        kinds = fails(features, results)
-        failing, compiles = kinds.likely(features), 1.0 - kinds.chance(features)
+    failing = too_large(known, results)
+    compiles = np.where(failing, 0.0, 1.0)
+    others = {index: result for index, result in results.items() if not failing[index]}
+    if len(by_index) < len(others):
+        kinds = fails(features, others)
+        compiles *= 1.0 - kinds.chance(features)
+        failing |= kinds.likely(features)
         failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
 
     read = stacked([profile.warp for profile in profiles])
@@ -125,7 +135,7 @@ def _of_one_variant(
     row[compiled] = len(row) + np.arange(len(compiled))
     row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
     warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
-    shared_bytes = _shared_bytes(known, np.array([profile.shared_bytes for profile in profiles]), fits)
+    shared_bytes = _shared_bytes(known, results, np.array([one.shared_bytes for one in profiles]), fits)
     asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
     asked["shared_bytes"] = shared_bytes
     most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
@@ -148,10 +158,16 @@ def _of_one_variant(
     )
 
 
-def _shared_bytes(known: KnownFacts, read: np.ndarray, fits: "_Fits") -> np.ndarray:
+def _shared_bytes(
+    known: KnownFacts,
+    results: Mapping[int, KernelProfile | Failure],
+    read: np.ndarray,
+    fits: "_Fits",
+) -> np.ndarray:
     """Estimate them: by the source's text, if that tells those of all compiled ones but for a constant."""
-    if known.shared_bytes is not None and not np.ptp(read - known.shared_bytes[fits.compiled]):
-        return known.shared_bytes + (read - known.shared_bytes[fits.compiled])[0]
+    beyond = shared_beyond_text(known, results)
+    if beyond is not None and known.shared_bytes is not None:
+        return known.shared_bytes + beyond
     guess = np.rint(fits.estimate(read.astype(float))[0]).astype(int)
     guess[fits.compiled] = read
     return guess
@@ -206,7 +222,12 @@ class _Fits:
         more = logs[odd] - estimated[self.compiled[odd]]
         left_out = logs.copy()
         left_out[~odd] = without
-        if odd.any():
+        if odd.sum() >= 8 and np.ptp(more) > _EXACT:
+            factor = fitted(self.points[self.compiled[odd]], more)
+            factors = np.clip(factor.estimate(self.points), more.min(), more.max())
+            estimated = estimated + self.spills * factors
+            left_out[odd] -= factor.left_out
+        elif odd.any():
             estimated = estimated + self.spills * more.mean()
             left_out[odd] += (more.mean() - more) * len(more) / max(len(more) - 1, 1)
         limits = np.log(unit) if unit else logs.min() - _BEYOND, logs.max() + _BEYOND

@@ -20,7 +20,8 @@ class KnownFacts:
     threads: np.ndarray  # [L] of a block
     blocks: np.ndarray  # [L] of the grid
     block: np.ndarray  # [L, 3] threads along x, y, z
-    shared_bytes: np.ndarray | None  # [L] of a block, by the source's text
+    shared_bytes: np.ndarray | None  # [L] of a block: by the source's text, and what the launch adds
+    too_large: np.ndarray  # [L] by the text, arrays in shared memory of more than compilers let one declare
     names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source works out
     code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
 
@@ -45,6 +46,7 @@ class KnownFacts:
             self.blocks[places],
             self.block[places],
             None if self.shared_bytes is None else self.shared_bytes[places],
+            self.too_large[places],
             {name: values[places] for name, values in self.names.items()},
             _apart(list(self.code[places].T)),
         )
@@ -71,7 +73,11 @@ def known(
     given = {name: np.broadcast_to(np.asarray(value), (count,)) for name, value in parameters.items()}
     launch = {"threads": threads, "blocks": blocks, "warps": -(-threads // 32)}
     code = _standard([*given.values(), threads * blocks])
-    return KnownFacts(threads, blocks, block, read.shared_bytes, given | others | launch, code)
+    declared, shared_bytes, too_large = read.shared_bytes, None, np.zeros(count, bool)
+    if declared is not None:
+        shared_bytes = declared + np.array([configuration.shared_bytes or 0 for configuration in wanted])
+        too_large = declared > source.most_declared
+    return KnownFacts(threads, blocks, block, shared_bytes, too_large, given | others | launch, code)
 
 
 def _standard(columns: Sequence[np.ndarray]) -> np.ndarray:

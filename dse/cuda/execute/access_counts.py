@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from dse.cuda.machine.state import MEMORY_COUNTS, Machine, Stream
+from dse.cuda.machine.state import MEMORY_COUNTS, LocalSpan, Machine, Stream
 from dse.cuda.machine.thread_set import WARP, Lanes
 from dse.cuda.sass.program import Step
 from dse.hardware.banks import passes as bank_passes
@@ -123,6 +123,19 @@ def _count_local(machine: Machine, step: Step, row: int, base: np.ndarray, offse
         counts[3] = lanes.threads
         _remember(machine, "local", step, base, lanes, 0, counts)
     machine.counts[row : row + len(MEMORY_COUNTS)] += counts
+    machine.local_spans[step.index] = _span(machine.local_spans.get(step.index), step, base, offset, lanes)
+
+
+def _span(before: LocalSpan | None, step: Step, base: np.ndarray, offset: int, lanes: Lanes) -> LocalSpan:
+    """Widen the span of an instruction by where it goes now."""
+    there = base
+    if base.size > 1:
+        there = np.broadcast_to(base, lanes.shape)[np.broadcast_to(lanes.mask, lanes.shape)]
+    now = LocalSpan(int(there.min()) + offset, int(there.max()) + offset + step.bytes)
+    if before is None:
+        return now
+    moves = before.moves or now[:2] != before[:2]
+    return LocalSpan(min(now.start, before.start), max(now.end, before.end), moves)
 
 
 # (machine, step, row of its counters, base and offset of the addresses, threads that take part)

@@ -1,5 +1,7 @@
 """Actions: a function of the machine for each step of a basic block that has to be counted or evaluated."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from dse.cuda.execute.access_counts import COUNT
@@ -13,6 +15,7 @@ from dse.cuda.sass.opcodes import OPCODES
 from dse.cuda.sass.operands import PT, RZ, UPT, URZ, P
 from dse.cuda.sass.products import UnknownProductError, described, needs_descriptor
 from dse.cuda.sass.program import BasicBlock, Step, descriptor_slot
+from dse.cuda.sass.usual import usual_test
 
 _U32 = np.uint32
 
@@ -41,8 +44,28 @@ def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]
         if step.opcode in _BARRIER_MOVES:
             made.append((step, _BARRIER_MOVES[step.opcode](step)))
         elif step.needed and not step.memory:
-            made.append((step, _compute_action(bound, step)))
+            made.append((step, _compute_action(bound, step, _usual_test(bound, block, step))))
     return made
+
+
+def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | None:
+    """As `usual_test`; None where a loop might then never end, as one until a number is 0."""
+    usual = usual_test(step)
+    if usual is None or not step.has("EQ", "NE", "NEU", "EQU"):
+        return usual
+    blocks = bound.program.blocks
+    ways = [block.index in _reached(blocks, after) for after in block.successors]
+    return usual if all(ways) or not any(ways) else None
+
+
+def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
+    """Find the blocks that may be executed from one on, itself among them."""
+    found, left = {start}, [start]
+    while left:
+        new = set(blocks[left.pop()].successors) - found
+        found |= new
+        left += new
+    return found
 
 
 def _guard_action(step: Step, row: int) -> Action:
@@ -90,10 +113,11 @@ def _describe_action(step: Step) -> Action:
     return describe
 
 
-def _compute_action(bound: BoundProgram, step: Step) -> Action:
+def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Action:
     """Write what the instruction's rule gives, and what unknown data it depends on.
 
-    Where there is no rule, it is an error only if an address or a branch does use the result.
+    A comparison of unknown data gives what it does for `usual` numbers, if that is told. Where there is no
+    rule, it is an error only if an address or a branch does use the result.
     """
     try:
         evaluate, reads = bind(step, bound.slot_of)
@@ -115,11 +139,24 @@ def _compute_action(bound: BoundProgram, step: Step) -> Action:
         written = chosen
         if of_warps:  # the value of one lane is that of its warp
             taint, written = union(taint, chosen), machine.sets.whole_warps(chosen)
-        for slot, value in zip(slots, evaluate(machine.r, chosen), strict=True):
+        values = evaluate(machine.r, chosen)
+        if usual is not None and not (isinstance(taint, int) and not taint):
+            tests = [_combined(machine, step, np.full((1, 1), test)) for test in (usual, not usual)]
+            values = [np.where(np.asarray(taint) != 0, *pair) for pair in zip(tests, values, strict=False)]
+        for slot, value in zip(slots, values, strict=True):
             if slot >= 0:
                 machine.write(slot, value, taint, written)
 
     return compute
+
+
+def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
+    """Combine a test with the predicate that a comparison names last."""
+    if len(step.sources) < 3:
+        return test
+    operand = step.sources[2]
+    with_ = machine.r[operand.slot] ^ operand.negate
+    return test | with_ if step.has("OR") else test ^ with_ if step.has("XOR") else test & with_
 
 
 def _unsupported_action(step: Step, reason: str) -> Action:

@@ -73,6 +73,14 @@ def distance(trips: np.ndarray, stride: float) -> np.ndarray:
     return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
 
 
+class LocalSpan(NamedTuple):
+    """Where in the threads' own memory an instruction went."""
+
+    start: int  # byte
+    end: int
+    moves: bool = False  # whether its executions went to different places
+
+
 class Estimated(NamedTuple):
     """Trips of a loop that were not executed, and whose accesses depend on data."""
 
@@ -167,6 +175,7 @@ class Machine:
         self.kept_bytes = 0  # by them
         self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
         self.streams: list[Stream] = []
+        self.local_spans: dict[int, LocalSpan] = {}  # by step
         self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
         self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop

@@ -18,6 +18,7 @@ from dse.cuda.sass.listing import Listing
 from dse.cuda.sass.opcodes import OPCODES, PIPES
 from dse.cuda.sass.products import Product
 from dse.cuda.sass.program import SassProgram, Step, program
+from dse.cuda.sass.usual import usual_guards
 
 _PASS = 128  # bytes of shared memory
 # Of what moves data between global and shared memory, what it does to shared memory.
@@ -119,7 +120,7 @@ class Characterisation:
 
     @property
     def fp32_ops(self) -> float:
-        """Single-precision operations of the grid.
+        """Single-precision operations of the grid, of data that is finite and of the normal range.
 
         Half of those whose predicates depend on computed data: what stands for both branches of an `if` has
         each of its predicates and its opposite.
@@ -170,6 +171,9 @@ def summary(
         block = int(np.argmax(weights))
         walks = walk(machine, block, longest_warp(machine, block), times)
     touched = _first_touches(machine, weights)
+    usually: dict[int, bool] = {}
+    for block in machine.program.blocks:
+        usually |= usual_guards(block)
     counts: dict[tuple[int, int], np.ndarray] = {}
     for phase, counters in zip(machine.phases, machine.phase_counts, strict=True):
         if counters is not None:
@@ -178,7 +182,7 @@ def summary(
             row = np.vstack([counters, passing])
             counts[key] = counts[key] + row if key in counts else row
     phases = tuple(
-        _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key))
+        _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key), usually)
         for key, numbers in counts.items()
     )
     whole = np.sum(list(counts.values()), axis=0)
@@ -217,6 +221,7 @@ def _phase(
     path: Walk | None,
     touched: Mapping[tuple[tuple[int, int], str], float],
     traffic: Traffic | None,
+    usually: Mapping[int, bool],
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.bound
@@ -236,6 +241,8 @@ def _phase(
             if operations and step.guard_known:
                 row = ready.guard_rows.get(step.index)
                 sure += operations * (threads if row is None else float(counts[row]))
+            elif operations and step.index in usually:
+                sure += operations * threads * usually[step.index]
             elif operations:
                 unsure += operations * threads
             if step.product is not None:

@@ -3,16 +3,31 @@
 import random
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse.cuda.caches.cache_model import Caches, Traffic, caches_of, fill_rate, kept_at_random, latency, misses
+from dse.cuda.caches.cache_model import (
+    Caches,
+    Traffic,
+    caches_of,
+    fill_rate,
+    kept_at_random,
+    latency,
+    misses,
+    touched_bytes,
+)
+from dse.cuda.compile.contract import Compiled
+from dse.cuda.compile.nvrtc import compile_source, read_source
 from dse.cuda.execute.interpret import run
 from dse.cuda.execute.loop_skipping import LoopPolicy
 from dse.cuda.machine.blocks import representative
+from dse.cuda.machine.launch import LaunchArguments
+from dse.cuda.profile.characterise import prepare
+from dse.cuda.sass.disassemble import disassemble
 from dse.gpus.read import load
 from dse.types import Gpu
 
@@ -26,7 +41,7 @@ def test_between_the_union_of_a_block_and_its_requests(launched, kernel: str):
     union = len(launched.touched(machine, block, "load"))
     for l1_bytes in (0, 2**10, 2**14, 2**20):
         # on a GPU with more SMs than blocks none finds what another left in its L1
-        caches = Caches(l1_bytes, 2**22, sm_count=1000, resident_blocks=2, stack_bytes=0)
+        caches = Caches(l1_bytes, 2**22, sm_count=1000, resident_blocks=2, local_bytes=0)
         found = launched.traffic(kernel, caches)
         assert 0.997 * union <= found.loads_past_l1 <= found.loads  # the average block does a little less
         assert 0 <= found.loads_past_l2 <= found.loads_past_l1
@@ -157,3 +172,45 @@ def test_skipped_trips_are_followed_in_their_order(launched, name: str):
         full = sum(misses(every, sample, caches).values(), Traffic())
         assert launched.traffic(name, caches).loads_past_l1 == pytest.approx(full.loads_past_l1, rel=1e-9)
         assert launched.traffic(name, caches).dram_sectors == pytest.approx(full.dram_sectors, rel=1e-9)
+
+
+ARRAY = """
+extern "C" __global__ void f(float* y, const float* x, const int* places, int used)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float kept[256];
+#pragma unroll 1
+    for (int k = 0; k < used; ++k) kept[k] = x[i + 1024 * k];
+    float sum = 0;
+#pragma unroll 1
+    for (int k = used; k-- > 0;) sum += sum * kept[PLACE];
+    y[i] = sum;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "used", "expected"),
+    [("k", 8, 32), ("k", 200, 800), ("places[i] & 255", 8, 1024)],
+)
+def test_only_what_is_used_of_a_local_array_takes_room(
+    tmp_path: Path, place: str, used: int, expected: int
+) -> None:
+    """Where places in it depend on data, all of it may be used."""
+    path = tmp_path / "f.cu"
+    path.write_text(ARRAY)
+    made = compile_source(read_source(path, "f"), 86, {"PLACE": place})
+    assert isinstance(made, Compiled)
+    assert made.binary.stack_bytes == 1024
+    (listing,) = disassemble([made.binary])
+    launch, sample = (
+        LaunchArguments((4, 1, 1), (256, 1, 1), (None, None, None, used)),
+        representative((4, 1, 1)),
+    )
+    machine = run(prepare(listing), launch, sample.blocks)
+    assert touched_bytes(machine, made.binary.stack_bytes) == expected
+    few, all_of_it = (
+        sum(misses(machine, sample, Caches(2**15, 2**20, 68, 4, taken)).values(), Traffic()).dram_sectors
+        for taken in (expected, 1024)
+    )
+    assert few < all_of_it if expected < 500 else few <= all_of_it

@@ -177,6 +177,56 @@ def test_launches_that_their_registers_forbid_are_foreseen(
     assert np.mean(foreseen == runs[there]) > 0.9
 
 
+def declaring(added: int = 0) -> KnownFacts:
+    """The same space, of a source that declares up to five times what a kernel may; launches add to that."""
+    source = replace(SOURCE, text="__shared__ float a[64 * Y][2 * X + 1];")
+    wanted = [
+        Configuration(
+            (("X", x), ("Y", y), ("TILE", tile), ("FLAG", flag)), (64 // tile, 3, 1), (x, y, 1), (), added
+        )
+        for x, y, tile, flag in SPACE
+    ]
+    return known(source, dict(zip(["X", "Y", "TILE", "FLAG"], np.array(SPACE).T, strict=True)), wanted)
+
+
+def declared(x: int, y: int, tile: int, flag: int, most: int = 49_152) -> KernelProfile | Failure:
+    """A made-up kernel of that source; all of it compiles that is let."""
+    size = 256 * y * (2 * x + 1)
+    if size > most:
+        return Failure("too much shared memory", "")
+    profile = result(x, 1, tile, flag)
+    assert isinstance(profile, KernelProfile)
+    return replace(profile, shared_bytes=size)
+
+
+def test_what_declares_too_much_shared_memory_is_known_to_fail() -> None:
+    before, found = declaring(), {}
+    while batch := choose(before, 40, found):
+        found |= {place: declared(*SPACE[place]) for place in batch}
+    fails = np.array([isinstance(declared(*each), Failure) for each in SPACE])
+    assert 10 < fails.sum() < len(SPACE) - 40
+    assert not fails[list(found)].any()  # compiling them would tell nothing
+    guess = estimate(before, found, LIMITS)
+    np.testing.assert_array_equal(guess.fails, fails)
+    np.testing.assert_array_equal(guess.runs == 0.0, fails)
+
+
+def test_a_text_that_compilers_belie_forbids_nothing() -> None:
+    """As where arrays of kernels that are not asked for stand in it."""
+    before = declaring()
+    found = {place: declared(*SPACE[place], most=10**6) for place in range(0, len(SPACE), 4)}
+    assert before.too_large[list(found)].any()
+    assert not estimate(before, found, LIMITS).fails.any()
+
+
+def test_what_launches_add_to_shared_memory_is_exact() -> None:
+    before, plain = declaring(added=1000), declaring()
+    assert before.shared_bytes is not None
+    assert plain.shared_bytes is not None
+    np.testing.assert_array_equal(before.shared_bytes, plain.shared_bytes + 1000)
+    np.testing.assert_array_equal(before.too_large, plain.too_large)
+
+
 def test_smooth_numbers_are_close_and_say_how_close(guess: Estimate) -> None:
     places = np.flatnonzero(~guess.fails)
     found = {place: each for place in places if isinstance(each := result(*SPACE[place]), KernelProfile)}
