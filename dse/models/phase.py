@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
@@ -52,12 +53,14 @@ ABOUT = About(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
     ),
 )
-SHARPNESS = 4.0  # exponent of the power mean
+SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
 APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+CAUSES = ("latency", "copies", *PIPES)  # of a phase's cycles
+_LATENCY, _COPIES = np.int32(0), np.int32(1)
 
 
 class _Phases(NamedTuple):
@@ -68,6 +71,13 @@ class _Phases(NamedTuple):
     copies: Array  # Λ of the asynchronous copies that are waited for besides
     pipes: dict[str, Array]  # busy cycles of a warp
     holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
+
+
+class _Piece(NamedTuple):
+    """Cycles, and of what: a place in CAUSES."""
+
+    cycles: Array
+    cause: Array | np.int32
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
@@ -121,19 +131,24 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    terms: dict[str, Array] = {}
+    pieces: list[_Piece] = []
     for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
-        for name, cycles in _wave(wide, warps, phases, _first_axis(blocks, dimensions)).items():
-            terms[name] = terms.get(name, 0.0) + times * cycles
-    phases_alone = reduce(jnp.add, terms.values())
+        for cycles, cause in _wave(wide, warps, phases, _first_axis(blocks, dimensions)):
+            pieces.append(_Piece(_first_axis(times, dimensions) * cycles, cause))
+    phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
     cycles = _power_mean(phases_alone, dram)
-    scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
-    terms = {name: scale * value for name, value in terms.items()}
-    terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
+    by_phases = phases_alone > dram
+    scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)
+    terms = {
+        name: scale * reduce(jnp.add, (_of_cause(number, piece) for piece in pieces))
+        for number, name in enumerate(CAUSES)
+        if name in ("latency", "copies", *phases[0].pipes)
+    }
+    terms["dram"] = jnp.where(by_phases, 0.0, cycles)
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
-    return Prediction.of(gpu.clock, details, **terms)
+    return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
@@ -167,61 +182,62 @@ def _first_axis(x: Array, dimensions: int) -> Array:
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
-def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: Array) -> dict[str, Array]:
-    """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
-    in_step, together, held, one_block = (dict[str, Array]() for _ in range(4))
+def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: Array) -> list[_Piece]:
+    """Return the cycles of a wave of so many blocks on an SM, piece by piece."""
+    of_wave, of_block = (_warps(gpu, warps) for warps in (blocks * warps_per_block, warps_per_block))
+    pieces: list[_Piece] = []
+    together, held, one_block = (dict[str, Array]() for _ in range(3))
     for passes, alone, copies, pipes, holding in phases:
-        loads = _loads(gpu, pipes, blocks * warps_per_block)
         once = jnp.where(passes > 1.0, 0.0, passes)
-        _add(in_step, once, _by_cause(alone, copies, loads))
+        waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
+        load = _load(pipes, of_wave)
+        cycles = _power_mean(waited.cycles, load.cycles)
+        pieces.append(_Piece(once * cycles, _larger(waited, load).cause))
         # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
         # and all of them.
         again = passes - once
-        by_block = _loads(gpu, holding, warps_per_block)
-        waited = {
-            "latency": _power_mean(alone, reduce(jnp.maximum, by_block.values())),
-            "copies": alone + copies,
-        }
-        _add(one_block, again, waited)
-        _add(together, again, loads)
-        _add(held, again, by_block)
-    longest, busiest = (reduce(jnp.maximum, causes.values()) for causes in (one_block, together))
-    in_both = reduce(jnp.maximum, held.values())
-    apart = _split(_power_mean(longest, busiest, in_both), one_block | together)
-    return {name: in_step.get(name, 0.0) + cycles for name, cycles in apart.items()}
+        by_itself = _power_mean(alone, _load(holding, of_block).cycles)
+        _add(one_block, again, {"latency": by_itself, "copies": waited.cycles})
+        _add(together, again, pipes)
+        _add(held, again, holding)
+    own = _larger(*(_Piece(one_block[CAUSES[cause]], cause) for cause in (_LATENCY, _COPIES)))
+    load = _load(together, of_wave)
+    cycles = _power_mean(own.cycles, load.cycles, _load(held, of_block).cycles)
+    return [*pieces, _Piece(cycles, _larger(own, load).cause)]
 
 
 def _add(totals: dict[str, Array], passes: Array, cycles: dict[str, Array]) -> None:
     """Add what so many passes take, over all phases."""
     for name, value in cycles.items():
-        totals[name] = totals.get(name, 0.0) + jnp.sum(passes * value, axis=0)
+        totals[name] = totals.get(name, 0.0) + jnp.sum(passes * value, axis=0, keepdims=True)
 
 
-def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
-    """Return the cycles that so many warps keep each pipe busy; of sub-partitions the fullest counts."""
+def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
+    """Return the warps that pipes of sub-partitions serve, the fullest counts, and those of the SM."""
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
-    fullest = jnp.ceil(warps / partitions) * partitions
-    loads = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
-    return loads | {name: pipes[name] * warps for name in IN_SM}
+    return jnp.ceil(warps / partitions) * partitions, warps
 
 
-def _by_cause(alone: Array, copies: Array, loads: dict[str, Array]) -> dict[str, Array]:
-    """Return the cycles of a phase, all of them under the name of what takes longest."""
-    waited = {"latency": alone + jnp.where(copies > alone, 0.0, copies)}
-    waited["copies"] = jnp.where(copies > alone, alone + copies, 0.0)
-    cycles = _power_mean(alone + copies, reduce(jnp.maximum, loads.values()))
-    return _split(cycles, waited | loads)
+def _load(pipes: dict[str, Array], warps: tuple[Array, Array]) -> _Piece:
+    """Return the cycles that so many warps keep the busiest pipe busy, and which that is.
+
+    It is looked for among the pipes that serve as many warps first: that does not depend on the launch.
+    """
+    found = []
+    for names, each in zip((IN_PARTITIONS, IN_SM), warps, strict=True):
+        of_one_warp = (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
+        cycles, cause = reduce(_larger, of_one_warp)
+        found.append(_Piece(cycles * each, cause))
+    return _larger(*found)
 
 
-def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
-    """Put all of `cycles` under the name of the largest cause, the first of equals."""
-    largest = reduce(jnp.maximum, causes.values())
-    shares, taken = {}, jnp.zeros(jnp.shape(largest), bool)
-    for name, value in causes.items():
-        binds = (value == largest) & ~taken
-        shares[name] = jnp.where(binds, cycles, 0.0)
-        taken = taken | binds
-    return shares
+def _larger(a: _Piece, b: _Piece) -> _Piece:
+    """Return the one that takes longer, the first of equals."""
+    return _Piece(jnp.maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
+
+
+def _of_cause(cause: int, piece: _Piece) -> Array:
+    return jnp.sum(jnp.where(piece.cause == cause, piece.cycles, 0.0), axis=0)
 
 
 def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
@@ -231,5 +247,9 @@ def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
     """
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)
-    both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS - (in_both / unit) ** SHARPNESS
-    return larger * jnp.where(larger > 0.0, both, 1.0) ** (1.0 / SHARPNESS)
+    both = _to_the_fourth(a / unit) + _to_the_fourth(b / unit) - _to_the_fourth(in_both / unit)
+    return larger * jnp.sqrt(jnp.sqrt(jnp.where(larger > 0.0, both, 1.0)))
+
+
+def _to_the_fourth(x: Array) -> Array:
+    return jnp.square(jnp.square(x))
