@@ -20,6 +20,7 @@ _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...",
 def main() -> None:
     """Run `dse`. Ctrl-C ends it with 130 and one line, whatever it is doing."""
     _collect_less_garbage()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some
     try:
         _listen_for_interrupts()
         _write_what_can_be_written()

@@ -7,49 +7,22 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dse.cli.options import Group, flow
+from dse.cli.commands import Commands
 from dse.compiled import cache
 from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
 app = typer.Typer(
     name="dse",
-    cls=Group,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-# A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
-COMMANDS = (
-    "rank",
-    "sweep",
-    "compare",
-    "accuracy",
-    "fit",
-    "prune",
-    "tune",
-    "search",
-    "simulate",
-    "characterise",
-    "occupancy_curve",
-    "report",
-    "table",
-    "reproduce",
-    "gpus",
-    "kernels",
-    "models",
-    "measure",
-    "doctor",
-)
-for name in COMMANDS:
-    app.add_typer(import_module(f"dse.cli.{name}").app)
-flow(app)
-
 OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("cascade", "sample", "sampler", "shared", "storage", "within")},

@@ -131,10 +131,12 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
+    bounds = _bounds(wide, warps, phases)
     pieces: list[_Piece] = []
-    for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
-        for cycles, cause in _wave(wide, warps, phases, _first_axis(blocks, dimensions)):
-            pieces.append(_Piece(_first_axis(times, dimensions) * cycles, cause))
+    for waves, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
+        resident = _warps(wide, _first_axis(blocks, dimensions) * warps)
+        for cycles, cause in (_wave(bound, resident) for bound in bounds):
+            pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
     phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
     cycles = _power_mean(phases_alone, dram)
@@ -182,34 +184,50 @@ def _first_axis(x: Array, dimensions: int) -> Array:
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
-def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: Array) -> list[_Piece]:
-    """Return the cycles of a wave of so many blocks on an SM, piece by piece."""
-    of_wave, of_block = (_warps(gpu, warps) for warps in (blocks * warps_per_block, warps_per_block))
-    pieces: list[_Piece] = []
-    together, held, one_block = (dict[str, Array]() for _ in range(3))
+class _Bound(NamedTuple):
+    """What bounds the cycles of a phase, or of all that are gone through again and again, in any wave."""
+
+    passes: Array | float
+    own: _Piece  # what a warp or a block takes by itself
+    busiest: tuple[_Piece, _Piece]  # of pipes in sub-partitions, and in the SM: cycles of a warp
+    in_both: Array | float  # cycles that are felt in either
+
+
+def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list[_Bound]:
+    """Return what bounds each phase that is gone through once, and, last, all the others together."""
+    of_block = _warps(gpu, warps_per_block)
+    together, held = dict[str, Array](), dict[str, Array]()
+    bounds: list[_Bound] = []
+    by_itself = copied = jnp.zeros_like(warps_per_block)
     for passes, alone, copies, pipes, holding in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
         waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
-        load = _load(pipes, of_wave)
-        cycles = _power_mean(waited.cycles, load.cycles)
-        pieces.append(_Piece(once * cycles, _larger(waited, load).cause))
+        bounds.append(_Bound(once, waited, _busiest(pipes), 0.0))
         # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
         # and all of them.
         again = passes - once
-        by_itself = _power_mean(alone, _load(holding, of_block).cycles)
-        _add(one_block, again, {"latency": by_itself, "copies": waited.cycles})
-        _add(together, again, pipes)
-        _add(held, again, holding)
-    own = _larger(*(_Piece(one_block[CAUSES[cause]], cause) for cause in (_LATENCY, _COPIES)))
-    load = _load(together, of_wave)
-    cycles = _power_mean(own.cycles, load.cycles, _load(held, of_block).cycles)
-    return [*pieces, _Piece(cycles, _larger(own, load).cause)]
+        by_itself = by_itself + _over_phases(again, _power_mean(alone, _most(holding, of_block)))
+        copied = copied + _over_phases(again, waited.cycles)
+        for totals, cycles in ((together, pipes), (held, holding)):
+            for name, value in cycles.items():
+                totals[name] = totals.get(name, 0.0) + _over_phases(again, value)
+    own = _larger(_Piece(by_itself, _LATENCY), _Piece(copied, _COPIES))
+    return [*bounds, _Bound(1.0, own, _busiest(together), _most(held, of_block))]
 
 
-def _add(totals: dict[str, Array], passes: Array, cycles: dict[str, Array]) -> None:
-    """Add what so many passes take, over all phases."""
-    for name, value in cycles.items():
-        totals[name] = totals.get(name, 0.0) + jnp.sum(passes * value, axis=0, keepdims=True)
+def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
+    """Return the cycles of a phase, or of a loop, with so many warps on an SM."""
+    in_partitions, in_sm = (
+        _Piece(cycles * each, cause) for (cycles, cause), each in zip(bound.busiest, warps, strict=True)
+    )
+    load = _larger(in_partitions, in_sm)
+    cycles = _power_mean(bound.own.cycles, load.cycles, bound.in_both)
+    return _Piece(bound.passes * cycles, _larger(bound.own, load).cause)
+
+
+def _over_phases(passes: Array, cycles: Array) -> Array:
+    """Add up what so many passes take."""
+    return jnp.sum(passes * cycles, axis=0, keepdims=True)
 
 
 def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
@@ -218,17 +236,26 @@ def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
     return jnp.ceil(warps / partitions) * partitions, warps
 
 
-def _load(pipes: dict[str, Array], warps: tuple[Array, Array]) -> _Piece:
-    """Return the cycles that so many warps keep the busiest pipe busy, and which that is.
+def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, _Piece]:
+    """Return the busiest pipe of those in sub-partitions, and of those in the SM, for one warp.
 
-    It is looked for among the pipes that serve as many warps first: that does not depend on the launch.
+    Pipes of each kind serve as many warps: which is busiest does not depend on the launch.
     """
-    found = []
-    for names, each in zip((IN_PARTITIONS, IN_SM), warps, strict=True):
-        of_one_warp = (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
-        cycles, cause = reduce(_larger, of_one_warp)
-        found.append(_Piece(cycles * each, cause))
-    return _larger(*found)
+    by_kind = (
+        (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
+        for names in (IN_PARTITIONS, IN_SM)
+    )
+    in_partitions, in_sm = (reduce(_larger, kind) for kind in by_kind)
+    return in_partitions, in_sm
+
+
+def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
+    """Return the cycles that so many warps keep the busiest pipe busy."""
+    by_kind = (
+        reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * each
+        for names, each in zip((IN_PARTITIONS, IN_SM), warps, strict=True)
+    )
+    return reduce(jnp.maximum, by_kind)
 
 
 def _larger(a: _Piece, b: _Piece) -> _Piece:
