@@ -7,6 +7,7 @@ import typer
 import typer.core
 import typer.main
 
+from dse.cli import room
 from dse.cli.options import Group, flow
 
 # A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
@@ -64,8 +65,10 @@ class Commands(Group):
 class _Later(typer.core.TyperCommand):
     """A command that is imported when its arguments are read."""
 
-    def make_context(self, *given: Any, **settings: Any) -> Any:
-        return command(str(self.name).replace("-", "_")).make_context(*given, **settings)
+    def make_context(self, info_name: str | None, args: list[str], *given: Any, **settings: Any) -> Any:
+        if self.name != "doctor" and "--help" not in args and not settings.get("resilient_parsing"):
+            room.check()
+        return command(str(self.name).replace("-", "_")).make_context(info_name, args, *given, **settings)
 
 
 def _shown(name: str) -> str:
