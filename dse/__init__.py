@@ -6,8 +6,8 @@ heavy: the names below are loaded when they are first used.
 """
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # as checkers know it: `typing` would be half of what the import takes
 if TYPE_CHECKING:
     from dse import models
     from dse.api import (
@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "models":
         return import_module("dse.models")
     if name == "__version__":

@@ -1,6 +1,12 @@
-"""`python -m dse`: the command line, where no script of that name is on the path."""
+"""The command line: what `dse` and `python -m dse` run. An interrupt is told in one line from here on."""
 
-from dse.cli.entry import main
+try:
+    from dse.cli.entry import main
+except KeyboardInterrupt:
+    import os
+
+    os.write(2, b"dse: interrupted\n")
+    os._exit(130)
 
 if __name__ == "__main__":
     main()

@@ -59,7 +59,10 @@ def check_target(path: Path) -> bool:
         raise DseError(f"{path}: found a folder, expected a file name")
     if path.exists() and not path.is_file():
         return False
-    folder = path.resolve().parent
+    try:
+        folder = path.resolve().parent
+    except RuntimeError:
+        raise DseError(f"{path}: found a loop of links, expected a file name") from None
     if not folder.is_dir():
         raise DseError(f"{path}: found no folder {folder}, expected one that exists")
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -41,14 +41,12 @@ def on_page_content(html: str, page: Any, **_: Any) -> str:
 
 def commands() -> str:
     """Write docs/cli.md: each command with its arguments and options."""
-    import typer.main
+    from dse.cli.commands import COMMANDS, command
+    from dse.cli.main import main
 
-    from dse.cli.main import app
-
-    root = typer.main.get_command(app)
-    lines = ["# Command line", "", f"{_flowing(root.help)}", ""]
-    for name, command in sorted(root.commands.items()):  # type: ignore[attr-defined]
-        lines += _command(f"dse {name}", command, 2)
+    lines = ["# Command line", "", f"{_flowing(main.__doc__)}", ""]
+    for name in sorted(COMMANDS):
+        lines += _command(f"dse {name.replace('_', '-')}", command(name), 2)
     return "\n".join(lines)
 
 

@@ -13,6 +13,7 @@ from dse.errors import DseError
 from dse.files import (
     MOST_TOML_BYTES,
     cache_folder,
+    check_target,
     fill,
     given_path,
     locked,
@@ -58,6 +59,12 @@ def test_leaves_the_old_file_when_the_block_fails(tmp_path, error):
         write_half()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_loop_of_links_is_not_written_through(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(DseError, match="loop: found a loop of links, expected a file name"):
+        check_target(tmp_path / "loop")
 
 
 def test_writes_through_a_link(tmp_path):

@@ -9,17 +9,20 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from types import FrameType
 
 MOST_COLUMNS = 10_000  # of a terminal
 PATIENCE_SECONDS = 1.5  # from Ctrl-C on, for what has to be tidied up
 
+_ENDING = ("SIGTERM", "SIGHUP", "SIGXCPU")
 _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...", "λ": "lambda", "Λ": "Lambda"}
 
 
 def main() -> None:
     """Run `dse`. Ctrl-C ends it with 130 and one line, whatever it is doing."""
     _collect_less_garbage()
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some
     try:
         _listen_for_interrupts()
         _write_what_can_be_written()
@@ -29,8 +32,8 @@ def main() -> None:
     except KeyboardInterrupt:
         _end_now()
     except SystemExit as end:
-        if end.code == 130:
-            _end_now(told=True)
+        if isinstance(end.code, int) and end.code in (130, *_by_signals()):
+            _end_now(end.code, told=True)
         raise
 
 
@@ -49,22 +52,37 @@ def _leave_garbage() -> None:
 def _listen_for_interrupts() -> None:
     """Raise KeyboardInterrupt, as Python does, and end at once where that is lost or takes too long.
 
-    It is lost in callbacks, and comes late while compilers run.
+    It is lost in callbacks, and comes late while compilers run. What asks a process to end (kill, a terminal
+    that closes, a limit of time) lets it tidy up likewise. A signal that is ignored, as by nohup, stays so.
     """
+    for name in _ENDING:
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _end_by)
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, _interrupt)
+    sys.unraisablehook = _end_or_tell
     # Python's own keeper of semaphores would tell of those that worker processes leave when we end so.
     sys.warnoptions.append("ignore::UserWarning:multiprocessing.resource_tracker")
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
-    signal.signal(signal.SIGINT, _interrupt)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_forget)
 
     def listen() -> None:
-        while os.read(reader, 1) != bytes([signal.SIGINT]):
+        ending = {getattr(signal, name, signal.SIGINT) for name in (*_ENDING, "SIGINT")}
+        while (number := os.read(reader, 1)[0]) not in ending:
             pass
         time.sleep(PATIENCE_SECONDS)
-        _end_now()
+        _end_now(128 + number)
 
-    threading.Thread(target=listen, daemon=True).start()
+    with suppress(RuntimeError):  # of a system that has no room for another thread
+        threading.Thread(target=listen, daemon=True).start()
+
+
+def _by_signals() -> set[int]:
+    return {128 + getattr(signal, name) for name in _ENDING if hasattr(signal, name)}
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
@@ -76,21 +94,49 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _end_now(told: bool = False) -> None:
+def _end_by(number: int, frame: FrameType | None) -> None:
+    """Unwind, so that nothing half written stays, and end as one does by this signal."""
+    del frame
+    if number == getattr(signal, "SIGXCPU", None):
+        print("dse: time: found the limit of processor time reached (ulimit -t)", file=sys.stderr)
+        raise SystemExit(2)
+    raise SystemExit(128 + number)
+
+
+def _end_or_tell(lost: "sys.UnraisableHookArgs") -> None:
+    """End where a callback would swallow what is to end us."""
+    if isinstance(lost.exc_value, KeyboardInterrupt):
+        _end_now()
+    if isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _by_signals():
+        _end_now(int(lost.exc_value.code), told=True)
+    sys.__unraisablehook__(lost)
+
+
+def _forget() -> None:
+    """Be a fork: what ends it is not meant for the process that it came from."""
+    with suppress(ValueError):  # in a thread
+        signal.set_wakeup_fd(-1)
+        for name in _ENDING:
+            if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is _end_by:
+                signal.signal(getattr(signal, name), signal.SIG_DFL)
+
+
+def _end_now(code: int = 130, told: bool = False) -> None:
     """End without tidying up: a compiler that still runs in another thread would crash."""
     try:
-        if not told:
+        if not told and code == 130:
             print("dse: interrupted", file=sys.stderr)
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
-        os._exit(130)
+        os._exit(code)
 
 
 def _write_what_can_be_written() -> None:
     """Replace characters that the encoding of the terminal or file does not have; take closed streams."""
-    if not 0 < _number(os.environ.get("COLUMNS", "")) <= MOST_COLUMNS:
-        os.environ.pop("COLUMNS", None)
+    for name in ("COLUMNS", "TERMINAL_WIDTH"):
+        if not 0 < _number(os.environ.get(name, "")) <= MOST_COLUMNS:
+            os.environ.pop(name, None)
     codecs.register_error("dse", _replaced)
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)

@@ -7,49 +7,22 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from importlib import import_module
 from typing import Annotated, Any, NoReturn
 
 import typer
 
-from dse.cli.options import Group, flow
-from dse.compiled import cache
+from dse.cli.commands import Commands
+from dse.compiled import FOLDER, SHORTEST, cache
 from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
 app = typer.Typer(
     name="dse",
-    cls=Group,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     epilog="Example: [bold]dse rank convolution --gpu a100-pcie-40gb[/bold]",
 )
-# A command is a row here, and the module of dse.cli of that name. `dse --help` lists them in this order.
-COMMANDS = (
-    "rank",
-    "sweep",
-    "compare",
-    "accuracy",
-    "fit",
-    "prune",
-    "tune",
-    "search",
-    "simulate",
-    "characterise",
-    "occupancy_curve",
-    "report",
-    "table",
-    "reproduce",
-    "gpus",
-    "kernels",
-    "models",
-    "measure",
-    "doctor",
-)
-for name in COMMANDS:
-    app.add_typer(import_module(f"dse.cli.{name}").app)
-flow(app)
-
 OPTIONS = {  # the library's name of a field: the option that gives it
     **{field: f"--{field}" for field in ("command", "free", "measured", "method", "objective", "risk")},
     **{field: f"--{field}" for field in ("cascade", "sample", "sampler", "shared", "storage", "within")},
@@ -65,6 +38,14 @@ OPTIONS = {  # the library's name of a field: the option that gives it
     "given.tuned": "--tune",
     "values": "--set",
     "what_if": "--what-if",
+}
+
+
+_SCARCE = {
+    errno.EAGAIN: "processes",
+    errno.ENOMEM: "memory",
+    errno.EMFILE: "open files",
+    errno.ENFILE: "open files",
 }
 
 
@@ -126,18 +107,54 @@ def run(arguments: Sequence[str] | None = None) -> None:
         _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
+        if error.errno == errno.ENOENT:  # what has no name, and should be there
+            _end("current folder: found none, expected one that is still there")
+        if error.errno in _SCARCE:
+            _end(f"{_SCARCE[error.errno]}: found too little, expected more: {error.strerror}")
         _end(f"standard output: cannot write: {error.strerror or error}")
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # by rich, which ends with 1
+            sys.exit(0)
+        raise
     except MemoryError as error:  # of arrays, whose size NumPy tells
         _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
-        if "Unable to initialize backend" in str(error):  # by JAX: all it says is of this variable
+        if "Unable to initialize backend" in str(error) or (
+            isinstance(error, AssertionError) and "JAX_PLATFORMS" in os.environ and _raised_in(error) == "jax"
+        ):  # by JAX: all it says is of this variable
             _end(f"JAX_PLATFORMS: found {os.environ.get('JAX_PLATFORMS', '')!r}, expected cpu, cuda or rocm")
         if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
             _end(f"memory: found too little, expected more: {error}")
+        if settings := _settings_of(error):
+            _end(settings)
         _unforeseen(error, given)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
+
+
+def _settings_of(error: Exception) -> str:
+    """Name the variables of the environment that a library reads, where it fails and some are set."""
+    package = _raised_in(error)
+    if package not in ("jax", "numba"):
+        return ""
+    set_here = {name: value for name, value in os.environ.items() if name.startswith(f"{package.upper()}_")}
+    named = [name for name in set_here if name.lower() in str(error).lower()]
+    named = named or [name for name in set_here if name not in (FOLDER, SHORTEST)]  # which we set
+    found = " ".join(f"{name}={set_here[name]}" for name in named)
+    if not found:
+        return ""
+    what = f"{type(error).__name__}: {error}"
+    return f"environment: found {found}, with which {package} fails, expected none of these: {what}"
+
+
+def _raised_in(error: Exception) -> str:
+    """Return the package of which a function raised it, where that is installed beside others."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    file = frame.tb_frame.f_code.co_filename if frame is not None else ""
+    return re.split(r"[/\\]", file.rpartition("site-packages")[2].strip("/\\"))[0]
 
 
 def _unforeseen(error: Exception, given: Sequence[str]) -> NoReturn:

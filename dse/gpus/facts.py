@@ -40,7 +40,7 @@ class Entry(BaseModel):
     bytes_per_cycle: int | float | None = Field(None, gt=_SMALLEST, lt=_LARGEST, description=_ABOVE_0)
     bandwidth_share: int | float | None = Field(None, gt=_SMALLEST, le=1, description="a share, at most 1")
     per_cycle: int | float | None = Field(None, gt=_SMALLEST, lt=_LARGEST, description=_ABOVE_0)
-    like: str | None = Field(None, description="the name of another field, as in cpi.fp32")
+    like: str | None = Field(None, min_length=1, description="the name of another field, as in cpi.fp32")
     times: int | float = Field(1, gt=_SMALLEST, lt=_LARGEST, description=_ABOVE_0)
     source: str = Field(min_length=1, description="a text that says where the value is from")
     provenance: Literal["stated", "measured", "measured here", "fitted", "derived"] = Field(

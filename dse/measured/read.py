@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dse.counts import Alias, Counts
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 from dse.measured import nsight
 from dse.measured.formats import read
 from dse.measured.table import SECONDS, Table
@@ -21,6 +22,7 @@ from dse.measured.table import SECONDS, Table
 OCCUPANCY = {"occupancy": 1.0, "sm__warps_active.avg.pct_of_peak_sustained_active": 1e-2}  # to 0..1
 
 
+LONGEST_SECONDS = 1e9  # tuners write 1e20 ms and the like for what failed
 PREDICTED = "bottleneck"  # the column that says that `time_s` beside it is predicted
 
 
@@ -206,9 +208,15 @@ def _times(table: Table) -> tuple[np.ndarray, np.ndarray]:
     if timed is None:
         table.fail("columns", f"found no time, expected one of {', '.join(f'time_{u}' for u in SECONDS)}")
     column, time_s = timed
+    absurd = np.isfinite(time_s) & (time_s > LONGEST_SECONDS)
+    if absurd.any():
+        found = f"{column}: found {absurd.sum()} of {len(absurd)} rows with a time of over 30 years"
+        warnings.warn(f"{table.path}: {found}, which are taken to have failed", Doubt, stacklevel=2)
+        time_s = np.where(absurd, np.nan, time_s)
     has_time = np.isfinite(time_s)
     if "status" in table.names:
         status = table.texts("status")
+        status = np.where(absurd & (np.char.lower(status) == "ok"), "failed", status)
         ok = np.char.lower(status) == "ok"
         if has_time.any() and not ok.any():
             found = str(status[has_time][0])

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from dse.hardware.memory import safe_divide
@@ -52,12 +53,14 @@ ABOUT = About(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
     ),
 )
-SHARPNESS = 4.0  # exponent of the power mean
+SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
 APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+CAUSES = ("latency", "copies", *PIPES)  # of a phase's cycles
+_LATENCY, _COPIES = np.int32(0), np.int32(1)
 
 
 class _Phases(NamedTuple):
@@ -68,6 +71,13 @@ class _Phases(NamedTuple):
     copies: Array  # Λ of the asynchronous copies that are waited for besides
     pipes: dict[str, Array]  # busy cycles of a warp
     holding: dict[str, Array]  # of these, what a block that has the SM for itself cannot run ahead of
+
+
+class _Piece(NamedTuple):
+    """Cycles, and of what: a place in CAUSES."""
+
+    cycles: Array
+    cause: Array | np.int32
 
 
 def latency(gpu: Gpu, phase: Phase) -> Array:
@@ -121,19 +131,26 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
-    terms: dict[str, Array] = {}
-    for times, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
-        for name, cycles in _wave(wide, warps, phases, _first_axis(blocks, dimensions)).items():
-            terms[name] = terms.get(name, 0.0) + times * cycles
-    phases_alone = reduce(jnp.add, terms.values())
+    bounds = _bounds(wide, warps, phases)
+    pieces: list[_Piece] = []
+    for waves, blocks in ((full, launch.resident_blocks), (jnp.minimum(left, 1.0), left)):
+        resident = _warps(wide, _first_axis(blocks, dimensions) * warps)
+        for cycles, cause in (_wave(bound, resident) for bound in bounds):
+            pieces.append(_Piece(_first_axis(waves, dimensions) * cycles, cause))
+    phases_alone = reduce(jnp.add, (jnp.sum(piece.cycles, axis=0) for piece in pieces))
     dram = kernel.work.dram * gpu.cpi.dram * launch.warps_per_sm * launch.waves
     cycles = _power_mean(phases_alone, dram)
-    scale = jnp.where(phases_alone > dram, safe_divide(cycles, phases_alone), 0.0)
-    terms = {name: scale * value for name, value in terms.items()}
-    terms["dram"] = jnp.where(phases_alone > dram, 0.0, cycles)
+    by_phases = phases_alone > dram
+    scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)
+    terms = {
+        name: scale * reduce(jnp.add, (_of_cause(number, piece) for piece in pieces))
+        for number, name in enumerate(CAUSES)
+        if name in ("latency", "copies", *phases[0].pipes)
+    }
+    terms["dram"] = jnp.where(by_phases, 0.0, cycles)
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
-    return Prediction.of(gpu.clock, details, **terms)
+    return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
 
 
 def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
@@ -167,61 +184,87 @@ def _first_axis(x: Array, dimensions: int) -> Array:
     return jnp.reshape(x, (1,) * (dimensions + 1 - jnp.ndim(x)) + jnp.shape(x))
 
 
-def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: Array) -> dict[str, Array]:
-    """Return the cycles of a wave of so many blocks on an SM, by what takes them."""
-    in_step, together, held, one_block = (dict[str, Array]() for _ in range(4))
+class _Bound(NamedTuple):
+    """What bounds the cycles of a phase, or of all that are gone through again and again, in any wave."""
+
+    passes: Array | float
+    own: _Piece  # what a warp or a block takes by itself
+    busiest: tuple[_Piece, _Piece]  # of pipes in sub-partitions, and in the SM: cycles of a warp
+    in_both: Array | float  # cycles that are felt in either
+
+
+def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list[_Bound]:
+    """Return what bounds each phase that is gone through once, and, last, all the others together."""
+    of_block = _warps(gpu, warps_per_block)
+    together, held = dict[str, Array](), dict[str, Array]()
+    bounds: list[_Bound] = []
+    by_itself = copied = jnp.zeros_like(warps_per_block)
     for passes, alone, copies, pipes, holding in phases:
-        loads = _loads(gpu, pipes, blocks * warps_per_block)
         once = jnp.where(passes > 1.0, 0.0, passes)
-        _add(in_step, once, _by_cause(alone, copies, loads))
+        waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
+        bounds.append(_Bound(once, waited, _busiest(pipes), 0.0))
         # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
         # and all of them.
         again = passes - once
-        by_block = _loads(gpu, holding, warps_per_block)
-        waited = {
-            "latency": _power_mean(alone, reduce(jnp.maximum, by_block.values())),
-            "copies": alone + copies,
-        }
-        _add(one_block, again, waited)
-        _add(together, again, loads)
-        _add(held, again, by_block)
-    longest, busiest = (reduce(jnp.maximum, causes.values()) for causes in (one_block, together))
-    in_both = reduce(jnp.maximum, held.values())
-    apart = _split(_power_mean(longest, busiest, in_both), one_block | together)
-    return {name: in_step.get(name, 0.0) + cycles for name, cycles in apart.items()}
+        by_itself = by_itself + _over_phases(again, _power_mean(alone, _most(holding, of_block)))
+        copied = copied + _over_phases(again, waited.cycles)
+        for totals, cycles in ((together, pipes), (held, holding)):
+            for name, value in cycles.items():
+                totals[name] = totals.get(name, 0.0) + _over_phases(again, value)
+    own = _larger(_Piece(by_itself, _LATENCY), _Piece(copied, _COPIES))
+    return [*bounds, _Bound(1.0, own, _busiest(together), _most(held, of_block))]
 
 
-def _add(totals: dict[str, Array], passes: Array, cycles: dict[str, Array]) -> None:
-    """Add what so many passes take, over all phases."""
-    for name, value in cycles.items():
-        totals[name] = totals.get(name, 0.0) + jnp.sum(passes * value, axis=0)
+def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
+    """Return the cycles of a phase, or of a loop, with so many warps on an SM."""
+    in_partitions, in_sm = (
+        _Piece(cycles * each, cause) for (cycles, cause), each in zip(bound.busiest, warps, strict=True)
+    )
+    load = _larger(in_partitions, in_sm)
+    cycles = _power_mean(bound.own.cycles, load.cycles, bound.in_both)
+    return _Piece(bound.passes * cycles, _larger(bound.own, load).cause)
 
 
-def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
-    """Return the cycles that so many warps keep each pipe busy; of sub-partitions the fullest counts."""
+def _over_phases(passes: Array, cycles: Array) -> Array:
+    """Add up what so many passes take."""
+    return jnp.sum(passes * cycles, axis=0, keepdims=True)
+
+
+def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
+    """Return the warps that pipes of sub-partitions serve, the fullest counts, and those of the SM."""
     partitions = gpu.limits.sub_partitions.astype(gpu.clock.dtype)
-    fullest = jnp.ceil(warps / partitions) * partitions
-    loads = {name: pipes[name] * fullest for name in IN_PARTITIONS if name in pipes}
-    return loads | {name: pipes[name] * warps for name in IN_SM}
+    return jnp.ceil(warps / partitions) * partitions, warps
 
 
-def _by_cause(alone: Array, copies: Array, loads: dict[str, Array]) -> dict[str, Array]:
-    """Return the cycles of a phase, all of them under the name of what takes longest."""
-    waited = {"latency": alone + jnp.where(copies > alone, 0.0, copies)}
-    waited["copies"] = jnp.where(copies > alone, alone + copies, 0.0)
-    cycles = _power_mean(alone + copies, reduce(jnp.maximum, loads.values()))
-    return _split(cycles, waited | loads)
+def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, _Piece]:
+    """Return the busiest pipe of those in sub-partitions, and of those in the SM, for one warp.
+
+    Pipes of each kind serve as many warps: which is busiest does not depend on the launch.
+    """
+    by_kind = (
+        (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
+        for names in (IN_PARTITIONS, IN_SM)
+    )
+    in_partitions, in_sm = (reduce(_larger, kind) for kind in by_kind)
+    return in_partitions, in_sm
 
 
-def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
-    """Put all of `cycles` under the name of the largest cause, the first of equals."""
-    largest = reduce(jnp.maximum, causes.values())
-    shares, taken = {}, jnp.zeros(jnp.shape(largest), bool)
-    for name, value in causes.items():
-        binds = (value == largest) & ~taken
-        shares[name] = jnp.where(binds, cycles, 0.0)
-        taken = taken | binds
-    return shares
+def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
+    """Return the cycles that so many warps keep the busiest pipe busy."""
+    by_kind = (
+        reduce(jnp.maximum, (pipes[name] for name in names if name in pipes)) * each
+        for names, each in zip((IN_PARTITIONS, IN_SM), warps, strict=True)
+    )
+    return reduce(jnp.maximum, by_kind)
+
+
+def _larger(a: _Piece, b: _Piece) -> _Piece:
+    """Return the one that takes longer, the first of equals."""
+    return _Piece(jnp.maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
+
+
+def _of_cause(cause: int, piece: _Piece) -> Array:
+    return jnp.sum(jnp.where(piece.cause == cause, piece.cycles, 0.0), axis=0)
 
 
 def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
@@ -231,5 +274,9 @@ def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:
     """
     larger = jnp.maximum(a, b)
     unit = jnp.where(larger > 0.0, larger, 1.0)
-    both = (a / unit) ** SHARPNESS + (b / unit) ** SHARPNESS - (in_both / unit) ** SHARPNESS
-    return larger * jnp.where(larger > 0.0, both, 1.0) ** (1.0 / SHARPNESS)
+    both = _to_the_fourth(a / unit) + _to_the_fourth(b / unit) - _to_the_fourth(in_both / unit)
+    return larger * jnp.sqrt(jnp.sqrt(jnp.where(larger > 0.0, both, 1.0)))
+
+
+def _to_the_fourth(x: Array) -> Array:
+    return jnp.square(jnp.square(x))

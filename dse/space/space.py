@@ -273,9 +273,10 @@ def _range(first: Any, last: Any, step: Any, where: str) -> list[Any]:
     if all(isinstance(number, Integral) for number in (first, last, step)):
         steps = (last - first) // step
     else:
-        steps = math.floor((last - first) / step + 1e-9)  # three steps of 0.1 reach 0.3
+        steps = (last - first) / step + 1e-9  # three steps of 0.1 reach 0.3
+        steps = math.floor(steps) if math.isfinite(steps) else steps
     if steps >= MOST_VALUES:
-        raise DseError(f"{where}: found {steps + 1} values, expected at most {MOST_VALUES}")
+        raise DseError(f"{where}: found {steps + 1:.17g} values, expected at most {MOST_VALUES}")
     return [first + i * step for i in range(steps + 1)]
 
 

@@ -27,6 +27,17 @@ REFUSED = {
     "cache: of all": ("mkdir -m 777 c; export DSE_CACHE=c", "c: found a folder that all may write to"),
     "full": ("exec >/dev/full", "standard output: cannot write: No space left on device"),
     "no such device": ("export JAX_PLATFORMS=nonsense", "JAX_PLATFORMS: found 'nonsense', expected cpu"),
+    "no such GPU": ("export JAX_PLATFORMS=cuda", "JAX_PLATFORMS: found 'cuda', expected cpu"),
+    "a setting of JAX": (
+        "export JAX_ENABLE_X64=abc",
+        "environment: found JAX_ENABLE_X64=abc, with which jax",
+    ),
+    "little memory": ("ulimit -v 1200000", "memory: found a limit of 1.23 GB (ulimit -v), expected 2 GB"),
+    "little data": ("ulimit -d 200000", "memory: found a limit of 0.205 GB (ulimit -d), expected 1 GB"),
+    "no folder to write in": (
+        "mkdir gone; cd gone; rmdir ../gone; DSE+=' -o t.csv'",
+        "current folder: found none, expected one that is still there",
+    ),
 }
 
 

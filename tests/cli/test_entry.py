@@ -47,6 +47,87 @@ def test_an_interrupt_ends_it_with_one_line(code):
     assert time.monotonic() - begun < 10
 
 
+IN_A_CALLBACK = """
+    class Ends:
+        def __del__(self):
+            time.sleep(60)
+    del_me = Ends()
+    del del_me"""
+
+
+def test_an_interrupt_that_a_callback_swallows_ends_it_at_once():
+    process = started(IN_A_CALLBACK)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (130, "dse: interrupted\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_what_is_asked_to_end_leaves_nothing_half_written(number, tmp_path):
+    code = f"""
+    from dse.files import replacing
+    with replacing({str(tmp_path / "t.csv")!r}) as half:
+        half.write_text("a")
+        print("written", flush=True)
+        time.sleep(60)"""
+    process = started(code)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "written\n"
+    process.send_signal(number)
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (128 + number, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_signal_that_is_ignored_stays_so():
+    """As in the background of a script, or under nohup."""
+
+    def ignore():
+        for number in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+
+    process = started("    time.sleep(0.5)\n    print('done')", preexec_fn=ignore)
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGHUP)
+    out, told = process.communicate(timeout=30)
+    assert (process.returncode, out, told) == (0, "done\n", "")
+
+
+def test_what_ends_a_fork_does_not_end_us():
+    code = """
+    import os, signal
+    child = os.fork()
+    if not child:
+        time.sleep(60)
+    time.sleep(0.2)
+    os.kill(child, signal.SIGTERM)
+    os.waitpid(child, 0)
+    time.sleep(2)
+    print("still here")"""
+    process = started(code)
+    out, told = process.communicate(timeout=30)
+    assert (process.returncode, out, told) == (0, "still here\n", "")
+
+
+def test_an_interrupt_while_it_is_imported():
+    code = """
+import runpy, sys
+class Interrupts:
+    def find_spec(self, name, *_):
+        if name == "dse.cli.entry":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupts())
+runpy.run_module("dse", run_name="__main__")"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (130, b"dse: interrupted\n")
+
+
+def test_a_reader_that_has_seen_enough_of_the_help():
+    command = f"set -o pipefail; {sys.executable} -m dse --help | head -c 1"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert (ended.returncode, ended.stderr) == (0, b"")
+
+
 def dse(*arguments: str, out: Any = subprocess.PIPE, **environment: str) -> subprocess.CompletedProcess:
     command = [sys.executable, "-m", "dse.cli.entry", *arguments]
     env = {**os.environ, **environment}
@@ -77,7 +158,7 @@ def test_closed_streams():
 
 @pytest.mark.parametrize("columns", ["0", "-5", "abc", "99999999999"])
 def test_a_terminal_of_no_width_that_there_is(columns):
-    ended = dse("doctor", "--help", COLUMNS=columns)
+    ended = dse("doctor", "--help", COLUMNS=columns, TERMINAL_WIDTH=columns)
     assert (ended.returncode, ended.stderr) == (0, b"")
     assert b"extras" in ended.stdout
 

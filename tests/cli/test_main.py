@@ -1,19 +1,35 @@
 """The table of commands."""
 
+import subprocess
+import sys
 from importlib import import_module
 from pkgutil import iter_modules
 
 import pytest
 
 from dse import cli
-from dse.cli.main import COMMANDS, run
+from dse.cli.commands import COMMANDS, command
+from dse.cli.main import run
 
 
 def test_every_module_with_a_command_is_a_row():
     modules = {module.name: import_module(f"dse.cli.{module.name}") for module in iter_modules(cli.__path__)}
     commands = {name for name, module in modules.items() if hasattr(module, "app")} - {"main"}
     assert commands == set(COMMANDS)
-    assert len(COMMANDS) == len(commands)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_line_of_a_command_is_how_its_own_help_begins(name):
+    assert command(name).help.split("\n\n")[0] == COMMANDS[name]
+
+
+def test_a_command_does_not_import_the_others():
+    code = "import sys; from dse.cli.main import run; sys.argv[1:] = ['gpus', '--help']\n"
+    code += "try: run()\nfinally: print([name for name in sys.modules if name.startswith('dse.cli.')])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = ran.stdout.splitlines()[-1]
+    assert "'dse.cli.gpus'" in found
+    assert "'dse.cli.rank'" not in found
 
 
 def test_a_mistake_of_ours_is_one_line(run_dse, monkeypatch):

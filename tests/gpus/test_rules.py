@@ -162,6 +162,11 @@ def test_a_command_tells_the_doubt_in_one_line(tmp_path, run_dse):
         ),
         (
             '[cpi.imul32]\nlike = "cpi.int32"',
+            '[cpi.imul32]\nlike = ""',
+            "cpi.imul32.like: found '', expected the name of another field",
+        ),
+        (
+            '[cpi.imul32]\nlike = "cpi.int32"',
             '[cpi.imul32]\nlike = "cpi.int23"',
             "cpi.imul32.like: found 'cpi.int23', expected one of",
         ),

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from dse import kernels
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 from dse.kernels.description import Alias, Description
 from dse.measured.read import load, load_space
 from dse.space.space import Space
@@ -160,6 +160,18 @@ def test_measured_occupancy_in_percent(tmp_path):
     name = "sm__warps_active.avg.pct_of_peak_sustained_active"
     text = f"bx,by,staged,share,time_ms,{name}\n16,1,0,1,3,50\n16,1,0,1,3,\n"
     np.testing.assert_array_equal(load(write(tmp_path / "a.csv", text), KERNEL).occupancy, [0.5, np.nan])
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_time_of_years_is_how_tuners_write_that_it_failed(tmp_path, stated):
+    head, ok = (
+        ("bx,by,staged,share,time_ms,status\n", ",ok") if stated else ("bx,by,staged,share,time_ms\n", "")
+    )
+    path = write(tmp_path / "a.csv", f"{head}16,1,0,1,1e20{ok}\n16,1,1,1,2{ok}\n")
+    with pytest.warns(Doubt, match="time_ms: found 1 of 2 rows with a time of over 30 years"):
+        measured = load(path, KERNEL)
+    assert measured.ok.tolist() == [False, True]
+    assert measured.status.tolist() == ["failed", "ok"]
 
 
 def test_a_failure_may_carry_any_time(tmp_path):

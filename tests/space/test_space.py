@@ -254,6 +254,7 @@ def test_values_of(spec, expected):
         ({"from": 1, "to": "9"}, ".to: found '9', expected a number"),
         ({"from": 1, "to": float("inf")}, ".to: found inf, expected a number"),
         ({"from": 1, "to": 10**12}, f": found {10**12} values, expected at most {MOST_VALUES}"),
+        ({"from": 4, "to": 512, "step": 1e-320}, f": found inf values, expected at most {MOST_VALUES}"),
         (range(10**7), f": found {10**7} values, expected at most {MOST_VALUES}"),
         (
             {"powers_of_two": [3, 8]},
