@@ -7,7 +7,9 @@ computes. Such a loop takes as long as one block alone, or as all blocks keep th
 its phases together. What a block computes while its asynchronous copies are under way hides them; but no
 block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
 phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
-power mean is taken, which also makes the model smooth.
+power mean is taken, which also makes the model smooth. So with the arithmetic, the L1 and the L2 of NVIDIA's SM,
+whose schedulers issue one instruction a cycle for all of them; AMD's issue one of each kind, and what is busiest
+decides.
 
 Where a kernel's phases are not known, it is taken to be one.
 """
@@ -32,7 +34,7 @@ ABOUT = About(
     source="our own; a phase is bounded as Volkov bounds a kernel (Lemeire et al., Sec. 2.2)",
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
-        "L3": "a wave's phase takes the power mean of Λ and the busiest pipe's Σ α λ",
+        "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
         "L4": "Λ with copies = Λ + Σ async waits Λ; in loops it bounds a block, not each of its phases",
     },
     inputs=(
@@ -58,6 +60,7 @@ APART = 4  # phases up to which each is worked out by itself: compilers make one
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+SIDE_BY_SIDE = (IN_PARTITIONS, ("shared", "l1", "lsu", "barrier"), ("l2",))
 
 
 class _Phases(NamedTuple):
@@ -173,7 +176,7 @@ def _wave(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases], blocks: A
     for passes, alone, copies, pipes, holding in phases:
         loads = _loads(gpu, pipes, blocks * warps_per_block)
         once = jnp.where(passes > 1.0, 0.0, passes)
-        _add(in_step, once, _by_cause(alone, copies, loads))
+        _add(in_step, once, _by_cause(alone, copies, loads, _filled(gpu, loads)))
         # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
         # and all of them.
         again = passes - once
@@ -205,12 +208,18 @@ def _loads(gpu: Gpu, pipes: dict[str, Array], warps: Array) -> dict[str, Array]:
     return loads | {name: pipes[name] * warps for name in IN_SM}
 
 
-def _by_cause(alone: Array, copies: Array, loads: dict[str, Array]) -> dict[str, Array]:
+def _filled(gpu: Gpu, loads: dict[str, Array]) -> Array:
+    """Return how long the pipes are busy: on AMD the busiest, else the power mean of those side by side."""
+    groups = ([loads[name] for name in names if name in loads] for names in SIDE_BY_SIDE)
+    busiest = [reduce(jnp.maximum, group) for group in groups if group]
+    return jnp.where(gpu.gfx > 0, reduce(jnp.maximum, busiest), reduce(_power_mean, busiest))
+
+
+def _by_cause(alone: Array, copies: Array, loads: dict[str, Array], filled: Array) -> dict[str, Array]:
     """Return the cycles of a phase, all of them under the name of what takes longest."""
     waited = {"latency": alone + jnp.where(copies > alone, 0.0, copies)}
     waited["copies"] = jnp.where(copies > alone, alone + copies, 0.0)
-    cycles = _power_mean(alone + copies, reduce(jnp.maximum, loads.values()))
-    return _split(cycles, waited | loads)
+    return _split(_power_mean(alone + copies, filled), waited | loads)
 
 
 def _split(cycles: Array, causes: dict[str, Array]) -> dict[str, Array]:
