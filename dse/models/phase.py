@@ -7,9 +7,9 @@ computes. Such a loop takes as long as one block alone, or as all blocks keep th
 its phases together. What a block computes while its asynchronous copies are under way hides them; but no
 block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
 phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
-power mean is taken, which also makes the model smooth. So with the arithmetic, the L1 and the L2 of NVIDIA's SM,
-whose schedulers issue one instruction a cycle for all of them; AMD's issue one of each kind, and what is busiest
-decides.
+power mean is taken, which also makes the model smooth. So with the arithmetic, the L1 and the L2 of NVIDIA's
+SM, whose schedulers issue one instruction a cycle for all of them; AMD's issue one of each kind, and what is
+busiest decides.
 
 Where a kernel's phases are not known, it is taken to be one.
 """
