@@ -127,7 +127,7 @@ def markdown(table: Sequence[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(name for row in table for name in row))
     lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
     for row in table:
-        cells = [row.get(name, "") for name in names]
+        cells = ["" if row.get(name) is None else row[name] for name in names]
         lines.append("| " + " | ".join(f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in cells) + " |")
     return "\n".join(lines)
 

@@ -326,7 +326,8 @@ def _accessed(description: Description, access: Access, names: Mapping[str, Any]
         return {"shared": count * passes, "shared_insts": count}
     coalesced = asked / 32.0
     sectors = given.get("sectors", coalesced)
-    passes = given["passes"] if "passes" in given else np.maximum(sectors / 4.0, 1.0)
+    # The L1 looks up lines, and hands each thread its bytes, 128 a pass, also where all load the same.
+    passes = given["passes"] if "passes" in given else np.maximum(np.maximum(sectors, coalesced) / 4.0, 1.0)
     scattered = np.asarray(given.get("uncoalesced", sectors > 2.0 * coalesced), float)
     l2 = given.get("l2_sectors", count * sectors)
     counted = {f"{access.op}_insts": count, "uncoal_insts": count * scattered, "sectors": count * sectors}

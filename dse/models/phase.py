@@ -7,7 +7,9 @@ computes. Such a loop takes as long as one block alone, or as all blocks keep th
 its phases together. What a block computes while its asynchronous copies are under way hides them; but no
 block takes less than one of its warps that waits for all its copies. DRAM is shared by all SMs and all
 phases: a launch takes no less than what it moves there. Where two such times come close, both are felt: their
-power mean is taken, which also makes the model smooth.
+power mean is taken, which also makes the model smooth. So with the arithmetic, the L1 and the L2 of NVIDIA's
+SM, whose schedulers issue one instruction a cycle for all of them; AMD's issue one of each kind, and what is
+busiest decides.
 
 Where a kernel's phases are not known, it is taken to be one.
 """
@@ -33,7 +35,7 @@ ABOUT = About(
     source="our own; a phase is bounded as Volkov bounds a kernel (Lemeire et al., Sec. 2.2)",
     equations={
         "L2": "Λ of a phase = Σ waits Λ + slots",
-        "L3": "a wave's phase takes the power mean of Λ and the busiest pipe's Σ α λ",
+        "L3": "a wave's phase takes the power mean of Λ and the busiest pipes' Σ α λ",
         "L4": "Λ with copies = Λ + Σ async waits Λ; in loops it bounds a block, not each of its phases",
     },
     inputs=(
@@ -59,6 +61,7 @@ APART = 4  # phases up to which each is worked out by itself: compilers make one
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
 PIPES = (*IN_PARTITIONS, *IN_SM)
+SIDE_BY_SIDE = (IN_PARTITIONS, ("shared", "l1", "lsu", "barrier"), ("l2",))
 CAUSES = ("latency", "copies", *PIPES)  # of a phase's cycles
 _LATENCY, _COPIES = np.int32(0), np.int32(1)
 
@@ -189,7 +192,8 @@ class _Bound(NamedTuple):
 
     passes: Array | float
     own: _Piece  # what a warp or a block takes by itself
-    busiest: tuple[_Piece, _Piece]  # of pipes in sub-partitions, and in the SM: cycles of a warp
+    busiest: tuple[_Piece, ...]  # of each of SIDE_BY_SIDE: cycles of a warp
+    all_felt: Array | None  # whether all of these are felt, not only the busiest; None: never
     in_both: Array | float  # cycles that are felt in either
 
 
@@ -202,7 +206,7 @@ def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list
     for passes, alone, copies, pipes, holding in phases:
         once = jnp.where(passes > 1.0, 0.0, passes)
         waited = _Piece(alone + copies, jnp.where(copies > alone, _COPIES, _LATENCY))
-        bounds.append(_Bound(once, waited, _busiest(pipes), 0.0))
+        bounds.append(_Bound(once, waited, _busiest(pipes), gpu.gfx == 0, 0.0))
         # Of what a block goes through again and again: it alone, one of its warps that waits for its copies,
         # and all of them.
         again = passes - once
@@ -212,16 +216,20 @@ def _bounds(gpu: Gpu, warps_per_block: Array, phases: Sequence[_Phases]) -> list
             for name, value in cycles.items():
                 totals[name] = totals.get(name, 0.0) + _over_phases(again, value)
     own = _larger(_Piece(by_itself, _LATENCY), _Piece(copied, _COPIES))
-    return [*bounds, _Bound(1.0, own, _busiest(together), _most(held, of_block))]
+    return [*bounds, _Bound(1.0, own, _busiest(together), None, _most(held, of_block))]
 
 
 def _wave(bound: _Bound, warps: tuple[Array, Array]) -> _Piece:
     """Return the cycles of a phase, or of a loop, with so many warps on an SM."""
-    in_partitions, in_sm = (
-        _Piece(cycles * each, cause) for (cycles, cause), each in zip(bound.busiest, warps, strict=True)
-    )
-    load = _larger(in_partitions, in_sm)
-    cycles = _power_mean(bound.own.cycles, load.cycles, bound.in_both)
+    in_partitions, in_sm = warps
+    counts = (in_partitions, *(in_sm for _ in SIDE_BY_SIDE[1:]))
+    loads = [_Piece(of.cycles * each, of.cause) for of, each in zip(bound.busiest, counts, strict=True)]
+    load = reduce(_larger, loads)
+    filled = load.cycles
+    if bound.all_felt is not None:
+        felt = reduce(_power_mean, (one.cycles for one in loads))
+        filled = jnp.where(bound.all_felt, felt, filled)
+    cycles = _power_mean(bound.own.cycles, filled, bound.in_both)
     return _Piece(bound.passes * cycles, _larger(bound.own, load).cause)
 
 
@@ -236,17 +244,16 @@ def _warps(gpu: Gpu, warps: Array) -> tuple[Array, Array]:
     return jnp.ceil(warps / partitions) * partitions, warps
 
 
-def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, _Piece]:
-    """Return the busiest pipe of those in sub-partitions, and of those in the SM, for one warp.
+def _busiest(pipes: dict[str, Array]) -> tuple[_Piece, ...]:
+    """Return the busiest pipe of each of SIDE_BY_SIDE, for one warp.
 
     Pipes of each kind serve as many warps: which is busiest does not depend on the launch.
     """
     by_kind = (
         (_Piece(pipes[name], np.int32(CAUSES.index(name))) for name in names if name in pipes)
-        for names in (IN_PARTITIONS, IN_SM)
+        for names in SIDE_BY_SIDE
     )
-    in_partitions, in_sm = (reduce(_larger, kind) for kind in by_kind)
-    return in_partitions, in_sm
+    return tuple(reduce(_larger, kind) for kind in by_kind)
 
 
 def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:

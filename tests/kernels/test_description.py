@@ -196,6 +196,18 @@ def test_sizes_are_exact_and_do_not_wrap():
     assert resources.shared_bytes == -(2**31)
 
 
+def test_the_l1_hands_each_thread_its_bytes():
+    # 32 (64) threads that load the same 16 bytes get 512 (1024), 128 a pass; scattered ones touch more lines
+    alike, apart = (
+        Access(name, "global", "load", expressions({"count": 1, "bytes": 16, "sectors": sectors}))
+        for name, sectors in (("alike", "1"), ("apart", "2 * warp_size"))
+    )
+    point = {"bx": 16, "by": 1, "tile": 1, "staged": 1}
+    for access, passes in ((alike, (4, 8)), (apart, (16, 32))):
+        kernel, _ = describe(make(accesses=(access,)), point, {}, gpu())
+        np.testing.assert_array_equal(np.ravel(kernel.work.l1), passes)
+
+
 def test_a_kernel_without_accesses():
     description = make(accesses=(), warp=expressions({"fp32": 5}), launch=make().launch[:3])
     kernel, resources = describe(description, {"bx": 16, "by": 1, "tile": 1, "staged": 1}, {}, gpu())

@@ -33,6 +33,15 @@ def loads(gpu, phase, warps):
     return found | {"lsu": phase["memory_insts"] * gpu["lsu_cycles"] * warps}
 
 
+def filled(gpu, busy):
+    """Cycles that all pipes are busy: AMD issues one instruction of each kind a cycle."""
+    if gpu["gfx"]:
+        return max(busy.values())
+    l1 = max(busy[name] for name in ("shared", "l1", "lsu", "barrier"))
+    arithmetic = max(busy[name] for name in (*ARITHMETIC, "tensor", "fma", "vector", "issue"))
+    return power_mean(power_mean(arithmetic, l1), busy["l2"])
+
+
 def wave(gpu, phases, blocks, warps_per_block):
     """Cycles of a wave; each phase a dictionary."""
     once, own, copied, together, shared = 0.0, 0.0, 0.0, {}, {}
@@ -41,7 +50,7 @@ def wave(gpu, phases, blocks, warps_per_block):
         copies = sum(phase["async_waits"][name] * gpu["latency"][name] for name in MEMORY)
         busy = loads(gpu, phase, blocks * warps_per_block)
         if phase["passes"] <= 1:  # in step
-            once += phase["passes"] * power_mean(alone + copies, max(busy.values()))
+            once += phase["passes"] * power_mean(alone + copies, filled(gpu, busy))
             continue
         held = loads(gpu, phase, warps_per_block)
         for name, cycles in loads(gpu, copying(phase), warps_per_block).items():
