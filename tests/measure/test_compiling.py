@@ -1,5 +1,6 @@
 """Configurations are compiled in order, each settings once, and kept."""
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Refuses:
     digest: str = "a"
     compiler: str = "none"
     names: tuple[str, ...] = ()
+    most_declared: float = math.inf
 
     def architectures(self) -> tuple[int, ...]:
         return (90,)
