@@ -48,10 +48,10 @@ class Machine(eqx.Module):
     def of(files: Sequence[GpuFile]) -> "Machine":
         """Stack GPUs, single precision. **Shapes:** [gpus].
 
-        **Raises:** DseError for a GPU without tensor cores. Kinds that it lacks run at the rate of fp16.
+        **Raises:** DseError for a GPU without tensor cores, and for AMD's. Kinds that it lacks run at the rate of fp16.
         """
         for file in files:
-            if float(file.gpu.cpi.mma_fp16) >= NEVER:
+            if int(file.gpu.gfx) or float(file.gpu.cpi.mma_fp16) >= NEVER:
                 raise DseError(
                     f"gpu: found {file.name}, expected one of NVIDIA's whose file has cpi.mma_fp16: matrix "
                     "cores of AMD are not modelled"

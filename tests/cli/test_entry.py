@@ -19,9 +19,9 @@ LOST = """
 STARTED = "import time, dse.cli.main as main; from dse.cli.entry import main as start"
 
 
-def started(code: str, **options) -> subprocess.Popen:
+def started(code: str, before: str = "", **options) -> subprocess.Popen:
     """Start `dse` with another command line in place of its own; wait until it says that it is ready."""
-    script = f"{STARTED}\ndef run():\n    print('ready', flush=True)\n{code}\nmain.run = run\nstart()"
+    script = f"{before}\n{STARTED}\ndef run():\n    print('ready', flush=True)\n{code}\nmain.run = run\nstart()"
     command = [sys.executable, "-c", script]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     assert process.stdout is not None
@@ -82,11 +82,8 @@ def test_what_is_asked_to_end_leaves_nothing_half_written(number, tmp_path):
 def test_a_signal_that_is_ignored_stays_so():
     """As in the background of a script, or under nohup."""
 
-    def ignore():
-        for number in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-
-    process = started("    time.sleep(0.5)\n    print('done')", preexec_fn=ignore)
+    ignore = "; ".join(f"signal.signal(signal.{name}, signal.SIG_IGN)" for name in ("SIGINT", "SIGHUP"))
+    process = started("    time.sleep(0.5)\n    print('done')", before=f"import signal; {ignore}")
     process.send_signal(signal.SIGINT)
     process.send_signal(signal.SIGHUP)
     out, told = process.communicate(timeout=30)

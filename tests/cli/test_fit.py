@@ -108,7 +108,7 @@ def test_two_kernels_of_which_each_is_held_out(run_dse, toy_kernel, measured, tm
 
 def test_mistakes(mistake, toy_kernel, tmp_path, measured):
     kernel = str(toy_kernel)
-    near = "found 'cpi.l3', expected one of 37 names; did you mean cpi.l2?"
+    near = "found 'cpi.l3', expected one of 39 names; did you mean cpi.l2?"
     assert f"--free: {near}" in mistake("--free", "cpi.l3")
     assert f"--shared: {near}" in mistake("--shared", "cpi.l3")
     assert "--method: found 'newton', expected one of lm, bfgs" in mistake("--method", "newton")

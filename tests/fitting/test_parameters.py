@@ -82,7 +82,7 @@ def test_tensor_cores_are_fitted_to_kernels_that_use_them():
     assert set(found[len(NAMES) :]) == fields
 
 
-@pytest.mark.parametrize("name", ["a100-pcie-40gb", "gtx-1060", "mi300x"])
+@pytest.mark.parametrize("name", ["a100-pcie-40gb", "gtx-1060", "mi250x"])
 def test_fields_that_a_file_lacks_have_a_width_and_stay_absent(name):
     file = gpus.load(name)
     assert len(TENSOR_NAMES) == 2 * len(TENSOR)
