@@ -48,7 +48,7 @@ class Machine(eqx.Module):
     def of(files: Sequence[GpuFile]) -> "Machine":
         """Stack GPUs, single precision. **Shapes:** [gpus].
 
-        **Raises:** DseError for a GPU without tensor cores, and for AMD's. Kinds that it lacks run at the rate of fp16.
+        **Raises:** DseError for a GPU without tensor cores, and for AMD's. Kinds that one lacks run as fp16.
         """
         for file in files:
             if int(file.gpu.gfx) or float(file.gpu.cpi.mma_fp16) >= NEVER:

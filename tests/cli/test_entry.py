@@ -21,7 +21,9 @@ STARTED = "import time, dse.cli.main as main; from dse.cli.entry import main as 
 
 def started(code: str, before: str = "", **options) -> subprocess.Popen:
     """Start `dse` with another command line in place of its own; wait until it says that it is ready."""
-    script = f"{before}\n{STARTED}\ndef run():\n    print('ready', flush=True)\n{code}\nmain.run = run\nstart()"
+    script = (
+        f"{before}\n{STARTED}\ndef run():\n    print('ready', flush=True)\n{code}\nmain.run = run\nstart()"
+    )
     command = [sys.executable, "-c", script]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
     assert process.stdout is not None
