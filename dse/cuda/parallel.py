@@ -5,9 +5,10 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.context import BaseContext
 from typing import TypeVar
@@ -46,7 +47,8 @@ def each(
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin) as pool:
         try:
-            futures = [pool.submit(function, item) for item in items]
+            with _uninterrupted():
+                futures = [pool.submit(function, item) for item in items]
             for done, future in enumerate(as_completed(futures), 1):
                 future.result()
                 progress(done)
@@ -81,6 +83,22 @@ def _spread(
 
 def _each_of(function: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
     return [function(item) for item in items]
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Put off an interrupt: of a process that is half started nobody would know, so that nobody ended it."""
+    found, before = list[int](), signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: found.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if found:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _context() -> BaseContext:

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from dse.cuda.parallel import each
+from dse.cuda.parallel import _uninterrupted, each
 from dse.errors import DseError
 
 # What workers run they have to import, and test files are no modules: so it comes from elsewhere.
@@ -38,6 +38,21 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_processes_start_waits_until_they_are_known():
+    reached = []
+
+    def start():
+        with _uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("interruptible")
