@@ -12,7 +12,9 @@ from dse.errors import DseError
 
 _ENCODING = re.compile(r"_(?:e32|e64|dpp8|dpp|sdwa|e64_dpp)$")
 _LOC = re.compile(r"\.loc\s+\d+ (\d+) \d+.*?; (.*)")
-_PLACE = re.compile(r"(\S+?):(\d+):\d+")
+_PLACE = re.compile(
+    r"(?<!\S)(\S+?):(\d+):\d+"
+)  # where a word begins: else long ones are looked through again
 _NUMBER = re.compile(r"-?\d+$")
 
 

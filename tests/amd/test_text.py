@@ -93,3 +93,8 @@ def test_branches_too_far_for_one_instruction_are_branches(written):
 def test_what_no_gpu_has_is_refused(written, stated, message):
     with pytest.raises(DseError, match=message):
         written("s_nop 0", **stated)
+
+
+def test_a_place_as_long_as_a_file_is_read_at_once(written):
+    place = "\t.loc\t1 7 3 ; x.h:7:3 @[ " + "[" * 200_000
+    assert written([place, "s_nop 0"]).instructions[0].opcode == "s_nop"
