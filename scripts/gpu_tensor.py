@@ -31,9 +31,8 @@ MATRIX = {  # multiply-adds of one wave's instruction on AMD, of 16 x 16 sums: h
     "mma_int8": 16 * 16 * 16,
     "mma_fp64": 16 * 16 * 4,
 }
-FED = (
-    768 / 512
-)  # cycles for the bytes of mma_warp: products of 16 4 x 4 take 1,024 of them in 8 cycles of a SIMD
+# Cycles for the bytes of mma_warp: small products take 1,024 of them in 8 cycles of one of four SIMDs.
+FED = 768 / 512
 _LIKE_ALL = ("mma_fp16", "mma_fp16_fp16")  # Λ of another kind is theirs
 
 
