@@ -1,7 +1,8 @@
 """Optuna's samplers by name, and the one that suits a search."""
 
 import warnings
-from importlib.util import find_spec
+from contextlib import suppress
+from importlib import import_module
 
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import (
@@ -16,6 +17,7 @@ from optuna.samplers import (
 )
 
 from dse.errors import DseError, one_of
+from dse.optional import install, needs
 from dse.searching.bounded import Bounded
 
 SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
@@ -37,8 +39,8 @@ def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, vari
         raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
     if name == "auto":
         name = _suitable(trials, goals, variants)
-    if name == "gp" and find_spec("torch") is None:
-        raise DseError("sampler: gp: found no torch, expected it: pip install torch")
+    if name == "gp":
+        _expect_torch()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         match name:
@@ -72,6 +74,13 @@ def _suitable(trials: int, goals: int, variants: int) -> str:
     """Name the sampler for a search: what learns most from few trials, while it is not too slow."""
     if goals > 1:
         return "nsga3" if goals > 3 else "nsga2" if trials > 1_000 else "tpe"
-    if trials <= FEW and variants == 1 and find_spec("torch") is not None:
-        return "gp"
+    if trials <= FEW and variants == 1:
+        with suppress(DseError):
+            _expect_torch()
+            return "gp"
     return "tpe"
+
+
+def _expect_torch() -> None:
+    with needs("torch", "for the sampler gp " + install("gp")):
+        import_module("torch")  # as Optuna will, for its Gaussian processes

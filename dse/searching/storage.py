@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +28,7 @@ from sqlalchemy.engine import make_url
 
 from dse.errors import DseError
 from dse.files import can_lock, locked
+from dse.optional import install, needs
 from dse.searching.values import Lists
 
 ANSWER = 10  # seconds that a gRPC proxy has
@@ -159,8 +160,8 @@ _LONGEST = 1 << 24  # bytes of an entry
 def _proxy(url: str) -> GrpcStorageProxy:
     """Connect to a server of `optuna.storages.run_grpc_proxy_server`; it has some seconds to answer."""
     parts = urlsplit(url)
-    if find_spec("grpc") is None:
-        raise DseError('found no grpcio, expected it: pip install "gpu-dse[grpc]"')
+    with needs("grpcio", install("grpc")):
+        import_module("grpc")  # as Optuna will
     if not parts.hostname or not parts.port:
         raise DseError("found no host and port, expected grpc://HOST:PORT")
     proxy = GrpcStorageProxy(host=parts.hostname, port=parts.port)

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from dse.evaluate.chunks import Evaluation
+from dse.evaluate.chunks import RESOURCES, Evaluation
 from dse.space.expression import Expression, parse
 from dse.sweeping.product import Product
 
-RESOURCES = ("threads", "blocks", "registers", "shared_bytes")
 NUMBERS = (*RESOURCES, "warps_per_sm", "occupancy", "possible", "cycles", "time_s")
 
 

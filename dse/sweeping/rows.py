@@ -9,11 +9,10 @@ import pyarrow as pa
 
 from dse.counts import KnownBatch
 from dse.errors import DseError, one_of
-from dse.evaluate.chunks import evaluate_counted
+from dse.evaluate.chunks import RESOURCES, evaluate_counted
 from dse.hardware import occupancy
 from dse.sweeping.chunk import Chunk
 from dse.sweeping.entries import PLACE, Entries
-from dse.sweeping.filter import RESOURCES
 from dse.sweeping.product import Product
 from dse.tables import field as described
 

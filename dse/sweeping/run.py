@@ -119,7 +119,9 @@ def clear(folder: Path) -> None:
     for path in folder.iterdir():
         if path.name not in (_NOTE, _LOCK):
             path.unlink()
-    shutil.rmtree(folder)
+    shutil.rmtree(folder.resolve())
+    if folder.is_symlink():  # to a larger disk, say
+        folder.unlink()
 
 
 def tables(plan: Plan, spread: Spread, columns: list[str] | None = None) -> Iterator[pa.Table]:

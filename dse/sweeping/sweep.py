@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ import pyarrow as pa
 from dse.cluster import spreading
 from dse.errors import DseError
 from dse.hardware import occupancy
+from dse.optional import needs
 from dse.progress import Progress, silent
 from dse.sweeping import rows, run
 from dse.sweeping.entries import Entries
@@ -120,7 +122,8 @@ class Sweep:
 
     def to_pandas(self, columns: Iterable[str] | None = None) -> "pandas.DataFrame":
         """Return all rows, or those columns of them, as a data frame."""
-        _expect("pandas")
+        with needs("pandas", "pip install pandas"):
+            import_module("pandas")  # as pyarrow will
         return self.to_arrow(columns).to_pandas()
 
     def to_xarray(self) -> "xarray.Dataset":
@@ -128,7 +131,8 @@ class Sweep:
 
         Sizes and parameters with one value are attributes. **Raises:** DseError for several kernels.
         """
-        _expect("xarray")
+        with needs("xarray", "pip install xarray"):
+            import_module("xarray")  # as pandas will
         if len(self.product.kernels) > 1:
             raise DseError(f"sweep: found {len(self.product.kernels)} kernels, expected one for xarray")
         frame = self.to_pandas()
@@ -156,10 +160,3 @@ class Sweep:
 
 def _tally(found: Entries | None) -> list[tuple[int, np.ndarray]]:
     return [] if found is None else list(zip(found["group"].tolist(), found["counts"], strict=True))
-
-
-def _expect(module: str) -> None:
-    from importlib.util import find_spec
-
-    if find_spec(module) is None:
-        raise DseError(f"{module}: found none, expected it installed: pip install {module}")

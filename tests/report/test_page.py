@@ -12,7 +12,8 @@ import pytest
 from dse.evaluate.importance import importance
 from dse.report.page import MOST, Roofline, _room, page
 from dse.report.page.pack import KEPT_BITS, packed
-from dse.results import Results, Space, codes
+from dse.results.read import Results
+from dse.results.space import Space, codes
 
 BOTTLENECKS = ["dram", "fp32", "latency"]
 DRAWN = (

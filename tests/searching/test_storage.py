@@ -233,4 +233,4 @@ def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):
     begun = time.monotonic()
     storage.load(*study).study.add_trial(create_trial(value=2.0))
     assert [trial.value for trial in storage.load(*study).study.trials] == [1.0, 2.0]
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 25  # Optuna's own lock is waited for for 30 s

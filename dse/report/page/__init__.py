@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from dse.report.page.pack import packed
-from dse.results import MEASURED, NO_GPU, PREDICTED, REFITTED, Results, Space
+from dse.results.read import Results
+from dse.results.space import Space
+from dse.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
 from dse.version import __version__
 
 MOST = 100_000  # configurations that a page shows

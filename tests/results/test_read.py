@@ -8,7 +8,9 @@ import pyarrow.parquet
 import pytest
 
 from dse.errors import DseError
-from dse.results import MEASURED, NO_GPU, codes, read
+from dse.results.read import read
+from dse.results.space import codes
+from dse.results.vocabulary import MEASURED, NO_GPU
 from dse.tables import write_table
 
 MODELS = ("phase", "roofline")
@@ -218,7 +220,7 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
 
 
 def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("dse.results.MOST_ROWS", 3)
+    monkeypatch.setattr("dse.results.table.MOST_ROWS", 3)
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
         read([path])
