@@ -236,6 +236,7 @@ class Resources(_Quantities):
     blocks: Count = count("blocks")  # of the grid
     registers: Count = count("registers")  # of a thread
     shared_bytes: Count = count("B")  # of a block
+    static_shared_bytes: Count = count("B", default=0)  # of these, what the kernel declares
 
 
 class Launch(_Quantities):

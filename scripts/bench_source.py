@@ -145,8 +145,8 @@ def predicting(number: int) -> dict[str, float]:
     wanted = configurations(description, parameters, description.sizes(), gpu)
     kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, gpu))
     index = np.arange(MILLION) % len(wanted)
-    kernel = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index], jnp.float32), kernel)
-    resources = jax.tree.map(lambda x: jnp.asarray(np.asarray(x)[index]), resources)
+    kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index], jnp.float32), kernel)
+    resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index]), resources)
 
     @eqx.filter_jit
     def seconds(gpu, kernel, resources):

@@ -304,6 +304,7 @@ def numpy_reduce(
 
     def at(g: int, c: int, x: np.ndarray) -> np.ndarray:
         """One GPU and coarsening: [kernels * vector widths or 1, a row or 1]."""
+        x = np.reshape(x, (1,) * len(shape)) if np.ndim(x) == 0 else x  # a default, one for all
         x = x[g if x.shape[0] > 1 else 0, c if x.shape[1] > 1 else 0]
         rows = shape[2:4] if x[:, :, 0, 0].size > 1 else (1, 1)
         columns = shape[4:6] if x[0, 0].size > 1 else (1, 1)

@@ -4,6 +4,10 @@ FILE is a measured table of the kernel (CSV, gzipped or not) with columns named 
 counters, and `registers`. A random sample of the configurations that ran is compiled and executed. Prints the
 mean, median and largest relative error of each count, over the sample and over those configurations that have
 as many registers as the table says: others were compiled to another code.
+
+The counter of L2 reads has instructions too: code that an SM's instruction cache does not hold is read again
+and again. Unrolled convolutions on the RTX 2080 Ti have 1.00 to 1.03 times the reads that data explain up to
+some 50 KiB of code, 1.8 times beyond 100 KiB.
 """
 
 import argparse

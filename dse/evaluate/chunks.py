@@ -20,8 +20,9 @@ from dse.models import get_all
 from dse.models.protocol import CHUNK, Model
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
-from dse.types import Gpu, Kernel, Launch, Resources
+from dse.types import Gpu, Kernel, Launch
 
+RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # of Resources, those that are shown
 SIZES = (1_024, 8_192)  # of chunks: few, since models are compiled for each
 
 
@@ -47,7 +48,7 @@ class Forecast:
 class Evaluation:
     """Configurations of one kernel on G GPUs: arrays [G, L]."""
 
-    resources: dict[str, np.ndarray]  # threads, blocks, registers, shared_bytes
+    resources: dict[str, np.ndarray]  # RESOURCES
     warps_per_sm: np.ndarray
     occupancy: np.ndarray
     limiter: np.ndarray  # a code of dse.hardware.occupancy.LIMITERS
@@ -146,7 +147,7 @@ def laid_out(gpus: Gpu, chunk: KnownBatch) -> tuple[Launch, Array, dict[str, Any
     launch, limiter = occupancy.launch(gpus, chunk.resources, chunk.kernel.work)
     possible = occupancy.possible(limiter)
     facts = {
-        "resources": {name: getattr(chunk.resources, name) for name in Resources.__dataclass_fields__},
+        "resources": {name: getattr(chunk.resources, name) for name in RESOURCES},
         "warps_per_sm": jnp.where(possible, launch.warps_per_sm, 0.0),
         "occupancy": jnp.where(possible, occupancy.occupancy(gpus.limits, launch), 0.0),
         "limiter": limiter,

@@ -11,7 +11,7 @@ from jaxtyping import Array
 
 from dse.counts import Counts, Number, sizes_of
 from dse.errors import DseError, one_of
-from dse.evaluate.chunks import evaluate, forecast, laid_out
+from dse.evaluate.chunks import RESOURCES, evaluate, forecast, laid_out
 from dse.evaluate.rank import configurations
 from dse.gpus import GpuFile, column, stack
 from dse.gpus.tree import origin, traced
@@ -21,7 +21,6 @@ from dse.models.protocol import Model
 from dse.precision import in_64_bits
 from dse.progress import Progress, silent
 from dse.tables import Result
-from dse.types import Resources
 
 
 class Predicted(eqx.Module, Result):
@@ -94,7 +93,7 @@ def predict(
     of_one = bool(parameters) and all(np.ndim(x) == 0 for x in parameters.values())
     asked = _Asked(files, kernel, columns, chosen, sizes, progress)
     found = _traced(asked) if any(map(traced, files)) else _known(asked)
-    found["resources"] = {name: found["resources"][name] for name in Resources.__dataclass_fields__}
+    found["resources"] = {name: found["resources"][name] for name in RESOURCES}
 
     def shaped(x: Any) -> Any:
         x = x if several else x[0]

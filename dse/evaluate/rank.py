@@ -204,6 +204,10 @@ def _why(evaluation: Evaluation, gpu: Gpu) -> str:
             f"{asked['shared_bytes']:,} B of shared memory",
             limits.shared_bytes_per_block,
         ),
+        "too much static shared memory": (
+            f"{asked['shared_bytes']:,} B of shared memory that the kernel declares",
+            occupancy.MOST_STATIC,
+        ),
     }
     reason = evaluation.limited_by()[0, 0]
     if reason in LACKS.values():

@@ -8,7 +8,8 @@ Source: the rules of the CUDA programming guide and of cuda_occupancy.h (CUDA 13
 `scripts/check_occupancy.py` compares this file; for AMD the allocation rules of LLVM's AMDGPU back end.
 Known differences: compute capability 2.0 allots registers in units of 128 and not of 64 when a thread
 uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitioned global caching
-(5.2 and 6.1, off by default) is taken to be off.
+(5.2 and 6.1, off by default) is taken to be off. That a kernel declares no more than 48 KiB of shared memory
+is a rule of CUDA's compilers and not of cuda_occupancy.h (CUDA programming guide, technical specifications).
 """
 
 from typing import Any
@@ -31,7 +32,9 @@ IMPOSSIBLE = (
     "too many registers a thread",
     "too many registers in a block",
     "too much shared memory",
+    "too much static shared memory",
 )
+MOST_STATIC = 48 * 1024  # B of a block that a CUDA kernel may declare; a launch may add more
 LIMITERS = (*BINDING, *IMPOSSIBLE, *LACKS.values())  # a limiter code is an index into this
 
 
@@ -98,7 +101,8 @@ def launch(
 ) -> tuple[Launch, Int[Array, "*#batch"]]:
     """Lay the launch out on the GPU: the launch, and the code of its limiter.
 
-    With the kernel's `work`, products of matrices that the GPU cannot do are such a limiter too.
+    With the kernel's `work`, products of matrices that the GPU cannot do are such a limiter too. So is, on
+    GPUs with a compute capability, more static shared memory than compilers for them accept.
 
     Blocks are spread evenly, so the busiest SM gets ⌈blocks / SMs⌉ of them; it fills its resident
     blocks `waves` times, the last time perhaps in part: waves are a fraction. "grid" limits a launch
@@ -113,6 +117,8 @@ def launch(
     blocks = jnp.maximum(resources.blocks, 1)
     busiest = _large_quotient(blocks - 1, gpu.sm_count.astype(jnp.int32)) + 1
     code = jnp.where(possible(code) & (busiest < fit), LIMITERS.index("grid"), code)
+    refused = (gpu.compute_capability > 0) & (resources.static_shared_bytes > MOST_STATIC)
+    code = jnp.where(refused & possible(code), LIMITERS.index("too much static shared memory"), code)
     for name, lacks in (lacking(gpu, work) if work else {}).items():
         code = jnp.where(lacks & possible(code), LIMITERS.index(LACKS[name]), code)
     resident = jnp.maximum(jnp.minimum(fit, busiest), 1)

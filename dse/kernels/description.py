@@ -35,7 +35,8 @@ GPU_NAMES = (
     *_OF_COMPILER,
 )  # what an expression may ask of the GPU
 LAUNCH_FIELDS = ("threads", "blocks", "registers", "shared_bytes")
-LAUNCH_NAMES = (*LAUNCH_FIELDS, "warps")  # what it may ask of the launch
+DYNAMIC = "dynamic_shared_bytes"  # of shared_bytes, what the launch adds to what the kernel declares
+LAUNCH_NAMES = (*LAUNCH_FIELDS, DYNAMIC, "warps")  # what it may ask of the launch
 SHAPE_FIELDS = ("threads_x", "threads_y", "threads_z")  # of a block, for subscripts
 WARP_FIELDS = (*ARITHMETIC, *TENSOR, "barrier", "ilp", "mlp")
 WARP_DEFAULTS = {"ilp": 1, "mlp": 1}  # 0 for the rest
@@ -206,8 +207,10 @@ def describe(
         if description.phases:
             parts = _phases(description, names, counts, accessed)
             kernel = replace(kernel, phases=tuple(phase_of(gpu, part) for part in parts))
+    static = names["shared_bytes"] - names[DYNAMIC]
     with in_64_bits():
-        return kernel, Resources(**{name: _int32(names[name]) for name in LAUNCH_FIELDS})
+        asked = {name: _int32(names[name]) for name in LAUNCH_FIELDS}
+        return kernel, Resources(**asked, static_shared_bytes=_int32(static))
 
 
 def evaluated_names(
@@ -223,7 +226,7 @@ def evaluated_names(
     for name, expression in description.let:
         names[name] = expression(names, np)
     launch = {name: _rounded_up(expression(names, np)) for name, expression in description.launch}
-    names |= {"shared_bytes": np.asarray(0)} | launch
+    names |= {"shared_bytes": np.asarray(0), DYNAMIC: np.asarray(0)} | launch
     if description.described:
         names["warps"] = -(-names["threads"] // names["warp_size"])
     return names
@@ -297,7 +300,7 @@ def _phases(
     """Take a warp's work apart by its phases. The last has what the others leave of `warp`."""
     left, parts, last = dict(warp), list[Kernel](), description.phases[-1].name
     for phase in description.phases:
-        given = {name: expression(names, np) for name, expression in phase.fields}
+        given = {name: np.asarray(expression(names, np), float) for name, expression in phase.fields}
         if phase.name == last:
             counts = left | given
         else:

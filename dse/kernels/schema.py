@@ -55,6 +55,7 @@ class Launch(_Table):
     blocks: _Text
     registers: _Text
     shared_bytes: _Text = 0
+    dynamic_shared_bytes: _Text = None
     threads_x: _Text = None
     threads_y: _Text = None
     threads_z: _Text = None

@@ -145,8 +145,9 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
     scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)
+    every = _one_after_another(pieces)
     terms = {
-        name: scale * reduce(jnp.add, (_of_cause(number, piece) for piece in pieces))
+        name: scale * _of_cause(number, every)
         for number, name in enumerate(CAUSES)
         if name in ("latency", "copies", *phases[0].pipes)
     }
@@ -268,6 +269,13 @@ def _most(pipes: dict[str, Array], warps: tuple[Array, Array]) -> Array:
 def _larger(a: _Piece, b: _Piece) -> _Piece:
     """Return the one that takes longer, the first of equals."""
     return _Piece(jnp.maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
+
+
+def _one_after_another(pieces: Sequence[_Piece]) -> _Piece:
+    """Join pieces along their first axis."""
+    cycles = jnp.broadcast_arrays(*(piece.cycles for piece in pieces))
+    causes = (jnp.broadcast_to(piece.cause, cycles[0].shape) for piece in pieces)
+    return _Piece(jnp.concatenate(cycles), jnp.concatenate(tuple(causes)))
 
 
 def _of_cause(cause: int, piece: _Piece) -> Array:

@@ -67,6 +67,7 @@ def made(dtype=np.float64, order=AXES, registers=REGISTERS):
         blocks=-(-200_000 // (threads * c.astype(int))),
         registers=along("R", registers, int),
         shared_bytes=16 * threads,
+        static_shared_bytes=16 * threads,
     )
     axes = [AXES.index(name) for name in order]
     return jax.tree.map(lambda x: np.asarray(x).transpose(axes), (gpu, kernel, resources))
@@ -168,6 +169,7 @@ def test_equals_evaluating_everything_of_any_launches(threads, registers, shared
         blocks=along("C", [3000, 2000, 1000], int),
         registers=along("R", registers, int),
         shared_bytes=along("C", shared, int),
+        static_shared_bytes=along("C", shared, int),
     )
     fields = jax.tree.map(np.asarray, (gpu, kernel, resources))
     check(reduce_grid(("volkov",), *fields, k=k, threads=1)["volkov"], "volkov", fields, some=False)

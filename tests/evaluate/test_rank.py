@@ -127,3 +127,10 @@ def test_registers_in_a_block_are_said_as_they_are_handed_out(own_toy_kernel):
     kernel = replace(kernel, space=kernel.space.with_values({"block": 608, "items": 1}))
     with pytest.raises(DseError, match=r"found 66,560 registers in a block, .*, expected at most 65,536"):
         rank(kernel, gpus.load("a100").gpu, ["volkov"])
+
+
+def test_what_a_kernel_declares_of_shared_memory_is_said(own_toy_kernel):
+    text = own_toy_kernel.read_text()
+    own_toy_kernel.write_text(text.replace("registers = ", "shared_bytes = 50_000\nregisters = ", 1))
+    with pytest.raises(DseError, match=r"50,000 B of shared memory that the kernel declares, .* 49,152"):
+        rank(kernels.load(own_toy_kernel), gpus.load("a100").gpu, ["volkov"])

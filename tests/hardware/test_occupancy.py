@@ -14,6 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import ArrayLike
 
+from dse import gpus
 from dse.hardware import occupancy
 from dse.hardware.tensor import LACKS
 from dse.types import CLASSES, Gpu, Limits, PerClass, Resources
@@ -206,8 +207,8 @@ def test_equals_the_rules_in_plain_python(options):
     np.testing.assert_array_equal(fit, [[blocks for blocks, _ in row] for row in cells])
     np.testing.assert_array_equal(names_of(code), [[limiter for _, limiter in row] for row in cells])
     assert_equals_plain_python(found, CAPABILITIES, launches, sm_count)
-    reached = [name for name in occupancy.LIMITERS if name not in LACKS.values()]
-    assert set(names_of(found[1]).ravel()) == set(reached), "a limiter that no launch reached"
+    reached = set(occupancy.LIMITERS) - {*LACKS.values(), "too much static shared memory"}
+    assert set(names_of(found[1]).ravel()) == reached, "a limiter that no launch reached"
 
 
 COUNTS = st.one_of(st.integers(-2, 300), st.integers(0, 300_000), st.integers(LARGEST - 2000, LARGEST))
@@ -298,7 +299,7 @@ def test_broadcasting_equals_looping():
     for g in range(3):
         one_gpu = jax.tree.map(lambda x, g=g: x[g, 0], gpu)
         for i in range(20):
-            one = launch(one_gpu, jax.tree.map(lambda x, i=i: x[0, i], launches))
+            one = launch(one_gpu, jax.tree.map(lambda x, i=i: x[0, i] if x.ndim else x, launches))
             cell = jax.tree.map(lambda x, g=g, i=i: np.broadcast_to(x, (3, 20))[g, i], grid)
             assert jax.tree.all(jax.tree.map(np.equal, one, cell))
 
@@ -339,6 +340,20 @@ def test_occupancy_is_the_share_of_warps():
     np.testing.assert_allclose(occupancy.occupancy(gpu.limits, laid), [1.0, 2 / 3, 1 / 48])
     assert names_of(code).tolist() == ["warps", "grid", "grid"]
     np.testing.assert_allclose(laid.waves, [62500 / 3, 1, 1])
+
+
+@pytest.mark.parametrize("name", ["7.5", "8.0", "9.0"])
+def test_a_kernel_declares_48_kib_of_shared_memory_and_the_launch_adds_the_rest(name):
+    total, static = np.array([[48, 49, 60, 60], [48, 49, 60, 12]]) * 1024
+    asked = Resources(threads=64, blocks=10**6, registers=16, shared_bytes=total, static_shared_bytes=static)
+    words = names_of(occupancy.launch(gpu_of(name), asked)[1])
+    assert (words == "too much static shared memory").tolist() == [False, True, True, False]
+
+
+def test_what_amd_kernels_declare_only_the_lds_limits():
+    asked = Resources(threads=64, blocks=10**6, registers=16, shared_bytes=65536, static_shared_bytes=65536)
+    gpu = gpus.load("mi250x").gpu
+    assert occupancy.possible(occupancy.launch(gpu, asked)[1])
 
 
 def test_reason_in_words():

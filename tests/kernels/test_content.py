@@ -192,6 +192,20 @@ def test_four_threads_that_read_apart_take_four_passes():
     assert apart.l1 / together.l1 == pytest.approx((4 * 2 + shifts / 2) / (1.7 * 2 + shifts / 2), rel=0.02)
 
 
+def test_further_lines_and_what_the_l2_sends_take_amds_l1():
+    # 16 threads that read 2 (3) bytes apart span 30 (45) of a line's 64 bytes, the block's tile 15 bytes more
+    block = {"block_size_x": 16, "block_size_y": 32, "block_size_z": 1, "tile_size_y": 1, "tile_stride_y": 0}
+    fixed = {"tile_stride_x": 0, "loop_unroll_factor_channel": 0}
+
+    def of_a_load(outputs: int) -> float:
+        kernel = at("dedispersion", MI250X, **block, **fixed, tile_size_x=outputs)
+        shifts = 1.7 * 2 * (outputs - 1) / outputs
+        return kernel.l1 * 2 / kernel.load_insts * (2 * outputs - 1) / (2 * outputs) - shifts
+
+    lines, sent = 4 * 15 / 64 / 2.1, 15 / 32 / 8 / 4  # four times 16 threads; eight waves share it
+    assert of_a_load(3) - of_a_load(2) == pytest.approx(lines + sent, rel=0.02)
+
+
 # The papers' kernels
 
 

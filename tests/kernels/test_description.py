@@ -196,6 +196,15 @@ def test_sizes_are_exact_and_do_not_wrap():
     assert resources.shared_bytes == -(2**31)
 
 
+def test_shared_memory_is_declared_but_for_what_the_launch_adds():
+    launch = {"threads": 32, "registers": 1, "blocks": 1, "shared_bytes": 60_000}
+    point = {"bx": 16, "by": 1, "tile": 1, "staged": 0}
+    for added, declared in (({}, 60_000), ({"dynamic_shared_bytes": 50_000}, 10_000)):
+        description = make(launch=expressions(launch | added), let=(), warp=(), accesses=())
+        _, resources = describe(description, point, {}, gpu())
+        assert (resources.shared_bytes, resources.static_shared_bytes) == (60_000, declared)
+
+
 def test_the_l1_hands_each_thread_its_bytes():
     # 32 (64) threads that load the same 16 bytes get 512 (1024), 128 a pass; scattered ones touch more lines
     alike, apart = (

@@ -92,3 +92,12 @@ def test_many_phases_are_as_several():
     none = jax.tree.map(lambda x: 0.0 * x, copy)
     few, many = seconds(file, kernel, resources), replace(kernel, phases=(copy, none, none, none, none, sums))
     np.testing.assert_allclose(seconds(file, many, resources), few, rtol=1e-5)
+
+
+def test_a_count_of_a_phase_may_be_whether_something_holds(toy_kernel, run_dse, tmp_path):
+    text = toy_kernel.read_text().replace('int32 = "8 + items"', 'int32 = "items > 1"')
+    path = tmp_path / "kernel.toml"
+    phases = '[[phase]]\nname = "copy"\nint32 = "items > 2"\n[[phase]]\nname = "sums"\n'
+    path.write_text(f"{text}\n{phases}")
+    ran = run_dse("rank", str(path), "-g", "a100", "--top", "1", "--csv")
+    assert (ran.code, ran.err) == (0, "")

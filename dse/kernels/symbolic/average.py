@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from dse.errors import DseError
 from dse.hardware.banks import passes
-from dse.hardware.coalescing import sectors_and_lines
+from dse.hardware.coalescing import LINE, sectors_and_lines
 from dse.hardware.lanes import WARP, once_computed, threads
 from dse.kernels.symbolic.subscript import BLOCK_NAMES
 from dse.space.expression import Expression
@@ -33,8 +33,8 @@ def average_access(
     size: Any,
     shared: bool,
 ) -> dict[str, Array]:
-    """Count `passes` through the banks of shared memory, or `sectors` and `passes` (128-byte lines) of global
-    memory, of one access of a warp.
+    """Count `passes` through the banks of shared memory, or `sectors` and `passes` of global memory, of one
+    access of a warp. The L1 looks up 128-byte lines, and hands each thread its bytes, 128 a pass.
 
     `loops` are the indices among the names of `index` that run; `size` is in bytes, a power of two. Compiled
     for each index, and for each size that is a Python number.
@@ -73,7 +73,8 @@ def average_access(
 def _cost(at: Array, mask: Array, size: Any, shared: bool) -> dict[str, Array]:
     address = at * (size if isinstance(size, int) else _column(size))
     if not shared:
-        return dict(zip(("sectors", "passes"), sectors_and_lines(address, mask), strict=True))
+        sectors, lines = sectors_and_lines(address, mask)
+        return {"sectors": sectors, "passes": jnp.maximum(lines, -(-mask.sum(-1) * size // LINE))}
     halves = (*at.shape[:-1], -1, WARP)
     size = size if isinstance(size, int) or not size.ndim else size[..., None]
     return {"passes": passes(address.reshape(halves), mask.reshape(halves), size).sum(-1)}

@@ -278,6 +278,14 @@ def test_the_average_warp_of_many_blocks():
         assert in_shared["passes"][row, column] == pytest.approx(expected[2])
 
 
+@pytest.mark.parametrize(("text", "width", "expected"), [("A[k]", 16, 4), ("A[k]", 4, 1), ("A[tx]", 16, 4)])
+def test_the_l1_hands_each_thread_its_bytes_also_where_all_load_the_same(text, width, expected):
+    element = parse_subscript(text, "test", {"k"})
+    block = (jnp.asarray(64), jnp.asarray(1), jnp.asarray(1))
+    found = average_access(element.index, ("k",), {}, block, 32, width, False)
+    assert found["passes"] == expected
+
+
 @pytest.mark.parametrize("text", ["A", "A[tx", "A[tx][ty]", "2[tx]"])
 def test_what_is_no_subscript(text):
     with pytest.raises(DseError, match=r"^f: "):
