@@ -4,11 +4,11 @@ calibration.toml has these spaces; `scripts/calibrate_pruning.py DIR --calibrati
 
 Each space counts with many slices of itself (`dse.pruning.slices`), for each of which it is asked how far its
 first nearly fastest configuration lay, in two units: `margins`, how much slower than the fastest prediction
-it was predicted, over the spread of what the model missed, that of FEW measurements; and `spreads`, how far
-its time lay below what the refitted surrogate said, over the surrogate's deviation. Over spaces, what the
-model misses differs most by its `spread`; margins in units of it are much alike, even where the model is bad.
-The known spaces are few. So one more is counted among them that needs UNSEEN spreads: below 1 / risk spaces
-in all, that much is always kept.
+it was predicted, over the spread of what the model missed; and `spreads`, how far its time lay below what the
+refitted surrogate said, over the surrogate's deviation. Spaces differ most by how much their times vary, and
+what the model misses, its `spread`, is a like share of how much it predicts them to vary.
+The known spaces are few. So one more is counted among them that needs UNSEEN spreads, or UNSEEN_DEVIATIONS of
+the surrogate: below 1 / risk spaces in all, that much is always kept.
 """
 
 import json
@@ -24,8 +24,9 @@ from dse.files import read_toml
 
 FILE = Path(__file__).with_name("calibration.toml")
 LEVELS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 1.0)
-FEW = 20  # measurements of which the spread is, that margins are over
-UNSEEN = 2.5  # spreads that one more space may need, as none of the known ones did
+UNSEEN = 2.2  # spreads that one more space may need; 98 % of the slices of each known one need 2.1 at most
+UNSEEN_DEVIATIONS = 8.0  # of a refitted surrogate, which knows less than it says: its scales are fitted too
+SCATTER = 0.3  # of the logs of those shares, as it is over all seven that are known
 QUANTILES = 200  # of the spread of a space that nothing was measured of
 
 
@@ -38,7 +39,8 @@ class KnownSpace:
     gpu: str
     configurations: int
     spearman: float  # of the model
-    spread: float  # standard deviation of what the model misses, as a log
+    predicted: float  # standard deviation of the predictions, as a log
+    spread: float  # ... of what the model misses
     margins: tuple[float, ...]
     spreads: tuple[float, ...]
 
@@ -52,17 +54,20 @@ class KnownSpaces:
     slices: int  # of each space
     spaces: tuple[KnownSpace, ...]
 
-    def margin(self, risk: float) -> float:
-        """How far to reach in another space, as a log of predicted time, by the spreads of those known.
+    def margin(self, risk: float, predicted: float) -> float:
+        """How far to reach in another space whose predictions vary by so much, as a log of predicted time.
 
-        Another's spread is lognormal, by the mean and the scatter of those known (normal, not Student's t,
-        which has no bound where two are known).
+        What the model misses there is a share of that, lognormal by the mean and the scatter of those known
+        (normal, not Student's t, which has no bound where two are known). Few tell the scatter badly, so
+        SCATTER counts among it once. Where predictions vary less than in any known space, that they do not is
+        not believed.
         """
-        logs, count = np.log([space.spread for space in self.spaces]), len(self.spaces)
-        shares = (np.arange(QUANTILES) + 0.5) / QUANTILES
-        scale = logs.std(ddof=1) * np.sqrt(1 + 1 / count)
-        spread = np.exp(logs.mean() + norm.ppf(shares) * scale)
-        return _exceeded(self._margins(), risk, 1.0 / spread)
+        logs, count = np.log([space.spread / space.predicted for space in self.spaces]), len(self.spaces)
+        scatter = np.sqrt((SCATTER**2 + np.sum((logs - logs.mean()) ** 2)) / count)
+        quantiles = (np.arange(QUANTILES) + 0.5) / QUANTILES
+        shares = np.exp(logs.mean() + norm.ppf(quantiles) * scatter * np.sqrt(1 + 1 / count))
+        varying = max(predicted, min(space.predicted for space in self.spaces))
+        return _exceeded(self._margins(), risk, 1.0 / shares) * varying
 
     def margin_in_spreads(self, risk: float) -> float:
         """How far to reach in another space, over the spread of what the model misses there."""
@@ -70,7 +75,8 @@ class KnownSpaces:
 
     def spreads(self, risk: float) -> float:
         """How many deviations below a refitted mean a time may lie."""
-        return _exceeded([space.spreads for space in self.spaces], risk, np.ones(1))
+        known = [space.spreads for space in self.spaces]
+        return _exceeded([*known, (UNSEEN_DEVIATIONS,) * len(LEVELS)], risk, np.ones(1))
 
     def _margins(self) -> list[tuple[float, ...]]:
         return [*(space.margins for space in self.spaces), (UNSEEN,) * len(LEVELS)]

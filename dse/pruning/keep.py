@@ -1,15 +1,18 @@
 """The smallest set of configurations that holds a nearly fastest one, but for a stated risk.
 
-Two ways a configuration is kept:
+Two things speak for a configuration:
 
 - **It is predicted to be nearly the fastest**, within a margin. How wide that is comes from measured spaces,
   which calibration.toml names: as many spreads of what the model misses as their fastest ones needed. That
-  spread is one of the measurements, if there are; without, it is as uncertain as it varies from one measured
-  space to another.
-- **It could still win.** With measurements, the surrogate gives each a mean and a deviation. It is kept if
-  its lower end lies below what would beat the best measured one by more than `within`. The lower end is as
-  many deviations down as the fastest ones of measured spaces needed, or as measurements here lie below what
-  the others say of them (the conformal quantile), whichever is more.
+  spread is one of the measurements, if there are, as wide as so few leave it possible; without, it is as
+  large a share of the spread of the predictions as it is in measured spaces.
+- **It could still win.** With measurements, the surrogate gives each a mean and a deviation, and what counts
+  is whether its lower end lies below what would beat the best measured one by more than `within`. The lower
+  end is as many deviations down as the fastest ones of measured spaces needed, or as measurements here lie
+  below what the others say of them (the conformal quantile), whichever is more.
+
+Where the model explains the measurements, both must speak for it, each at half the risk. Where it does not,
+one will do: neither can then be relied on to leave out what the other would keep.
 
 Source: Vovk, Gammerman, Shafer 2005 (conformal prediction); Rasmussen & Williams 2006, Eqs. 5.10-5.12
 (leaving one out).
@@ -19,6 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.stats import chi2
 
 from dse.errors import DseError
 from dse.measured.scores import spearman
@@ -27,7 +31,7 @@ from dse.tuning.candidates import Candidates
 from dse.tuning.tuner import Tuner
 
 FEWEST = 10  # measurements from which on they are used
-EXPLAINS = 0.6  # rank correlation of model and measurements, from which on it explains a space
+EXPLAINS = 0.5  # of the variance of measurements, from which on a model explains a space
 MUCH = 0.4  # a share of the space that asks for a reason
 
 
@@ -73,30 +77,56 @@ def keep(
     if out.all():
         raise DseError("configurations: found none that is possible, expected at least one")
     known = calibration or load()
-    log_s, kept = candidates.expected, np.zeros(len(candidates), bool)
+    log_s, kept = candidates.expected, np.ones(len(candidates), bool)
     order, margin, spreads, explained = np.where(out, np.inf, log_s), None, None, None
-    if refit and candidates.informed:
-        measured = np.log([told[index] for index in ran])
-        explained = spearman(log_s[ran], measured) or 0.0
-        margin = known.margin_in_spreads(risk) * float(np.std(measured - log_s[ran], ddof=1))
+    held = [index for index in ran if candidates.possible[index]]
+    if candidates.informed and len(held) >= FEWEST:
+        explained = Explained.of(log_s[held], np.log([told[index] for index in held]))
+        margin = known.margin_in_spreads(risk / 2) * explained.spread_at_most(risk)
     elif candidates.informed:
-        margin = known.margin(risk)
+        margin = known.margin(risk, float(np.std(log_s[candidates.possible])))
     if margin is not None:  # from the fastest that is likely to run, if there is one
         likely = order[(runs >= 0.5) & ~out]
-        kept |= order <= likely.min(initial=order.max(where=~out, initial=-np.inf)) + margin
+        kept = order <= likely.min(initial=order.max(where=~out, initial=-np.inf)) + margin
     if refit:
         tuner = Tuner(candidates, told=told)
         mean, deviation = tuner.predict()
-        spreads = max(known.spreads(risk), conformal(-left_out(tuner), risk))
+        spreads = max(known.spreads(risk / 2), conformal(-left_out(tuner), risk / 2))
         order = np.where(out, np.inf, mean - spreads * deviation)
         best = min(ran, key=lambda index: told[index])
-        kept |= order <= max(np.log(told[best] / (1 + within)), order.min())
+        winning = order <= max(np.log(told[best] / (1 + within)), order.min())
+        both = margin is None or (explained is not None and explained.share >= EXPLAINS)
+        kept = kept & winning if both else kept | winning
         kept[best] = True
     kept &= ~out
     places = np.flatnonzero(kept)
     places = places[np.argsort(order[places], kind="stable")]
     share = len(places) / len(candidates)
     return Kept(places, share, margin, spreads, _reason(candidates, share, margin, explained, len(ran)))
+
+
+@dataclass(frozen=True)
+class Explained:
+    """How far a model explains measured times."""
+
+    count: int
+    share: float  # of the variance of their logs; below 0 where the model is worse than none
+    spread: float  # standard deviation of what it misses
+    rank: float  # rank correlation
+
+    @classmethod
+    def of(cls, log_s: np.ndarray, measured: np.ndarray) -> "Explained":
+        """Compare predictions and measurements, logs of n times each."""
+        missed, total = np.var(measured - log_s), np.var(measured)
+        share = float(1 - missed / total) if total > 0 else 0.0
+        count = len(measured)
+        spread = float(np.sqrt(missed * count / max(count - 1, 1)))
+        return cls(count, share, spread, spearman(log_s, measured) or 0.0)
+
+    def spread_at_most(self, risk: float) -> float:
+        """What the spread exceeds with that risk, of normal times: few measurements tell it badly."""
+        freedom = max(self.count - 1, 1)
+        return self.spread * float(np.sqrt(freedom / chi2.ppf(risk, freedom)))
 
 
 def check(risk: float, within: float) -> None:
@@ -118,11 +148,12 @@ def left_out(tuner: Tuner) -> np.ndarray:
 
 
 def _reason(
-    candidates: Candidates, share: float, margin: float | None, explained: float | None, measured: int
+    candidates: Candidates, share: float, margin: float | None, explained: Explained | None, measured: int
 ) -> str:
     """Word why so many are kept."""
-    if explained is not None and explained < EXPLAINS:
-        found = f"rank correlation {explained:.2f} over {measured} measurements"
+    if explained is not None and explained.share < EXPLAINS:
+        found = f"{max(explained.share, 0):.0%} of the variance of {explained.count} measurements"
+        found = f"{found}, rank correlation {explained.rank:.2f}"
         return f"model does not explain this space ({found}): keeping {share:.0%}"
     if share < MUCH:
         return ""

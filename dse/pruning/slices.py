@@ -11,12 +11,12 @@ import numpy as np
 
 from dse.fitting.surrogate import Points
 from dse.measured.scores import spearman
-from dse.pruning.calibration import FEW, LEVELS, KnownSpace
+from dse.pruning.calibration import LEVELS, KnownSpace
 from dse.tuning.candidates import Candidates
 from dse.tuning.experts import Expert, experts, mixed, opinion, weights
 
 FEWEST = 64  # configurations of a slice
-SIZES = (20, 50)  # measurements that a slice is refitted to, in turn
+SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
 REFITTED = 5  # one slice of so many, since that takes longest
 MOST = 64  # of the nearly fastest, that are asked of
 BEYOND = 10.0  # what counts where the model holds a slice's nearly fastest for impossible
@@ -27,11 +27,12 @@ def known(
 ) -> KnownSpace:
     """Learn from a measured space; `seconds` [N] are infinite where it failed."""
     ran = np.isfinite(seconds)
-    missed = np.log(seconds[ran]) - candidates.log_s[ran]
+    expected = ran & candidates.possible
+    missed = np.log(seconds[expected]) - candidates.log_s[expected]
     margins, spreads, everyone = [], [], experts(candidates)
     for seed, chosen in enumerate(slices(candidates, seconds, count)):
         random = np.random.default_rng(seed)
-        margins.append(margin(candidates, seconds, chosen, within, random))
+        margins.append(margin(candidates, seconds, chosen, within))
         turn, rest = divmod(seed, REFITTED)
         if not rest:
             measured = min(SIZES[turn % len(SIZES)], len(chosen) // 2)
@@ -43,6 +44,7 @@ def known(
         gpu,
         len(candidates),
         spearman(candidates.log_s[ran], seconds[ran]) or 0.0,
+        float(np.std(candidates.log_s[candidates.possible])),
         float(np.std(missed)),
         tuple(map(float, np.quantile(margins, levels, method="higher"))),
         tuple(map(float, np.quantile(spreads, levels, method="higher"))),
@@ -74,23 +76,17 @@ def nearly(seconds: np.ndarray, within: float) -> np.ndarray:
     return seconds <= seconds.min() * (1 + within)
 
 
-def margin(
-    candidates: Candidates,
-    seconds: np.ndarray,
-    chosen: np.ndarray,
-    within: float,
-    random: np.random.Generator,
-) -> float:
+def margin(candidates: Candidates, seconds: np.ndarray, chosen: np.ndarray, within: float) -> float:
     """How much slower than the fastest prediction the first nearly fastest is predicted, over the spread.
 
-    Of the `chosen` of all candidates, as `below`.
+    Of the `chosen` of all candidates, as `below`; the spread is that of what the model misses of them.
     """
     log_s, times, possible = (x[chosen] for x in (candidates.log_s, seconds, candidates.possible))
     good = nearly(times, within) & possible
     if not good.any():
         return BEYOND
-    ran = random.permutation(np.flatnonzero(np.isfinite(times)))[:FEW]
-    spread = np.std(np.log(times[ran]) - log_s[ran], ddof=1)
+    expected = possible & np.isfinite(times)
+    spread = np.std(np.log(times[expected]) - log_s[expected])
     return float(min(BEYOND, (log_s[good].min() - log_s[possible].min()) / spread))
 
 
@@ -119,7 +115,7 @@ def below(
     asked = np.concatenate([np.resize(ran, measured), np.resize(good[:MOST], MOST)])  # few shapes to compile
     logs, among = np.log(seconds[ran]), list(range(len(ran)))
     opinions = [opinion(_of(one, asked), among, logs, None) for one in everyone]
-    mean, deviation = (x[measured:] for x in mixed(opinions, weights(opinions, len(ran))))
+    mean, deviation = (x[measured:] for x in mixed(opinions, weights(opinions)))
     beaten = logs.min() - np.log1p(within)
     return float(np.clip((mean - beaten) / deviation, 0.0, BEYOND).min())
 

@@ -7,11 +7,22 @@ import pytest
 
 from dse.gpus import find
 from dse.kernels import load as load_kernel
-from dse.pruning.calibration import FILE, LEVELS, UNSEEN, KnownSpace, KnownSpaces, load
+from dse.pruning.calibration import (
+    FILE,
+    LEVELS,
+    SCATTER,
+    UNSEEN,
+    UNSEEN_DEVIATIONS,
+    KnownSpace,
+    KnownSpaces,
+    load,
+)
+
+PREDICTED = 0.5
 
 
 def space(margins, spread=0.3, kernel="k", gpu="g"):
-    return KnownSpace("s", kernel, gpu, 1000, 0.8, spread, margins, margins)
+    return KnownSpace("s", kernel, gpu, 1000, 0.8, PREDICTED, spread, margins, margins)
 
 
 def test_file_of_the_package():
@@ -25,7 +36,7 @@ def test_file_of_the_package():
             assert len(quantiles) == len(LEVELS)
             assert np.all(np.diff(quantiles) >= 0)
             assert quantiles[0] >= 0
-        assert 0 < one.spread < 2
+        assert 0 < one.spread < one.predicted < 2
         assert -1 <= one.spearman <= 1
 
 
@@ -46,7 +57,8 @@ def test_spaces_are_equally_likely():
     assert known.margin_in_spreads(0.4) == pytest.approx(
         0.8, abs=1e-6
     )  # a fifth of the one, and the one not seen
-    assert known.spreads(0.2) == pytest.approx(0.6, abs=1e-6)
+    assert known.spreads(0.05) == pytest.approx(UNSEEN_DEVIATIONS, abs=1e-6)
+    assert known.spreads(0.4) == pytest.approx(0.8, abs=1e-6)
     assert known.margin_in_spreads(0.67) == pytest.approx(0.0, abs=0.02)
 
 
@@ -61,13 +73,27 @@ def test_without_measurements_the_spread_is_drawn_from_those_known():
     known = KnownSpaces("m", 0.05, 1, (space(even, 0.2), space(even, 0.4)))
     random = np.random.default_rng(0)
     logs = np.log([0.2, 0.4])
-    scale = logs.std(ddof=1) * np.sqrt(1.5)
+    scale = np.sqrt((SCATTER**2 + 2 * logs.var()) / 2 * 1.5)
     spread = np.exp(logs.mean() + random.normal(size=400_000) * scale)
     margins = np.where(random.uniform(size=400_000) < 1 / 3, UNSEEN, random.uniform(size=400_000))
     drawn = margins * spread
     for risk in (0.2, 0.4):
-        assert known.margin(risk) == pytest.approx(np.quantile(drawn, 1 - risk), rel=0.03)
-    assert known.margin(0.1) > known.margin(0.2)
+        for predicted in (PREDICTED, 1.7):
+            share = predicted / PREDICTED
+            assert known.margin(risk, predicted) == pytest.approx(
+                share * np.quantile(drawn, 1 - risk), rel=0.03
+            )
+    assert known.margin(0.1, 1.0) > known.margin(0.2, 1.0)
+
+
+def test_two_that_are_alike_by_chance_do_not_tell_how_shares_scatter():
+    alike = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS), 0.3), space(tuple(LEVELS), 0.3)))
+    assert alike.margin(0.05, PREDICTED) > 1.2 * UNSEEN * 0.3
+
+
+def test_predictions_that_hardly_differ_are_not_believed_to():
+    known = KnownSpaces("m", 0.05, 1, (space(LEVELS), space(LEVELS, 0.4)))
+    assert known.margin(0.1, 0.001) == known.margin(0.1, PREDICTED)
 
 
 def test_apart_from():
