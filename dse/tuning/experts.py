@@ -4,7 +4,8 @@ Each expert is a surrogate about its own expectation. An expert's weight is its 
 it holds each measurement, given all others: one whose expectation is wrong is surprised, and soon ignored.
 A model expects seconds: that all times are ten times as long surprises it too. The
 last expert expects nothing, but knows the order of the predictions as one more coordinate: configurations
-that are predicted alike may be alike, whichever end of the order is the fast one.
+that are predicted alike may be alike, whichever end of the order is the fast one. It also knows how widely
+they vary: one whose first measurements are all slow then looks far from them.
 
 Source: Rasmussen & Williams 2006, Eqs. 5.10-5.12 (leaving one out); Geisser & Eddy 1979 (models weighted by
 the product of such predictive densities).
@@ -20,9 +21,8 @@ from dse.fitting.surrogate import Points, Scales, Surrogate, conditioned, fitted
 from dse.precision import in_64_bits
 from dse.tuning.candidates import CONTRAST, Candidates
 
-MISSED = 0.3  # how far times lie from what is expected, as a log
+MISSED = 0.3  # how far times lie from what is expected, as a log; by measurements alone, at least
 WRONG = 0.2  # weight of measurements alone beside an expectation, before any measurement
-FEWEST = 2  # measurements from which on experts are weighed
 TAIL = 4  # degrees of freedom of an expert's surprise: no single measurement rules one out
 LEVEL, NO_LEVEL = 0.5, 3.0  # how far all times together lie from a model's, and from those of none, as logs
 
@@ -36,6 +36,7 @@ class Expert:
     points: Points
     weight: float
     absolute: bool = False  # whether it expects seconds, not only an order
+    missed: float = MISSED  # how far times are to lie from what it expects, as a log
 
 
 @dataclass(frozen=True)
@@ -68,14 +69,15 @@ def experts(candidates: Candidates) -> tuple[Expert, ...]:
         found.insert(0, Expert("other GPUs", c.expected, Points(c.position, slopes), expected, c.modelled))
     order = [rankdata(one.log_s) / len(c) for one in found[:1]]
     alone = Points(np.column_stack([c.position, *order]), np.zeros((len(c), 1)))
-    return *found, Expert("measurements", np.zeros(len(c)), alone, 1.0 - expected * len(found))
+    vary = max(MISSED, float(np.std(c.expected[c.possible]))) if found and c.possible.any() else MISSED
+    return *found, Expert("measurements", np.zeros(len(c)), alone, 1.0 - expected * len(found), missed=vary)
 
 
 def opinion(expert: Expert, places: Sequence[int], log_s: np.ndarray, start: Scales | None) -> Opinion:
     """Fit an expert to the logs of times measured at `places`, its scales sought from `start`."""
     seen, off = Points(*(x[list(places)] for x in expert.points)), log_s - expert.log_s[list(places)]
     with in_64_bits():
-        before = prior(seen.position.shape[1], MISSED)
+        before = prior(seen.position.shape[1], expert.missed)
         surrogate = fitted(before, start or before.mean, seen, off)
         above, deviation = surrogate.left_out_errors(off)
     likelihood = float(np.sum(t.logpdf(above / deviation, TAIL) - np.log(deviation)))
@@ -98,14 +100,10 @@ def supposing(opinion: Opinion, places: Sequence[int], log_s: np.ndarray) -> Opi
     return Opinion(expert, surrogate, opinion.likelihood, *_predicted(expert, surrogate))
 
 
-def weights(opinions: Sequence[Opinion], measured: int) -> np.ndarray:
-    """Weigh the opinions on so many measurements: they sum to 1. Of few, measurements alone tell nothing."""
-    shares = np.array([one.expert.weight for one in opinions])
-    if measured >= FEWEST:
-        likelihoods = np.array([one.likelihood for one in opinions])
-        shares = shares * np.exp(likelihoods - likelihoods.max())
-    elif len(opinions) > 1:
-        shares[-1] = 0.0
+def weights(opinions: Sequence[Opinion]) -> np.ndarray:
+    """Weigh the opinions: they sum to 1. Of a single measurement it is the level that tells."""
+    likelihoods = np.array([one.likelihood for one in opinions])
+    shares = np.array([one.expert.weight for one in opinions]) * np.exp(likelihoods - likelihoods.max())
     return shares / shares.sum()
 
 

@@ -79,7 +79,7 @@ class Tuner:
 
     def weights(self) -> np.ndarray:
         """Return the weight of each opinion; they sum to 1."""
-        return weights(self.opinions(), len(_ran(self.told)))
+        return weights(self.opinions())
 
     def expected_gain(self) -> float:
         """Return the largest expected improvement, a share of the best time; 1 while too little is known."""

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import t
 
 from dse.tuning.candidates import bare
-from dse.tuning.experts import FEWEST, WRONG, experts, mixed, opinion, surprise, weights
+from dse.tuning.experts import MISSED, WRONG, experts, mixed, opinion, surprise, weights
 
 SIDE = 8
 A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
@@ -25,7 +25,7 @@ def candidates(log_s, prior=None):
 def believed(some, measured=PLACES):
     """The weight of each expert by its name."""
     opinions = [opinion(one, measured, TRUE[measured], None) for one in experts(some)]
-    shares = weights(opinions, len(measured))
+    shares = weights(opinions)
     assert shares.sum() == pytest.approx(1.0)
     return dict(zip((one.expert.name for one in opinions), shares, strict=True))
 
@@ -45,8 +45,28 @@ def test_a_right_model_is_believed_and_a_reversed_one_is_not():
     assert right["model"] > 0.99
     wrong = believed(candidates(-TRUE))
     assert wrong["measurements"] > 0.9
-    few = believed(candidates(-TRUE), PLACES[: FEWEST - 1])
-    assert few["model"] == 1.0
+
+
+def test_a_single_measurement_tells_by_its_level():
+    """A model that is right keeps its weight; one whose first choice takes 50 times as long loses it."""
+    first = [int(TRUE.argmin())]
+    assert believed(candidates(TRUE), first)["model"] > 1 - 1.5 * WRONG
+    assert believed(candidates(TRUE - np.log(50)), first)["model"] < 0.5
+
+
+def test_by_measurements_alone_times_vary_as_widely_as_predicted():
+    """So that what is far from a few slow ones, which the model had put first, may be much faster."""
+    for factor in (0.1, 4.0):
+        alone = experts(candidates(factor * TRUE))[-1]
+        assert alone.missed == pytest.approx(max(MISSED, factor * TRUE.std()))
+    [only] = experts(bare({"a": A, "b": B}))
+    assert only.missed == MISSED
+    slow = np.argsort(-TRUE)[:3].tolist()
+    gains = []
+    for factor in (0.1, 4.0):
+        alone = experts(candidates(-factor * TRUE))[-1]
+        gains.append(opinion(alone, slow, TRUE[slow], None).deviation.max())
+    assert gains[1] > 1.5 * gains[0]
 
 
 def test_times_on_other_gpus_are_believed_where_the_model_is_wrong():

@@ -240,7 +240,7 @@ def test_a_command_that_does_not_end_failed():
     started = time.monotonic()
     with pytest.warns(Doubt, match=r"^command: sh -c 'sleep 60; echo 3' was ended after 0.2 s$"):
         assert commanded("sh -c 'sleep 60; echo {x}'", 1.0, limit_s=0.2)({"x": 3}) is None
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30  # less than it sleeps
 
 
 def test_of_a_command_that_prints_much_the_end_is_kept():

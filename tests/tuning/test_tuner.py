@@ -234,18 +234,22 @@ def test_what_may_fail_waits():
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["reversed", "tenfold"])
 def test_a_model_that_is_wrong_costs_little(kind):
-    """Over 20 seeds: with the model that is wrong, tuning ends within 0.02 of where it ends without."""
-    reached = {True: [], False: []}
+    """Over 20 seeds: with a wrong model, tuning is within 0.02 of where it is without, after 6 and after 10.
+
+    Believed all the way, the reversed one is at 0.62 after 6.
+    """
+    reached, scale = {True: [], False: []}, 3.0 if kind == "reversed" else 1.0
     for seed in range(20):
         random = np.random.default_rng(seed)
         smooth = np.sin(random.uniform(1, 4) * X + random.uniform(0, 6)) + np.cos(
             random.uniform(1, 4) * Y + random.uniform(0, 6)
         )
-        shape = 0.4 * (X - random.uniform()) ** 2 + 0.6 * (Y - random.uniform()) ** 2
+        shape = scale * (0.4 * (X - random.uniform()) ** 2 + 0.6 * (Y - random.uniform()) ** 2)
         noise = 0.02 * random.normal(size=N)
         predicted = -shape - 7.0 if kind == "reversed" else shape - 7.0
         true = shape - 7.0 + noise + (0.0 if kind == "reversed" else 1.5) * smooth
         for modelled, tries in reached.items():
             start = candidates(predicted if modelled else np.zeros(N), modelled=modelled)
-            tries.append(np.exp(true.min() - true[tuned(Tuner(start, seed), true, 10)].min()))
-    assert np.mean(reached[True]) >= np.mean(reached[False]) - 0.02
+            order = tuned(Tuner(start, seed), true, 10)
+            tries.append([np.exp(true.min() - true[order[:budget]].min()) for budget in (6, 10)])
+    assert np.all(np.mean(reached[True], axis=0) >= np.mean(reached[False], axis=0) - 0.02)
