@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dse import measured, sources
+from dse.accuracy.chosen import chosen_on
 from dse.accuracy.markdown import number, table
 from dse.accuracy.spaces import Note, files, gpu_file, ignore, kernel_of, nothing_in, space_of
 from dse.amd.toolchain import toolchain
@@ -41,10 +42,18 @@ class SpaceScores:
     rows: list[dict[str, Any]]  # of `dse.evaluate.compare.compare`, one a model
     compiler: str = ""  # where counts come from source
     vendor: str = ""  # of the GPU, where counts come from source
+    chosen: str = ""  # rules that were chosen while looking at this table
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields by name, `compiler` where there is one."""
         return {name: value for name, value in asdict(self).items() if value != ""}
+
+    @property
+    def provenance(self) -> str:
+        """Which rules were chosen on this very table, in a sentence."""
+        if not self.chosen:
+            return "No rule was chosen on this table."
+        return f"Chosen while looking at this table: {self.chosen}."
 
     @property
     def summary(self) -> str:
@@ -74,7 +83,8 @@ def described(
             note(f"{path}: no kernel lists the space {space_of(path)}: left out")
             continue
         gpu, empty = gpu_file(path), False
-        yield _scored(path, gpu, description, measured.load(path, description), models, {}, progress)
+        scores = _scored(path, gpu, description, measured.load(path, description), models, {}, progress)
+        yield replace(scores, chosen=chosen_on(path, "description"))
     if empty:
         raise nothing_in(folder)
 
@@ -115,7 +125,8 @@ def from_source(
         times = measured.load(path, kernel)
         times, empty = times.rows(sample(times, kernel, number)), False
         scores = _scored(path, gpu, kernel, times, models, problem, progress)
-        yield replace(scores, compiler=source.compiler, vendor=gpu.header.vendor)
+        told = chosen_on(path, "source")
+        yield replace(scores, compiler=source.compiler, vendor=gpu.header.vendor, chosen=told)
     if empty:
         raise nothing_in(folder)
 
@@ -123,7 +134,7 @@ def from_source(
 def markdown(spaces: Iterable[SpaceScores]) -> str:
     """Write a section a space."""
     return "\n\n".join(
-        f"### {space.space} on {space.gpu}\n\n{space.summary}.\n\n"
+        f"### {space.space} on {space.gpu}\n\n{space.summary}. {space.provenance}\n\n"
         + table(
             ("model", *COLUMNS.values()),
             [[row["model"], *(number(row.get(name)) for name in COLUMNS)] for row in space.rows],

@@ -98,13 +98,15 @@ def in_order(choices: Candidates, order: str) -> Candidates:
     """Return the candidates with their predictions as they are, with these in reversed order, or without.
 
     Reversed about their median: what was predicted to take twice as long is predicted to take half as long.
+    What is held for impossible stays as slow as any.
     """
     if order == "predicted":
         return choices
     if order == "none" or not choices.modelled:
         return bare(choices.parameters)
     turned = 2 * np.median(choices.log_s[choices.possible]) - choices.log_s
-    return replace(choices, log_s=turned, slopes=-choices.slopes)
+    slowest = turned.max(where=choices.possible, initial=-np.inf)
+    return replace(choices, log_s=np.where(choices.possible, turned, slowest), slopes=-choices.slopes)
 
 
 def _half(count: int, part: int) -> np.ndarray:
