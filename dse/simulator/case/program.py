@@ -102,6 +102,15 @@ class Program:
             raise DseError(
                 f"program: loops: found {self.depth} in one another, expected at most {MOST_NESTED}"
             )
+        # Python's integers: those of NumPy would wrap.
+        entered = sum(math.prod(loop.trips for loop in self.around(i)) for i in range(n)) if self.loops else n
+        if entered > MOST_ENTRIES:
+            found = (
+                f"{entered:,} instructions of a warp"
+                if entered < 10**15
+                else "over 10^15 instructions of a warp"
+            )
+            raise DseError(f"program: loops: found {found}, expected at most {MOST_ENTRIES:,}")
 
     def _check_preds(self) -> None:
         for i, js in enumerate(self.preds):
