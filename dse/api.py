@@ -219,7 +219,7 @@ def sweep(
 
 
 def search(
-    kernels: Sequence[AnyKernel],
+    kernels: AnyKernel | Sequence[AnyKernel],
     gpu: AnyGpu,
     trials: int = 200,
     model: str | Model = DEFAULT,
@@ -241,7 +241,7 @@ def search(
     """
     from dse.searching import study
 
-    variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, kernels))
+    variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, _list(kernels)))
     file = _gpu(gpu)
     started = study.start(variants, file.name, model, study.objectives(objectives), sampler, storage, seed)
     study.run(started, file.gpu, model, trials)

@@ -18,6 +18,7 @@ from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from dse.errors import DseError
+from dse.optional import install, needs
 
 SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
 PATIENCE = 5.0  # s without a result before a local cluster is looked after
@@ -112,11 +113,9 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
     """
     if workers is not None and address is not None:
         raise DseError(f"workers: found {workers} together with cluster, expected one of them")
-    try:
+    with needs("dask", install("cluster")):
         from dask import config
         from distributed import Client, LocalCluster
-    except ImportError:
-        raise DseError("dask: found none, expected it installed: pip install 'gpu-dse[cluster]'") from None
     if address is not None:
         try:
             connected = Client(address, timeout="10s", set_as_default=False)

@@ -40,7 +40,7 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
     folder = target.parent
     if within is not None and within.stat().st_dev == folder.stat().st_dev:
         folder = within
-    temporary = folder / f".{secrets.token_hex(4)}-{target.name}"
+    temporary = folder / f".{secrets.token_hex(4)}-{target.name[-_END:]}"
     try:
         yield temporary
         os.replace(temporary, target)
@@ -48,6 +48,9 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
         raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
+
+
+_END = 40  # characters of a name, which may be as long as the system allows
 
 
 def check_target(path: Path) -> bool:

@@ -14,6 +14,7 @@ import numpy as np
 from dse.columns import heading, metadata
 from dse.errors import DseError
 from dse.files import replacing
+from dse.optional import needs
 
 if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
     import pyarrow as pa
@@ -47,10 +48,8 @@ class Result:
 
     def to_pandas(self) -> Any:
         """Return all rows as a pandas DataFrame. **Raises:** DseError where pandas is not installed."""
-        try:
+        with needs("pandas", "pip install pandas"):
             import pandas as pd
-        except ImportError:
-            raise DseError("pandas: found it missing, expected it installed: pip install pandas") from None
         return pd.DataFrame(self.rows())
 
     def write(self, path: Path | str) -> None:

@@ -3,7 +3,7 @@
     python scripts/full_disk.py
 
 Each command writes into a disk of a few kilobytes (a tmpfs in a namespace of its own, Linux), with ever more
-room, until all of it fits. Until then it must end within a minute with 2 and one line, leave the file that
+room, until all of it fits. Until then it must end in five minutes with 2 and one line, leave the file that
 was there, and no temporary one. Ends with 1 if anything was wrong, with 2 where no such disk can be made.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from kill import GPU, KERNEL, ROOT
 
-SECONDS = 60
+SECONDS = 300
 OLD, FILLER = b"old\n", "filler"
 ROOMS = [4, *(4 + (4 << step) for step in range(15))]  # kB: nothing to 64 MB, besides the old file
 TIMES = "block_size,time_ms\n" + "".join(f"{4 * n},{0.5 + n / 10}\n" for n in range(1, 30))
@@ -95,7 +95,12 @@ COMMANDS = (
         stays=("tables",),
         makes=("tables",),
     ),
-    Command("fit", ("fit", "mat_naive", "-g", GPU, "--measured", "../TIMES", "-o", "o.toml"), "o.toml"),
+    Command(
+        "fit",
+        ("fit", "mat_naive", "-g", GPU, "--starts", "1", "--free", "clock", "--measured", "../TIMES",
+         "-o", "o.toml"),
+        "o.toml",
+    ),
     Command("prune", ("prune", "mat_naive", "-g", GPU, "--top", "9", "-o", "o.csv"), "o.csv"),
     Command("compare", ("compare", "mat_naive", "-g", GPU, "--measured", "../TIMES", "-o", "o.csv"), "o.csv"),
 )  # fmt: skip

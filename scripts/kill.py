@@ -7,7 +7,8 @@ ranking from source. It is killed (SIGKILL) again and again until its share of t
 to its end. After each kill none of its processes may be left, and what was kept may not be less than before;
 the end must be that of a run that nothing disturbed, and it may print nothing. One beginning in five finds
 nothing compiled, the others what JAX and Numba compiled before. Ends with 1 if anything was wrong.
-`--only NAME` gives all kills to one work.
+`--only NAME` gives all kills to one work. `--signal SIGINT` (or SIGTERM, SIGHUP) asks each to end instead: it
+must then end with 128 and the signal's number and at most one line, and how long the slowest took is told.
 """
 
 import argparse
@@ -15,6 +16,7 @@ import json
 import os
 import random
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -227,29 +229,44 @@ def anew(folder: Path, compiled: Path | None) -> None:
             shutil.copytree(path, folder / "cache" / path.name)
 
 
-def tried(work: Work, scratch: Path, kills: int, rng: random.Random) -> list[str]:
-    """Kill a command so many times, and list what was wrong."""
+def ended_by(process: "subprocess.Popen[bytes]", number: signal.Signals) -> tuple[float, list[str]]:
+    """End a process by a signal; return how long that took, and what was wrong with how it ended."""
+    begun = time.monotonic()
+    process.send_signal(number)
+    _, errors = process.communicate()
+    took, told = time.monotonic() - begun, errors.decode().splitlines()
+    if number == signal.SIGKILL or (process.returncode in (0, 128 + number) and len(told) <= 1):
+        return took, []
+    return took, [f"exit code {process.returncode} by {number.name}: {' | '.join(told)[-300:]}"]
+
+
+def tried(
+    work: Work, scratch: Path, kills: int, rng: random.Random, number: signal.Signals
+) -> tuple[float, list[str]]:
+    """Kill a command so many times; return how long the slowest took to end, and list what was wrong."""
     reference, here = scratch / "reference", scratch / "killed"
     reference.mkdir(parents=True)
     cold = undisturbed(work, reference)
     anew(here, reference / "cache")
     warm = undisturbed(work, here)
-    seconds, wrong, kept, done, new = warm, [], 0, 0, True
+    seconds, wrong, kept, done, new, longest = warm, list[str](), 0, 0, True, 0.0
     while done < kills:
         if new:
             empty = rng.random() < 0.2
             anew(here, None if empty else reference / "cache")
             seconds, kept, new = cold if empty else warm, 0, False
+        ended, errors = False, b""
         with started(work, here, quick=False) as process:
             try:
                 _, errors = process.communicate(timeout=rng.uniform(0.1, 1.0) * seconds)
+                ended = True
             except subprocess.TimeoutExpired:
-                errors = b""
-            ended = process.poll() is not None
-            process.kill()
+                took, badly = ended_by(process, number)
+                longest = max(longest, took)
+                wrong += badly
         if ended and (process.returncode or errors):
             wrong.append(f"exit code {process.returncode} when it was run again: {errors.decode()[-300:]!r}")
-        if ended:
+        if ended or process.returncode == 0:
             if not (process.returncode or work.same(here, reference)):
                 wrong.append("another result")
             new = True
@@ -271,7 +288,7 @@ def tried(work: Work, scratch: Path, kills: int, rng: random.Random) -> list[str
             wrong.append("another result in the end")
     except RuntimeError as error:
         wrong.append(f"in the end: {error}")
-    return wrong
+    return longest, wrong
 
 
 def main() -> None:
@@ -284,18 +301,23 @@ def main() -> None:
     parser.add_argument(
         "--only", choices=[work.name for work in WORKS], metavar="NAME", help=", ".join(w.name for w in WORKS)
     )
+    signals = ("SIGKILL", "SIGINT", "SIGTERM", "SIGHUP")
+    parser.add_argument("--signal", choices=signals, default="SIGKILL")
     given = parser.parse_args()
+    number = signal.Signals[given.signal]
     works = [work for work in WORKS if given.only in (None, work.name)]
     sys.path.insert(0, str(ROOT))
     failed = 0
     with tempfile.TemporaryDirectory(prefix="dse-kill-") as scratch:
-        for number, work in enumerate(works):
-            kills, begun = len(range(number, given.kills, len(works))), time.monotonic()
-            wrong = tried(work, Path(scratch, str(number)), kills, random.Random(f"{given.seed}:{work.name}"))
+        for place, work in enumerate(works):
+            kills, begun = len(range(place, given.kills, len(works))), time.monotonic()
+            rng = random.Random(f"{given.seed}:{work.name}")
+            longest, wrong = tried(work, Path(scratch, work.name), kills, rng, number)
             failed += len(wrong)
-            told = f"{work.name}: {kills} kills in {time.monotonic() - begun:.0f} s, {len(wrong)} wrong"
+            told = f"{work.name}: {kills} kills in {time.monotonic() - begun:.0f} s"
+            told += f", the slowest ended after {longest:.1f} s, {len(wrong)} wrong"
             print(told, *wrong, sep="\n  ", flush=True)
-    print(f"{given.kills} kills with seed {given.seed}: {failed} went wrong")
+    print(f"{given.kills} kills by {number.name} with seed {given.seed}: {failed} went wrong")
     sys.exit(1 if failed else 0)
 
 

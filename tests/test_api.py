@@ -155,7 +155,7 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     assert 0 < len(kept["block"]) < ranking.count
     run = dse.tune(toy_kernel, GPU, lambda given: 1e-6 * given["block"], budget=4, model="roofline")
     assert len(run.rows()) == 4
-    best = dse.search([toy_kernel], GPU, trials=20, model="roofline", sampler="random", seed=0).best()
+    best = dse.search(toy_kernel, GPU, trials=20, model="roofline", sampler="random", seed=0).best()
     assert best[0]["time_s"] >= ranking.rows(1)[0]["time_s"]
     simulated = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, {"n": 65536})
     assert simulated.makespan[0] > 0

@@ -144,7 +144,7 @@ def check(reader, path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", READERS)
-@settings(max_examples=25, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_file_is_read_or_refused_in_one_line(tmp_path, name, data):
     reader, valid = READERS[name]
@@ -166,7 +166,7 @@ def test_a_valid_file_is_read(tmp_path, name):
         reader(path)
 
 
-@settings(max_examples=50, deadline=1000)
+@settings(max_examples=50)
 @given(st.binary(max_size=200))
 def test_a_record_of_the_cache_is_read_or_dropped_with_a_warning(data):
     with pytest.warns(Doubt, match="cache: a record cannot be read and is made again"):

@@ -213,3 +213,12 @@ def test_what_is_no_toml_is_one_line(tmp_path, content, message):
 def test_a_file_without_end_is_too_large():
     with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
         read_toml(Path("/dev/zero"))
+
+
+def test_a_name_as_long_as_can_be(tmp_path):
+    path = tmp_path / ("µ" * 120 + "-long.parquet")
+    with replacing(path) as half:
+        assert half.suffix == ".parquet"
+        half.write_text("new")
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "new"

@@ -2,15 +2,17 @@
 
 import os
 import platform
-import re
 import shutil
 import sys
+from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from packaging.requirements import Requirement
 
 from dse.cli.options import CsvOption, JsonOption, present
+from dse.errors import DseError
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -20,6 +22,8 @@ EXTRAS = {  # and what each is for
     "triton": "Triton kernels",
     "amd": "kernels from source for AMD GPUs",
     "cluster": "sweeps on several machines",
+    "gp": "searches by Gaussian processes",
+    "grpc": "studies behind Optuna's proxy",
     "tuners": "Kernel Tuner",
     "docs": "building these docs",
 }
@@ -55,23 +59,35 @@ def _here() -> list[dict[str, Any]]:
 
 
 def _devices() -> list[dict[str, Any]]:
-    import jax
+    from dse.cli import room
 
     try:
+        room.check_flags()
+        import jax
+
         found = ", ".join(f"{device.platform} ({device.device_kind})" for device in jax.devices())
-    except RuntimeError as error:  # of a plugin that finds no device
-        return [_row("devices of JAX", "broken", str(error).partition("\n")[0])]
+    except (DseError, RuntimeError, AssertionError, ImportError, OSError) as error:  # of settings, or JAX
+        what = str(error).partition("\n")[0] or f"JAX_PLATFORMS={os.environ.get('JAX_PLATFORMS')} finds none"
+        return [_row("devices of JAX", "broken", what)]
     return [_row("devices of JAX", "ok", f"{found}: models run there")]
 
 
 def _extras() -> list[dict[str, Any]]:
     rows = []
     for extra, use in EXTRAS.items():
-        missing = [name for name in _packages_of(extra) if _version(name) is None]
+        wanted = _wanted(extra)
+        here = {str(one): _version(one.name) for one in wanted}
+        missing = [one.name for one in wanted if here[str(one)] is None]
+        others = [
+            f"{one.name} {found}, expected {one.specifier}"
+            for one in wanted
+            if (found := here[str(one)]) and not one.specifier.contains(found, prereleases=True)
+        ]
+        get = f"pip install '{PACKAGE}[{extra}]'"
         if missing:
-            rows.append(
-                _row(extra, "missing", f"for {use}: pip install '{PACKAGE}[{extra}]' ({', '.join(missing)})")
-            )
+            rows.append(_row(extra, "missing", f"for {use}: {get} ({', '.join(missing)})"))
+        elif others:
+            rows.append(_row(extra, "other", f"found {'; '.join(others)}: {get}"))
         else:
             rows.append(_row(extra, "ok", use))
     for name, use in BESIDE.items():
@@ -83,14 +99,14 @@ def _extras() -> list[dict[str, Any]]:
     return rows
 
 
-def _packages_of(extra: str) -> list[str]:
-    """The packages that an extra installs, by what the package itself requires."""
-    from importlib import metadata
-
-    texts = [
-        text for text in metadata.requires(PACKAGE) or () if re.search(rf"extra == ['\"]{extra}['\"]", text)
+def _wanted(extra: str) -> list[Requirement]:
+    """What an extra installs on this machine, by what the package itself requires."""
+    every = (Requirement(text) for text in metadata.requires(PACKAGE) or ())
+    return [
+        one
+        for one in every
+        if one.marker and not one.marker.evaluate() and one.marker.evaluate({"extra": extra})
     ]
-    return [name[0] for text in texts if (name := re.match(r"[\w.-]+", text))]
 
 
 def _cache() -> dict[str, Any]:
@@ -106,8 +122,6 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _version(name: str) -> str | None:
-    from importlib import metadata  # takes a tenth of `dse --help`
-
     try:
         return metadata.version(name)
     except metadata.PackageNotFoundError:

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from types import FrameType
 
@@ -21,32 +22,43 @@ _PLAIN = {"µ": "u", "·": "*", "×": "x", "−": "-", "─": "-", "…": "...",
 
 def main() -> None:
     """Run `dse`. Ctrl-C ends it with 130 and one line, whatever it is doing."""
+    code = 1  # of an exception that nothing handles
+    atexit.register(_leave, lambda: code)  # first, so last of all
     _collect_less_garbage()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some
     try:
         _listen_for_interrupts()
         _write_what_can_be_written()
-        from dse.cli.main import run  # imports all commands
-
+        try:
+            from dse.cli.main import run
+        except (ImportError, OSError) as error:  # without what it is made with there is no command line
+            print(f"dse: cannot begin: {type(error).__name__}: {error}", file=sys.stderr)
+            sys.exit(2)
         run()
+        code = 0
     except KeyboardInterrupt:
         _end_now()
     except SystemExit as end:
-        if isinstance(end.code, int) and end.code in (130, *_by_signals()):
-            _end_now(end.code, told=True)
+        code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+        if code in (130, *_by_signals()):
+            _end_now(code, told=True)
         raise
 
 
 def _collect_less_garbage() -> None:
     """Most of what a command makes lives as long as it: to look it all through took a fifth of the time."""
     gc.set_threshold(100_000, 20, 50)
-    atexit.register(_leave_garbage)
 
 
-def _leave_garbage() -> None:
-    """Look what is left not through once more at the end; Triton's library would count it as lost."""
-    if "triton" not in sys.modules:
-        gc.freeze()
+def _leave(code: Callable[[], int]) -> None:
+    """End when all else is tidied up: native threads, as Arrow's, crash if libraries are taken down now.
+
+    Nor is what is left looked through once more for garbage.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code())
 
 
 def _listen_for_interrupts() -> None:

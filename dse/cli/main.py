@@ -7,6 +7,7 @@ import sys
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from traceback import walk_tb
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -103,6 +104,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if error.filename is not None:
             _end(f"{error.filename}: {error.strerror}")
         if error.errno is None:  # of a library, not of the system
+            _end_as_what_is_here(error)
             _unforeseen(error, given)
         _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
@@ -122,15 +124,39 @@ def run(arguments: Sequence[str] | None = None) -> None:
         if "Unable to initialize backend" in str(error) or (
             isinstance(error, AssertionError) and "JAX_PLATFORMS" in os.environ and _raised_in(error) == "jax"
         ):  # by JAX: all it says is of this variable
-            _end(f"JAX_PLATFORMS: found {os.environ.get('JAX_PLATFORMS', '')!r}, expected cpu, cuda or rocm")
+            found = f"found {os.environ.get('JAX_PLATFORMS', '')!r}, which finds no device here"
+            _end(
+                f"JAX_PLATFORMS: {found}, expected cpu, or cuda or rocm beside a GPU and JAX's plugin for it"
+            )
+        if isinstance(error, UnicodeEncodeError):  # surrogates: Python's stand-ins for bytes of a name
+            found = error.object[max(error.start - 40, 0) : error.end + 40]
+            _end(f"name: found {found!r}, which is no UTF-8, expected a file named in UTF-8")
         if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
             _end(f"memory: found too little, expected more: {error}")
-        if settings := _settings_of(error):
-            _end(settings)
+        _end_as_what_is_here(error)
         _unforeseen(error, given)
     if code == 130:  # what typer makes of KeyboardInterrupt
         print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
+
+
+def _end_as_what_is_here(error: Exception) -> None:
+    """End with one line where a setting, or a package that cannot be imported, is what went wrong."""
+    if settings := _settings_of(error):
+        _end(settings)
+    if package := _broken_import(error):
+        what = f"found one that cannot be imported ({type(error).__name__}: {error})"
+        _end(f"{package}: {what}, expected what pip install --force-reinstall gpu-dse installs")
+
+
+def _broken_import(error: Exception) -> str:
+    """Return the package that was being imported, where the code of another raised it."""
+    found = error.name or "" if isinstance(error, ImportError) else ""
+    for frame, _ in walk_tb(error.__traceback__):
+        module = frame.f_globals.get("__name__", "")
+        if frame.f_code.co_name == "<module>" and module.partition(".")[0] not in ("", "__main__", "dse"):
+            found = module
+    return found.partition(".")[0]
 
 
 def _settings_of(error: Exception) -> str:

@@ -13,7 +13,7 @@ from dse.models import DEFAULT, MODELS
 
 if TYPE_CHECKING:
     from dse.report.page import Roofline
-    from dse.results import Space
+    from dse.results.space import Space
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -49,11 +49,12 @@ def report(
 
     suffix_of(out, (".html",))
     card = inputs.gpus([gpu])[0].name if gpu else None
-    from dse import results
     from dse.evaluate.importance import importance
     from dse.report.page import page
+    from dse.results.read import read
+    from dse.results.space import codes
 
-    found = results.read(result, MODELS, kernel, card)
+    found = read(result, MODELS, kernel, card)
     sizes = {space.kernel: _sizes(kernel or space.kernel) for space in found.spaces}
     spaces = [part for space in found.spaces for part in space.by_size(sizes[space.kernel])]
     found = replace(found, spaces=tuple(spaces))
@@ -61,7 +62,7 @@ def report(
         raise DseError(f"{result[0]}: found no result, expected one of rank, sweep, compare, tune or search")
     shares = [
         importance(
-            {name: results.codes(values)[0] for name, values in space.parameters.items()},
+            {name: codes(values)[0] for name, values in space.parameters.items()},
             {model: columns["time_s"] for model, columns in space.forecasts.items()},
         )
         for space in found.spaces

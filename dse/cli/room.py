@@ -1,8 +1,10 @@
-"""Whether this process may take what JAX needs: where it may not, that aborts or waits for ever."""
+"""Whether this process has what JAX needs: where it lacks that, JAX aborts or waits for ever."""
 
 import os
 import sys
+import tempfile
 import threading
+from contextlib import suppress
 
 from dse.errors import DseError
 
@@ -11,9 +13,42 @@ MANY_PROCESSES = 4096  # a limit beyond which is not met
 
 
 def check() -> None:
-    """Check the limits of this process. **Raises:** DseError, one line, if one is too small."""
-    if sys.platform != "linux":
+    """Check the limits and settings of this process. **Raises:** DseError, one line, for one that ends it."""
+    if sys.platform == "linux":
+        _check_limits()
+    check_flags()
+
+
+def check_flags() -> None:
+    """Check $XLA_FLAGS: XLA ends the process by one that it does not know, so ask it in a fork.
+
+    **Raises:** DseError with what XLA says of them.
+    """
+    flags = os.environ.get("XLA_FLAGS")
+    if not flags or "jax" in sys.modules or not hasattr(os, "fork"):
         return
+    import jax
+
+    from dse.limited import Stopped, in_fork
+
+    with tempfile.TemporaryFile() as told:
+
+        def ask() -> bytes:
+            os.dup2(told.fileno(), 2)
+            with suppress(RuntimeError, AssertionError):  # of JAX_PLATFORMS
+                jax.devices("cpu")
+            return b""
+
+        try:
+            in_fork(ask)
+        except Stopped:
+            told.seek(0)
+            said = told.readline().decode(errors="replace").partition("] ")[2].strip()
+            reason = f": {said}" if said else ""
+            raise DseError(f"XLA_FLAGS: found {flags!r}, expected flags that XLA knows{reason}") from None
+
+
+def _check_limits() -> None:
     import resource
 
     for name, (least, option) in LEAST_BYTES.items():

@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -33,7 +34,7 @@ def each(
     `if __name__ == "__main__"`. Within `dse.cluster.used` the work goes where that says.
 
     **Raises:** what `function` raises first, and KeyboardInterrupt, with no process left; DseError if one of
-    them ends by itself.
+    them ends by itself, or none can be started.
     """
     if (spread := in_use()) is not None:
         return _spread(spread, function, items, progress)
@@ -46,6 +47,7 @@ def each(
         return results
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(workers, mp_context=_context(), initializer=_begin) as pool:
+        futures = None
         try:
             with _uninterrupted():
                 futures = [pool.submit(function, item) for item in items]
@@ -59,6 +61,9 @@ def each(
                 process.terminate()  # a compilation may take long
             for process in ours:
                 process.join()
+            if futures is None and isinstance(error, OSError):
+                reason = f"found none that starts, expected processes: {error.strerror or error}"
+                raise DseError(f"workers: {reason}") from None
             if isinstance(error, BrokenProcessPool):
                 raise DseError(
                     "workers: found a process that ended early, expected fewer of them if memory ran out, or"
@@ -103,8 +108,12 @@ def _uninterrupted() -> Iterator[None]:
 
 def _context() -> BaseContext:
     """Choose how to start a process: not as a fork of this one, where JAX has threads."""
-    methods = multiprocessing.get_all_start_methods()
-    return multiprocessing.get_context("forkserver" if "forkserver" in methods else "spawn")
+    forks = "forkserver" in multiprocessing.get_all_start_methods()
+    forks = forks and len(os.fsencode(tempfile.gettempdir())) < _LONGEST
+    return multiprocessing.get_context("forkserver" if forks else "spawn")
+
+
+_LONGEST = 60  # bytes of a folder that a socket can lie in, whose name has 104 or 108
 
 
 def _begin() -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.extra import needs
 from dse.errors import DseError
+from dse.optional import install, needs
 
 Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer
@@ -70,7 +70,7 @@ class Device:
 
     def __enter__(self) -> Device:
         if self.driver is None:
-            with needs("cuda-bindings"):
+            with needs("cuda-bindings", install("cuda")):
                 self.driver = import_module("cuda.bindings.driver")
         driver = self.driver
         try:

@@ -26,11 +26,15 @@ WORKS = {
 REFUSED = {
     "cache: of all": ("mkdir -m 777 c; export DSE_CACHE=c", "c: found a folder that all may write to"),
     "full": ("exec >/dev/full", "standard output: cannot write: No space left on device"),
-    "no such device": ("export JAX_PLATFORMS=nonsense", "JAX_PLATFORMS: found 'nonsense', expected cpu"),
-    "no such GPU": ("export JAX_PLATFORMS=cuda", "JAX_PLATFORMS: found 'cuda', expected cpu"),
+    "no such device": ("export JAX_PLATFORMS=nonsense", "JAX_PLATFORMS: found 'nonsense', which finds no"),
+    "no such GPU": ("export JAX_PLATFORMS=cuda", "JAX_PLATFORMS: found 'cuda', which finds no device"),
     "a setting of JAX": (
         "export JAX_ENABLE_X64=abc",
         "environment: found JAX_ENABLE_X64=abc, with which jax",
+    ),
+    "a flag that XLA does not know": (
+        "export XLA_FLAGS=--nonsense",
+        "XLA_FLAGS: found '--nonsense', expected flags that XLA knows: Unknown flag",
     ),
     "little memory": ("ulimit -v 1200000", "memory: found a limit of 1.23 GB (ulimit -v), expected 2 GB"),
     "little data": ("ulimit -d 200000", "memory: found a limit of 0.205 GB (ulimit -d), expected 1 GB"),

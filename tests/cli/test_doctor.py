@@ -2,7 +2,12 @@
 
 import json
 
+import numpy as np
+import pytest
+from packaging.requirements import Requirement
+
 from dse.cli import doctor
+from dse.errors import DseError
 
 
 def test_it_says_what_is_here(run_dse, tmp_path, monkeypatch):
@@ -18,7 +23,7 @@ def test_it_says_what_is_here(run_dse, tmp_path, monkeypatch):
 
 def test_a_missing_extra_says_what_for_and_how_to_get_it(run_dse, monkeypatch):
     monkeypatch.setattr(
-        doctor, "_packages_of", lambda extra: ["no-such-package"] if extra == "triton" else []
+        doctor, "_wanted", lambda extra: [Requirement("no-such-package")] if extra == "triton" else []
     )
     rows = {row["part"]: row for row in json.loads(run_dse("doctor", "--no-devices", "--json").out)}
     assert rows["triton"]["state"] == "missing"
@@ -27,6 +32,28 @@ def test_a_missing_extra_says_what_for_and_how_to_get_it(run_dse, monkeypatch):
     assert "devices of JAX" not in rows
 
 
+def test_an_extra_of_another_version_is_told(run_dse, monkeypatch):
+    monkeypatch.setattr(doctor, "_wanted", lambda extra: [Requirement("numpy<1")] if extra == "gp" else [])
+    rows = {row["part"]: row for row in json.loads(run_dse("doctor", "--no-devices", "--json").out)}
+    assert rows["gp"]["state"] == "other"
+    assert rows["gp"]["what"] == f"found numpy {np.__version__}, expected <1: pip install 'gpu-dse[gp]'"
+
+
 def test_extras_are_those_of_the_package():
-    assert "pyelftools" in doctor._packages_of("cuda")
-    assert doctor._packages_of("cluster") == ["dask", "distributed"]
+    assert "pyelftools" in [one.name for one in doctor._wanted("cuda")]
+    assert [one.name for one in doctor._wanted("cluster")] == ["dask", "distributed"]
+    assert all(doctor._wanted(extra) for extra in ("amd", "gp", "grpc"))
+
+
+@pytest.mark.parametrize("broken", [AssertionError(), OSError("no CUDA\nat all"), DseError("XLA_FLAGS: no")])
+def test_without_a_device_it_still_says_the_rest(run_dse, monkeypatch, broken):
+    def devices():
+        raise broken
+
+    monkeypatch.setattr("jax.devices", devices)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    ran = run_dse("doctor", "--json")
+    assert ran.code == 0
+    rows = {row["part"]: row for row in json.loads(ran.out)}
+    assert rows["devices of JAX"]["state"] == "broken"
+    assert rows["devices of JAX"]["what"] in ("JAX_PLATFORMS=cuda finds none", "no CUDA", "XLA_FLAGS: no")

@@ -121,6 +121,21 @@ runpy.run_module("dse", run_name="__main__")"""
     assert (ended.returncode, ended.stderr) == (130, b"dse: interrupted\n")
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="by a function of its C library")
+@pytest.mark.parametrize("code", [0, 2])
+def test_what_libraries_do_at_their_end_is_not_waited_for(code):
+    """Arrow's threads have ended processes by SIGABRT then."""
+    script = f"""
+    import atexit, ctypes, sys
+    libc = ctypes.CDLL(None)
+    libc.__cxa_atexit(ctypes.cast(libc.abort, ctypes.c_void_p), None, None)
+    atexit.register(print, "tidied up", file=sys.stderr)
+    sys.exit({code})"""
+    process = started(script)
+    _, told = process.communicate(timeout=30)
+    assert (process.returncode, told) == (code, "tidied up\n")
+
+
 def test_a_reader_that_has_seen_enough_of_the_help():
     command = f"set -o pipefail; {sys.executable} -m dse --help | head -c 1"
     ended = subprocess.run(["bash", "-c", command], capture_output=True, check=False)

@@ -68,3 +68,24 @@ def test_what_a_library_waits_for_in_vain_is_not_standard_output(monkeypatch, ca
         run(["gpus"])
     assert end.value.code == 1
     assert capsys.readouterr().err.startswith("dse: TimeoutError: timed out after 5 s. (a mistake of dse:")
+
+
+@pytest.mark.parametrize("problem", ["ImportError('libx.so: no such file')", "OSError('undefined symbol')"])
+def test_a_package_that_cannot_be_imported_is_named(run_dse, monkeypatch, tmp_path, problem):
+    (tmp_path / "broken_package.py").write_text(f"raise {problem}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("dse.cli.inputs.gpus", lambda *given: import_module("broken_package"))
+    ran = run_dse("rank", "mat_naive", "-g", "a4000")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("dse: broken_package: found one that cannot be imported (")
+    assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names are bytes there")
+def test_a_name_that_is_no_utf8(run_dse, tmp_path):
+    out = tmp_path / "a\udcff.parquet"
+    ran = run_dse("sweep", "mat_naive", "-g", "a4000", "-m", "roofline", "-o", str(out))
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("dse: name: found ")
+    assert "a\\udcff.parquet', which is no UTF-8, expected a file named in UTF-8" in ran.err
+    assert len(ran.err.splitlines()) == 1

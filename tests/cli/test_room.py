@@ -53,3 +53,15 @@ def test_commands_ask_for_it_but_not_their_help(monkeypatch, run_dse):
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("dse: memory: found a limit of 0.1 GB")
     assert run_dse("gpus", "--help").code == 0
+
+
+@pytest.mark.parametrize("flag", ["--a", "--xla_force_host_platform_device_count=2"])
+def test_flags_of_xla_are_tried_in_a_fork(run_python, flag):
+    """In a process of its own: XLA reads them once."""
+    ran = run_python(
+        f"import os, sys\nos.environ['XLA_FLAGS'] = {flag!r}\n"
+        "from dse.cli import room\nfrom dse.errors import DseError\n"
+        "try:\n    room.check()\nexcept DseError as error:\n    print(error)\n"
+    )
+    told = "XLA_FLAGS: found '--a', expected flags that XLA knows: Unknown flag in XLA_FLAGS: --a\n"
+    assert (ran.out, ran.err) == (told if flag == "--a" else "", "")

@@ -1,8 +1,10 @@
+import errno
 import multiprocessing
 import os
 import signal
 import threading
 import time
+from concurrent.futures import ProcessPoolExecutor
 
 import pytest
 
@@ -30,6 +32,24 @@ def test_what_is_raised_is_raised_here(workers: int):
 def test_a_process_that_vanishes_is_told():
     with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
         each(os._exit, [1, 2], 2)
+
+
+def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run_python):
+    """Which is too long for a socket in it."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    ran = run_python("from dse.cuda.parallel import each; print(each(len, ['a', 'bb'], 2))")
+    assert (ran.out, ran.err) == ("[1, 2]\n", "")
+
+
+def test_processes_that_cannot_be_started_are_told(monkeypatch):
+    def scarce(*given):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", scarce)
+    with pytest.raises(DseError, match=r"^workers: found none that starts, .*: Too many open files$"):
+        each(len, ["a", "bb"], 2)
 
 
 @pytest.fixture

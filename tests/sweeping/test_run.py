@@ -69,6 +69,15 @@ def test_rows_go_on_after_an_interruption(product, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"whole.parquet", "out.parquet"}
 
 
+def test_unfinished_work_may_lie_elsewhere(product, tmp_path):
+    """Where a link leads, as to a larger disk."""
+    out, elsewhere = tmp_path / "out.parquet", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "out.parquet.parts").symlink_to(elsewhere)
+    assert run.written(Plan(product, None), out, in_threads(1)) == pq.read_table(out).num_rows
+    assert [path.name for path in tmp_path.iterdir()] == ["out.parquet"]
+
+
 @pytest.mark.parametrize("last", ["000000000.parquet", "job.json"])
 def test_ended_while_it_tidies_up(product, tmp_path, monkeypatch, last):
     """The file is there before what it was made of goes, and what is left of that is no obstacle."""

@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,8 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dse import limited
-from dse.cuda.extra import install
 from dse.errors import DseError
+from dse.optional import install
 
 NAMED = "DSE_CLANG"  # a command: "/opt/rocm/llvm/bin/clang", or "/somewhere/ziglang/zig clang"
 _VERSION = r"clang version (\d+\.\d+\.\d+)"
@@ -42,11 +41,14 @@ def clang() -> Clang:
     **Raises:** DseError if there is none with the target, or it does not start.
     """
     commands: list[tuple[str, ...]] = []
-    if (named := os.environ.get(NAMED)) is not None:
-        commands.append(tuple(shlex.split(named)))
-        if not (found := re.search(_VERSION, _asked((*commands[0], "--version")))):
+    if named := os.environ.get(NAMED):
+        try:
+            command = tuple(shlex.split(named))
+        except ValueError:  # a quotation without an end
+            command = (named,)
+        if not (found := re.search(_VERSION, _asked((*command, "--version")))):
             raise DseError(f"{NAMED}: found {named!r}, expected the path of a clang")
-        return Clang(commands[0], f"clang {found[1]}")
+        return Clang(command, f"clang {found[1]}")
     if (hipcc := shutil.which("hipcc")) is not None:
         commands.append((hipcc,))
     spec = find_spec("ziglang")
@@ -91,7 +93,7 @@ def run(arguments: Sequence[str], text: str) -> Ran:
 
 def _asked(command: Sequence[str]) -> str:
     try:
-        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
+        ended = limited.run(command)
+    except (OSError, limited.Stopped):
         return ""
-    return ended.stdout + ended.stderr
+    return ended.output + ended.errors

@@ -24,12 +24,12 @@ from dse.cuda.compile.includes import included
 from dse.cuda.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.cuda.compile.options import check
 from dse.cuda.compile.outside import ask
-from dse.cuda.extra import INSTALL, needs
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.errors import DseError
 from dse.files import read_bytes, read_text
 from dse.limited import Stopped, compiler_limits, memory_allowed, run
+from dse.optional import install, needs
 
 if TYPE_CHECKING:
     from dse.cuda.compile.constants import Constants
@@ -254,7 +254,8 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
     """Assemble the same by ptxas."""
     assembler = shutil.which("ptxas")
     if assembler is None:
-        raise DseError(f"{source.path}: PTX: found no nvidia-nvjitlink and no ptxas, expected {INSTALL}")
+        found = "found no nvidia-nvjitlink and no ptxas"
+        raise DseError(f"{source.path}: PTX: {found}, expected {install('cuda')}")
     with tempfile.TemporaryDirectory(prefix="dse-") as folder:
         text, made = Path(folder, Path(source.path).name), Path(folder, "code.cubin")
         text.write_text(source.text, encoding="utf-8")
@@ -286,12 +287,12 @@ def architectures() -> tuple[int, ...]:
 
 @cache
 def _nvrtc() -> Any:
-    with needs("cuda-bindings"):
+    with needs("cuda-bindings", install("cuda")):
         nvrtc = import_module("cuda.bindings.nvrtc")
     try:
         nvrtc.nvrtcVersion()
     except RuntimeError:  # the binding is there, the library is not
-        raise DseError(f"nvidia-cuda-nvrtc: found none, expected {INSTALL}") from None
+        raise DseError(f"nvidia-cuda-nvrtc: found none, expected {install('cuda')}") from None
     return nvrtc
 
 

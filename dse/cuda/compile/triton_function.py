@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from dse.cuda.extra import needs
 from dse.errors import DseError
+from dse.optional import install, needs
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Function:
 
 def triton() -> ModuleType:
     """Import Triton. **Raises:** DseError that says what to install if it is missing."""
-    with needs("triton", "triton"):
+    with needs("triton", install("triton")):
         return import_module("triton")
 
 

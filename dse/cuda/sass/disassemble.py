@@ -14,12 +14,12 @@ from functools import cache
 from itertools import accumulate, groupby
 from pathlib import Path
 
-from dse.cuda.extra import INSTALL
 from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.errors import DseError
 from dse.limited import Stopped, run
+from dse.optional import install
 
 
 def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
@@ -108,7 +108,7 @@ def _tool() -> str:
             return str(path)
     if on_path := shutil.which("nvdisasm"):
         return on_path
-    raise DseError(f"nvdisasm: found none, expected {INSTALL}")
+    raise DseError(f"nvdisasm: found none, expected {install('cuda')}")
 
 
 _BATCH = 64  # kernels of one process

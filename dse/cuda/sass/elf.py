@@ -11,8 +11,8 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from dse.cuda.extra import needs
 from dse.errors import DseError
+from dse.optional import install, needs
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def read(cubin: bytes, where: str) -> dict[str, Binary]:
 
     **Raises:** DseError if it is no cubin, or pyelftools is missing.
     """
-    with needs("pyelftools"):
+    with needs("pyelftools", install("cuda")):
         from elftools.common.exceptions import ELFError
         from elftools.elf.elffile import ELFFile
 

@@ -226,7 +226,7 @@ def test_without_triton_it_says_what_to_install(file, monkeypatch):
     from dse.cuda.compile import triton_function
 
     def missing(name: str):
-        raise ImportError(name)
+        raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(triton_function, "import_module", missing)
     with pytest.raises(DseError, match=r'triton: found none, expected the extra "triton": pip install'):

@@ -1,0 +1,26 @@
+"""Packages that only some work needs: most of them come with an extra of `gpu-dse`."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dse.errors import DseError
+
+
+def install(extra: str) -> str:
+    """Say how an extra is installed."""
+    return f'the extra "{extra}": pip install "gpu-dse[{extra}]"'
+
+
+@contextmanager
+def needs(package: str, expected: str) -> Iterator[None]:
+    """For the import of an optional package; `expected` says how it is installed.
+
+    **Raises:** DseError that says so, if it is missing, or is there and cannot be imported.
+    """
+    try:
+        yield
+    except ModuleNotFoundError:
+        raise DseError(f"{package}: found none, expected {expected}") from None
+    except Exception as error:  # one of its libraries is missing, or made for another system
+        found = f"found one that cannot be imported ({type(error).__name__}: {error})"
+        raise DseError(f"{package}: {found}, expected {expected}") from None
