@@ -4,6 +4,7 @@ import ctypes
 import gc
 import io
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -46,6 +47,11 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 jax.config.update("jax_compilation_cache_dir", COMPILED)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+
+# Under nohup, and in the background of a script, these come ignored, and so they would to what tests start.
+for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 # Nor do they touch what their user has kept. What Numba compiles takes two thirds of the time with few
 # optimisations; .ci/run asks for all of them once. What came of executing kernels is worked out anew.
