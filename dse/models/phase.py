@@ -14,6 +14,7 @@ busiest decides.
 Where a kernel's phases are not known, it is taken to be one.
 """
 
+import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -56,7 +57,8 @@ ABOUT = About(
     ),
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
-APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them
+APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them, so that many
+MANY = 1 << 16  # configurations take less time; of fewer, a program a third as large is loaded sooner
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
@@ -129,9 +131,11 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     A phase's time counts to the pipe that is busiest in it, or to `latency` if a warp alone takes longer; a
     loop's to the pipe that is busiest in its phases together, or to `latency` if a block alone takes longer.
     """
-    dimensions = max(jnp.ndim(x) for x in jax.tree.leaves((gpu, kernel, launch)))
+    shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
+    dimensions = max(map(len, shapes))
+    many = math.prod(np.broadcast_shapes(*shapes)) >= MANY
     wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
-    phases = _phases(wide, kernel, dimensions)
+    phases = _phases(wide, kernel, dimensions, APART if many else 0)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
     bounds = _bounds(wide, warps, phases)
@@ -157,14 +161,17 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
 
 
-def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
-    """Take a kernel's phases, for a GPU with a first axis of its own, and so many dimensions."""
+def _phases(gpu: Gpu, kernel: Kernel, dimensions: int, apart: int) -> list[_Phases]:
+    """Take a kernel's phases, for a GPU with a first axis of its own, and so many dimensions.
+
+    Up to `apart` phases are worked out each by itself.
+    """
     if not kernel.phases:
         kernel = jax.tree.map(lambda x: _first_axis(x, dimensions), kernel)
         pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
         none = jnp.zeros_like(kernel.insts)
         return [_Phases(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
-    if len(kernel.phases) <= APART:
+    if len(kernel.phases) <= apart:
         return [_side_by_side(gpu, (phase,), dimensions) for phase in kernel.phases]
     return [_side_by_side(gpu, kernel.phases, dimensions)]
 

@@ -155,7 +155,10 @@ def assembled(cases):
     return gpu, kernel, launch
 
 
-def test_equals_plain_python(cases):
+@pytest.mark.parametrize("many", [60, 61])
+def test_equals_plain_python(cases, many, monkeypatch):
+    """Phase by phase, as where configurations are many, and all phases together."""
+    monkeypatch.setattr("dse.models.phase.MANY", many)
     prediction = predict(*assembled(cases))
     np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
