@@ -108,14 +108,20 @@ def fill(page: Path, section: str, text: str) -> None:
 
     **Raises:** DseError if the page cannot be read or written, or lacks the markers.
     """
+    head, tail = around(page, section)
+    with replacing(page) as half:
+        half.write_text(f"{head}\n\n{text}\n\n{tail}", encoding="utf-8")
+
+
+def around(page: Path, section: str) -> tuple[str, str]:
+    """Read what stands around that section of a page, with the markers. **Raises:** DseError as `fill`."""
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
-    content = read_text(page)
-    head, found, rest = content.partition(begin)
+    check_target(page)
+    head, found, rest = read_text(page).partition(begin)
     _, closed, tail = rest.partition(end)
     if not (found and closed):
         raise DseError(f"{page}: found no markers, expected {begin} and {end}")
-    with replacing(page) as half:
-        half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+    return head + begin, end + tail
 
 
 def read_bytes(path: Path, most: int) -> bytes:
