@@ -266,6 +266,11 @@ def died(code: int, limits: Limits) -> str:
     if sys.platform == "linux" and -code == signal.SIGXCPU:
         return after(limits)
     if sys.platform == "linux" and -code == signal.SIGXFSZ:
+        import resource
+
+        ours = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if ours != resource.RLIM_INFINITY and ours < limits.output_bytes:
+            return f"ended: it wrote over {ours:,} bytes (ulimit -f)"
         return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB"
     how = f"with code {code}"
     if code < 0:

@@ -79,6 +79,17 @@ def test_no_room_for_what_it_prints(printed, monkeypatch):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
+def test_a_limit_of_files_that_is_not_ours(monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        told = limited.died(-signal.SIGXFSZ, LIMITS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told == "ended: it wrote over 1,000 bytes (ulimit -f)"
+
+
 def test_files_that_go_with_a_block(monkeypatch):
     with limited.scratch({"a": b"1"}) as folder:
         assert (folder / "a").read_bytes() == b"1"
