@@ -88,7 +88,7 @@ def test_a_package_that_cannot_be_imported_is_named(run_dse, monkeypatch, tmp_pa
 def test_compiled_python_that_is_cut_off_is_named(run_dse, monkeypatch, tmp_path):
     source = tmp_path / "cut_off.py"
     source.write_text("a = 1\n")
-    compiled = Path(py_compile.compile(str(source), invalidation_mode=UNCHECKED))
+    compiled = Path(str(py_compile.compile(str(source), invalidation_mode=UNCHECKED)))
     compiled.write_bytes(compiled.read_bytes()[:20])
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr("dse.gpus.read.names", lambda: import_module("cut_off"))
