@@ -8,6 +8,8 @@ from pathlib import Path
 
 from dse.files import cache_folder, own_folder
 
+# How JAX warns of each file that another process cut off, or that cannot be written: it does without.
+DOES_WITHOUT = "Error (reading|writing) persistent compilation cache"
 FOLDER, SHORTEST = "JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 
 
@@ -44,7 +46,8 @@ def cache(folder: str | Path | None = None) -> Path | None:
 
 def _shared() -> Path:
     try:
-        with Path("/proc/cpuinfo").open() as lines:  # of the first processor; there may be hundreds
+        with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
+            # Of the first processor; there may be hundreds.
             features = next(line for line in lines if line.startswith(("flags", "Features")))
     except (OSError, StopIteration):
         features = platform.processor()

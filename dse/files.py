@@ -8,7 +8,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -108,14 +108,20 @@ def fill(page: Path, section: str, text: str) -> None:
 
     **Raises:** DseError if the page cannot be read or written, or lacks the markers.
     """
+    head, tail = around(page, section)
+    with replacing(page) as half:
+        half.write_text(f"{head}\n\n{text}\n\n{tail}", encoding="utf-8")
+
+
+def around(page: Path, section: str) -> tuple[str, str]:
+    """Read what stands around that section of a page, with the markers. **Raises:** DseError as `fill`."""
     begin, end = (f"<!-- {section}: {mark} -->" for mark in ("begin", "end"))
-    content = read_text(page)
-    head, found, rest = content.partition(begin)
+    check_target(page)
+    head, found, rest = read_text(page).partition(begin)
     _, closed, tail = rest.partition(end)
     if not (found and closed):
         raise DseError(f"{page}: found no markers, expected {begin} and {end}")
-    with replacing(page) as half:
-        half.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+    return head + begin, end + tail
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -221,11 +227,14 @@ _ESCAPED = re.compile(r"\\[bfu]")  # a control character, maybe
 def given_path(name: str | Path) -> Path:
     """Return a path as a user gave it, with their home in place of ~; there need be nothing at it.
 
+    What we have no right to look at is told where it is read.
+
     **Raises:** DseError for one that no file can have.
     """
     try:
         path = Path(name).expanduser()
-        path.exists()
+        with suppress(PermissionError):
+            path.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, with a zero, or of a user not known
         reason = error.strerror if isinstance(error, OSError) else error
         shown = str(name) if len(str(name)) <= _MOST_SHOWN else f"{str(name)[:_MOST_SHOWN]}..."
@@ -237,11 +246,13 @@ _MOST_SHOWN = 100  # characters of a path
 
 
 def is_file(path: Path) -> bool:
-    """Tell whether there is a file at a path that another file named: none, where none can be."""
-    try:
-        return path.is_file()
-    except OSError:  # a name too long, a loop of links
-        return False
+    """Tell whether there is a file that we may look at: none, where none can be."""
+    return os.path.isfile(path)  # which raises nothing for a name too long, or a folder without rights
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether there is a folder that we may look at."""
+    return os.path.isdir(path)
 
 
 def cache_folder() -> Path:
@@ -252,18 +263,20 @@ def cache_folder() -> Path:
         return Path(given) / "dse"
     if given := os.environ.get("XDG_CACHE_HOME"):
         return Path(given) / "dse"
+    with suppress(RuntimeError):  # in a container: no HOME, and a user id that no list has
+        folder = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+        if may_write(folder):
+            return folder
     try:
-        home = Path.home()
-    except RuntimeError:  # in a container: no HOME, and a user id that no list has
-        return Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
-    if not _may_write(home):
-        return Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+        temporary = tempfile.gettempdir()
+    except FileNotFoundError:  # nothing can be written at all: whoever keeps something will see
+        temporary = "/tmp"
+    return Path(temporary) / f"dse-{os.getuid()}"
 
 
-def _may_write(folder: Path) -> bool:
+def may_write(folder: Path) -> bool:
     """Whether we may write in a folder, or make it."""
-    there = next((each for each in (folder, *folder.parents) if each.exists()), folder)
+    there = next((each for each in (folder, *folder.parents) if os.path.lexists(each)), folder)
     return os.access(there, os.W_OK | os.X_OK)
 
 

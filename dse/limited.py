@@ -12,7 +12,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, NoReturn
@@ -66,12 +66,8 @@ def run(
     ends, nothing of it is left running.
     """
     limits = limits or compiler_limits()
-    with (
-        tempfile.TemporaryFile() as given,
-        tempfile.TemporaryFile() as output,
-        tempfile.TemporaryFile() as errors,
-    ):
-        given.write(text.encode("utf-8", "surrogateescape"))
+    with _temporary() as given, _temporary() as output, _temporary() as errors:
+        _add(given, text.encode("utf-8", "surrogateescape"))
         given.seek(0)
         program = subprocess.Popen(
             [str(part) for part in command],
@@ -93,6 +89,42 @@ def run(
         if program.returncode < 0:
             raise Stopped(died(program.returncode, limits))
         return Ended(program.returncode, _text(output, limits), _text(errors, limits))
+
+
+@contextmanager
+def scratch(files: Mapping[str, bytes]) -> Iterator[Path]:
+    """Give a folder of temporary files with these in it, which goes with the block.
+
+    **Raises:** DseError if they cannot be written.
+    """
+    with ExitStack() as stack:
+        with _writing():
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dse-")))
+            for name, content in files.items():
+                (folder / name).write_bytes(content)
+        yield folder
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        reason = f"cannot write: {error.strerror or error}; TMPDIR names another"
+        raise DseError(f"folder of temporary files: {reason}") from None
+
+
+def _temporary() -> IO[bytes]:
+    with _writing():
+        return tempfile.TemporaryFile(buffering=0)  # what cannot be written is not tried again at the end
+
+
+def _add(file: IO[bytes], content: bytes) -> None:
+    """Write at the end. **Raises:** DseError if there is no room, nor was for what others wrote before."""
+    with _writing():
+        file.seek(0, os.SEEK_END)
+        while content:
+            content = content[file.write(content) :]
 
 
 def in_fork(make: Callable[[], bytes], limits: Limits | None = None) -> bytes:
@@ -234,6 +266,11 @@ def died(code: int, limits: Limits) -> str:
     if sys.platform == "linux" and -code == signal.SIGXCPU:
         return after(limits)
     if sys.platform == "linux" and -code == signal.SIGXFSZ:
+        import resource
+
+        ours = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+        if ours != resource.RLIM_INFINITY and ours < limits.output_bytes:
+            return f"ended: it wrote over {ours:,} bytes (ulimit -f)"
         return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB"
     how = f"with code {code}"
     if code < 0:
@@ -252,8 +289,10 @@ def after(limits: Limits) -> str:
 
 
 def _text(file: IO[bytes], limits: Limits) -> str:
+    size = file.seek(0, os.SEEK_END)
+    _add(file, b"\n")  # programs do not tell that what they print was cut off
     file.seek(0)
-    return file.read(limits.output_bytes).decode("utf-8", errors="replace")
+    return file.read(min(size, limits.output_bytes)).decode("utf-8", errors="replace")
 
 
 def _number(name: str, default: float) -> float:

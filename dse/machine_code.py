@@ -9,7 +9,8 @@ import functools
 import hashlib
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -43,9 +44,22 @@ def compiled(function: F, *, makes_arrays: bool = False) -> F:
         return cast(F, _njit(function, **options))
     before, _config.CACHE_DIR = _config.CACHE_DIR, str(folder)
     try:
-        return cast(F, _njit(function, cache=True, **options))
+        made = _njit(function, cache=True, **options)
     finally:
         _config.CACHE_DIR = before
+    if files := getattr(made, "_cache", None):  # NUMBA_DISABLE_JIT leaves the function as it is
+        files._guard_against_spurious_io_errors = functools.partial(_spared, files)
+    return cast(F, made)
+
+
+@contextmanager
+def _spared(files: Any) -> Iterator[None]:
+    """Compile for this process alone where what is kept is damaged, or nothing can be: Numba would raise."""
+    try:
+        yield
+    except Exception:  # pickles raise what they like
+        with suppress(Exception):
+            files.flush()
 
 
 def in_llvm(function: Callable[..., Any]) -> Callable[..., Any]:

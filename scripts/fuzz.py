@@ -35,8 +35,9 @@ from pathlib import Path
 from queue import SimpleQueue
 from unittest.mock import patch
 
+from fuzz_files import CUDA, ROOT, TIMES, Options, Subject, kept
 from fuzz_mutations import NUMBERS, WORDS, mutated, places, with_field
-from fuzz_subjects import CUDA, ROOT, SUBJECTS, TIMES, Options, Subject, kept
+from fuzz_subjects import SUBJECTS
 
 MOST_SECONDS, MOST_BYTES, MOST_CHARACTERS = 10, 10**9, 2100
 
@@ -147,14 +148,13 @@ def answered(command: Sequence[str]) -> None:
         sys.exit(2)
 
 
-def work(pipe: Connection, seed: int, folder: Path, first: bool) -> None:
-    """Run the inputs whose numbers come in, one after another; in the `first` process all valid ones."""
+def work(pipe: Connection, seed: int, folder: Path, first: Sequence[str]) -> None:
+    """Run the inputs whose numbers come in, one after another; before, the valid ones of these subjects."""
     sys.path.insert(0, str(ROOT))
     os.environ |= {"COLUMNS": "120", "DSE_COMPILE_SECONDS": "4", "DSE_COMPILE_GB": "1"}
     refused = []
-    for subject in (
-        SUBJECTS if first else ()
-    ):  # all is compiled, and all inputs are valid before they are changed
+    # All is compiled, and all inputs are valid before they are changed.
+    for subject in (each for each in SUBJECTS if each.name in first):
         emptied(folder)
         command = laid(subject, folder, lambda data: data, random.Random(0))
         if wrong := judged(subject, command, folder, valid=True):
@@ -189,7 +189,7 @@ def emptied(folder: Path) -> None:
 class Worker:
     """A process that runs inputs, begun anew when it ends or hangs."""
 
-    def __init__(self, seed: int, folder: Path, first: bool) -> None:
+    def __init__(self, seed: int, folder: Path, first: Sequence[str]) -> None:
         self.seed, self.folder, self.first = seed, folder, first
         self.start()
 
@@ -206,7 +206,7 @@ class Worker:
         state, wrong = self.pipe.recv()
         if state == "invalid":
             sys.exit(f"valid inputs went wrong: {wrong}")
-        self.first = False
+        self.first = ()
 
     def run(self, index: int | Place) -> tuple[str, str]:
         """Run one input; say its subject and what was wrong."""
@@ -279,7 +279,11 @@ def main() -> None:
     parser.add_argument("--only", type=int, help="run the input of this number only")
     parser.add_argument("--start", type=int, default=0, help="the number of the first input")
     parser.add_argument(
-        "--subject", help="those of this subject only: " + ", ".join(s.name for s in SUBJECTS)
+        "--subject",
+        action="append",
+        choices=[subject.name for subject in SUBJECTS],
+        metavar="NAME",
+        help="those of this subject only (repeatable): " + ", ".join(s.name for s in SUBJECTS),
     )
     parser.add_argument("--fields", action="store_true", help="every value in every field of files in TOML")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
@@ -298,7 +302,8 @@ def main() -> None:
             for place in range(places(data))
         ]
         random.Random(given.seed).shuffle(wanted)
-    wanted = [n for n in wanted if given.subject in (None, subject_of(n).name)]
+    subjects = given.subject or [subject.name for subject in SUBJECTS]
+    wanted = [n for n in wanted if subject_of(n).name in subjects]
     done, found, first = earlier(given.log, given.seed), Counter[str](), set[str]()
     left = [index for index in wanted if str(index) not in done]
     done = {str(index): done[str(index)] for index in wanted if str(index) in done}
@@ -319,7 +324,9 @@ def main() -> None:
         os.environ["DSE_FUZZ"] = scratch
         log = stack.enter_context(given.log.open("a")) if given.log else None
         jobs = min(given.jobs, len(left))
-        workers = [Worker(given.seed, Path(scratch, f"inputs{n}"), first=n == 0) for n in range(jobs)]
+        workers = [
+            Worker(given.seed, Path(scratch, f"inputs{n}"), () if n else subjects) for n in range(jobs)
+        ]
         started = time.monotonic()
         for number, (index, name, wrong) in enumerate(rounds(left, workers) if workers else (), 1):
             count(index, name, wrong)

@@ -106,12 +106,16 @@ def test_an_error_of_a_cluster_comes_out(two_workers):
         list(on_cluster(two_workers)(fails, range(10)))
 
 
-def test_no_scheduler():
+@pytest.mark.parametrize("address", ["nowhere", "tls://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_no_scheduler(address):
     with (
-        pytest.raises(DseError, match="cluster: found no scheduler at nowhere"),
-        spreading(address="nowhere"),
+        pytest.raises(DseError, match=f"cluster: found no scheduler at {address}"),
+        spreading(address=address),
     ):
         pass
+
+
+def test_a_scheduler_beside_workers():
     with pytest.raises(DseError, match="together with cluster"), spreading(2, "tcp://127.0.0.1:1"):
         pass
 

@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import sys
 import tempfile
 import threading
 from pathlib import Path
@@ -16,6 +17,8 @@ from dse.files import (
     check_target,
     fill,
     given_path,
+    is_file,
+    is_folder,
     locked,
     own_folder,
     read_bytes,
@@ -163,8 +166,24 @@ def test_a_home_that_cannot_be_written(monkeypatch, tmp_path):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "none"))
     assert cache_folder().is_relative_to(tmp_path)  # it can be made
+    elsewhere = Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
     monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
-    assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+    assert cache_folder() == elsewhere
+    place = tmp_path / "none" / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+    place.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != place)
+    assert cache_folder() == elsewhere  # another user's, in a home that is ours
+
+
+def test_a_machine_where_nothing_can_be_written(monkeypatch):
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    assert cache_folder().name == f"dse-{os.getuid()}"
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
@@ -188,6 +207,16 @@ def test_paths_of_files(tmp_path, monkeypatch):
     assert given_path("~/x") == tmp_path / "x"
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     assert not given_path(tmp_path / "loop").is_file()
+
+
+def test_paths_that_we_have_no_right_to_look_at(monkeypatch):
+    def refused(path, **options):
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "stat", refused)
+        found = given_path("a"), is_file(Path("a")), is_folder(Path("a"))
+    assert found == (Path("a"), False, False)
 
 
 @pytest.mark.parametrize(

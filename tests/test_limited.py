@@ -1,4 +1,5 @@
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from dse import limited
 from dse.errors import DseError
 from dse.limited import Limits, Stopped, compiler_limits, in_fork, run
 
@@ -60,6 +62,41 @@ class TestOnLinux:
     def test_a_signal(self):
         with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
             python("import os; os.kill(os.getpid(), 11)")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
+@pytest.mark.parametrize("printed", [0, 4000])
+def test_no_room_for_what_it_prints(printed, monkeypatch):
+    """As on a full disk: what is printed is cut off, and few programs tell."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    code = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nimport os\n"
+    code += f"[os.write(1, b'x' * 10) for _ in range(100)] if {printed} else 0"
+    try:
+        with pytest.raises(DseError, match="temporary files: cannot write: File too large; TMPDIR"):
+            python(code, text="" if printed else "x" * 4000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
+def test_a_limit_of_files_that_is_not_ours(monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        told = limited.died(-signal.SIGXFSZ, LIMITS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told == "ended: it wrote over 1,000 bytes (ulimit -f)"
+
+
+def test_files_that_go_with_a_block(monkeypatch):
+    with limited.scratch({"a": b"1"}) as folder:
+        assert (folder / "a").read_bytes() == b"1"
+    assert not folder.exists()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with pytest.raises(DseError, match="cannot write: No such file"), limited.scratch({}):
+        raise AssertionError
 
 
 def test_a_program_that_is_missing(tmp_path):

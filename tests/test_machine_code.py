@@ -47,6 +47,25 @@ def test_without_a_folder_each_process_compiles(tmp_path: Path):
     assert run(script, taken) == ["42", "0", "True"]
 
 
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_what_is_damaged_is_made_again(tmp_path: Path, suffix: str):
+    script, cache = tmp_path / "script.py", tmp_path / "cache"
+    script.write_text(SCRIPT)
+    run(script, cache)
+    for path in cache.rglob(f"*.{suffix}"):
+        path.write_bytes(b"damaged")
+    assert run(script, cache) == ["42", "0", "True"]
+    assert run(script, cache) == ["42", "1", "True"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of the size of files")
+def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path):
+    script = tmp_path / "script.py"
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    script.write_text(f"{limit}resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{SCRIPT}")
+    assert run(script, tmp_path / "cache") == ["42", "0", "True"]
+
+
 @pytest.mark.parametrize("module", ["dse.simulator", "dse.simulator.pipeline"])
 def test_numba_waits_for_a_simulation(module: str):
     script = f"import sys, {module}; print('numba' in sys.modules)"

@@ -9,11 +9,13 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Group, JsonOption, present
-from dse.errors import DseError
+from dse.errors import DseError, one_line
+from dse.files import around, fill
 from dse.models import DEFAULT, MODELS
 
 MOST_PARTS = 1_000
 SAMPLE = 300  # configurations of a table that are read from source
+DESCRIBED, OWN = "measured spaces", "own measurements"  # sections of a page
 COUNTS = ("configurations", "failed", "unpredicted")  # of a table: the same for all models, nearly
 
 
@@ -84,7 +86,7 @@ def spaces(
     Parquet file a GPU. The scores are those of `dse compare`. With --source, counts come from the kernels'
     CUDA source, for a sample of the configurations that ran; a page has a section for each vendor's GPUs.
     """
-    _one_form(json, page)
+    _one_form(json, page, () if by_source else (DESCRIBED,))
     for option, given in (("--sample", sample), ("--set", changed), ("--only", only)):
         if given and not by_source:
             raise DseError(f"{option}: found without --source, expected both")
@@ -103,7 +105,7 @@ def spaces(
             section = "from source" if vendor == "NVIDIA" else f"from source on {vendor}"
             _write(page, section, markdown(space for space in scores if space.vendor == vendor))
     elif page:
-        _write(page, "measured spaces", markdown(scores))
+        _write(page, DESCRIBED, markdown(scores))
     else:
         for space in scores:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]
@@ -175,7 +177,7 @@ def own(model: inputs.ModelsOption = None, json: JsonOption = False, page: PageO
     space, on its others. Where occupancy was swept, errors are of throughput, as in Lemeire et al., Tables 10
     to 12. All models take some minutes.
     """
-    _one_form(json, page)
+    _one_form(json, page, (OWN,))
     models = inputs.models(model, tuple(MODELS))
     from dse.accuracy import curves
     from dse.accuracy.own import markdown, score
@@ -185,7 +187,7 @@ def own(model: inputs.ModelsOption = None, json: JsonOption = False, page: PageO
     if json:
         _print_json(scores.as_dict())
     elif page:
-        _write(page, "own measurements", markdown(scores))
+        _write(page, OWN, markdown(scores))
     else:
         for space in scores.spaces:
             rows = [{name: row[name] for name in row if name not in COUNTS} for row in space.rows]
@@ -210,7 +212,7 @@ def teg(
     TEG gets the traces of the kernels, reconstructed as docs/teg.md says, the other models descriptions with
     the traces' counts. JSON has every cell.
     """
-    _one_form(json, page)
+    _one_form(json, page, ("TEG choices" if choices else "TEG tables",))
     from dse.accuracy import teg as tables
     from dse.accuracy import teg_choices
     from dse.report.show import progress
@@ -277,9 +279,13 @@ def estimates(
     print(f"bank conflicts exact: {', '.join(checked['exact_patterns']) or 'none'}")
 
 
-def _one_form(json: bool, page: Path | None) -> None:
+def _one_form(json: bool, page: Path | None, sections: Sequence[str] = ()) -> None:
+    """Check, before the work, that JSON or a page is asked for, and that the page has these sections."""
     if json and page:
         raise DseError("--page: found together with --json, expected one of them")
+    if page and str(page) != "-":
+        for section in sections:
+            around(page, section)
 
 
 def _print_json(value: dict[str, Any]) -> None:
@@ -293,8 +299,6 @@ def _show(rows: Sequence[dict[str, Any]], title: str) -> None:
 
 def _write(page: Path, section: str, markdown: str) -> None:
     """Fill the section of a page, or print the Markdown for `-`."""
-    from dse.files import fill
-
     if str(page) == "-":
         print(markdown)
     else:
@@ -302,4 +306,4 @@ def _write(page: Path, section: str, markdown: str) -> None:
 
 
 def _note(message: str) -> None:
-    typer.echo(message, err=True)
+    typer.echo(f"dse: warning: {one_line(message)}", err=True)

@@ -13,6 +13,7 @@ from packaging.requirements import Requirement
 
 from dse.cli.options import CsvOption, JsonOption, present
 from dse.errors import DseError
+from dse.files import cache_folder, is_file, is_folder, may_write
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -110,15 +111,16 @@ def _wanted(extra: str) -> list[Requirement]:
 
 
 def _cache() -> dict[str, Any]:
-    from dse.files import cache_folder
-
     folder = cache_folder()
+    if not may_write(folder):
+        found = f"found no right to write to {folder}: set DSE_CACHE to a folder of yours"
+        return _row("cache", "other", found)
     size = sum(path.stat().st_size for path in _files(folder))
     return _row("cache", "ok", f"{folder}: {size / 2**20:.1f} MiB; it can be deleted at any time")
 
 
 def _files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    return [path for path in folder.rglob("*") if is_file(path)] if is_folder(folder) else []
 
 
 def _version(name: str) -> str | None:

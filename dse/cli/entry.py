@@ -28,10 +28,12 @@ def main() -> None:
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # it would look for some
     try:
         _listen_for_interrupts()
+        _meet_limits()
         _write_what_can_be_written()
         try:
             from dse.cli.main import run
-        except (ImportError, OSError) as error:  # without what it is made with there is no command line
+        except (ImportError, OSError, EOFError, ValueError) as error:
+            # Without what it is made with there is no command line.
             print(f"dse: cannot begin: {type(error).__name__}: {error}", file=sys.stderr)
             sys.exit(2)
         run()
@@ -91,6 +93,22 @@ def _listen_for_interrupts() -> None:
 
     with suppress(RuntimeError):  # of a system that has no room for another thread
         threading.Thread(target=listen, daemon=True).start()
+
+
+def _meet_limits() -> None:
+    """Tell of limits rather than be killed at them, or leave half a file.
+
+    Where `ulimit -t` sets the limit of processor time one is killed at it: so it comes a second early. Python
+    keeps what it compiles of modules, also what a limit of files cuts off: nobody could import that again.
+    """
+    with suppress(ImportError, OSError, ValueError):
+        import resource  # is not everywhere
+
+        soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        if soft == hard != resource.RLIM_INFINITY and soft > 1:
+            resource.setrlimit(resource.RLIMIT_CPU, (soft - 1, hard))
+        if resource.getrlimit(resource.RLIMIT_FSIZE)[0] != resource.RLIM_INFINITY:
+            sys.dont_write_bytecode = True
 
 
 def _by_signals() -> set[int]:

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dse.cli.commands import Commands
-from dse.compiled import FOLDER, SHORTEST, cache
+from dse.compiled import DOES_WITHOUT, FOLDER, SHORTEST, cache
 from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
 app = typer.Typer(
@@ -91,8 +91,7 @@ def run(arguments: Sequence[str] | None = None) -> None:
             # Of arithmetic, by NumPy: what is not finite is told in words. Tests have them as errors.
             warnings.simplefilter("ignore", RuntimeWarning, append=True)
             warnings.simplefilter("ignore", SyntaxWarning)  # of expressions, as Python reads them
-            # By JAX, of each file that another process cut off: what it compiles anew stays in memory.
-            warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
+            warnings.filterwarnings("ignore", DOES_WITHOUT)
             code = app(arguments, standalone_mode=False)
         sys.stdout.flush()
     except typer.TyperException as error:  # of flags; without a message where help was printed
@@ -109,6 +108,8 @@ def run(arguments: Sequence[str] | None = None) -> None:
         _drop_output()  # a file without a name: standard output
         if error.errno == errno.EPIPE:  # its reader has seen enough
             sys.exit(0)
+        if "temporary directory" in str(error):  # by tempfile
+            _end(f"folder of temporary files: cannot write: {error.strerror}; TMPDIR names another")
         if error.errno == errno.ENOENT:  # what has no name, and should be there
             _end("current folder: found none, expected one that is still there")
         if error.errno in _SCARCE:
@@ -121,16 +122,19 @@ def run(arguments: Sequence[str] | None = None) -> None:
     except MemoryError as error:  # of arrays, whose size NumPy tells
         _end(f"memory: found too little, expected a smaller problem: {error}".removesuffix(": "))
     except Exception as error:
-        if "Unable to initialize backend" in str(error) or (
-            isinstance(error, AssertionError) and "JAX_PLATFORMS" in os.environ and _raised_in(error) == "jax"
+        if "JAX_PLATFORMS" in os.environ and (
+            "Unable to initialize backend" in str(error)
+            or (isinstance(error, AssertionError) and _raised_in(error) == "jax")
         ):  # by JAX: all it says is of this variable
-            found = f"found {os.environ.get('JAX_PLATFORMS', '')!r}, which finds no device here"
+            found = f"found {os.environ['JAX_PLATFORMS']!r}, which finds no device here"
             _end(
                 f"JAX_PLATFORMS: {found}, expected cpu, or cuda or rocm beside a GPU and JAX's plugin for it"
             )
         if isinstance(error, UnicodeEncodeError):  # surrogates: Python's stand-ins for bytes of a name
             found = error.object[max(error.start - 40, 0) : error.end + 40]
             _end(f"name: found {found!r}, which is no UTF-8, expected a file named in UTF-8")
+        if "RESOURCE_EXHAUSTED" in str(error):  # by XLA
+            _end(f"memory: found too little, expected a smaller problem: {error}")
         if isinstance(error, SystemError) and "without exception set" in str(error):  # by an extension module
             _end(f"memory: found too little, expected more: {error}")
         _end_as_what_is_here(error)
@@ -161,13 +165,17 @@ def _broken_import(error: Exception) -> str:
 
 def _settings_of(error: Exception) -> str:
     """Name the variables of the environment that a library reads, where it fails and some are set."""
-    package = _raised_in(error)
-    if package not in ("jax", "numba"):
-        return ""
+    package = _broken_import(error) or _raised_in(error)
+    if type(error).__name__ == "JaxRuntimeError":  # of its native part
+        package = "jax"
     set_here = {name: value for name, value in os.environ.items() if name.startswith(f"{package.upper()}_")}
     named = [name for name in set_here if name.lower() in str(error).lower()]
-    named = named or [name for name in set_here if name not in (FOLDER, SHORTEST)]  # which we set
-    found = " ".join(f"{name}={set_here[name]}" for name in named)
+    if package in ("jax", "numba"):
+        named = named or [name for name in set_here if name not in (FOLDER, SHORTEST)]  # which we set
+    else:  # of which we do not know how they begin
+        set_here = dict(os.environ)
+        named = [name for name in re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", str(error)) if name in set_here]
+    found = " ".join(f"{name}={set_here[name]}" for name in dict.fromkeys(named))
     if not found:
         return ""
     what = f"{type(error).__name__}: {error}"

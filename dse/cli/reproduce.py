@@ -10,11 +10,14 @@ import typer
 
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
 from dse.errors import DseError
+from dse.files import around, fill
 
 if TYPE_CHECKING:
     from dse.reproduce.papers import Row
 
 app = typer.Typer(rich_markup_mode="rich")
+
+SECTION = "reproduction"  # of a page
 
 
 @app.command(
@@ -54,6 +57,8 @@ def reproduce(
 
     if page and (paper or differing or only_sums or json or csv or out):
         raise DseError("--page: found other options beside it, expected none: a page has everything")
+    if page and str(page) != "-":
+        around(page, SECTION)  # before the work
     papers = compare(paper or PAPERS)
     if page:
         _write(page, _markdown(papers))
@@ -79,12 +84,10 @@ def reproduce(
 
 
 def _write(page: Path, markdown: str) -> None:
-    from dse.files import fill
-
     if str(page) == "-":
         print(markdown)
     else:
-        fill(page, "reproduction", markdown)
+        fill(page, SECTION, markdown)
 
 
 def _markdown(papers: Mapping[str, list["Row"]]) -> str:

@@ -11,7 +11,7 @@ import typer
 from dse.cli import inputs
 from dse.cli.options import JsonOption, present
 from dse.errors import DseError, one_of
-from dse.files import given_path
+from dse.files import given_path, is_file
 
 if TYPE_CHECKING:
     from dse.kernels.description import Number
@@ -205,7 +205,7 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
     from dse import kernels
 
     path = given_path(name)
-    if path.suffix == ".toml" and path.is_file() and path.name != kernels.FILE:
+    if path.suffix == ".toml" and is_file(path) and path.name != kernels.FILE:
         return path
     if gpu is None:
         beside = kernels.find(name).with_name("graph.toml")
@@ -218,7 +218,7 @@ def _graph_file(name: str, gpu: str | None) -> Path | None:
 def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: bool) -> "Trace | None":
     """Read a trace from its file, that of a kernel, or make one by its description; None if none is meant."""
     path = given_path(name)
-    is_trace = path.suffix in TRACES and path.is_file()
+    is_trace = path.suffix in TRACES and is_file(path)
     if not (teg or is_trace):
         return None
     from dse import gpus, kernels
@@ -228,7 +228,7 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
     if file.header.compute_capability != TEG_CAPABILITY:
         expected = f"gtx-280 or another GPU of compute capability {TEG_CAPABILITY}"
         raise DseError(f"--gpu: found {file.name} with TEG, expected {expected}")
-    if not is_trace and path.is_file() and path.name != kernels.FILE:
+    if not is_trace and is_file(path) and path.name != kernels.FILE:
         raise DseError(f"{path}: found --teg with a graph, expected a trace or a kernel")
     path = path if is_trace else kernels.find(name).with_name(trace_text.FILE)
     if path.is_file():

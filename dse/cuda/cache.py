@@ -6,14 +6,16 @@ can be handed to other processes.
 """
 
 import hashlib
+import os
 import sqlite3
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from dse.errors import DseError
-from dse.files import cache_folder, own_folder
+from dse.errors import Doubt
+from dse.files import cache_folder, may_write, own_folder
 
 
 def key(*parts: str) -> str:
@@ -29,7 +31,10 @@ def key(*parts: str) -> str:
 class Cache:
     """A cache of bytes by key, in one file, which the first `put` makes.
 
-    **Raises:** DseError, in every call, if the file or its folder cannot be used.
+    Where the file cannot be used (a disk that is full or not to be written, a damaged file) nothing is kept:
+    `get` warns of it and finds nothing.
+
+    **Raises:** DseError, in every call, for a folder that others may write to.
     """
 
     path: Path = field(default_factory=lambda: cache_folder() / "kernels.sqlite")
@@ -37,23 +42,29 @@ class Cache:
     def get(self, keys: Iterable[str]) -> dict[str, bytes]:
         """Return those of the entries that there are."""
         entries: dict[str, bytes] = {}
-        if not self.path.exists():
-            return entries
-        with self._open() as database:
-            wanted = list(keys)
-            for first in range(0, len(wanted), _KEYS_A_QUERY):
-                some = wanted[first : first + _KEYS_A_QUERY]
-                places = ",".join("?" * len(some))
-                entries.update(
-                    database.execute(f"SELECT key, value FROM entries WHERE key IN ({places})", some)
-                )
+        try:
+            if not os.path.lexists(self.path):
+                if not may_write(self.path.parent):
+                    raise _Unusable("found no right to write there; set DSE_CACHE to a folder of yours")
+                return entries
+            with self._open() as database:
+                wanted = list(keys)
+                for first in range(0, len(wanted), _KEYS_A_QUERY):
+                    some = wanted[first : first + _KEYS_A_QUERY]
+                    places = ",".join("?" * len(some))
+                    entries.update(
+                        database.execute(f"SELECT key, value FROM entries WHERE key IN ({places})", some)
+                    )
+        except _Unusable as reason:
+            warnings.warn(f"{self.path}: cache: nothing is kept: {reason}", Doubt, stacklevel=2)
+            return {}
         return entries
 
     def put(self, entries: Mapping[str, bytes]) -> None:
         """Add entries, all or none, in the place of those with the same keys."""
         if not entries:
             return
-        with self._open() as database, database:
+        with suppress(_Unusable), self._open() as database, database:
             database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?)", entries.items())
 
     @contextmanager
@@ -67,15 +78,17 @@ class Cache:
                 database.execute("CREATE TABLE IF NOT EXISTS entries (key TEXT PRIMARY KEY, value BLOB)")
                 yield database
         except OSError as error:
-            raise DseError(
-                f"{self.path}: cache: {error.strerror}; set DSE_CACHE to a folder of yours"
-            ) from None
+            raise _Unusable(f"{error.strerror}; set DSE_CACHE to a folder of yours") from None
         except sqlite3.ProgrammingError:
             raise  # a mistake of the caller
         except sqlite3.OperationalError as error:
-            raise DseError(f"{self.path}: cache: {error}; set DSE_CACHE to a folder of yours") from None
+            raise _Unusable(f"{error}; set DSE_CACHE to a folder of yours") from None
         except sqlite3.DatabaseError as error:
-            raise DseError(f"{self.path}: cache: {error}; delete the file") from None
+            raise _Unusable(f"{error}; delete the file") from None
+
+
+class _Unusable(Exception):
+    """Why the file cannot be used, and what to do about it."""
 
 
 _KEYS_A_QUERY = 500  # SQLite allowed 999 parameters before 3.32

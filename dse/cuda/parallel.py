@@ -6,6 +6,7 @@ import os
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -15,7 +16,8 @@ from multiprocessing.context import BaseContext
 from typing import TypeVar
 
 from dse.cluster import Spread, in_use
-from dse.errors import DseError
+from dse.compiled import DOES_WITHOUT
+from dse.errors import Doubt, DseError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -117,6 +119,8 @@ _LONGEST = 60  # bytes of a folder that a socket can lie in, whose name has 104 
 
 
 def _begin() -> None:
+    warnings.simplefilter("ignore", Doubt)  # of the cache, of which the process that started us has told
+    warnings.filterwarnings("ignore", DOES_WITHOUT)
     collect_seldom()
     _follow_the_parent()
 

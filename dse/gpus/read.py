@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse import catalogue
 from dse.errors import DseError, one_of
-from dse.files import given_path, read_toml
+from dse.files import given_path, is_file, read_toml
 from dse.gpus.facts import Entry, Fact, Quantities
 from dse.gpus.rules import LEFT_OUT
 
@@ -87,7 +87,7 @@ def find(name: str | Path) -> Path:
     """
     path = given_path(name)
     if path.suffix == ".toml":
-        if path.is_file():
+        if is_file(path):
             return path
         raise DseError(f"{path}: found no file, expected a GPU file")
     known = {slug: [slug, header.name, *header.aliases] for slug, header in headers().items()}

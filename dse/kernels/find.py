@@ -5,7 +5,7 @@ from pathlib import Path
 
 from dse import catalogue
 from dse.errors import DseError, one_of
-from dse.files import given_path, read_toml
+from dse.files import given_path, is_file, is_folder, read_toml
 
 FILE = "kernel.toml"
 
@@ -31,8 +31,8 @@ def find(name: str | Path) -> Path:
     if _key(str(name)) in by_key:
         return catalogue.folder("kernels") / by_key[_key(str(name))] / FILE
     path = given_path(name)
-    path = path / FILE if path.is_dir() else path
-    if path.is_file():
+    path = path / FILE if is_folder(path) else path
+    if is_file(path):
         return path
     if path.suffix == ".toml" or len(path.parts) > 1:
         raise DseError(f"{path}: found no file, expected a {FILE}, its folder, or one of {_listed(names())}")

@@ -3,6 +3,7 @@
 import html
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     import altair
 
 CHARTS = (".svg", ".png", ".html")
+ENGINE_BYTES = 80e9  # of addresses, which the JavaScript engine reserves
 SHARPNESS = 2  # PNG pixels for one of the drawing's
 
 _PAGE = """\
@@ -50,9 +52,11 @@ def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
 def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
     """Write a chart as SVG, PNG or HTML, by the suffix.
 
-    **Raises:** DseError for another suffix or where the file cannot be written.
+    **Raises:** DseError for another suffix, where the file cannot be written, or addresses are limited to
+    fewer than ENGINE_BYTES.
     """
     suffix = suffix_of(path)
+    _check_room(path)
     import vl_convert  # its JavaScript engine takes a while to start
 
     spec = chart.to_json(indent=None)
@@ -65,6 +69,19 @@ def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
         content = _page(Path(path).stem, spec, libraries).encode()
     with replacing(path) as half:
         half.write_bytes(content)
+
+
+def _check_room(path: Path | str) -> None:
+    """Refuse a limit of addresses with which the JavaScript engine ends the process."""
+    with suppress(ImportError):
+        import resource  # is not everywhere
+
+        found = resource.getrlimit(resource.RLIMIT_AS)[0]
+        if found != resource.RLIM_INFINITY and found < ENGINE_BYTES:
+            limit = f"found a limit of {found / 1e9:.3g} GB (ulimit -v)"
+            raise DseError(
+                f"{path}: memory: {limit}, expected {ENGINE_BYTES / 1e9:g} GB or more for drawings"
+            )
 
 
 def _page(title: str, spec: str, libraries: str) -> str:

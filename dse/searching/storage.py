@@ -128,6 +128,8 @@ def _open(url: str) -> BaseStorage:
 
 def _journal(path: str) -> JournalStorage:
     """Open a journal, without the part of an entry that a process may have left when it had no room."""
+    if os.path.exists(path) and not os.path.isfile(path):  # a device may have no end
+        raise DseError("found no file but a folder, pipe or device, expected a file, or none yet")
     with open(path, "ab+") as file:
         if not can_lock(file):
             return JournalStorage(JournalFileBackend(path))

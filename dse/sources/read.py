@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from dse import kernels
 from dse.errors import DseError
-from dse.files import given_path
+from dse.files import given_path, is_file, is_folder
 from dse.kernels.description import Description
 from dse.sources.given import Given, with_given
 
@@ -49,15 +49,16 @@ def load(name: str | Path, given: Given | None = None) -> Description:
     given = given or Given()
     path = given_path(name)
     named = re.fullmatch(r"(.+):([\w<>, :]+)", str(name))
-    if named is not None and not path.exists() and (Path(named[1]).suffix or Path(named[1]).is_dir()):
+    there = is_file(path) or is_folder(path)
+    if named is not None and not there and (Path(named[1]).suffix or is_folder(Path(named[1]))):
         name, path = named[1], given_path(named[1])
         given = replace(given, function=given.function or named[2])
     for kind in KINDS:
         if path.suffix.lower() in kind.suffixes:
             return kind.load(path, given)
-    if path.is_dir() and not (path / kernels.FILE).is_file():
+    if is_folder(path) and not is_file(path / kernels.FILE):
         return _by("triton_folder")(path, given)
-    if path.is_file():
+    if is_file(path):
         expected = ", ".join(suffix + kind.note for kind in KINDS for suffix in kind.suffixes)
         raise DseError(f"{name}: suffix: found {path.suffix!r}, expected one of {expected}")
     return with_given(kernels.load(name), given, str(name))

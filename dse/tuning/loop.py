@@ -237,6 +237,8 @@ def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
         yield None
         return
     try:
+        if journal.is_fifo():  # which waits for a reader
+            raise DseError(f"{journal}: found a pipe, expected a file, or none yet")
         file = journal.open("ab", buffering=0)
     except OSError as error:
         raise DseError(f"{journal}: cannot write: {error.strerror}") from None

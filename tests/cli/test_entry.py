@@ -177,6 +177,17 @@ def test_a_terminal_of_no_width_that_there_is(columns):
     assert b"extras" in ended.stdout
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere one may be told late, or not at all")
+def test_a_limit_of_time_is_told_before_it_kills():
+    code = "    while True:\n        pass"
+    ended = started(code, "import resource; resource.setrlimit(resource.RLIMIT_CPU, (3, 3))")
+    _, told = ended.communicate(timeout=60)
+    assert (ended.returncode, told) == (
+        2,
+        "dse: time: found the limit of processor time reached (ulimit -t)\n",
+    )
+
+
 def test_as_a_module():
     ended = subprocess.run([sys.executable, "-O", "-m", "dse", "--version"], capture_output=True, check=False)
     assert (ended.returncode, ended.stderr) == (0, b"")

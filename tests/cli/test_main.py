@@ -1,8 +1,10 @@
 """The table of commands."""
 
+import py_compile
 import subprocess
 import sys
 from importlib import import_module
+from pathlib import Path
 from pkgutil import iter_modules
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from dse import cli
 from dse.cli.commands import COMMANDS, command
 from dse.cli.main import run
+
+UNCHECKED = py_compile.PycInvalidationMode.UNCHECKED_HASH
 
 
 def test_every_module_with_a_command_is_a_row():
@@ -78,6 +82,57 @@ def test_a_package_that_cannot_be_imported_is_named(run_dse, monkeypatch, tmp_pa
     ran = run_dse("rank", "mat_naive", "-g", "a4000")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err.startswith("dse: broken_package: found one that cannot be imported (")
+    assert len(ran.err.splitlines()) == 1
+
+
+def test_compiled_python_that_is_cut_off_is_named(run_dse, monkeypatch, tmp_path):
+    source = tmp_path / "cut_off.py"
+    source.write_text("a = 1\n")
+    compiled = Path(str(py_compile.compile(str(source), invalidation_mode=UNCHECKED)))
+    compiled.write_bytes(compiled.read_bytes()[:20])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("dse.gpus.read.names", lambda: import_module("cut_off"))
+    ran = run_dse("gpus")
+    assert ran.code == 2
+    assert ran.err.startswith(
+        f"dse: {compiled}: found compiled Python that is cut off (marshal data too short)"
+    )
+
+
+class JaxRuntimeError(RuntimeError):
+    """As the native part of JAX raises, wherever it is called."""
+
+
+@pytest.mark.parametrize(
+    ("error", "found"),
+    [
+        (JaxRuntimeError("Disallowed transfer"), "environment: found JAX_"),
+        (
+            JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"),
+            "memory: found too little, expected a smaller",
+        ),
+        (
+            RuntimeError("Unable to initialize backend"),
+            "RuntimeError: Unable to initialize backend (a mistake",
+        ),
+        (ValueError("Allowed is SOME_SWITCH=0"), "environment: found SOME_SWITCH=x, with which"),
+        (
+            FileNotFoundError(2, "No usable temporary directory"),
+            "folder of temporary files: cannot write: No",
+        ),
+    ],
+)
+def test_what_the_environment_does_is_named(error, found, run_dse, monkeypatch):
+    def fails():
+        raise error
+
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    monkeypatch.setenv("SOME_SWITCH", "x")
+    if "transfer" in str(error):
+        monkeypatch.setenv("JAX_NONSENSE", "1")
+    monkeypatch.setattr("dse.gpus.read.names", fails)
+    ran = run_dse("gpus")
+    assert ran.err.startswith(f"dse: {found}")
     assert len(ran.err.splitlines()) == 1
 
 

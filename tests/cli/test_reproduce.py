@@ -37,6 +37,15 @@ def test_a_page_has_everything(run_dse, tmp_path):
     assert ran.err.startswith("dse: --page: found other options beside it, expected none")
 
 
+def test_a_page_is_read_before_the_work(run_dse, tmp_path, monkeypatch):
+    monkeypatch.setattr("dse.reproduce.compare.compare", None)
+    page = tmp_path / "page.md"
+    page.write_text("no section")
+    ran = run_dse("reproduce", "--page", str(page))
+    assert ran.code == 2
+    assert ran.err.startswith(f"dse: {page}: found no markers, expected <!-- reproduction: begin -->")
+
+
 def test_says_what_it_does_not_know(run_dse):
     ran = run_dse("reproduce", "volkov")
     assert ran.code == 2

@@ -1,3 +1,4 @@
+import os
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from dse.cuda import cache
 from dse.cuda.cache import Cache
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 
 
 @given(parts=st.lists(st.lists(st.text(max_size=3), max_size=3), min_size=2, max_size=2, unique_by=tuple))
@@ -65,13 +66,27 @@ def test_the_place_can_be_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert Cache().path == tmp_path / ".cache" / "dse" / "kernels.sqlite"
 
 
-def test_what_cannot_be_used_is_named(tmp_path: Path):
+def test_what_cannot_be_used_is_named_and_does_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     damaged = tmp_path / "c.sqlite"
     damaged.write_bytes(b"no database" * 100)
-    with pytest.raises(DseError, match=r"c\.sqlite: cache: file is not a database; delete the file$"):
-        Cache(damaged).get(["a"])
-    with pytest.raises(DseError, match=r"cache: .*; set DSE_CACHE to a folder of yours$"):
-        Cache(damaged / "below.sqlite").put({"a": b""})
+    found = r"c\.sqlite: cache: nothing is kept: file is not a database; delete the file$"
+    with pytest.warns(Doubt, match=found):
+        assert Cache(damaged).get(["a"]) == {}
+    Cache(damaged).put({"a": b""})
+    assert damaged.read_bytes() == b"no database" * 100
+    with pytest.warns(Doubt, match=r"cache: nothing is kept: .*; set DSE_CACHE to a folder of yours$"):
+        assert Cache(damaged / "below.sqlite").get(["a"]) == {}
+    Cache(damaged / "below.sqlite").put({"a": b""})
+    monkeypatch.setattr(os, "access", lambda *asked: False)
+    with pytest.warns(Doubt, match=r"cache: nothing is kept: found no right to write there; set DSE_CACHE"):
+        assert Cache(tmp_path / "new" / "c.sqlite").get(["a"]) == {}
+
+
+def test_a_folder_that_all_may_write_to_is_refused(tmp_path: Path):
+    Cache(tmp_path / "c.sqlite").put({"a": b""})
+    tmp_path.chmod(0o777)
+    with pytest.raises(DseError, match="found a folder that all may write to"):
+        Cache(tmp_path / "c.sqlite").get(["a"])
 
 
 def test_many_may_make_the_file_at_once(tmp_path: Path):

@@ -1,6 +1,8 @@
 """Charts as files: the suffix chooses, nothing is left half-written, a page asks the network for nothing."""
 
 import re
+import resource
+import sys
 from html.parser import HTMLParser
 
 import altair as alt
@@ -12,6 +14,17 @@ from dse.report.save import save_chart, suffix_of
 
 NASTY = "</script><script>alert(1)</script>"
 CHART = alt.Chart(alt.Data(values=[{"x": 1, "name": NASTY}])).mark_point().encode(x="x:Q", color="name:N")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere addresses are not limited")
+def test_a_limit_of_addresses_that_would_end_the_process(tmp_path):
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (20 * 10**9, before[1]))
+    try:
+        with pytest.raises(DseError, match=r"memory: found a limit of 20 GB \(ulimit -v\), expected 80 GB"):
+            save_chart(CHART, tmp_path / "a.svg")
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def test_a_page_is_whole_in_itself(tmp_path):

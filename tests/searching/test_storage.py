@@ -222,6 +222,13 @@ def test_a_damaged_database_is_told_at_once(url, monkeypatch):
     assert len(calls) == 1
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such devices")
+def test_a_journal_without_an_end(tmp_path):
+    (tmp_path / "endless").symlink_to("/dev/zero")
+    with pytest.raises(DseError, match=r"endless: found no file but a folder, pipe or device"):
+        storage.load(f"journal:{tmp_path / 'endless'}", "study", METRICS, LISTS)
+
+
 def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):
     """Nor is there a lock to wait for, which such a process has left."""
     path = tmp_path / "s.log"

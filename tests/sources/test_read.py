@@ -1,5 +1,6 @@
 """The kinds of files that tell of a kernel."""
 
+import os
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,18 @@ from dse.sources import Given, load, read
 def test_a_described_kernel_by_name_or_file():
     described = kernels.load("reduction")
     assert load("reduction") == described == load(described.path)
+
+
+def test_a_name_in_a_current_folder_without_rights(monkeypatch):
+    look = os.stat
+
+    def refused(path, **options):
+        if not os.path.isabs(path):
+            raise PermissionError(13, "Permission denied", path)
+        return look(path, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert load("reduction").name == "reduction"
 
 
 def test_other_files_are_refused(tmp_path):

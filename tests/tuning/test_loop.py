@@ -1,6 +1,7 @@
 """A run and its journal: what is kept, where it goes on, when it ends, and commands that measure."""
 
 import json
+import os
 import sys
 import time
 
@@ -57,6 +58,13 @@ def test_a_run_and_its_rows(candidates, measure):
     assert ended.tuner.told == {
         place: np.inf if time is None else time for place, time in zip(places, times, strict=True)
     }
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_journal_that_is_a_pipe(candidates, measure, tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DseError, match=r"pipe: found a pipe, expected a file, or none yet"):
+        run(Tuner(candidates), measure, 3, journal=tmp_path / "pipe")
 
 
 def test_the_journal_has_each_measurement_at_once(candidates, measure, tmp_path):

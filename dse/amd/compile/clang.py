@@ -11,7 +11,6 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -81,11 +80,9 @@ class Ran:
 
 def run(arguments: Sequence[str], text: str) -> Ran:
     """Compile a text from the standard input to the standard output, within the limits of compilers."""
-    with tempfile.TemporaryDirectory(prefix="dse-") as folder:
+    with limited.scratch({}) as folder:
         try:
-            ended = limited.run(
-                [*clang().command, *arguments, "-o", "-", "-"], folder=Path(folder), text=text
-            )
+            ended = limited.run([*clang().command, *arguments, "-o", "-", "-"], folder=folder, text=text)
         except limited.Stopped as how:
             return Ran("", f"the compiler {how}", stopped=True)
     return Ran("" if ended.code else ended.output, ended.errors)

@@ -9,7 +9,6 @@ them raises. A file of PTX, a cubin or a listing goes the same way, but has no m
 import importlib.metadata
 import re
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -28,7 +27,7 @@ from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.errors import DseError
 from dse.files import read_bytes, read_text
-from dse.limited import Stopped, compiler_limits, memory_allowed, run
+from dse.limited import Stopped, compiler_limits, memory_allowed, run, scratch
 from dse.optional import install, needs
 
 if TYPE_CHECKING:
@@ -256,9 +255,9 @@ def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
     if assembler is None:
         found = "found no nvidia-nvjitlink and no ptxas"
         raise DseError(f"{source.path}: PTX: {found}, expected {install('cuda')}")
-    with tempfile.TemporaryDirectory(prefix="dse-") as folder:
-        text, made = Path(folder, Path(source.path).name), Path(folder, "code.cubin")
-        text.write_text(source.text, encoding="utf-8")
+    name = Path(source.path).name
+    with scratch({name: source.text.encode()}) as folder:
+        text, made = folder / name, folder / "code.cubin"
         command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
         ended = run(command)
         log = (ended.errors + ended.output).replace(str(text), text.name)

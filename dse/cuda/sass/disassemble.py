@@ -8,7 +8,6 @@ cut up again. Raw code has no source lines; where those are wanted, each kernel 
 import importlib.metadata
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import cache
 from itertools import accumulate, groupby
@@ -18,7 +17,7 @@ from dse.cuda.sass import elf, listing
 from dse.cuda.sass.elf import Binary
 from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.errors import DseError
-from dse.limited import Stopped, run
+from dse.limited import Stopped, run, scratch
 from dse.optional import install
 
 
@@ -82,9 +81,8 @@ def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
 
 
 def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="dse-") as folder:
-        path = Path(folder, "code")
-        path.write_bytes(data)
+    with scratch({"code": data}) as folder:
+        path = folder / "code"
         try:
             ended = run([_tool(), *options, path])
         except Stopped as how:
