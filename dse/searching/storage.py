@@ -209,4 +209,7 @@ def _one_line(url: str) -> Iterator[None]:
     except Exception as problem:  # SQLAlchemy and its drivers raise what they like
         cause = problem.__cause__ or problem  # the driver's own words are shorter
         reason = next(iter(str(cause).splitlines()), type(cause).__name__)
+        if isinstance(cause, (AssertionError, AttributeError, LookupError, TypeError)):  # Optuna's, reading
+            found = f"found a damaged study ({type(cause).__name__}: {reason})"
+            raise DseError(f"storage: {url}: {found}, expected one of Optuna") from None
         raise DseError(f"storage: {url}: cannot use: {reason}") from None

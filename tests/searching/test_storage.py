@@ -229,6 +229,13 @@ def test_a_journal_without_an_end(tmp_path):
         storage.load(f"journal:{tmp_path / 'endless'}", "study", METRICS, LISTS)
 
 
+@pytest.mark.parametrize("entry", ['{"op_code": 99, "worker_id": "a"}', '{"op_code": 0}', "{}"])
+def test_a_damaged_journal(entry, tmp_path):
+    (tmp_path / "s.log").write_text(f"{entry}\n")
+    with pytest.raises(DseError, match=r"s\.log: found a damaged study \(\w+: .*\), expected one of Optuna"):
+        storage.load(f"journal:{tmp_path / 's.log'}", "study", METRICS, LISTS)
+
+
 def test_a_journal_goes_on_after_a_process_was_killed_amid_an_entry(tmp_path):
     """Nor is there a lock to wait for, which such a process has left."""
     path = tmp_path / "s.log"
