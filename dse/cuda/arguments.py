@@ -22,13 +22,19 @@ _ELEMENTS_AT_A_TIME = 2**20
 
 
 def as_launched(made: Compiled, configuration: Configuration) -> Configuration:
-    """Return a configuration with the launch that its compiler decided on, if it did."""
+    """Return a configuration with the launch that its compiler decided on, if it did.
+
+    **Raises:** DseError if the code takes more arguments than there are.
+    """
     launched = made.launched
     if launched is None:
         return configuration
     x, y, z = configuration.grid
     arguments = configuration.arguments
     if launched.passed is not None:
+        wanted = 1 + max((one.argument for one in launched.passed if one.argument is not None), default=-1)
+        if wanted > len(arguments):
+            raise DseError(f"arguments: found {len(arguments)}, expected {wanted}")
         arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
     return replace(
         configuration,

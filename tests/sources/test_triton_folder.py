@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -142,3 +143,27 @@ def test_a_cubin_without_the_kernel_that_its_json_names(folder, tmp_path):
     source = source_of(load(tmp_path, Given(grid=(1,))))
     with pytest.raises(DseError, match=r"other\.cubin: kernel: found add, expected other"):
         source.compile(90, (("binary", 1),))
+
+
+def test_a_folder_that_is_edited_is_read_anew(folder, tmp_path):
+    """Within one session too, and nothing that was kept of it counts."""
+    kept = next(folder.glob("*/add.cubin")).parent
+    for file in kept.glob("add.*"):
+        shutil.copy(file, tmp_path)
+    before = source_of(load(tmp_path, Given(grid=(1,), sizes=(("n", 100_000),))))
+    assembly = tmp_path / "add.ttir"
+    assembly.write_text(assembly.read_text().replace("%n: i32", "%count: i32"))
+    after = source_of(load(tmp_path, Given(grid=(1,), sizes=(("count", 100_000),))))
+    assert (before.names, after.names) == (("out", "x", "n"), ("out", "x", "count"))
+    assert before.digest != after.digest
+
+
+def test_fewer_arguments_than_the_code_takes(folder):
+    given = Given(grid=(1,), sizes=(("n", 100_000),))
+    description = load(f"{folder}:add", given)
+    columns, source = description.space.configurations(description.sizes()), source_of(description)
+    wanted = configurations(description, columns, description.sizes(), GPU)[0]
+    made = source.compile(90, source.settings(wanted.defines, wanted.arguments))
+    assert not isinstance(made, Failure)
+    with pytest.raises(DseError, match="arguments: found 1, expected 3"):
+        as_launched(made, replace(wanted, arguments=wanted.arguments[:1]))

@@ -1,9 +1,10 @@
 """Folders of machine code as Triton keeps it: beside each cubin what Triton says of it."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from dse.cuda.compile.triton import OPTIONS, has_fractions, launched_as
 from dse.cuda.compile.triton_metadata import Metadata, read
 from dse.cuda.sass import elf
 from dse.errors import DseError
-from dse.files import read_bytes, read_text
+from dse.files import is_file, read_bytes, read_text
 
 BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
 
@@ -35,6 +36,7 @@ class Entry:
     cubin: Path
     metadata: Metadata
     parameters: tuple[Parameter, ...]  # () where the assembly was not kept
+    digest: str  # of the contents of these files
 
     @property
     def options(self) -> dict[str, int]:
@@ -109,7 +111,7 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
 
     **Raises:** DseError if there is none, or several kernels and none is named.
     """
-    entries = _entries(path.resolve())
+    entries = _entries(path.resolve(), _stamps(path))
     kernels = list(dict.fromkeys(entry.metadata.name for entry in entries))
     if not entries:
         raise DseError(f"{path}: found no cubin with Triton's .json beside it, expected one at least")
@@ -119,7 +121,7 @@ def read_source(path: Path, kernel: str = "") -> TritonCache:
             f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
         )
     chosen = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
-    digest = key(*(f"{entry.cubin}{entry.metadata.hash}" for entry in chosen))
+    digest = key(*(f"{entry.cubin}{entry.digest}" for entry in chosen))
     return TritonCache(str(path), kernel or kernels[0], chosen, digest)
 
 
@@ -151,13 +153,22 @@ def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
     return tuple(passed)
 
 
-@cache
-def _entries(path: Path) -> tuple[Entry, ...]:
+def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Tell by time and size which files a folder has: those that are edited are read anew."""
+    files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
+    kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
+    return tuple((str(file), (found := file.stat()).st_mtime_ns, found.st_size) for file in kept)
+
+
+@lru_cache(maxsize=16)
+def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entry, ...]:
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
-        told = cubin.with_suffix(".json")
+        told, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
         if told.is_file():
-            entries.append(Entry(cubin, read(told), _parameters(cubin.with_suffix(".ttir"))))
+            there = [read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, told, assembly) if file.is_file()]
+            digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in there)).hexdigest()
+            entries.append(Entry(cubin, read(told), _parameters(assembly), digest))
     return tuple(entries)
 
 
