@@ -243,8 +243,9 @@ def _operands(opcode: str, written: str) -> tuple[tuple[str, ...], dict[str, str
 
 
 def _split(written: str) -> list[str]:
-    """Split at commas outside of parentheses."""
-    return re.split(r", (?![^(]*\))", written)
+    """Split at commas outside of parentheses, in which they are held back meanwhile."""
+    held = re.sub(r"\([^()]*\)", lambda inside: inside[0].replace(",", "\0"), written)
+    return [part.replace("\0", ",") for part in held.split(", ")]
 
 
 # What is stated of the kernel

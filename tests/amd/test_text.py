@@ -98,3 +98,7 @@ def test_what_no_gpu_has_is_refused(written, stated, message):
 def test_a_place_as_long_as_a_file_is_read_at_once(written):
     place = "\t.loc\t1 7 3 ; x.h:7:3 @[ " + "[" * 200_000
     assert written([place, "s_nop 0"]).instructions[0].opcode == "s_nop"
+
+
+def test_operands_as_long_as_a_file_are_read_at_once(written):
+    assert len(written(["v_add_f32_e32 v0" + ", v0" * 200_000]).instructions[0].operands) == 200_001

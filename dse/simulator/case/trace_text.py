@@ -202,7 +202,9 @@ def _line(code: str, pattern: dict[str, int]) -> _Line:
 
 
 def _operands(text: str) -> list[str]:
-    operands = [part.strip() for part in re.split(r",(?![^\[]*\])", text)] if text.strip() else []
+    # Commas in brackets are held back: to look from each for the end of its bracket would take too long.
+    held = re.sub(r"\[[^\[\]]*\]", lambda memory: memory[0].replace(",", "\0"), text)
+    operands = [part.strip().replace("\0", ",") for part in held.split(",")] if text.strip() else []
     for operand in operands:
         if not _OPERAND.fullmatch(operand):
             raise DseError(f"found operand {operand!r}, expected a register, memory in brackets, or a number")

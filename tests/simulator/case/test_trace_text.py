@@ -151,6 +151,11 @@ def test_mistakes(text, message):
     assert "\n" not in str(error.value)
 
 
+def test_a_line_as_long_as_a_file_is_read_at_once():
+    with pytest.raises(DseError, match="found operand ''"):
+        read("GLD.U32 R1" + "," * 200_000)
+
+
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DseError, match=r"none\.sass: cannot read"):
         trace_text.load(tmp_path / "none.sass")
