@@ -146,7 +146,7 @@ def test_a_cubin_without_the_kernel_that_its_json_names(folder, tmp_path):
 
 
 def test_a_folder_that_is_edited_is_read_anew(folder, tmp_path):
-    """Within one session too, and nothing that was kept of it counts."""
+    """In one process too, and nothing that was kept of it counts."""
     kept = next(folder.glob("*/add.cubin")).parent
     for file in kept.glob("add.*"):
         shutil.copy(file, tmp_path)
