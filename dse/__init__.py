@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         sweep,
         tune,
     )
-    from dse.compiled import cache
-    from dse.version import __version__
+    from dse.core.jax_cache import cache
+    from dse.core.version import __version__
 
 __all__ = [
     "__version__",
@@ -48,9 +48,9 @@ def __getattr__(name: str) -> object:
     if name == "models":
         return import_module("dse.models")
     if name == "__version__":
-        return import_module("dse.version").__version__
+        return import_module("dse.core.version").__version__
     if name == "cache":
-        return import_module("dse.compiled").cache
+        return import_module("dse.core.jax_cache").cache
     if name in __all__:
         return getattr(import_module("dse.api"), name)
     raise AttributeError(f"module 'dse' has no attribute {name!r}")

@@ -10,29 +10,32 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from dse import gpus, kernels, measured, sources
-from dse.counts import Counts, Number, sizes_of
+from dse import kernels
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.tables import Columns, Rows
 from dse.errors import DseError, one_of
 from dse.evaluate import compare as _compare
 from dse.evaluate import curve
 from dse.evaluate import predict as _predict
 from dse.evaluate import rank as _rank
 from dse.evaluate.predict import Predicted
-from dse.gpus import GpuFile
-from dse.gpus import tree as tree  # from here on JAX differentiates by GPUs
+from dse.hardware import gpus
+from dse.hardware.gpus import GpuFile
+from dse.hardware.gpus import tree as tree  # from here on JAX differentiates by GPUs
+from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
 from dse.simulator.simulation import Simulation
-from dse.tables import Columns, Rows
+from dse.source import readers
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 if TYPE_CHECKING:
-    from dse.fitting.calibrate import Calibration
-    from dse.searching.study import Search
-    from dse.sources import Given
-    from dse.sweeping.sweep import Sweep
-    from dse.tuning.loop import Run
+    from dse.explore.fit.calibrate import Calibration
+    from dse.explore.search.study import Search
+    from dse.explore.sweep.sweep import Sweep
+    from dse.explore.tune.loop import Run
+    from dse.source.readers import Given
 
 AnyKernel = str | Path | Counts
 AnyGpu = str | Path | GpuFile
@@ -66,7 +69,7 @@ def kernel(
     **Source:** docs/kernels.md has the form of a description, docs/source.md how source is counted.
     """
     if isinstance(name, str | Path):
-        return sources.kernel(name, given, source=source, compiled=compiled)
+        return readers.kernel(name, given, source=source, compiled=compiled)
     return name
 
 
@@ -206,8 +209,8 @@ def sweep(
     **Raises:** DseError for an unknown name or size.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    from dse.sweeping.product import Product
-    from dse.sweeping.sweep import Sweep
+    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.sweep import Sweep
 
     counts = [_kernel(given) for given in _list(kernels)]
     known = {name for kernel in counts for name, _ in kernel.problem}
@@ -239,7 +242,7 @@ def search(
     **Raises:** DseError for an unknown name, kernels of different work, or a storage that cannot be used.
     **Source:** Optuna's samplers; `dse search --help` names them.
     """
-    from dse.searching import study
+    from dse.explore.search import study
 
     variants = study.variants((variant, sizes_of(variant)) for variant in map(_kernel, _list(kernels)))
     file = _gpu(gpu)
@@ -271,10 +274,10 @@ def tune(
     **Raises:** DseError for an unknown name, or a journal that cannot be read or is of another space.
     **Source:** docs/tuning.md says how the next one is chosen.
     """
-    from dse.tuning import loop
-    from dse.tuning.candidates import of_kernel
-    from dse.tuning.others import with_others
-    from dse.tuning.tuner import Tuner
+    from dse.explore.tune import loop
+    from dse.explore.tune.candidates import of_kernel
+    from dse.explore.tune.others import with_others
+    from dse.explore.tune.tuner import Tuner
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
@@ -304,9 +307,9 @@ def prune(
     **Raises:** DseError for an unknown name, or a share that is not between 0 and 1.
     **Source:** docs/tuning.md says how the risk is calibrated; Vovk, Gammerman, Shafer 2005.
     """
-    from dse.pruning.keep import keep
-    from dse.tuning.candidates import of_kernel
-    from dse.tuning.others import with_others
+    from dse.explore.prune.keep import keep
+    from dse.explore.tune.candidates import of_kernel
+    from dse.explore.tune.others import with_others
 
     counts = _kernel(kernel)
     candidates = of_kernel(counts, _gpu(gpu), model, _rank.configurations(counts, sizes), sizes)
@@ -333,7 +336,7 @@ def fit(
     **Raises:** DseError for an unknown name or field, or a file that cannot be read or in which nothing ran.
     **Source:** docs/tuning.md says how it is fitted.
     """
-    from dse.fitting.calibrate import MeasuredSpace, calibrate
+    from dse.explore.fit.calibrate import MeasuredSpace, calibrate
 
     counts = {name: _kernel(name) for name in measured_times}
     spaces = [

@@ -12,15 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from dse import gpus
 from dse.bridges.triton import COMPILED, CallPruner
-from dse.cuda.source_kernel import SourceKernel
+from dse.core.progress import Progress, silent
 from dse.evaluate import rank as _rank
-from dse.gpus import GpuFile
+from dse.hardware import gpus
+from dse.hardware.gpus import GpuFile
 from dse.models import DEFAULT
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
-from dse.sources.triton_call import Configs, of_call
+from dse.source.kernel import SourceKernel
+from dse.source.readers.triton_call import Configs, of_call
 
 AnyGpu = str | Path | GpuFile
 
@@ -35,8 +35,8 @@ def kernel(
 ) -> SourceKernel:
     """Return a kernel as the functions of `dse` take it: `dse.search`, `dse.tune`, `dse.predict`.
 
-    `args` are those of a launch, see `dse.sources.triton_call.of_call`; `compiled` is how many configurations
-    are compiled where there are more, the others being estimated from them; None: all.
+    `args` are those of a launch, see `dse.source.readers.triton_call.of_call`; `compiled` is how many
+    configurations are compiled where there are more, the others being estimated from them; None: all.
 
     **Raises:** DseError for what is missing or not the kernel's.
     """

@@ -12,8 +12,8 @@ import tempfile
 import tomllib
 from pathlib import Path
 
+from dse.core.files import fill
 from dse.errors import DseError
-from dse.files import fill
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "architecture.md"

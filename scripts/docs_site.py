@@ -62,10 +62,10 @@ def names() -> str:
             lines += [f"::: {module.__name__}.{name}", f"    options: {{heading: dse.{name}}}", ""]
     lines += ["## dse.models", "", "The registry of models: `dse.models.MODELS`, `dse.models.get(name)`.", ""]
     for module, name in (
-        ("dse.tables", "Result"),
+        ("dse.data.tables", "Result"),
         ("dse.evaluate.predict", "Predicted"),
         ("dse.evaluate.rank", "Ranking"),
-        ("dse.gpus.read", "GpuFile"),
+        ("dse.hardware.gpus.read", "GpuFile"),
         ("dse.errors", "DseError"),
     ):
         lines += [f"::: {module}.{name}", ""]

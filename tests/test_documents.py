@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
+from dse.hardware import gpus
 
 MAIN = "from dse.cli.main import run\nif __name__ == '__main__':\n    run()"
 ROOT = Path(__file__).parents[1]

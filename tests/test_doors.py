@@ -12,20 +12,21 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dse import kernels, packed
-from dse.cuda.compile.constants import constants
-from dse.cuda.compile.includes import included
-from dse.cuda.compile.kernel_names import declared_in
-from dse.cuda.compile.triton_metadata import read as read_metadata
-from dse.cuda.kept import unpack
-from dse.cuda.sass import elf, listing
-from dse.cuda.sass.program import program
+from dse import kernels
+from dse.core.files import parse_json, read_json, read_text, read_toml
+from dse.core.space.expression import parse
+from dse.data import safe_readers
+from dse.data.measured import formats
 from dse.errors import MOST_CHARACTERS, MOST_QUOTED, Doubt, DseError, one_line, printable
-from dse.files import parse_json, read_json, read_text, read_toml
-from dse.measured import formats
 from dse.simulator.case import graph_file, trace_text
-from dse.sources import t1
-from dse.space.expression import parse
+from dse.source.kept import unpack
+from dse.source.nvidia.compile.constants import constants
+from dse.source.nvidia.compile.includes import included
+from dse.source.nvidia.compile.kernel_names import declared_in
+from dse.source.nvidia.compile.triton_metadata import read as read_metadata
+from dse.source.nvidia.sass import elf, listing
+from dse.source.nvidia.sass.program import program
+from dse.source.readers import t1
 
 ROOT = Path(__file__).parents[1]
 SASS = """\t.target\tsm_80
@@ -229,11 +230,11 @@ def test_a_table_of_too_many_columns(tmp_path):
 
 def test_packed_files_that_hold_more_than_they_seem(tmp_path, monkeypatch):
     path = tmp_path / "a.csv.gz"
-    monkeypatch.setattr("dse.measured.file.MOST_BYTES", 10**6)
+    monkeypatch.setattr("dse.data.measured.file.MOST_BYTES", 10**6)
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6))
     with pytest.raises(DseError, match="found more than 1,000,000 bytes"):
         formats.read(path)
-    monkeypatch.setattr(packed, "MOST_TABLE_BYTES", 10**6)
+    monkeypatch.setattr(safe_readers, "MOST_TABLE_BYTES", 10**6)
     buffer = io.BytesIO()
     pyarrow.parquet.write_table(pa.table({"a": [1] * 10**6}), buffer, compression="zstd")
     assert len(buffer.getvalue()) < 10**5

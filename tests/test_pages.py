@@ -39,7 +39,9 @@ def test_a_page_stops_at_what_fails(tmp_path):
 
 
 def test_the_pictures_are_those_of_the_script(tmp_path):
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "draw_concepts.py"), str(tmp_path)], check=True)
+    subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / "studies" / "draw_concepts.py"), str(tmp_path)], check=True
+    )
     drawn = sorted(tmp_path.iterdir())
     assert len(drawn) == 3
     for picture in drawn:

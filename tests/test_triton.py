@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import dse.triton
-from dse.cuda.compile.triton_function import function
-from dse.cuda.launches import configurations
-from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.kernels.description import Contents
-from dse.sources.triton_call import of_call
+from dse.source.launches import configurations
+from dse.source.nvidia.compile.triton_function import function
+from dse.source.nvidia.source import source_of
+from dse.source.readers.triton_call import of_call
 
 triton = pytest.importorskip("triton")
 

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict
 
 from dse.accuracy.spaces import space_of
-from dse.files import read_toml
+from dse.core.files import read_toml
 
 FILE = Path(__file__).with_name("chosen.toml")
 Fed = Literal["description", "source"]

@@ -13,14 +13,14 @@ import numpy as np
 
 from dse.accuracy.markdown import table
 from dse.accuracy.stored import Stored, predicted
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.data.scores import mape, mape_shape
 from dse.errors import DseError
-from dse.fitting.launches import Launches, of_kernel
+from dse.explore.fit.launches import Launches, of_kernel
 from dse.measure import journal
-from dse.measured.scores import mape, mape_shape
 from dse.models import MODELS, get_all
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
 
 KINDS = ("mape_percent", "mape_shape_percent")
 

@@ -11,27 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from dse import measured
-from dse.amd.toolchain import toolchain
-from dse.counts import Counted, Number
-from dse.cuda.compile.contract import Failure
-from dse.cuda.estimate.active_sampling import choose
-from dse.cuda.estimate.estimate import Estimate, estimate
-from dse.cuda.estimate.features import known
-from dse.cuda.launches import configurations
-from dse.cuda.profile.to_kernel import to_kernel
-from dse.cuda.profile.warp_counts import column_names, stacked
-from dse.cuda.source import KernelProfile
-from dse.cuda.source_kernel import SourceKernel, as_models_take_it, knows_blocks
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.scores import spearman
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate_counted
 from dse.evaluate.compare import sample as take_sample
-from dse.gpus.read import GpuFile, stack
+from dse.hardware.gpus.read import GpuFile, stack
+from dse.kernels.counts import Counted, Number
 from dse.kernels.description import Description, evaluated_names
-from dse.measured.scores import spearman
 from dse.models import DEFAULT, get
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
+from dse.source.estimate.active_sampling import choose
+from dse.source.estimate.estimate import Estimate, estimate
+from dse.source.estimate.features import known
+from dse.source.kernel import SourceKernel, as_models_take_it, knows_blocks
+from dse.source.launches import configurations
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.profile.to_kernel import to_kernel
+from dse.source.nvidia.profile.warp_counts import column_names, stacked
+from dse.source.nvidia.source import KernelProfile
+from dse.source.toolchain import toolchain
 from dse.types import Gpu, Kernel, Resources
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from dse import measured
 from dse.accuracy.markdown import number, table
 from dse.accuracy.stored import Stored, predicted
-from dse.fitting.fit import Data, Parameters, fit
-from dse.fitting.launches import of_kernel
-from dse.fitting.parameters import NAMES, widths
-from dse.measured.scores import mape, score, spearman
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.scores import mape, score, spearman
+from dse.explore.fit.fit import Data, Parameters, fit
+from dse.explore.fit.launches import of_kernel
+from dse.explore.fit.parameters import NAMES, widths
 from dse.models import MODELS, get_all
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
 
 FITTED = 20  # measurements, of each space
 COLUMNS = {

@@ -9,18 +9,19 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from dse import measured, sources
 from dse.accuracy.spaces import Note, gpu_or_relative, ignore, kernel_of
-from dse.amd.toolchain import toolchain
+from dse.core.files import read_json
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.measured.read import Measured
 from dse.errors import DseError
-from dse.files import read_json
-from dse.gpus.read import GpuFile
-from dse.measured.read import Measured
+from dse.explore.tune import candidates
+from dse.explore.tune.candidates import Candidates, bare
+from dse.hardware.gpus.read import GpuFile
 from dse.models import DEFAULT
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
-from dse.tuning import candidates
-from dse.tuning.candidates import Candidates, bare
+from dse.source import readers
+from dse.source.toolchain import toolchain
 
 COMPILED = 96  # configurations of a kernel that is read from source; the others are estimated
 STAND_IN = 80  # compute capability 8.0
@@ -84,10 +85,10 @@ def _from_source(path: Path, how: How, note: Note = ignore, progress: Progress =
     if not how.source and not problem.is_file():
         return None
     try:
-        description = kernel_of(path) if how.source else sources.load(problem)
+        description = kernel_of(path) if how.source else readers.load(problem)
         if description is None or description.source is None or not description.source.is_file():
             return None
-        kernel = sources.counts_of(description, source=True, compiled=how.compiled)
+        kernel = readers.counts_of(description, source=True, compiled=how.compiled)
         gpu = _compiled_for(gpu_or_relative(path, note), note)
         table = measured.load(path, kernel)
         choices = candidates.of_kernel(kernel, gpu, how.model, table.parameters, table.problem, progress)

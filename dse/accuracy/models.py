@@ -5,20 +5,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from dse import measured, sources
 from dse.accuracy.chosen import chosen_on
 from dse.accuracy.markdown import number, table
 from dse.accuracy.spaces import Note, files, gpu_file, ignore, kernel_of, nothing_in, space_of
-from dse.amd.toolchain import toolchain
-from dse.counts import Counts, Number, sizes_of
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.measured.read import Measured
 from dse.errors import DseError
 from dse.evaluate.compare import compare, sample
-from dse.gpus.read import GpuFile
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number, sizes_of
 from dse.kernels.description import Description
-from dse.measured.read import Measured
 from dse.models import MODELS
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
+from dse.source import readers
+from dse.source.toolchain import toolchain
 
 COLUMNS = {
     "spearman": "Spearman",
@@ -162,7 +163,7 @@ def _fixed(description: Description, changed: Mapping[str, Number]) -> tuple[Cou
     values = {name: (value,) for name, value in changed.items() if name in description.space.names}
     if values:
         description = replace(description, space=description.space.with_values(values))
-    return sources.counts_of(description, source=True), sizes_of(description, sizes)
+    return readers.counts_of(description, source=True), sizes_of(description, sizes)
 
 
 def _check_names(changed: Mapping[str, Number], kernels: Iterable[Description]) -> None:

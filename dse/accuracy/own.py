@@ -9,10 +9,10 @@ from dse.accuracy.curves import CurveScores
 from dse.accuracy.fitted import FittedScores
 from dse.accuracy.spaces import Note, ignore
 from dse.accuracy.stored import scored, stored
+from dse.core.progress import Progress, silent
 from dse.errors import DseError
 from dse.models import MODELS
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
 
 
 @dataclass(frozen=True)

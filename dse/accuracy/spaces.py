@@ -6,9 +6,10 @@ from difflib import SequenceMatcher
 from itertools import takewhile
 from pathlib import Path
 
-from dse import gpus, kernels
+from dse import kernels
 from dse.errors import DseError
-from dse.gpus.read import GpuFile
+from dse.hardware import gpus
+from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description
 
 SUFFIXES = (".csv.gz", ".csv", ".parquet")

@@ -10,16 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse import catalogue, gpus, kernels
+from dse import kernels
 from dse.accuracy.spaces import Note, ignore
+from dse.core import catalogue
+from dse.core.precision import in_64_bits
 from dse.errors import DseError
-from dse.fitting.launches import Launches, log_seconds
-from dse.fitting.parameters import NAMES
-from dse.gpus.read import GpuFile
+from dse.explore.fit.launches import Launches, log_seconds
+from dse.explore.fit.parameters import NAMES
+from dse.hardware import gpus
+from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description
 from dse.measure.bench.gpu_file import MEASURED, SWEPT
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
 
 Scores = TypeVar("Scores")
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dse import gpus, kernels
+from dse import kernels
 from dse.accuracy import markdown
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
 from dse.evaluate.chunks import evaluate
+from dse.hardware import gpus
 from dse.models import MODELS
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
 from dse.reproduce import papers
 from dse.simulator import teg
 from dse.simulator.case import trace_text

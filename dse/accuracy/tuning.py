@@ -10,12 +10,12 @@ import numpy as np
 from dse.accuracy import markdown
 from dse.accuracy.known import AS_IT_COMES, How, known
 from dse.accuracy.spaces import Note, files, gpu_of, ignore, nothing_in, space_of
+from dse.core.progress import Progress, silent
+from dse.data.scores import fraction_of_optimum, random_expectation, spearman
 from dse.errors import DseError, one_of
-from dse.measured.scores import fraction_of_optimum, random_expectation, spearman
-from dse.progress import Progress, silent
-from dse.tuning.candidates import Candidates, bare
-from dse.tuning.loop import replayed, run
-from dse.tuning.tuner import Tuner
+from dse.explore.tune.candidates import Candidates, bare
+from dse.explore.tune.loop import replayed, run
+from dse.explore.tune.tuner import Tuner
 
 BUDGETS = (5, 10, 20, 50, 100)  # evaluations after which tuning is scored
 FITS = (5, 10, 20)  # measurements that the model is refitted to

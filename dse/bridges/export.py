@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 
 from dse.bridges.triton import OPTIONS
+from dse.core.files import read_json, replacing
+from dse.core.space.expression import parse
+from dse.data.tables import write_table
 from dse.errors import DseError
-from dse.files import read_json, replacing
-from dse.space.expression import parse
-from dse.tables import write_table
 
 Columns = Mapping[str, Sequence[Any] | np.ndarray]
 Rows = frozenset[tuple[Any, ...]]
 
-LONGEST = 3_000  # characters of a condition, about: `dse.space.expression` reads 4,000 at most
+LONGEST = 3_000  # characters of a condition, about: `dse.core.space.expression` reads 4,000 at most
 
 
 def table(parameters: Columns, path: str | Path) -> None:
-    """Write Parquet, CSV or JSON, by the suffix. DseError as `dse.tables.write_table`."""
+    """Write Parquet, CSV or JSON, by the suffix. DseError as `dse.data.tables.write_table`."""
     write_table(path, {name: np.asarray(values) for name, values in parameters.items()})
 
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dse.counts import Counts, Number
 from dse.errors import DseError
-from dse.gpus.read import GpuFile
+from dse.explore.prune.keep import keep
+from dse.explore.tune.predictor import Predictor
+from dse.explore.tune.tuner import Tuner
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
-from dse.pruning.keep import keep
-from dse.tuning.predictor import Predictor
-from dse.tuning.tuner import Tuner
 
 Restriction = str | Callable[..., Any] | Any  # as Kernel Tuner takes it
 MOST_THREADS = 1024  # of a block, on every GPU of today

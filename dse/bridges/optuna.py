@@ -21,13 +21,13 @@ from optuna.search_space import intersection_search_space
 from optuna.study import Study, StudyDirection
 from optuna.trial import FrozenTrial, TrialState
 
-from dse.counts import Counts, Number
 from dse.errors import DseError
-from dse.gpus.read import GpuFile
+from dse.explore.tune.candidates import Candidates
+from dse.explore.tune.predictor import Predictor
+from dse.explore.tune.tuner import Tuner
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
-from dse.tuning.candidates import Candidates
-from dse.tuning.predictor import Predictor
-from dse.tuning.tuner import Tuner
 
 Configuration = tuple[Any, ...]  # values in the order of the search space
 MOST = 1_000_000  # configurations to choose from

@@ -1,6 +1,6 @@
 """Configurations of Triton's autotuner, pruned before it compiles and times them.
 
-    prune = dse.pruning.triton(kernel, gpu)
+    prune = dse.explore.prune.triton(kernel, gpu)
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all
@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from dse.counts import Counts, Number
-from dse.cuda.compile.triton_function import unwrapped
-from dse.cuda.source_kernel import SourceKernel
-from dse.gpus.read import GpuFile
+from dse.explore.prune.keep import keep
+from dse.explore.tune.candidates import Candidates, of_kernel
+from dse.explore.tune.predictor import Predictor
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
-from dse.pruning.keep import keep
-from dse.sources.triton_call import of_call
-from dse.tuning.candidates import Candidates, of_kernel
-from dse.tuning.predictor import Predictor
+from dse.source.kernel import SourceKernel
+from dse.source.nvidia.compile.triton_function import unwrapped
+from dse.source.readers.triton_call import of_call
 
 COMPILED = 150  # configurations that are compiled where there are more
 _OF_LAUNCH = ("grid", "warmup")  # what Triton hands over beside arguments

@@ -9,8 +9,8 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import Group, JsonOption, present
+from dse.core.files import around, fill
 from dse.errors import DseError, one_line
-from dse.files import around, fill
 from dse.models import DEFAULT, MODELS
 
 MOST_PARTS = 1_000

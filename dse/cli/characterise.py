@@ -13,10 +13,10 @@ from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, presen
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile.contract import Failure
-    from dse.cuda.source import KernelProfile
-    from dse.gpus.read import GpuFile
+    from dse.hardware.gpus.read import GpuFile
     from dse.kernels.description import Description
+    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.nvidia.source import KernelProfile
     from dse.types import Kernel, Resources
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -98,7 +98,7 @@ def characterise(
     )
     description, sizes = inputs.description(kernel, numbers, given=given)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.amd.toolchain import toolchain
+    from dse.source.toolchain import toolchain
 
     tools = toolchain(gpu_file.gpu)
     tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
@@ -114,7 +114,7 @@ def characterise(
     if graph is not None:
         if int(gpu_file.gpu.gfx):
             raise DseError(f"--graph: found it with {gpu_file.name}, expected an NVIDIA GPU")
-        from dse.cuda.explained import execute, write_graph
+        from dse.source.explain.nvidia import execute, write_graph
 
         dependences = write_graph(graph, execute(description, chosen, sizes, gpu_file))
         print(f"{graph}: {len(dependences.instructions):,} instructions, {len(dependences.loops)} loops")
@@ -138,10 +138,10 @@ def _explained(
 ) -> dict[str, Any]:
     """Explain one configuration on a GPU of either vendor."""
     if int(gpu.gpu.gfx):
-        from dse.amd import explained as of_amd
+        from dse.source.explain import amd
 
-        return of_amd.explained(description, chosen, sizes, gpu)
-    from dse.cuda.explained import execute, explained
+        return amd.explained(description, chosen, sizes, gpu)
+    from dse.source.explain.nvidia import execute, explained
 
     return explained(execute(description, chosen, sizes, gpu))
 
@@ -169,12 +169,12 @@ def _one(
     gpu: "GpuFile",
 ) -> tuple[list[Row], str]:
     """Return its rows, and the compiler. DseError if it cannot be compiled or executed."""
-    from dse.amd.toolchain import toolchain
-    from dse.cuda.compile.contract import Failure
-    from dse.cuda.explained import configured, failed
-    from dse.cuda.profile.to_kernel import to_kernel
+    from dse.core.precision import in_64_bits
     from dse.kernels.description import describe
-    from dse.precision import in_64_bits
+    from dse.source.explain.nvidia import configured, failed
+    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.nvidia.profile.to_kernel import to_kernel
+    from dse.source.toolchain import toolchain
 
     wanted = configured(description, chosen, sizes, gpu)
     tools = toolchain(gpu.gpu)
@@ -232,7 +232,7 @@ def _whole(ours: "Kernel", theirs: "Kernel | None") -> Iterator[Row]:
 
 def _details(profile: "KernelProfile") -> Iterator[Row]:
     """Yield rows of what only the source tells."""
-    from dse.cuda.explained import phases
+    from dse.source.explain.nvidia import phases
 
     counts = profile.counts
     yield _row("all phases", "instructions", counts.insts() / counts.warps)
@@ -263,11 +263,11 @@ def _every(
     """Return columns of one row a configuration, and a title."""
     import numpy as np
 
-    from dse.amd.toolchain import toolchain
-    from dse.cuda.compile.contract import Failure
-    from dse.cuda.explained import phases
-    from dse.cuda.launches import configurations
     from dse.report.show import progress
+    from dse.source.explain.nvidia import phases
+    from dse.source.launches import configurations
+    from dse.source.nvidia.compile.contract import Failure
+    from dse.source.toolchain import toolchain
 
     indices = description.space.indices(sizes)
     if not len(indices):
@@ -319,8 +319,8 @@ def _cannot_run(results: Sequence["KernelProfile | Failure"], gpu: "GpuFile") ->
     """Say why each could not be launched on the GPU, "" if it can or was not counted."""
     import numpy as np
 
-    from dse.cuda.source_kernel import as_models_take_it
     from dse.hardware.occupancy import LIMITERS, possible, resident_blocks
+    from dse.source.kernel import as_models_take_it
 
     code = resident_blocks(gpu.gpu.limits, as_models_take_it(results)[1])[1]
     codes, fine = np.asarray(code).tolist(), np.asarray(possible(code)).tolist()
@@ -329,7 +329,7 @@ def _cannot_run(results: Sequence["KernelProfile | Failure"], gpu: "GpuFile") ->
 
 def _flat(profile: "KernelProfile") -> Row:
     """Return resources and the average warp, by the names of columns."""
-    from dse.cuda.profile.warp_counts import column_names
+    from dse.source.nvidia.profile.warp_counts import column_names
 
     row: Row = {str(fact["name"]): fact["source"] for fact in _resources(profile, None)}
     row["insts"] = profile.counts.insts() / profile.counts.warps
@@ -345,7 +345,7 @@ def _present_all(
     columns: Mapping[str, Sequence[Any]], title: str, *, json: bool, csv: bool, out: Path | None
 ) -> None:
     if out is not None:
-        from dse.tables import write_table
+        from dse.data.tables import write_table
 
         write_table(out, columns)
         print(f"{out}: {title}")

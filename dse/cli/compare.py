@@ -11,8 +11,8 @@ from dse.errors import DseError
 from dse.models import MODELS
 
 if TYPE_CHECKING:
-    from dse.counts import Counts
-    from dse.gpus.read import GpuFile
+    from dse.hardware.gpus.read import GpuFile
+    from dse.kernels.counts import Counts
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -50,7 +50,7 @@ def compare(
     models = inputs.models(model, tuple(MODELS), scheduler, order, groups)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
     [gpu_file] = inputs.gpus([gpu])
-    from dse import measured as measured_data
+    from dse.data import measured as measured_data
     from dse.evaluate.compare import compare as compare_models  # imports jax: seconds
     from dse.evaluate.compare import sample as take_sample
     from dse.report.show import progress

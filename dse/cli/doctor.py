@@ -12,8 +12,8 @@ import typer
 from packaging.requirements import Requirement
 
 from dse.cli.options import CsvOption, JsonOption, present
+from dse.core.files import cache_folder, is_file, is_folder, may_write
 from dse.errors import DseError
-from dse.files import cache_folder, is_file, is_folder, may_write
 
 app = typer.Typer(rich_markup_mode="rich")
 

@@ -74,7 +74,7 @@ def fit(
         raise DseError(f"--gpu: found {len(gpu)}, expected one, or {len(kernel)}, one for each file")
     files = {file.name: file for file in inputs.gpus(gpu)}
     names = [inputs.gpus([gpu_name])[0].name for gpu_name in gpu] * (len(kernel) // len(gpu))
-    from dse.fitting import calibrate
+    from dse.explore.fit import calibrate
     from dse.report.show import progress
 
     if not chosen.differentiable and sample is None:

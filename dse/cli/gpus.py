@@ -20,9 +20,9 @@ def gpus(
     if context.invoked_subcommand is None:
         import numpy as np
 
-        from dse.catalogue import folder
-        from dse.gpus.read import load, names
-        from dse.precision import in_64_bits
+        from dse.core.catalogue import folder
+        from dse.core.precision import in_64_bits
+        from dse.hardware.gpus.read import load, names
 
         with in_64_bits():  # or 864 GB/s would become 864.000016
             files = {name: load(folder("gpus") / f"{name}.toml", np.float64) for name in names()}
@@ -52,7 +52,7 @@ def show(
     wide: WideOption = False,
 ) -> None:
     """Show each number of a GPU with its source: what is stated, measured, derived by a rule, and fitted."""
-    from dse.gpus.read import load
+    from dse.hardware.gpus.read import load
 
     file = load(name)
     records = sorted(file.fields, key=lambda record: PROVENANCE.index(record.provenance))

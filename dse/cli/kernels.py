@@ -63,11 +63,11 @@ def check(
     Counts below 0, launches without threads or registers and quotients by 0 are mistakes of the description.
     Of a kernel that is known by its source only, a few configurations are compiled and read.
     """
-    from dse import gpus as gpu_files
-    from dse import sources
     from dse.evaluate.rank import configurations
+    from dse.hardware import gpus as gpu_files
     from dse.kernels import load
     from dse.kernels.description import check as check_description
+    from dse.source import readers
 
     kernel, files = load(name), inputs.gpus(gpu)
     for file in files:
@@ -75,7 +75,7 @@ def check(
             check_description(kernel, file.gpu, sample)
         else:
             few = configurations(kernel, None, min(sample, _FEW))
-            sources.counts_of(kernel).count(few, gpu_files.stack([file.gpu]))
+            readers.counts_of(kernel).count(few, gpu_files.stack([file.gpu]))
     print(f"{kernel.path}: all counts are possible on {', '.join(file.name for file in files)}")
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from dse.cli.commands import Commands
-from dse.compiled import DOES_WITHOUT, FOLDER, SHORTEST, cache
+from dse.core.jax_cache import DOES_WITHOUT, FOLDER, SHORTEST, cache
 from dse.errors import MOST_QUOTED, Doubt, DseError, one_line
 
 app = typer.Typer(
@@ -52,7 +52,7 @@ _SCARCE = {
 
 def _print_version(wanted: bool) -> bool:
     if wanted:
-        from dse.version import __version__
+        from dse.core.version import __version__
 
         print(f"dse {__version__}")
         raise typer.Exit

@@ -86,7 +86,7 @@ def aspects(
 
 
 def _write(page: Path) -> None:
-    from dse.files import fill
+    from dse.core.files import fill
     from dse.models import MODELS
     from dse.report.models_page import markdown
 

@@ -57,7 +57,7 @@ def present(
 
         show(rows, title=title, json=json, csv=csv, units=units, section=section, wide=wide, hidden=hidden)
     else:
-        from dse.tables import write_table
+        from dse.data.tables import write_table
 
         columns = dict.fromkeys(name for row in rows for name in row)
         write_table(out, {name: [row.get(name) for row in rows] for name in columns}, units)

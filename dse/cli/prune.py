@@ -62,13 +62,13 @@ def prune(
     [file] = inputs.gpus([gpu])
     import numpy as np
 
-    from dse import measured as measured_data
     from dse.bridges import export
+    from dse.data import measured as measured_data
     from dse.evaluate.rank import configurations
-    from dse.pruning.keep import check, keep
+    from dse.explore.prune.keep import check, keep
+    from dse.explore.tune.candidates import of_kernel
+    from dse.explore.tune.others import with_others
     from dse.report.show import progress
-    from dse.tuning.candidates import of_kernel
-    from dse.tuning.others import with_others
 
     check(risk, within)  # before the work
     table = measured_data.load(measured, counts) if measured else None

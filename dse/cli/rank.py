@@ -101,7 +101,7 @@ def rank(
     if prior and (diverse or not models[0].differentiable):
         raise DseError("--prior: expected it without --diverse, and with a closed form")
     [gpu_file] = inputs.gpus([gpu])
-    from dse.cluster import used
+    from dse.core.cluster import used
     from dse.evaluate.rank import rank as rank_launches  # imports jax: seconds
     from dse.evaluate.rank import with_measured
     from dse.report.show import progress
@@ -120,12 +120,12 @@ def rank(
             ranking = with_measured(done.ranking, counts, measured)
             passed = [level.row() for level in done.levels]
     if refit:
-        from dse.tuning.refit import refitted
+        from dse.explore.tune.refit import refitted
 
         ranking, beside = refitted(ranking, counts, gpu_file, models[0], problem, prior or ())
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]
     elif prior:
-        from dse.tuning.refit import with_prior
+        from dse.explore.tune.refit import with_prior
 
         ranking, beside = with_prior(ranking, counts, gpu_file, models[0], problem, prior)
         shown = [row | more for row, more in zip(ranking.rows(top or None), beside, strict=False)]

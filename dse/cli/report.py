@@ -12,8 +12,8 @@ from dse.errors import DseError
 from dse.models import DEFAULT, MODELS
 
 if TYPE_CHECKING:
+    from dse.data.results.space import Space
     from dse.report.page import Roofline
-    from dse.results.space import Space
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -44,15 +44,15 @@ def report(
     Times, intervals, bottlenecks, occupancy, a roofline, heat maps over any two parameters, how much each
     parameter matters, the Pareto front, where models disagree, and predicted against measured times.
     """
-    from dse.files import replacing
+    from dse.core.files import replacing
     from dse.report.save import suffix_of
 
     suffix_of(out, (".html",))
     card = inputs.gpus([gpu])[0].name if gpu else None
+    from dse.data.results.read import read
+    from dse.data.results.space import codes
     from dse.evaluate.importance import importance
     from dse.report.page import page
-    from dse.results.read import read
-    from dse.results.space import codes
 
     found = read(result, MODELS, kernel, card)
     sizes = {space.kernel: _sizes(kernel or space.kernel) for space in found.spaces}
@@ -76,7 +76,7 @@ def report(
 
 def _sizes(kernel: str) -> list[str]:
     """The names of the sizes of a kernel's problem; none where the kernel is not known."""
-    from dse.sources.kernel import kernel as described
+    from dse.source.readers.kernel import kernel as described
 
     try:
         return [name for name, _ in described(kernel).problem]
@@ -87,9 +87,9 @@ def _sizes(kernel: str) -> list[str]:
 def _roofline(space: "Space", kernel: str | None) -> "Roofline":
     """Work out where a space's configurations lie, from the kernel's description, if it is the same one."""
     from dse.evaluate import intensity
-    from dse.gpus.read import load
+    from dse.hardware.gpus.read import load
     from dse.report.page import Roofline
-    from dse.sources.kernel import kernel as described
+    from dse.source.readers.kernel import kernel as described
 
     facts = space.facts
     try:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli.options import CsvOption, JsonOption, OutOption, present
+from dse.core.files import around, fill
 from dse.errors import DseError
-from dse.files import around, fill
 
 if TYPE_CHECKING:
     from dse.reproduce.papers import Row

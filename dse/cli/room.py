@@ -29,7 +29,7 @@ def check_flags() -> None:
         return
     import jax
 
-    from dse.limited import Stopped, in_fork
+    from dse.core.processes import Stopped, in_fork
 
     with tempfile.TemporaryFile() as told:
 

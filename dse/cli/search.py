@@ -76,10 +76,10 @@ def search(
     names = inputs.kernels_of_work(kernel)
     described = inputs.several(names, values)
     [gpu_file] = inputs.gpus([gpu])
-    from dse.cluster import used
-    from dse.measured.formats import read
+    from dse.core.cluster import used
+    from dse.data.measured.formats import read
+    from dse.explore.search import study  # imports jax and optuna: seconds
     from dse.report.show import progress
-    from dse.searching import study  # imports jax and optuna: seconds
 
     choices, goals = study.variants(described), study.objectives(objective)
     kept = None if storage == "none" else storage

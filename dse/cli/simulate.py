@@ -10,8 +10,8 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import JsonOption, present
+from dse.core.files import given_path, is_file
 from dse.errors import DseError, one_of
-from dse.files import given_path, is_file
 
 if TYPE_CHECKING:
     from dse.kernels.description import Number
@@ -221,7 +221,8 @@ def _trace(name: str, gpu: str | None, changed: Mapping[str, "Number"], teg: boo
     is_trace = path.suffix in TRACES and is_file(path)
     if not (teg or is_trace):
         return None
-    from dse import gpus, kernels
+    from dse import kernels
+    from dse.hardware import gpus
     from dse.simulator.case import trace_text
 
     file = gpus.load(gpu or "gtx-280")

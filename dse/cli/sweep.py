@@ -13,8 +13,8 @@ from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
 if TYPE_CHECKING:
-    from dse.counts import Counts, Number
-    from dse.sweeping.sweep import Sweep
+    from dse.explore.sweep.sweep import Sweep
+    from dse.kernels.counts import Counts, Number
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -104,10 +104,10 @@ def sweep(
     if columns and chosen:
         raise DseError(f"--columns: found together with {chosen[0]}, expected it where all rows are written")
     models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, scheduler, order, groups)
+    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.run import clear, parts_of
+    from dse.explore.sweep.sweep import Sweep
     from dse.report.show import progress
-    from dse.sweeping.product import Product
-    from dse.sweeping.run import clear, parts_of
-    from dse.sweeping.sweep import Sweep
 
     product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
     swept = Sweep(product, None, workers, cluster, progress)
@@ -129,8 +129,8 @@ def _reduced(
     swept: "Sweep", what: str, value: Any, per: list[str] | None, out: Path | None
 ) -> list[dict[str, Any]]:
     """Reduce a sweep; what is unfinished is kept beside the file that is to be written."""
-    from dse.sweeping.run import parts_of
-    from dse.tables import check_suffix
+    from dse.data.tables import check_suffix
+    from dse.explore.sweep.run import parts_of
 
     folder = None
     if out is not None:
@@ -153,7 +153,7 @@ def _kernels(
     names: Sequence[str], changed: dict[str, tuple["Number", ...]]
 ) -> list[tuple["Counts", dict[str, Any]]]:
     """Read kernels, each with the values of its sizes. **Raises:** DseError for a name that none has."""
-    from dse import sources
+    from dse.source import readers
 
     kernels, unused = [], set(changed)
     for name in dict.fromkeys(names):
@@ -163,7 +163,7 @@ def _kernels(
         fixed = {key: values for key, values in mine.items() if key not in sizes}
         if fixed:
             loaded = replace(loaded, space=loaded.space.with_values(fixed, "--set"))
-        kernels.append((sources.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
+        kernels.append((readers.counts_of(loaded), sizes | {key: mine[key] for key in mine if key in sizes}))
     if unused:
         raise DseError(f"--set: found {min(unused)!r}, expected a parameter or size of {', '.join(names)}")
     return kernels

@@ -8,11 +8,11 @@ import typer
 
 from dse.cli import inputs
 from dse.cli.options import CsvOption, JsonOption, present
+from dse.core.files import replacing
 from dse.errors import DseError, one_of
-from dse.files import replacing
 
 if TYPE_CHECKING:
-    from dse.gpus.read import GpuFile
+    from dse.hardware.gpus.read import GpuFile
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -131,20 +131,20 @@ def table(
         raise DseError(f"--{'model' if model else 'source'}: found with {kernel}, expected another kernel")
     numbers = _numbers(tokens or [f"M={TOKENS}"])
     shape = _block(block)
-    from dse.matrix.configuration import PARAMETERS
-    from dse.matrix.table import Kernel, best, text  # imports jax: seconds
+    from dse.explore.matrix.table import Kernel, best, text  # imports jax: seconds
+    from dse.models.matrix.configuration import PARAMETERS
 
     given = inputs.settings(sizes)
     chosen = Kernel("moe" if kernel == "fused_moe" else kernel, given, dtype, shape)
     timed = None
     if measured is not None:
-        from dse.tuning.matrix import read
+        from dse.explore.matrix.tune import read
 
         timed = read(measured, chosen)
     if command is not None:
+        from dse.explore.matrix.tune import NAMES, tuned
+        from dse.explore.tune import loop
         from dse.report.show import progress
-        from dse.tuning import loop
-        from dse.tuning.matrix import NAMES, tuned
 
         loop.check_command(command, dict.fromkeys(NAMES))
         measure, runs = loop.commanded(command, UNITS[unit]), budget or RUNS
@@ -174,9 +174,9 @@ def _of_any(
     for size in lists:
         if size not in problem:
             raise DseError(f"--for: found {size!r}, {one_of(size, problem)}")
+    from dse.explore.sweep.product import Product
+    from dse.explore.sweep.sweep import Sweep
     from dse.report.show import progress
-    from dse.sweeping.product import Product
-    from dse.sweeping.sweep import Sweep
 
     product = Product.of([(counts, {**problem, **lists})], [file], inputs.models([model] if model else None))
     keys, parameters = list(lists), list(counts.space.names)

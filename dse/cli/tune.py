@@ -73,13 +73,13 @@ def tune(
     counts, problem = inputs.kernel(kernel, values, space, source=source, compiled=compiled)
     form = inputs.closed_form(model)
     [file] = inputs.gpus([gpu])
-    from dse import measured
+    from dse.data import measured
     from dse.evaluate.rank import configurations
+    from dse.explore.tune import loop
+    from dse.explore.tune.candidates import of_kernel
+    from dse.explore.tune.others import with_others
+    from dse.explore.tune.tuner import Tuner
     from dse.report.show import progress
-    from dse.tuning import loop
-    from dse.tuning.candidates import of_kernel
-    from dse.tuning.others import with_others
-    from dse.tuning.tuner import Tuner
 
     if isinstance(given, str):
         loop.check_command(given, dict.fromkeys(counts.space.names))

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from dse import sources
-from dse.counts import Counts, Number
+from dse.core.progress import Progress, silent
+from dse.data.scores import spearman
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Forecast
 from dse.evaluate.rank import Ranking, configurations, ranked
+from dse.kernels.counts import Counts, Number
 from dse.kernels.description import Description
-from dse.measured.scores import spearman
 from dse.models import DEFAULT, get
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
+from dse.source import readers
 from dse.types import Gpu
 
 SOURCE = "source"  # the level that counts what the source does
@@ -116,7 +116,7 @@ def _from_source(kernel: Counts) -> Counts:
         return kernel
     if kernel.source is None:
         raise DseError(f"{kernel.path}: source: found none, expected one for the level {SOURCE!r}")
-    return sources.counts_of(kernel, source=True)
+    return readers.counts_of(kernel, source=True)
 
 
 def cascade(

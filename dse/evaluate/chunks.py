@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.counts import Batch, Counts, KnownBatch, Number
-from dse.gpus import column
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
 from dse.hardware import occupancy
+from dse.hardware.gpus import column
+from dse.kernels.counts import Batch, Counts, KnownBatch, Number
 from dse.models import get_all
 from dse.models.protocol import CHUNK, Model
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
 from dse.types import Gpu, Kernel, Launch
 
 RESOURCES = ("threads", "blocks", "registers", "shared_bytes")  # of Resources, those that are shown
@@ -86,7 +86,7 @@ def evaluate(
 
     `progress` is opened for what takes long: reading the kernel's source, simulating.
 
-    **Shapes:** `gpus` fields [G] (`dse.gpus.stack`), parameters [L]; results [G, L].
+    **Shapes:** `gpus` fields [G] (`dse.hardware.gpus.stack`), parameters [L]; results [G, L].
     **Precision:** expressions in 64 bits, models in the precision of `gpus`.
     **Raises:** DseError as the kernel's `count`, and for an unknown model.
     """

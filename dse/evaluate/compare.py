@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from dse.counts import Counts, Number
+from dse.core.progress import Progress, silent
+from dse.data.measured.read import Measured
+from dse.data.scores import budgets, random_expectation, score
 from dse.errors import DseError
 from dse.evaluate.chunks import Evaluation, evaluate
-from dse.gpus import stack
-from dse.measured.read import Measured
-from dse.measured.scores import budgets, random_expectation, score
+from dse.hardware.gpus import stack
+from dse.kernels.counts import Counts, Number
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
 from dse.types import Gpu
 
 RANDOM = "random choice"
@@ -27,7 +27,7 @@ def compare(
     problem: Mapping[str, Number] | None = None,
     progress: Progress = silent,
 ) -> Iterator[dict[str, Any]]:
-    """Score each model on a measured space: rows with the fields of `dse.measured.scores.Scores`, by `model`.
+    """Score each model on a measured space: rows with the fields of `dse.data.scores.Scores`, by `model`.
 
     Every row of the file is predicted, in its own parameters and problem sizes, also where they lie outside
     the kernel's space. `problem` changes sizes that the file does not state.

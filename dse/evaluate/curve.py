@@ -9,14 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse.counts import Counts, Number
+from dse.core.precision import in_64_bits
 from dse.errors import DseError
 from dse.evaluate.rank import rank
-from dse.gpus import column, stack
 from dse.hardware import occupancy
+from dse.hardware.gpus import column, stack
+from dse.kernels.counts import Counts, Number
 from dse.models import DEFAULT, get_all
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import Fields, Layout, lay_out
 from dse.evaluate.minima import Sizes, minima_and_sums, sizes
@@ -28,7 +29,6 @@ from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
 from dse.types import Gpu, Kernel, Resources
 
 LAUNCHES = 1 << 19  # of which differences are looked for at a time

@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.counts import Counts, Number
-from dse.gpus import column, stack
-from dse.precision import in_64_bits
+from dse.core.precision import in_64_bits
+from dse.hardware.gpus import column, stack
+from dse.kernels.counts import Counts, Number
 from dse.types import TENSOR, Gpu
 
 SECTOR = 32  # bytes

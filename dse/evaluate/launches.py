@@ -13,9 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
+from dse.core.precision import in_64_bits
 from dse.evaluate.layout import Layout
 from dse.hardware import occupancy
-from dse.precision import in_64_bits
 from dse.types import Gpu, Launch, Resources
 
 LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)

@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.counts import Counts, Number, sizes_of
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.data.tables import Result
 from dse.errors import DseError, one_of
 from dse.evaluate.chunks import RESOURCES, evaluate, forecast, laid_out
 from dse.evaluate.rank import configurations
-from dse.gpus import GpuFile, column, stack
-from dse.gpus.tree import origin, traced
 from dse.hardware import occupancy
+from dse.hardware.gpus import GpuFile, column, stack
+from dse.hardware.gpus.tree import origin, traced
+from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import get
 from dse.models.protocol import Model
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
-from dse.tables import Result
 
 
 class Predicted(eqx.Module, Result):
@@ -49,7 +49,7 @@ class Predicted(eqx.Module, Result):
         return (*dict(self.labels), "warps_per_sm", "possible", "cycles")
 
     def rows(self, top: int | None = None) -> list[dict[str, Any]]:
-        """Return one row a GPU and configuration, in their order, with the columns of `dse.columns`."""
+        """Return one row a GPU and configuration, in their order, with the columns of `dse.data.columns`."""
         count = len(self.gpus) * max(1, np.size(next(iter(self.parameters.values()))))
         shape = (len(self.gpus), count // len(self.gpus))
         words = np.array(occupancy.LIMITERS, object)[np.asarray(self.limiter)]

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from dse.columns import of_model
-from dse.counts import Counts, Number, sizes_of
+from dse.core.progress import Progress, silent
+from dse.data.columns import of_model
+from dse.data.tables import Result
 from dse.errors import DseError
 from dse.evaluate import ties
 from dse.evaluate.chunks import Evaluation, evaluate_counted
-from dse.gpus import stack
 from dse.hardware import occupancy
+from dse.hardware.gpus import stack
 from dse.hardware.tensor import LACKS
+from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import get_all
 from dse.models.protocol import Model
-from dse.progress import Progress, silent
-from dse.tables import Result
 from dse.types import Gpu, Resources
 
 
@@ -48,7 +48,7 @@ class Ranking(Result):
 
     @property
     def units(self) -> dict[str, str]:
-        """Units of columns of `rows` that `dse.columns` does not know: times by further models."""
+        """Units of columns of `rows` that `dse.data.columns` does not know: times by further models."""
         return dict.fromkeys(map(of_model, list(self.evaluation.forecasts)[1:]), "s")
 
     @property
@@ -69,7 +69,7 @@ class Ranking(Result):
         return _expected(first.seconds[0], self.runs)[self.order[: self.count - self.impossible]]
 
     def rows(self, top: int | None = None, diverse: bool = False) -> list[dict[str, Any]]:
-        """Return the first `top` as rows of the columns of `dse.columns`.
+        """Return the first `top` as rows of the columns of `dse.data.columns`.
 
         With `diverse` only one of each group of equal predictions, each unlike those before it.
         """
@@ -222,7 +222,7 @@ def with_measured(ranking: Ranking, kernel: Counts, path: Path | None) -> Rankin
     """Set measured seconds beside each configuration, NaN where the file has none. DseError as it is read."""
     if path is None:
         return ranking
-    from dse import measured  # imports pyarrow
+    from dse.data import measured  # imports pyarrow
 
     table, space = measured.load(path, kernel), kernel.space
     time_of = {

@@ -5,8 +5,8 @@ One formula serves every GPU. Compute capability 1.x gives registers to a whole 
 and AMD give them to a warp, out of the register file of one sub-partition (SIMD).
 
 Source: the rules of the CUDA programming guide and of cuda_occupancy.h (CUDA 13.0), against which
-`scripts/check_occupancy.py` compares this file; for AMD the allocation rules of LLVM's AMDGPU back end.
-Known differences: compute capability 2.0 allots registers in units of 128 and not of 64 when a thread
+`scripts/validate/check_occupancy.py` compares this file; for AMD the allocation rules of LLVM's AMDGPU back
+end. Known differences: compute capability 2.0 allots registers in units of 128 and not of 64 when a thread
 uses 21, 22, 29, 30, 37, 38, 45 or 46 of them, which is not modelled; partitioned global caching
 (5.2 and 6.1, off by default) is taken to be off. That a kernel declares no more than 48 KiB of shared memory
 is a rule of CUDA's compilers and not of cuda_occupancy.h (CUDA programming guide, technical specifications).

@@ -4,10 +4,10 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from dse.core.space.expression import Expression, parse
 from dse.errors import DseError
 from dse.kernels import schema
 from dse.kernels.description import ArrayArgument, Build, DescriptorArgument
-from dse.space.expression import Expression, parse
 
 TRITON = ".py"  # suffix of sources that need no description of their launch: Triton decides on it
 

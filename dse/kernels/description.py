@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from dse.counts import Alias, Counted, KnownBatch, Number, sizes_of
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.core.space.expression import Expression, parse
+from dse.core.space.space import Space
 from dse.errors import DseError
-from dse.gpus import column
+from dse.hardware.gpus import column
+from dse.kernels.counts import Alias, Counted, KnownBatch, Number, sizes_of
 from dse.kernels.phases import phase_of
 from dse.kernels.symbolic.average import average_access
 from dse.kernels.symbolic.subscript import Subscript
-from dse.precision import in_64_bits
-from dse.progress import Progress, silent
-from dse.space.expression import Expression, parse
-from dse.space.space import Space
 from dse.types import ARITHMETIC, TENSOR, Gpu, Kernel, PerClass, Resources
 
 Expressions = tuple[tuple[str, Expression], ...]
@@ -162,8 +162,8 @@ class Description:
     ) -> Counted:
         """Count configurations by the expressions, which are evaluated where the counts are used.
 
-        **Shapes and errors:** as `dse.counts.Counts.count`; DseError for a kernel that is known by its source
-        only.
+        **Shapes and errors:** as `dse.kernels.counts.Counts.count`; DseError for a kernel that is known by
+        its source only.
         """
         _expect_described(self)
         return Counted(DescribedBatch(self, parameters, self.sizes(**(problem or {})), column(gpus)))

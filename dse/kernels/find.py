@@ -3,9 +3,9 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from dse import catalogue
+from dse.core import catalogue
+from dse.core.files import given_path, is_file, is_folder, read_toml
 from dse.errors import DseError, one_of
-from dse.files import given_path, is_file, is_folder, read_toml
 
 FILE = "kernel.toml"
 

@@ -5,11 +5,13 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dse.counts import Alias
+from dse.core.files import is_file
+from dse.core.space.expression import FUNCTIONS, Expression, parse
+from dse.core.space.space import Space, values_of
 from dse.errors import DseError, one_of
-from dse.files import is_file
 from dse.kernels import schema
 from dse.kernels.build import TRITON, read_build
+from dse.kernels.counts import Alias
 from dse.kernels.description import (
     GPU_NAMES,
     LAUNCH_NAMES,
@@ -20,8 +22,6 @@ from dse.kernels.description import (
     PhaseCounts,
 )
 from dse.kernels.symbolic.subscript import INDEX_NAMES, Subscript, parse_subscript
-from dse.space.expression import FUNCTIONS, Expression, parse
-from dse.space.space import Space, values_of
 
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from dse.precision import in_64_bits
+from dse.core.precision import in_64_bits
 from dse.types import ARITHMETIC, CLASSES, COMPUTE, MEMORY, Gpu, Kernel, PerClass, Phase
 
 

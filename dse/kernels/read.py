@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from dse.core.files import read_toml
 from dse.errors import DseError
-from dse.files import read_toml
 from dse.kernels import schema
 from dse.kernels.find import find
 

@@ -6,15 +6,15 @@ from typing import Any
 import ml_dtypes  # noqa: F401  # NumPy knows bfloat16 and the floats of 8 bits by it
 import numpy as np
 
-from dse.cuda.compile.contract import Compiled, Passed
-from dse.cuda.launches import Argument as Given
-from dse.cuda.launches import Array, Descriptor
+from dse.core.space.expression import parse
 from dse.errors import DseError
 from dse.measure.checking import Reference
 from dse.measure.device import Argument, Code, Device
 from dse.measure.job import TimingJob
 from dse.measure.reference import REFERENCES
-from dse.space.expression import parse
+from dse.source.launches import Argument as Given
+from dse.source.launches import Array, Descriptor
+from dse.source.nvidia.compile.contract import Compiled, Passed
 
 _SCRATCH = -1  # in the place of an argument's
 _AT_A_TIME = 2**20  # elements

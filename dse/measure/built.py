@@ -14,13 +14,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from dse.cuda.cache import key
-from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
-from dse.cuda.sass import elf
+from dse.core.files import parse_json, read_text, replacing
+from dse.data.safe_readers import Members
 from dse.errors import DseError
-from dse.files import parse_json, read_text, replacing
 from dse.kernels.description import Description
-from dse.packed import Members
+from dse.source.cache import key
+from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.sass import elf
 
 Number = int | float
 

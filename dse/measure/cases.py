@@ -4,8 +4,8 @@ import csv
 import io
 from pathlib import Path
 
+from dse.core.files import read_text
 from dse.errors import DseError
-from dse.files import read_text
 
 Number = int | float
 MOST = 10_000  # cases

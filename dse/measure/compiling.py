@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from dse.cuda.cache import Cache, key
-from dse.cuda.compile.contract import Compiled, Failure, Settings, Source, lasting
-from dse.cuda.kept import pack, unpack
-from dse.cuda.parallel import each, processors
-from dse.version import __version__
+from dse.core.parallel import each, processors
+from dse.core.version import __version__
+from dse.source.cache import Cache, key
+from dse.source.kept import pack, unpack
+from dse.source.nvidia.compile.contract import Compiled, Failure, Settings, Source, lasting
 
 _AHEAD = 8  # configurations for each process
 _OTHERS = 2  # processors for the processes that use what is compiled

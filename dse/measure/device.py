@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.optional import install, needs
 from dse.errors import DseError
-from dse.optional import install, needs
 
 Dimensions = tuple[int, int, int]
 Argument = np.generic | np.ndarray | int  # an int is the address of a buffer

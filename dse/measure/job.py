@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.launches import Configuration
+from dse.source.launches import Configuration
+from dse.source.nvidia.compile.contract import Compiled, Failure
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from dse import packed
+from dse.core.files import MOST_TEXT_BYTES, parse_json, read_bytes, replacing
+from dse.data import safe_readers
 from dse.errors import DseError
-from dse.files import MOST_TEXT_BYTES, parse_json, read_bytes, replacing
 
 Row = dict[str, Any]
 METADATA = b"dse.measured"
@@ -127,11 +127,11 @@ def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """Read what `write` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure space` wrote")
-    table = packed.parquet(path)
+    table = safe_readers.parquet(path)
     told = (table.schema.metadata or {}).get(METADATA)
     if told is None:
         raise DseError(f"{path}: found another file, expected what `dse measure space` wrote")
-    with packed.refused(path):
+    with safe_readers.refused(path):
         about = parse_json(told.decode(), str(path))
         rows = [
             {name: value for name, value in row.items() if value is not None} for row in table.to_pylist()

@@ -18,10 +18,6 @@ from typing import Any
 import numpy as np
 
 from dse import kernels
-from dse.cuda.compile.contract import Compiled, Failure, Settings, Source
-from dse.cuda.compile.nvrtc import compiler
-from dse.cuda.launches import Array, Configuration, configurations
-from dse.cuda.source import source_of
 from dse.errors import DseError
 from dse.kernels.description import ArrayArgument, Description, evaluated_names
 from dse.measure.bench.gpu_file import SWEPT
@@ -32,6 +28,10 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal, Row
 from dse.measure.reference import REFERENCES
 from dse.measure.timing import TimingBench, TimingSettings
+from dse.source.launches import Array, Configuration, configurations
+from dse.source.nvidia.compile.contract import Compiled, Failure, Settings, Source
+from dse.source.nvidia.compile.nvrtc import compiler
+from dse.source.nvidia.source import source_of
 from dse.types import Gpu
 
 PATIENCE = 60.0  # seconds for one configuration, of a sweep for all its steps

@@ -11,8 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.arguments import as_launched
-from dse.cuda.compile.contract import Compiled, Failure
 from dse.measure import checking
 from dse.measure.arguments import Arguments
 from dse.measure.bench import benchmarks
@@ -20,6 +18,8 @@ from dse.measure.checking import CheckedLaunch
 from dse.measure.device import Argument, Code, Device, DeviceError
 from dse.measure.job import TimingJob
 from dse.measure.statistics import repeat, variation
+from dse.source.nvidia.arguments import as_launched
+from dse.source.nvidia.compile.contract import Compiled, Failure
 
 Row = dict[str, Any]
 

@@ -7,8 +7,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dse.core.files import replacing
 from dse.errors import DseError
-from dse.files import replacing
 
 if TYPE_CHECKING:
     import altair

@@ -33,7 +33,7 @@ def show(
     """Print rows to standard output: a table for people, or JSON or CSV for programs.
 
     `rows` is a list of rows or a mapping of columns; a column is named by the row that has it first,
-    and a row may lack it. `units` gives the units of columns that `dse.columns` does not know: the table
+    and a row may lack it. `units` gives the units of columns that `dse.data.columns` does not know: the table
     takes one prefix for the whole column, from its median, while JSON and CSV keep the numbers as they are. A
     line parts the rows of a table where their `section` changes. On a terminal a table has the columns that
     there is room for; elsewhere it has all of them. Neither has those that are `hidden`: what the title says,

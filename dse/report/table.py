@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from dse.columns import heading
+from dse.data.columns import heading
 from dse.report.numbers import number, plain, scale
 
 # The columns that a narrow table keeps first; of the others those further left.

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dse.core.files import replacing
 from dse.errors import DseError
-from dse.files import replacing
 from dse.report.chart import COLOURS, WIDTH, styled
 from dse.report.save import CHARTS, save_chart, suffix_of
 

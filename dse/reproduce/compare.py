@@ -6,8 +6,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from dse.core.precision import in_64_bits
 from dse.errors import DseError, one_of
-from dse.precision import in_64_bits
 from dse.reproduce.papers import Row, cells, reasons, sums
 
 PAPERS = ("hong-kim", "baghsorkhi", "kothapalli", "teg", "lemeire")  # by year

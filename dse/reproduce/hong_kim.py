@@ -6,8 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from dse import gpus
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.models import mwp_cwp, mwp_cwp_pipeline
 from dse.models.notation import TwoPipes
 from dse.reproduce import examples

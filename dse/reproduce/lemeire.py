@@ -1,7 +1,7 @@
 """Lemeire, Cornelis & Konstantinidis (Pipeline model), with what it tells of GPUMech.
 
 What it measured cannot be made again without its GPUs: Tables 8 and 10 to 12 but for their averages. Figures
-12, 13 and 16 are simulated by scripts/pipeline_experiments.py.
+12, 13 and 16 are simulated by scripts/studies/pipeline_experiments.py.
 """
 
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from dse import gpus
+from dse.hardware import gpus
 from dse.models import (
     MODELS,
     gpumech,

@@ -11,6 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from dse.core.precision import in_64_bits
 from dse.models import (
     gpumech,
     gpumech_gto,
@@ -32,7 +33,6 @@ from dse.models.wfg import corrected as wfg_corrected
 from dse.models.wfg import pipeline as wfg_pipeline
 from dse.models.wfg import weights as wfg_graph
 from dse.models.wfg.graph import Barrier, Compute, Memory, Node, Scratchpad, WfgBranch, WfgLoop, WorkFlow
-from dse.precision import in_64_bits
 from dse.reproduce.examples import gpu, kernel, launch, per_class
 from dse.types import Gpu, Kernel, Launch
 

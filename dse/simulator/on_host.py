@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from dse.precision import in_64_bits
+from dse.core.precision import in_64_bits
 from dse.simulator import pipeline
 from dse.simulator.case import idg
 from dse.simulator.case.idg import Warp

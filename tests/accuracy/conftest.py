@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from dse import catalogue, gpus, kernels
+from dse import kernels
 from dse.accuracy.stored import predicted
+from dse.core import catalogue
 from dse.evaluate.rank import configurations
-from dse.fitting.launches import of_kernel
+from dse.explore.fit.launches import of_kernel
+from dse.hardware import gpus
 
 GPU = "a100_pcie_40gb"
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from dse.accuracy.models import described
-from dse.counts import Counted
+from dse.kernels.counts import Counted
 
 
 def test_scores_every_space(run_dse, folder):
@@ -55,7 +55,7 @@ def test_a_space_without_a_kernel_is_left_out_and_said(run_dse, folder):
 @pytest.mark.slow
 def test_counts_from_source(run_dse, folder, monkeypatch):
     """Fed by what a source does: here that of a stand-in, so that nothing is compiled."""
-    from dse.cuda.source_kernel import SourceKernel
+    from dse.source.kernel import SourceKernel
 
     def count(self: SourceKernel, *arguments: object) -> Counted:
         assert self.space.values["items"] == (2,)

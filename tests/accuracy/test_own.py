@@ -6,10 +6,12 @@ import shutil
 import numpy as np
 import pytest
 
-from dse import catalogue, gpus, kernels
+from dse import kernels
 from dse.accuracy.curves import limited
 from dse.accuracy.stored import predicted, stored
-from dse.fitting.launches import of_kernel
+from dse.core import catalogue
+from dse.explore.fit.launches import of_kernel
+from dse.hardware import gpus
 from dse.measure import journal
 
 SIZES = {"count": 67108864}

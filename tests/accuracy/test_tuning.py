@@ -13,9 +13,9 @@ from dse import kernels
 from dse.accuracy.tuning import Plan, in_order
 from dse.errors import DseError
 from dse.evaluate.rank import configurations
-from dse.tuning.candidates import bare
+from dse.explore.tune.candidates import bare
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "evaluate_spaces.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "studies" / "evaluate_spaces.py"
 FEW = ("--seeds", "1", "--budget", "10")
 T1 = {"ConfigurationSpace": {"TuningParameters": [{"Name": "BLOCK"}, {"Name": "items"}]}}
 

@@ -13,7 +13,7 @@ from kernel_tuner.searchspace import Searchspace
 
 from dse.bridges import export
 from dse.errors import DseError
-from dse.sources import t1 as t1_files
+from dse.source.readers import t1 as t1_files
 
 KEPT = {"block": np.array([128, 64, 64, 256]), "items": np.array([2, 1, 2, 1])}
 ROWS = [(128, 2), (64, 1), (64, 2), (256, 1)]

@@ -9,7 +9,7 @@ from kernel_tuner import tune_kernel
 
 from dse.bridges.kernel_tuner import strategy
 from dse.errors import DseError
-from dse.tuning.predictor import Predictor
+from dse.explore.tune.predictor import Predictor
 
 TUNE = {"block_size_x": [32, 64, 128, 256, 512], "items": [1, 2, 3, 4]}
 OWN = "block_size_x * items <= 1024"

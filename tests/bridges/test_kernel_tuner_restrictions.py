@@ -7,8 +7,8 @@ import pytest
 from kernel_tuner.searchspace import Searchspace
 
 from dse.bridges.kernel_tuner import configurations, restrictions
-from dse.pruning.keep import keep
-from dse.tuning.predictor import Predictor
+from dse.explore.prune.keep import keep
+from dse.explore.tune.predictor import Predictor
 
 TUNE = {"block_size_x": [32, 64, 128, 256, 512], "items": [1, 2, 3, 4]}
 SETTINGS = {"model": "roofline", "rename": {"block_size_x": "block"}}

@@ -12,8 +12,8 @@ from optuna.storages.journal import JournalFileBackend
 
 from dse.bridges.optuna import ModelGuidedSampler
 from dse.errors import DseError
-from dse.tuning.candidates import bare
-from dse.tuning.predictor import Predictor
+from dse.explore.tune.candidates import bare
+from dse.explore.tune.predictor import Predictor
 
 BLOCKS = [32, 64, 128, 256, 512]
 SPACE = {"block": CategoricalDistribution(BLOCKS), "items": IntDistribution(1, 4)}

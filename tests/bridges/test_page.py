@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 import optuna
 import pytest
 
-from dse.sources import t1
+from dse.source.readers import t1
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tuners.md").read_text(encoding="utf-8")
 

@@ -15,9 +15,9 @@ import pytest
 
 from dse.bridges import triton as bridge
 from dse.errors import DseError
-from dse.pruning.keep import keep
-from dse.tuning.candidates import bare
-from dse.tuning.predictor import Predictor
+from dse.explore.prune.keep import keep
+from dse.explore.tune.candidates import bare
+from dse.explore.tune.predictor import Predictor
 
 
 @dataclass(eq=False)
@@ -185,5 +185,5 @@ def test_a_name_that_the_kernel_does_not_know(toy_kernel):
 
 
 def test_dse_prune_itself_is_light(run_python):
-    ran = run_python("import sys, dse.pruning\nprint({'jax', 'numpy', 'triton'} & set(sys.modules))")
+    ran = run_python("import sys, dse.explore.prune\nprint({'jax', 'numpy', 'triton'} & set(sys.modules))")
     assert (ran.err, ran.out) == ("", "set()\n")

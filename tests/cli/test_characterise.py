@@ -12,11 +12,11 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dse.cuda.compile import nvrtc as compiler
-from dse.cuda.compile.contract import Compiled
-from dse.cuda.compile.nvrtc import compile_source, read_source
-from dse.cuda.execute.interpret import run
-from dse.cuda.sass.disassemble import _tool
+from dse.source.nvidia.compile import nvrtc as compiler
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
+from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.sass.disassemble import _tool
 
 TABLE = """
 name = "triple"
@@ -137,7 +137,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def triple(files: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("DSE_CACHE", str(files / "cache"))
-    monkeypatch.setattr("dse.cuda.source.processors", lambda: 1)  # other processes take long to start
+    monkeypatch.setattr(
+        "dse.source.nvidia.source.processors", lambda: 1
+    )  # other processes take long to start
     return files
 
 
@@ -248,7 +250,7 @@ def test_a_random_part_and_what_was_worked_out_is_kept(
     command = ("characterise", str(triple), "-g", "a100-pcie-40gb", "--all", "--json")
     everything = json.loads(run_dse(*command).out)
     assert len(everything) == 4
-    monkeypatch.setattr("dse.cuda.compile.nvrtc.compile_source", None)
+    monkeypatch.setattr("dse.source.nvidia.compile.nvrtc.compile_source", None)
     some = json.loads(run_dse(*command, "--sample", "2", "--seed", "3").out)
     assert len(some) == 2
     assert all(row in everything for row in some)
@@ -376,7 +378,9 @@ def test_mistakes_are_told_in_one_line(
 ):
     (triple / "notes.txt").write_text("")
     # The limit is far higher, which takes seconds.
-    monkeypatch.setattr("dse.cuda.source.run", lambda ready, launch, blocks: run(ready, launch, blocks, 500))
+    monkeypatch.setattr(
+        "dse.source.nvidia.source.run", lambda ready, launch, blocks: run(ready, launch, blocks, 500)
+    )
     ran = run_dse("characterise", str(triple / arguments[0]), *arguments[1:])
     assert ran.code == 2
     assert message in ran.err

@@ -170,9 +170,8 @@ def test_sweep_of_sizes(run_dse, toy_kernel, tmp_path):
 @pytest.mark.slow
 def test_a_sweep_that_is_killed_goes_on(toy_kernel, tmp_path):
     sizes = ",".join(str(n) for n in range(1 << 16, 1 << 20, 1 << 12))
-    code = (
-        "from dse.sweeping import run; run.EVERY, run.SHARE = 0.05, 1; from dse.cli.entry import main; main()"
-    )
+    code = "from dse.explore.sweep import run; run.EVERY, run.SHARE = 0.05, 1\n"
+    code += "from dse.cli.entry import main; main()"
     ask = [sys.executable, "-c", code, "sweep", str(toy_kernel), "-g", "a100", "-m", "roofline"]
     ask += ["--set", f"n={sizes}", "--top", "2", "--per", "size", "-o"]
     whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"

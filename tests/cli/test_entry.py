@@ -67,7 +67,7 @@ def test_an_interrupt_that_a_callback_swallows_ends_it_at_once():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_what_is_asked_to_end_leaves_nothing_half_written(number, tmp_path):
     code = f"""
-    from dse.files import replacing
+    from dse.core.files import replacing
     with replacing({str(tmp_path / "t.csv")!r}) as half:
         half.write_text("a")
         print("written", flush=True)

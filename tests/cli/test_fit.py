@@ -6,7 +6,7 @@ import re
 import numpy as np
 import pytest
 
-from dse import gpus
+from dse.hardware import gpus
 
 SLOWER = 1.25  # each sector takes so much longer than the catalogue says
 N = 1048576

@@ -8,7 +8,8 @@ import os
 import pyarrow.parquet as pq
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
+from dse.hardware import gpus
 from dse.models import MODELS
 
 
@@ -85,7 +86,9 @@ def test_json_or_csv(run_dse):
 def test_quiet_holds_for_one_command(run_dse, monkeypatch):
     monkeypatch.delenv("DSE_QUIET", raising=False)
     seen = []
-    monkeypatch.setattr("dse.gpus.read.names", lambda: seen.append(os.environ.get("DSE_QUIET")) or [])
+    monkeypatch.setattr(
+        "dse.hardware.gpus.read.names", lambda: seen.append(os.environ.get("DSE_QUIET")) or []
+    )
     assert run_dse("--quiet", "gpus").code == 0
     assert run_dse("gpus").code == 0
     assert seen == ["1", None]

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from dse import catalogue, gpus, kernels
+from dse import kernels
 from dse.cli.measure.gpu import _sound
 from dse.cli.measure.plans import gpu_like, plan_built, title
+from dse.core import catalogue
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.measure import built, journal
 from dse.measure.bench import benchmarks
 

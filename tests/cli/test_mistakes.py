@@ -30,7 +30,7 @@ def mistake(run_dse):
 @pytest.fixture
 def gpu_file(tmp_path):
     """Copies a catalogue file, one field's line changed."""
-    from dse import gpus
+    from dse.hardware import gpus
 
     def write(field, line):
         text = gpus.find("a100").read_text().splitlines()

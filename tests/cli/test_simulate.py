@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from dse import catalogue, kernels
+from dse import kernels
+from dse.core import catalogue
 from dse.simulator.case import idg
 
 KERNELS = catalogue.folder("kernels")

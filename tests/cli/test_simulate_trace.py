@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from dse import catalogue
+from dse.core import catalogue
 
 MATMUL = catalogue.folder("kernels") / "matmul_abt"
 TRACE = """

@@ -3,10 +3,11 @@
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.cascade import cascade, read
 from dse.evaluate.rank import rank
+from dse.hardware import gpus
 
 GPU = gpus.load("a100").gpu
 

@@ -8,10 +8,10 @@ import jax
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
 from dse.evaluate import chunks as module
 from dse.evaluate.chunks import chunks, evaluate
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get_all, predictor
 from dse.models.pipeline import Pipeline

@@ -5,10 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.curve import curve, fastest, laid_out
 from dse.evaluate.rank import rank
+from dse.hardware import gpus
 from dse.models import DEFAULT
 from dse.models.pipeline import Pipeline
 from dse.simulator import pipeline

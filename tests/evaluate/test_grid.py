@@ -13,11 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dse import gpus
 from dse.evaluate import grid as module
 from dse.evaluate import launches, layout, minima
 from dse.evaluate.grid import reduce_grid, reduce_groups
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.models import CLOSED_FORMS, predictor
 from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
 

@@ -6,8 +6,8 @@ import pytest
 from dse.evaluate.chunks import evaluate
 from dse.evaluate.intensity import launched, roofs
 from dse.evaluate.rank import configurations
-from dse.gpus import load, stack
-from dse.sources.kernel import kernel as described
+from dse.hardware.gpus import load, stack
+from dse.source.readers.kernel import kernel as described
 
 
 @pytest.fixture(scope="module")

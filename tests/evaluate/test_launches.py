@@ -7,11 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse import gpus
 from dse.evaluate import launches as module
 from dse.evaluate.launches import LENGTHS, pieces
 from dse.evaluate.layout import Layout
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.types import Resources
 
 GPUS = gpus.stack([gpus.load(name, np.float64).gpu for name in ("a100", "gtx-280")])

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from dse import gpus
 from dse.evaluate import layout as module
 from dse.evaluate.layout import lay_out
+from dse.hardware import gpus
 from dse.types import CLASSES, Kernel, PerClass, Resources
 
 COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("work", "phases"))

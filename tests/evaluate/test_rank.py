@@ -6,10 +6,11 @@ from typing import cast
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
-from dse.counts import Counts
+from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.rank import rank
+from dse.hardware import gpus
+from dse.kernels.counts import Counts
 
 
 def test_fastest_first_and_impossible_last(toy_kernel):

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from dse import gpus
 from dse.errors import DseError
 from dse.evaluate.whatif import Setup, of_graph, of_kernel, split
+from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program
 from dse.simulator.pipeline import Settings
 from dse.types import CLASSES, TENSOR, Kernel, Launch, PerClass

@@ -14,8 +14,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from jaxtyping import ArrayLike
 
-from dse import gpus
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.hardware.tensor import LACKS
 from dse.types import CLASSES, Gpu, Limits, PerClass, Resources
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from dse import gpus
-from dse.hardware import occupancy
+from dse.hardware import gpus, occupancy
 from dse.hardware.tensor import LACKS, lacking, tensor_cycles, tensor_latency
 from dse.types import CLASSES, TENSOR, PerClass, Resources
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse import gpus, kernels
-from dse.hardware import occupancy
+from dse import kernels
+from dse.hardware import gpus, occupancy
 from dse.kernels import description as describe
 from dse.kernels.description import Description
 from dse.types import Gpu, Kernel, Resources

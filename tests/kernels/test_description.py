@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 
+from dse.core.space.expression import parse
+from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.kernels.description import Access, Description, check, describe
 from dse.kernels.symbolic.subscript import parse_subscript
-from dse.space.expression import parse
-from dse.space.space import Space
 from dse.types import Gpu, Limits, PerClass
 
 VALUES = {"bx": [16, 32, 48], "by": [1, 2, 4], "tile": [1, 2, 3], "staged": [0, 1]}

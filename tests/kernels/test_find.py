@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from dse import catalogue, kernels
+from dse import kernels
+from dse.core import catalogue
 from dse.errors import DseError
 
 MINIMAL = """summary = "a made-up stencil"

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
-from dse.hardware import occupancy
+from dse import kernels
+from dse.hardware import gpus, occupancy
 from dse.kernels.description import PhaseCounts, describe
 from dse.kernels.phases import phase_of
 from dse.models import phase as model

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.contract import Compiled
-from dse.cuda.sass.elf import Binary
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
 from dse.measure.bench.benchmarks import INSTRUCTIONS, Benchmark
 from dse.measure.bench.records import Recording
 from dse.measure.device import Code, Device
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.sass.elf import Binary
 
 # cycles of an SM for one warp instruction, and from one dependent instruction to the next
 LAMBDA = {"fp32": 0.25, "fp32_add": 0.25, "fp64": 0.5, "int32": 0.5, "imul32": 0.5, "sfu": 2.0}

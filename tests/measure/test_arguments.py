@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dse.cuda.launches import Array
 from dse.measure.arguments import Arguments, contents, number
 from dse.measure.device import Device, DeviceError, packed
 from dse.measure.reference import REFERENCES
+from dse.source.launches import Array
 
 
 class Memory(Device):

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
-from dse.cuda.compile import triton_function
-from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
-from dse.cuda.sass.elf import Binary
+from dse import kernels
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.measure import space as spaces
 from dse.measure.built import Built, BuiltSpace, Code, code_of, digest_of, read, together, write
 from dse.measure.space import build, plan
+from dse.source.nvidia.compile import triton_function
+from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.sass.elf import Binary
 
 GPU = gpus.load("h100-sxm").gpu
 MAP = Passed(0, "map", box=(64, 32), swizzle=3)

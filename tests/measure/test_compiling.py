@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from dse.cuda.compile.constants import Constants
-from dse.cuda.compile.contract import Compiled, Failure, Settings
-from dse.cuda.compile.nvrtc import read_source
 from dse.measure import compiling
 from dse.measure.compiling import compile_all, compiled
+from dse.source.nvidia.compile.constants import Constants
+from dse.source.nvidia.compile.contract import Compiled, Failure, Settings
+from dse.source.nvidia.compile.nvrtc import read_source
 
 TEXT = "__global__ void k(float* x) { x[threadIdx.x] = SIZE; }"
 WANTED = [(("SIZE", 1),), (("SIZE", 2),)]

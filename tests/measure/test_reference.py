@@ -6,9 +6,9 @@ import numpy as np
 from scipy.signal import correlate2d
 
 from dse import kernels
+from dse.core.space import Expression
 from dse.measure.checking import CheckedLaunch
 from dse.measure.reference import REFERENCES, SOFTENING
-from dse.space import Expression
 
 RANDOM = np.random.default_rng(5)
 

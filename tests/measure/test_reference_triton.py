@@ -7,9 +7,9 @@ import pytest
 from scipy.special import softmax
 
 from dse import kernels
+from dse.core.space import Expression
 from dse.measure.checking import CheckedLaunch, Reference
 from dse.measure.reference_triton import EPSILON, OF_TRITON, SCALE
-from dse.space import Expression
 
 RANDOM = np.random.default_rng(7)
 

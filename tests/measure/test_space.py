@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse import gpus, kernels, measured
-from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.launches import Array
-from dse.cuda.sass.elf import Binary
+from dse import kernels
+from dse.data import measured
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.measure import journal as journals
 from dse.measure import space as subject
 from dse.measure.built import BuiltSpace, digest_of
@@ -23,6 +22,9 @@ from dse.measure.job import TimingJob
 from dse.measure.journal import Journal
 from dse.measure.space import SpacePlan, measure, plan, store
 from dse.measure.timing import TimingSettings
+from dse.source.launches import Array
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.sass.elf import Binary
 
 GPU = gpus.load("a100").gpu
 

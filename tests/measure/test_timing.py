@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.contract import Compiled, Failure, Launched, Passed
-from dse.cuda.launches import Array, Configuration, Descriptor
-from dse.cuda.sass.elf import Binary, Parameter
 from dse.measure import timing
 from dse.measure.device import Code, Device, DeviceError, packed
 from dse.measure.job import TimingJob
 from dse.measure.timing import Row, TimingBench, TimingSettings
+from dse.source.launches import Array, Configuration, Descriptor
+from dse.source.nvidia.compile.contract import Compiled, Failure, Launched, Passed
+from dse.source.nvidia.sass.elf import Binary, Parameter
 
 WIDTH, HEIGHT = 64, 96
 COUNT = WIDTH * HEIGHT

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from dse import gpus, kernels
-from dse.cuda.launches import Array, Descriptor
+from dse import kernels
+from dse.hardware import gpus
 from dse.measure.arguments import contents
 from dse.measure.checking import CheckedLaunch, places, wrong
 from dse.measure.reference import REFERENCES
 from dse.measure.space import SpacePlan, plan
+from dse.source.launches import Array, Descriptor
 
 TILES = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}
 EXPERTS = {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 64}

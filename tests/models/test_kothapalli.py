@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus
+from dse.hardware import gpus
 from dse.models import kothapalli, kothapalli_max, kothapalli_sum
 
 GTX_280_HZ = 1.3e9

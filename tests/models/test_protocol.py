@@ -4,11 +4,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus, kernels, models
+from dse import kernels, models
 from dse.errors import DseError
 from dse.evaluate.chunks import evaluate
 from dse.evaluate.rank import rank
-from dse.fitting.launches import linearised, of_kernel
+from dse.explore.fit.launches import linearised, of_kernel
+from dse.hardware import gpus
 from dse.models.protocol import Model
 from dse.types import Prediction
 

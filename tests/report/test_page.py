@@ -9,11 +9,11 @@ import zlib
 import numpy as np
 import pytest
 
+from dse.data.results.read import Results
+from dse.data.results.space import Space, codes
 from dse.evaluate.importance import importance
 from dse.report.page import MOST, Roofline, _room, page
 from dse.report.page.pack import KEPT_BITS, packed
-from dse.results.read import Results
-from dse.results.space import Space, codes
 
 BOTTLENECKS = ["dram", "fp32", "latency"]
 DRAWN = (

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus
+from dse.hardware import gpus
 from dse.reproduce import baghsorkhi, examples, hong_kim, kothapalli, lemeire, papers, teg
 from dse.reproduce.compare import compare
 from dse.simulator.teg import GT200

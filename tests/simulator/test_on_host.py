@@ -4,9 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dse import gpus, kernels
-from dse.fitting import launches
-from dse.fitting.launches import log_seconds
+from dse import kernels
+from dse.explore.fit import launches
+from dse.explore.fit.launches import log_seconds
+from dse.hardware import gpus
 from dse.simulator import pipeline
 from dse.simulator.case import idg
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse import catalogue
+from dse.core import catalogue
 from dse.errors import DseError
 from dse.reproduce import papers
 from dse.simulator import simulate, teg

@@ -1,6 +1,6 @@
 """Names of kernels, GPUs and models for the shell's completion."""
 
-from dse import catalogue
+from dse.core import catalogue
 from dse.models import MODELS
 
 

@@ -8,8 +8,8 @@ from dse.cli.inputs.values import settings
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.counts import Number
-    from dse.sources.given import Given
+    from dse.kernels.counts import Number
+    from dse.source.readers.given import Given
 
 _TRUTH = {"True": "1", "False": "0"}
 
@@ -31,7 +31,7 @@ def launch(
 
     `constexprs` and `options` are of a Triton kernel: those that have numbers are tried, as `tune` is.
     """
-    from dse.sources.given import Given
+    from dse.source.readers.given import Given
 
     tried = [f"{name}={values}" for name, values in (options or {}).items() if values is not None]
     words = [text for text in constexprs or () if re.fullmatch(r"\s*\w+\s*=\s*[A-Za-z_][\w.]*\s*", text)]

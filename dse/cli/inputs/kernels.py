@@ -10,10 +10,10 @@ import typer
 from dse.errors import DseError, one_line, one_of
 
 if TYPE_CHECKING:
-    from dse.counts import Counts, Number
-    from dse.gpus.read import GpuFile
+    from dse.hardware.gpus.read import GpuFile
+    from dse.kernels.counts import Counts, Number
     from dse.kernels.description import Description
-    from dse.sources.given import Given
+    from dse.source.readers.given import Given
 
 
 def description(
@@ -29,12 +29,12 @@ def description(
     its source.
     DseError for a name in `changed` that is neither parameter nor size.
     """
-    from dse import sources
+    from dse.source import readers
 
-    loaded = sources.load(name, given)
+    loaded = readers.load(name, given)
     if space is not None:
-        from dse.measured import listed
-        from dse.sources import t1, t1_kernel
+        from dse.data.measured import listed
+        from dse.source.readers import t1, t1_kernel
 
         if listed.is_table(space):
             loaded = listed.with_configurations(loaded, space)
@@ -66,12 +66,12 @@ def kernel(
 
     **Raises:** DseError for --compile where nothing is compiled.
     """
-    from dse import sources
+    from dse.source import readers
 
     loaded, sizes = description(name, changed, space, given)
     if compiled is not None and not source and loaded.described:
         raise DseError(f"--compile: found {compiled} without --source, expected both")
-    return sources.counts_of(loaded, source, compiled), sizes
+    return readers.counts_of(loaded, source, compiled), sizes
 
 
 def in_words(name: str, parameters: Mapping[str, "Number"]) -> str:
@@ -84,20 +84,20 @@ def several(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Counts", dict[str, "Number"]]]:
     """Return what counts the configurations of several kernels; see `several_descriptions`."""
-    from dse import sources
+    from dse.source import readers
 
-    return [(sources.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
+    return [(readers.counts_of(loaded), sizes) for loaded, sizes in several_descriptions(names, changed)]
 
 
 def several_descriptions(
     names: Sequence[str], changed: Mapping[str, "Number"]
 ) -> list[tuple["Description", dict[str, "Number"]]]:
     """Read several kernels, each with those of `changed` that it knows. DseError for one that none knows."""
-    from dse import sources
+    from dse.source import readers
 
     kernels, unused, every = [], set(changed), dict[str, None]()
     for name in dict.fromkeys(names):
-        loaded = sources.load(name)
+        loaded = readers.load(name)
         known = {*loaded.space.names, *dict(loaded.problem)}
         unused -= known
         every |= dict.fromkeys([*loaded.space.names, *dict(loaded.problem)])
@@ -127,7 +127,7 @@ def kernels_of_work(names: Sequence[str]) -> list[str]:
 
 def gpus(names: Sequence[str]) -> list["GpuFile"]:
     """Read the GPUs asked for, each once."""
-    from dse import gpus
+    from dse.hardware import gpus
 
     files = {file.name: file for file in map(gpus.load, names)}
     return list(files.values())

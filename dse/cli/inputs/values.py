@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.counts import Number
+    from dse.kernels.counts import Number
 
 
 def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:

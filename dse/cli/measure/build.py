@@ -38,11 +38,11 @@ def build(
 
     Needs no GPU. What FILE.zip has of other kernels and cases stays in it.
     """
-    from dse import gpus
-    from dse.cuda.source_kernel import architecture
+    from dse.hardware import gpus
     from dse.measure import built
     from dse.measure.space import build as build_plan
     from dse.report.show import progress
+    from dse.source.kernel import architecture
 
     file = gpus.load(gpu)
     plans = plan_all(names, changed, sample, seed, file.gpu, cases)
@@ -64,7 +64,7 @@ def build(
 def _built_row(space: "BuiltSpace", arch: int) -> dict[str, Any]:
     from collections import Counter
 
-    from dse.cuda.compile.contract import Failure
+    from dse.source.nvidia.compile.contract import Failure
 
     reasons = Counter(one.reason for one in space.made if isinstance(one, Failure))
     return {

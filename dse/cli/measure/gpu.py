@@ -11,9 +11,9 @@ from dse.cli.options import CsvOption, JsonOption, present
 from dse.errors import DseError
 
 if TYPE_CHECKING:
-    from dse.cuda.compile.nvrtc import Compiled, Failure
     from dse.measure.bench.benchmarks import Benchmark
     from dse.measure.bench.records import Recording
+    from dse.source.nvidia.compile.nvrtc import Compiled, Failure
 
 app = typer.Typer(rich_markup_mode="rich")
 
@@ -114,7 +114,7 @@ def _dry_run_gpu(architectures: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
-    from dse.cuda.parallel import each
+    from dse.core.parallel import each
     from dse.measure.bench import benchmarks
     from dse.report.show import progress
 
@@ -133,11 +133,11 @@ def _compiled(arch: int) -> "dict[Benchmark, Compiled | Failure]":
 
 def _measure_gpu(ordinal: int, budget: float | None, path: Path | None) -> "Recording":
     """Measure a GPU; what was measured is kept in `path` whatever happens."""
-    from dse.cuda.compile.contract import Compiled
     from dse.measure.bench import run as gpu
     from dse.measure.bench.records import Recording, save
     from dse.measure.device import Device
     from dse.report.show import progress
+    from dse.source.nvidia.compile.contract import Compiled
 
     with Device(ordinal) as device:
         arch, name = device.arch, device.name

@@ -22,7 +22,8 @@ def store(
     """Put measurements where `--gpu` and `dse compare` find them: gpus/ and kernels/*/measured/."""
     import shutil
 
-    from dse import catalogue, gpus
+    from dse.core import catalogue
+    from dse.hardware import gpus
     from dse.measure import journal
     from dse.measure.bench.gpu_file import MEASURED, slug_of
     from dse.measure.space import store as store_rows

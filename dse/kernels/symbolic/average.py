@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from dse.core.space.expression import Expression
 from dse.errors import DseError
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import LINE, sectors_and_lines
 from dse.hardware.lanes import WARP, once_computed, threads
 from dse.kernels.symbolic.subscript import BLOCK_NAMES
-from dse.space.expression import Expression
 
 SAMPLES = 8  # warps: as many as there are 4-byte elements in a sector
 _STEPS = (1, 3, 5, 7)  # odd: each goes through all residues, in an order of its own

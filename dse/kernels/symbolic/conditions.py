@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 
+from dse.core.space.expression import Expression
 from dse.hardware.lanes import threads
-from dse.space.expression import Expression
 
 
 class Weights(NamedTuple):

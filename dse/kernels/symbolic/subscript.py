@@ -4,8 +4,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from dse.core.space.expression import Expression, parse
 from dse.errors import DseError
-from dse.space.expression import Expression, parse
 
 THREAD_NAMES = ("tx", "ty", "tz")
 BLOCK_NAMES = ("bx", "by", "bz")

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.space.expression import Expression
 from dse.errors import DseError
-from dse.space.expression import Expression
 
 _BASE = 2**20
 _MOST = 2**16  # combinations of residues

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.compile.nvrtc import Source, compile_source, read_source
-from dse.cuda.sass.disassemble import disassemble
-from dse.cuda.sass.listing import Listing
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.nvrtc import Source, compile_source, read_source
+from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.sass.listing import Listing
 
 FOLDER = Path(__file__).parent
 BODY = 256  # instructions of an unrolled loop, about: long against the three that make it a loop

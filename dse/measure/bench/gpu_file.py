@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from dse.errors import DseError
-from dse.gpus import read as gpus
-from dse.gpus import write as gpu_text
+from dse.hardware.gpus import read as gpus
+from dse.hardware.gpus import write as gpu_text
 from dse.measure.bench import derive
 from dse.measure.bench.derive import Value
 from dse.measure.bench.records import Recording

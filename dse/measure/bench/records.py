@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from dse import packed
+from dse.core.files import parse_json, replacing
+from dse.data import safe_readers
 from dse.errors import DseError
-from dse.files import parse_json, replacing
 from dse.measure.statistics import Repeats
 
 Parameter = int | float | str
@@ -72,8 +72,8 @@ def load(path: Path) -> Recording:
     """Read what `save` wrote. DseError for anything else."""
     if not path.is_file():
         raise DseError(f"{path}: found no file, expected what `dse measure gpu` recorded")
-    table = packed.parquet(path)
-    with packed.refused(path):
+    table = safe_readers.parquet(path)
+    with safe_readers.refused(path):
         told = (table.schema.metadata or {}).get(_METADATA)
         rows = table.to_pylist()
         if told is None or not set(_COLUMNS) <= set(table.column_names):

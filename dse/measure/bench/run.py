@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from dse.cuda.compile.contract import Compiled
-from dse.cuda.compile.nvrtc import compiler
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark
 from dse.measure.bench.records import BenchmarkRecord, Parameter, Recording
 from dse.measure.device import Argument, Code, Device, DeviceError, driver_takes
 from dse.measure.statistics import Repeats, repeat
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compiler
 
 WARPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 28, 32, 40, 48, 56, 64)
 DEGREES = (0, 1, 2, 3, 4, 6, 8, 12, 16, 20, 24, 28, 32)

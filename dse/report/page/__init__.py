@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from dse.core.version import __version__
+from dse.data.results.read import Results
+from dse.data.results.space import Space
+from dse.data.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
 from dse.report.page.pack import packed
-from dse.results.read import Results
-from dse.results.space import Space
-from dse.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
-from dse.version import __version__
 
 MOST = 100_000  # configurations that a page shows
 BINS = 24  # of the small histogram of each space

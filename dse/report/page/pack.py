@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.results.space import Space, codes
+from dse.data.results.space import Space, codes
 
 FEW = 256  # values of a column that a byte can number
 MANY = 65_536  # and two bytes

@@ -35,8 +35,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from dse.core.files import read_toml
 from dse.errors import DseError, one_of
-from dse.files import read_toml
 from dse.simulator.case.program import Case, Loop, Program
 
 Cycles = Annotated[float, Field(ge=0, allow_inf_nan=False)]

@@ -35,8 +35,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from dse.core.files import read_text
 from dse.errors import DseError, one_of
-from dse.files import read_text
 from dse.simulator.case.program import Loop
 from dse.simulator.case.trace import Trace, TraceAccess, TraceInstruction
 

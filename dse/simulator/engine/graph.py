@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dse.machine_code import compiled
+from dse.core.numba_cache import compiled
 from dse.simulator.case.program import MOST_SUBSYSTEMS
 from dse.simulator.engine.columns import Columns, offsets, within
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.machine_code import compiled
+from dse.core.numba_cache import compiled
 from dse.simulator.engine import layout
 from dse.simulator.engine.columns import Columns, offsets, within
 from dse.simulator.engine.layout import Inputs

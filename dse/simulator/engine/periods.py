@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.machine_code import inlined
+from dse.core.numba_cache import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.machine_code import compiled, inlined
+from dse.core.numba_cache import compiled, inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dse.machine_code import compiled, inlined
+from dse.core.numba_cache import compiled, inlined
 
 if TYPE_CHECKING:
     from dse.simulator.engine.columns import Columns

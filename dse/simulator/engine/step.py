@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dse.machine_code import inlined
+from dse.core.numba_cache import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, next_group

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dse.machine_code import compiled, inlined
+from dse.core.numba_cache import compiled, inlined
 from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 if TYPE_CHECKING:

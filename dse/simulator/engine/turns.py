@@ -3,7 +3,7 @@
 A lane knows where the next one's times and counts begin, so that no turn has to multiply.
 """
 
-from dse.machine_code import inlined
+from dse.core.numba_cache import inlined
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO
 from dse.simulator.engine.layout import Index, Place

@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from dse.machine_code import in_llvm
+from dse.core.numba_cache import in_llvm
 
 WIDTH = 16
 

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
-from dse.precision import in_64_bits
+from dse.core.precision import in_64_bits
 from dse.simulator.case.program import Case
 from dse.simulator.engine.layout import OF_LATENCY, OF_SAME_WARP, OF_THROUGHPUT, OF_VALVE
 
@@ -45,7 +45,7 @@ def makespans(cases: Sequence[Case]) -> Callable[[Terms], Float[Array, " cases"]
     """Make a function from terms to makespans in cycles, to be jitted, or differentiated in reverse mode.
 
     The cases give the structure: programs, warps, options, and which of them have an issue limit. Simulates
-    in float64 whatever the terms, on the host, so use it under `dse.precision.in_64_bits()`.
+    in float64 whatever the terms, on the host, so use it under `dse.core.precision.in_64_bits()`.
     **Errors:** TypeError where the terms are not float64.
     """
     structure = _Structure(cases)

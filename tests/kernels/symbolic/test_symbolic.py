@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse import gpus, kernels
+from dse import kernels
+from dse.core.space.expression import parse
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.hardware.banks import passes
 from dse.hardware.coalescing import sectors_and_lines
 from dse.hardware.lanes import threads, warps
@@ -25,7 +27,6 @@ from dse.kernels.symbolic.conditions import (
 )
 from dse.kernels.symbolic.subscript import parse_subscript
 from dse.kernels.symbolic.unknowns import over_residues
-from dse.space.expression import parse
 
 # Lane by lane
 

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from dse.cuda.compile.contract import Compiled, Failure
-from dse.cuda.sass.listing import Listing, SassInstruction
 from dse.measure.bench import benchmarks
 from dse.measure.bench.benchmarks import Benchmark, builds, check, compiled, in_loop
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.sass.listing import Listing, SassInstruction
 
 SOME = (
     benchmarks.pipe("fp32", 1),

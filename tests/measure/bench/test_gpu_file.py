@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from dse import gpus
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.measure.bench.gpu_file import like, slug_of, write
 from dse.measure.bench.records import Recording, save
 

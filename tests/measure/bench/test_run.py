@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse.cuda.compile.contract import Compiled
 from dse.errors import DseError
 from dse.measure.bench import benchmarks
 from dse.measure.bench import run as gpu
@@ -13,6 +12,7 @@ from dse.measure.bench.benchmarks import Benchmark
 from dse.measure.bench.records import Recording
 from dse.measure.bench.run import cycles_of, planned
 from dse.measure.device import DeviceError
+from dse.source.nvidia.compile.contract import Compiled
 
 SMALL = (gpu._clock, gpu._local, gpu._launch)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dse import catalogue
+from dse.core import catalogue
 from dse.errors import DseError
 from dse.simulator import Loop, simulate
 from dse.simulator.case import graph_file as graphs

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from dse import gpus
+from dse.hardware import gpus
 from dse.models import roofline, volkov
 from dse.simulator import Case, pipeline, simulate
 from dse.simulator.case import idg

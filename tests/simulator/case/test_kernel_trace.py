@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dse import gpus
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.simulator.case.kernel_trace import listing
 from dse.types import CLASSES, Kernel, PerClass
 

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
-from dse import catalogue, gpus, kernels
+from dse import kernels
+from dse.core import catalogue
 from dse.errors import DseError
 from dse.evaluate.curve import laid_out
+from dse.hardware import gpus
 from dse.simulator.case import trace_text
 from dse.simulator.case.kernel_trace import listing
 from dse.simulator.case.program import Loop

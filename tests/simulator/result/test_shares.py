@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from dse import catalogue
+from dse.core import catalogue
 from dse.errors import DseError
 from dse.simulator import Case, Loop, Program, simulate
 from dse.simulator.case import graph_file as graphs

@@ -1,0 +1,12 @@
+"""The folders of the data that comes with the package."""
+
+from pathlib import Path
+from typing import Literal
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+def folder(name: Literal["gpus", "kernels"]) -> Path:
+    """Find the folder of all GPUs or of all kernels: inside an installed package, beside it in a checkout."""
+    installed = _PACKAGE / f"_{name}"
+    return installed if installed.is_dir() else _PACKAGE.parent / name

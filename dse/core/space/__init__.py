@@ -1,0 +1,6 @@
+"""Tuning spaces: parameters, constraints, and the expression language that both are written in."""
+
+from dse.core.space.expression import Expression, parse
+from dse.core.space.space import Space, values_of
+
+__all__ = ["Expression", "Space", "parse", "values_of"]

@@ -1,0 +1,62 @@
+"""The formats of measured times: each is a row of FORMATS, and a module that makes a table of such a file."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from dse.data.measured import kernel_tuner, ktt, nsight, plain, t4
+from dse.data.measured.file import File
+from dse.data.measured.table import Table
+from dse.errors import DseError
+
+
+class Format(NamedTuple):
+    """A format: what tells it from others, and how it is read."""
+
+    name: str
+    sign: str | Callable[[File], bool]  # a key at the top of a JSON object, or whether a file is of it
+    read: Callable[[File], Table]
+
+    def fits(self, file: File) -> bool:
+        """Whether the file has this format."""
+        if isinstance(self.sign, str):
+            return file.is_json and self.sign in file.json
+        return self.sign(file)
+
+
+def _is_parquet(file: File) -> bool:
+    return file.content.startswith(plain.PARQUET) or file.path.suffix.lower() == ".parquet"
+
+
+def _is_nsight(file: File) -> bool:
+    return nsight.is_one(file.text)
+
+
+FORMATS = (  # the first that fits is taken
+    Format("Parquet", _is_parquet, lambda file: plain.read_parquet(file.path, file.content)),
+    Format("Kernel Tuner", "cache", lambda file: kernel_tuner.read(file.path, file.json)),
+    Format("KTT", "Results", lambda file: ktt.read(file.path, file.json)),
+    Format("T4", "results", lambda file: t4.read(file.path, file.json)),
+    Format("Nsight Compute", _is_nsight, lambda file: nsight.read(file.path, file.text)),
+    Format("JSON rows", lambda file: file.is_list, lambda file: plain.of_objects(file.path, file.json)),
+    Format("CSV", lambda file: not file.is_json, lambda file: plain.read_csv(file.path, file.text)),
+)
+
+
+def read(path: Path) -> Table:
+    """Read a file of any of these formats.
+
+    **Raises:** DseError, one line, if it cannot be read or has none of the formats.
+    """
+    try:
+        file = File.of(path)
+        for form in FORMATS:
+            if form.fits(file):
+                return form.read(file)
+    except (pa.ArrowException, UnicodeDecodeError) as error:
+        raise DseError(f"{path}: cannot read: {str(error).partition(chr(10))[0]}") from None
+    *first, last = [f"{form.sign!r} ({form.name})" for form in FORMATS if isinstance(form.sign, str)]
+    found = ", ".join(file.json) or "nothing"
+    raise DseError(f"{path}: top level: found {found}, expected {', '.join(first)} or {last}")

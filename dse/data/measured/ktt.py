@@ -1,0 +1,95 @@
+"""Read KTT's own JSON results: configurations, times, and counters where it profiled.
+
+Follows KTT 2.1 to 2.3 (Source/Output/JsonConverters.cpp): `Metadata.TimeUnit` is the unit of all times of the
+file, `TotalDuration` that of a configuration with all the kernels it launches.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dse.data.measured.table import Table, suffix_of
+from dse.errors import DseError, first_mistake
+
+# as KTT itself words them in T4 files (JsonT4Converters.h)
+STATUS = {
+    "Ok": "ok",
+    "ComputationFailed": "runtime",
+    "DeviceLimitsExceeded": "runtime",
+    "CompilationFailed": "compile",
+    "ValidationFailed": "correctness",
+}
+
+
+class _Pair(BaseModel):
+    Name: str
+    Value: Any
+
+
+class _Profiling(BaseModel):
+    Counters: list[_Pair] = []
+
+
+class _Compilation(BaseModel):
+    RegistersCount: int
+    LocalMemorySize: int
+    PrivateMemorySize: int
+
+
+class _Computation(BaseModel):
+    CompilationData: _Compilation | None = None
+    ProfilingData: _Profiling = _Profiling()
+
+
+class _Result(BaseModel):
+    KernelName: str
+    Status: str
+    TotalDuration: float
+    Configuration: list[_Pair]
+    ComputationResults: list[_Computation] = []
+
+
+class _Metadata(BaseModel):
+    TimeUnit: str
+
+
+class _File(BaseModel):
+    Metadata: _Metadata
+    Results: list[_Result]
+
+
+def read(path: Path, content: Any) -> Table:
+    """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
+
+    **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
+    to hangs on the counter.
+    **Raises:** DseError, one line; also if the file holds the results of several kernels.
+    """
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
+    if len(kernels) > 1:
+        raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")
+    unit = suffix_of(file.Metadata.TimeUnit, f"{path}: Metadata.TimeUnit")
+    return Table.of_rows(path, (_row(result, unit) for result in file.Results))
+
+
+def _row(result: _Result, unit: str) -> dict[str, Any]:
+    row: dict[str, Any] = {}
+    if len(result.ComputationResults) == 1:
+        [computation] = result.ComputationResults
+        row |= {counter.Name: counter.Value for counter in computation.ProfilingData.Counters}
+        if computed := computation.CompilationData:
+            row |= {
+                "registers": computed.RegistersCount,
+                "shared_bytes": computed.LocalMemorySize,
+                "local_bytes": computed.PrivateMemorySize,
+            }
+    status = STATUS.get(result.Status, result.Status)
+    row |= {"status": status}
+    if status == "ok":
+        row[f"time_{unit}"] = result.TotalDuration
+    return row | {pair.Name: pair.Value for pair in result.Configuration}

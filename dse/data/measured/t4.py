@@ -1,0 +1,87 @@
+"""Read results in T4 form, the JSON that auto-tuners share: Kernel Tuner and KTT write it.
+
+Follows the results schema 1.0.0 (kernel_tuner/schema/T4/1.0.0/results-schema.json) and what the two writers
+make of it: Kernel Tuner's times are milliseconds, stated or not (`store_output_file` in its file_utils.py);
+KTT states one unit a file in `metadata.timeunit` and has parameters as text (JsonT4Converters.cpp).
+"""
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from dse.data.measured.table import SECONDS, Table, suffix_of
+from dse.errors import DseError, first_mistake
+
+TIMES = ("time", "TotalDuration")  # measurements that are the time of a configuration
+
+
+class _Measurement(BaseModel):
+    name: str
+    value: Any = None
+    unit: str | None = None
+
+
+class _Times(BaseModel):
+    runtimes: list[float] | None = None
+
+
+class _Result(BaseModel):
+    configuration: dict[str, Any]
+    times: _Times = _Times()
+    invalidity: str
+    correctness: float = 1
+    measurements: list[_Measurement] = []
+
+
+class _Metadata(BaseModel):
+    timeunit: str | None = None
+
+
+class _File(BaseModel):
+    metadata: _Metadata = _Metadata()
+    results: list[_Result]
+
+
+def read(path: Path, content: Any) -> Table:
+    """Read the results, one a row; measurements that are numbers become columns too.
+
+    **Units:** milliseconds, where neither a measurement of time nor the file says otherwise.
+    **Edges:** without a measurement of time, the mean of the run times is taken.
+    **Raises:** DseError, one line.
+    """
+    try:
+        file = _File.model_validate(content)
+    except ValidationError as error:
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    unit = file.metadata.timeunit or "ms"
+    rows = []
+    for row, result in enumerate(file.results, start=1):
+        counters = {
+            measurement.name: measurement.value
+            for measurement in result.measurements
+            if measurement.name not in TIMES and isinstance(measurement.value, int | float)
+        }
+        status = {"status": _status(result)}
+        if status["status"] == "ok":
+            status |= _timed(result, unit, f"{path}: results, row {row}")
+        rows.append(counters | status | result.configuration)
+    return Table.of_rows(path, rows)
+
+
+def _status(result: _Result) -> str:
+    if result.invalidity != "correct":
+        return result.invalidity
+    return "ok" if result.correctness > 0 else "correctness"
+
+
+def _timed(result: _Result, unit: str, where: str) -> dict[str, Any]:
+    runtimes = result.times.runtimes or []
+    time = sum(runtimes) / len(runtimes) if runtimes else None
+    stated = next((one for name in TIMES for one in result.measurements if one.name == name), None)
+    if stated is not None:
+        time, unit = stated.value, stated.unit or unit
+    if not isinstance(time, int | float):
+        raise DseError(f"{where}, {stated.name if stated else 'times'}: found {time!r}, expected a time")
+    to_ms = SECONDS[suffix_of(unit, where)] / SECONDS["ms"]
+    return {"time_ms": time * to_ms, "min_ms": min(runtimes) * to_ms if runtimes else None}

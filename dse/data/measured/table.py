@@ -1,0 +1,147 @@
+"""The table that every reader of measured times makes of its file: one row a configuration.
+
+Columns: the parameters, `time_ms` (or `_us`, `_ns`, `_s`; `measured_s` and the like where times are predicted
+as well), and where there are such: `status` (`ok` where the configuration ran), `min_ms` (the fastest
+repetition), whatever else was measured. Rows are counted from 1.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import pyarrow as pa
+
+from dse.data.safe_readers import check_size
+from dse.errors import DseError
+
+SECONDS = {"ms": 1e-3, "us": 1e-6, "ns": 1e-9, "s": 1.0}
+_SPELLED = {"ms": "milli", "us": "micro", "ns": "nano", "s": ""}
+_SUFFIX = {
+    word: suffix
+    for suffix, prefix in _SPELLED.items()
+    for word in (suffix, f"{suffix}econd", f"{prefix}second", f"{prefix}seconds")
+} | {"second": "s"}
+_TRUTH = {"true": 1.0, "false": 0.0}
+
+
+def suffix_of(unit: str, where: str) -> str:
+    """Spell a unit of time as column names do: `us` of us, usecond and Microseconds.
+
+    **Raises:** DseError, which begins with `where`, for anything else.
+    """
+    suffix = _SUFFIX.get(unit.strip().lower())
+    if suffix is None:
+        raise DseError(f"{where}: found unit {unit!r}, expected one of {', '.join(SECONDS)}")
+    return suffix
+
+
+@dataclass(frozen=True)
+class Table:
+    """An Arrow table that answers with NumPy arrays, or with an error that names file, column and row."""
+
+    path: Path
+    table: pa.Table
+    decimal: str = "."  # sign of the file's numbers
+
+    def __post_init__(self) -> None:
+        if not self.table.num_rows:
+            self.fail("rows", "found none, expected at least one")
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            self.fail("columns", f"found {twice[0]} twice, expected each name once")
+
+    @classmethod
+    def of_rows(cls, path: Path, rows: Iterable[Mapping[str, Any]], decimal: str = ".") -> "Table":
+        """Make a table of rows that may differ in their fields; a field that none fills is left out."""
+        rows = list(rows)
+        names = dict.fromkeys(name for row in rows for name, cell in row.items() if cell is not None)
+        check_size(path, len(names), len(rows))
+        columns = {name: _column([row.get(name) for row in rows]) for name in names}
+        return cls(path, pa.table(columns), decimal)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return self.table.column_names
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self.table.num_rows
+
+    def fail(self, field: str, message: str) -> NoReturn:
+        """Raise DseError that names the file and the field."""
+        raise DseError(f"{self.path}: {field}: {message}")
+
+    def is_text(self, name: str) -> bool:
+        """Whether a column holds anything but numbers."""
+        kind = self.table.column(name).type
+        known = (pa.types.is_null, pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating)
+        return not (any(is_one(kind) for is_one in known) or pa.types.is_decimal(kind))
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Read a column as integers, or as floats with NaN where a cell is empty."""
+        column = self.table.column(name)
+        if self.is_text(name):
+            cells = enumerate(column.to_pylist(), start=1)
+            return np.array([self._number(name, row, cell) for row, cell in cells])
+        if pa.types.is_null(column.type):
+            return np.full(self.rows, np.nan)
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        if pa.types.is_integer(column.type) and not column.null_count:
+            return column.to_numpy()
+        return column.cast(pa.float64()).to_numpy()
+
+    def _number(self, name: str, row: int, cell: Any) -> float:
+        if cell in (None, ""):
+            return np.nan
+        text = str(cell).strip().lower()
+        if text in _TRUTH:
+            return _TRUTH[text]
+        unclear = self.decimal == "," and "." in text  # 1.234 may be a thousand
+        try:
+            return float("unclear" if unclear else text.replace(self.decimal, "."))
+        except ValueError:
+            sign = " with a decimal comma" if unclear else ""
+            self.fail(f"{name}, row {row}", f"found {str(cell)!r}, expected a number{sign}")
+
+    def complete(self, name: str) -> np.ndarray:
+        """Read a column of numbers in which no cell may be empty."""
+        values = self.numbers(name)
+        wrong = ~np.isfinite(values)
+        if wrong.any():
+            cell = self.table.column(name)[int(np.argmax(wrong))].as_py()
+            found = "an empty cell" if cell in (None, "") else repr(cell)
+            self.fail(f"{name}, row {np.argmax(wrong) + 1}", f"found {found}, expected a number")
+        return values
+
+    def constant(self, name: str) -> int | float:
+        """Read a column that must have one value."""
+        values = self.complete(name)
+        other = values != values[0]
+        if other.any():
+            row, expected = np.argmax(other) + 1, f"the problem size {values[0]} of row 1"
+            self.fail(f"{name}, row {row}", f"found {values[row - 1]}, expected {expected}")
+        return int(values[0]) if values[0] == np.floor(values[0]) else float(values[0])
+
+    def texts(self, name: str) -> np.ndarray:
+        """Read a column as strings, empty where a cell is."""
+        cells = self.table.column(name).to_pylist()
+        return np.array(["" if cell is None else str(cell).strip() for cell in cells])
+
+    def seconds(self, kind: str) -> tuple[str, np.ndarray] | None:
+        """Find `time_ms` or the like: its name, and its values in seconds, NaN where a cell is empty."""
+        for unit, scale in SECONDS.items():
+            if f"{kind}_{unit}" in self.names:
+                return f"{kind}_{unit}", self.numbers(f"{kind}_{unit}") * scale
+        return None
+
+
+def _column(cells: list[Any]) -> pa.Array:
+    try:
+        return pa.array(cells)
+    except (pa.ArrowException, OverflowError):  # numbers beside words
+        return pa.array([None if cell is None else str(cell) for cell in cells])

@@ -1,0 +1,164 @@
+"""Doors for files that may hold more than their size says: gzip, zip, NumPy's, CSV and Parquet.
+
+A small file of a stranger may stand for more than all memory. Whatever one holds, what comes out is data of
+at most the size stated, or DseError of one line.
+"""
+
+import gzip
+import io
+import re
+import zipfile
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dse.core.files import read_bytes
+from dse.errors import DseError
+
+if TYPE_CHECKING:  # takes 0.1 s
+    import pyarrow as pa
+    import pyarrow.parquet
+
+MOST_BYTES = 1 << 28  # of a file, packed or not
+MOST_TABLE_BYTES = 1 << 30  # of a table in memory
+MOST_COLUMNS = 2000
+MOST_ROWS = 10**8
+GZIP = b"\x1f\x8b"  # how such a file begins
+_ROWS_AT_A_TIME = 1 << 16
+
+
+def unzipped(path: Path, most: int = MOST_BYTES) -> bytes:
+    """Read a file, gzipped or not, whatever its suffix says.
+
+    **Raises:** DseError if it cannot be read, or for more than `most` bytes, packed or not.
+    """
+    content = read_bytes(path, most)
+    if content.startswith(GZIP):
+        with refused(path), gzip.GzipFile(fileobj=io.BytesIO(content)) as packed:
+            content = packed.read(most + 1)
+    if len(content) > most:
+        raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
+    return content
+
+
+def text(path: Path, most: int = MOST_BYTES) -> str:
+    """Read a text, gzipped or not. **Raises:** DseError as `unzipped`, and if it is no UTF-8."""
+    with refused(path):
+        return unzipped(path, most).decode("utf-8-sig")
+
+
+class Members:
+    """The files within a zip file, read by name."""
+
+    def __init__(self, path: Path, most: int = MOST_BYTES) -> None:
+        """Open a zip file whose files have together at most `most` bytes. **Raises:** DseError."""
+        self.path = path
+        content = read_bytes(path, most)
+        with refused(path):
+            self._file = zipfile.ZipFile(io.BytesIO(content))
+        self.names = tuple(self._file.namelist())
+        if sum(info.file_size for info in self._file.infolist()) > most:
+            raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller file")
+
+    def read(self, name: str) -> bytes:
+        """Read a file within. **Raises:** DseError if there is none, or it is damaged."""
+        if name not in self.names:
+            raise DseError(f"{self.path}: found no {name} in it, expected one")
+        with refused(self.path):
+            return self._file.read(name)  # no more than it states: zipfile stops there
+
+
+def arrays(path: Path, most: int = MOST_TABLE_BYTES) -> dict[str, np.ndarray]:
+    """Read arrays that NumPy kept together (.npz), none of which holds objects. **Raises:** DseError."""
+    within = Members(path, most)
+    found = {}
+    for name in within.names:
+        content = within.read(name)
+        with refused(path):
+            array = np.lib.format.read_array(io.BytesIO(content), allow_pickle=False)
+        found[name.removesuffix(".npy")] = array
+    return found
+
+
+def csv_table(path: Path, text: str) -> "pa.Table":
+    """Read cells separated by commas, tabs or semicolons; with the last, decimal commas if there are any.
+
+    **Raises:** DseError if it has too many columns; pyarrow's errors if it is none.
+    """
+    import pyarrow as pa
+    import pyarrow.csv
+
+    header = text.lstrip().partition("\n")[0]
+    delimiter = max(",;\t", key=header.count)
+    check_size(path, header.count(delimiter) + 1, text.count("\n"))
+    decimal = decimal_point(text)
+    with refused(path):
+        return pyarrow.csv.read_csv(
+            pa.BufferReader(text.encode()),
+            parse_options=pyarrow.csv.ParseOptions(delimiter=delimiter),
+            convert_options=pyarrow.csv.ConvertOptions(decimal_point=decimal),
+        )
+
+
+def decimal_point(text: str) -> str:
+    """Tell whether numbers of a CSV have a comma or a point."""
+    header = text.lstrip().partition("\n")[0]
+    return "," if max(",;\t", key=header.count) == ";" and re.search(r"\d,\d", text) else "."
+
+
+def parquet(
+    path: Path, content: bytes | None = None, *, without: Collection[str] = (), rows: int = MOST_ROWS
+) -> "pa.Table":
+    """Read a Parquet file, or what it holds; `without` some of its columns.
+
+    **Raises:** DseError, one line, if it is none, or has more than MOST_COLUMNS, `rows` or MOST_TABLE_BYTES.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet
+
+    with refused(path):
+        source = path if content is None else pa.BufferReader(content)
+        file = pyarrow.parquet.ParquetFile(source)
+        check_size(path, file.metadata.num_columns, file.metadata.num_rows, rows)
+        columns = [name for name in file.schema_arrow.names if name not in without] if without else None
+        schema = (
+            file.schema_arrow if columns is None else pa.schema([file.schema_arrow.field(n) for n in columns])
+        )
+        return pa.Table.from_batches(
+            _batches(path, file, columns), schema.with_metadata(file.schema_arrow.metadata)
+        )
+
+
+def _batches(
+    path: Path, file: "pyarrow.parquet.ParquetFile", columns: list[str] | None
+) -> Iterator["pa.RecordBatch"]:
+    """Yield what a file holds, and stop when it is too much."""
+    taken = 0
+    for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=columns):
+        taken += batch.nbytes
+        if taken > MOST_TABLE_BYTES:
+            raise DseError(f"{path}: found more than {MOST_TABLE_BYTES:,} bytes, expected a smaller table")
+        yield batch
+
+
+def check_size(path: Path, columns: int, rows: int, most_rows: int = MOST_ROWS) -> None:
+    """Refuse a table that is too large. **Raises:** DseError."""
+    for what, found, most in (("columns", columns, MOST_COLUMNS), ("rows", rows, most_rows)):
+        if found > most:
+            raise DseError(f"{path}: {what}: found {found:,}, expected at most {most:,}")
+
+
+@contextmanager
+def refused(path: Path) -> Iterator[None]:
+    """Turn whatever a library raises on a damaged file into DseError: each raises what it likes."""
+    try:
+        yield
+    except DseError:
+        raise
+    except Exception as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        reason = reason if reason and not isinstance(error, KeyError) else f"damaged ({type(error).__name__})"
+        raise DseError(f"{path}: cannot read: {reason}") from None

@@ -1,0 +1,182 @@
+"""Tables of results: as files, as Arrow tables, as data frames, and in notebooks."""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dse.core.files import replacing
+from dse.core.optional import needs
+from dse.data.columns import heading, metadata
+from dse.errors import DseError
+
+if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
+    import pyarrow as pa
+
+SHOWN = 20  # rows in a notebook
+
+
+class Result:
+    """What a function of `dse` returns and people look at: `rows()` that go into a file or a data frame.
+
+    Columns have the names and units of `dse.data.columns`.
+    """
+
+    @property
+    def units(self) -> Mapping[str, str]:
+        """Units of columns that `dse.data.columns` does not know."""
+        return {}
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without."""
+        return ()
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` rows, all without it: a dictionary each, by the names of columns."""
+        raise NotImplementedError
+
+    def to_arrow(self) -> "pa.Table":
+        """Return all rows as an Arrow table; each column notes its unit and meaning."""
+        return arrow(_columns(self.rows()), self.units)
+
+    def to_pandas(self) -> Any:
+        """Return all rows as a pandas DataFrame. **Raises:** DseError where pandas is not installed."""
+        with needs("pandas", "pip install pandas"):
+            import pandas as pd
+        return pd.DataFrame(self.rows())
+
+    def write(self, path: Path | str) -> None:
+        """Write all rows as Parquet, CSV or JSON, by the suffix. **Raises:** DseError as `write_table`."""
+        write_table(path, _columns(self.rows()), self.units)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the first rows, for notebooks."""
+        rows = self.rows(SHOWN + 1)
+        columns = [name for name in _names(rows) if name not in self.hidden]
+        cells = [[f"<th>{_heading(name, self.units)}</th>" for name in columns]]
+        cells += [[f"<td>{_cell(row.get(name))}</td>" for name in columns] for row in rows[:SHOWN]]
+        lines = "".join(f"<tr>{''.join(line)}</tr>" for line in cells)
+        more = "<p>and more: <code>.rows()</code>, <code>.to_pandas()</code></p>" if len(rows) > SHOWN else ""
+        return f"<table>{lines}</table>{more}"
+
+
+class Rows(Result, list[dict[str, Any]]):
+    """A list of rows that is a `Result` as well."""
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` rows, all without it."""
+        return list(self[:top])
+
+
+class Columns(Result, dict[str, np.ndarray]):
+    """Columns of equal length, [rows] each, that are a `Result` as well."""
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` rows, all without it."""
+        lists = {name: values[:top].tolist() for name, values in self.items()}
+        return [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _columns(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    return {name: [row.get(name) for row in rows] for name in _names(rows)}
+
+
+def _heading(name: str, units: Mapping[str, str]) -> str:
+    header, unit = heading(name, units.get(name))
+    return escape(header if unit == "1" else f"{header} [{unit}]")
+
+
+def _cell(value: Any) -> str:
+    text = f"{value:.4g}" if isinstance(value, float) else "" if value is None else str(value)
+    return escape(text)
+
+
+def write_table(path: Path | str, columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> None:
+    """Write columns of equal length as Parquet, CSV or JSON (a list of one object a row), by the suffix.
+
+    Values that JSON cannot hold (NaN, infinity) become null there. In Parquet each column that
+    `dse.data.columns` knows notes its unit and meaning, and `units` gives those of others.
+
+    **Raises:** DseError for another suffix or where the file cannot be written; ValueError if lengths differ.
+    """
+    path = Path(path)
+    check_suffix(path)
+    writer = _WRITERS[path.suffix.lower()]
+    table = arrow(columns, units)
+    with replacing(path) as temporary:
+        try:
+            writer(table, temporary)
+        except OSError as error:
+            raise DseError(f"{path}: cannot write: {error.strerror or error}") from None
+
+
+def check_suffix(path: Path) -> None:
+    """Refuse a file that `write_table` writes in no format. **Raises:** DseError."""
+    if path.suffix.lower() not in _WRITERS:
+        suffix = repr(path.suffix) if path.suffix else "no suffix"
+        raise DseError(f"{path}: suffix: found {suffix}, expected {', '.join(_WRITERS)}")
+
+
+def arrow(columns: Mapping[str, Any], units: Mapping[str, str] | None = None) -> "pa.Table":
+    """Make an Arrow table of columns of equal length, with the units and meanings that are known."""
+    import pyarrow as pa
+
+    arrays = {name: pa.array(np.asarray(values)) for name, values in columns.items()}
+    fields = [field(name, array.type, (units or {}).get(name)) for name, array in arrays.items()]
+    return pa.Table.from_arrays(list(arrays.values()), schema=pa.schema(fields))
+
+
+def field(name: str, kind: "pa.DataType", unit: str | None = None) -> "pa.Field":
+    """Describe a column as a Parquet file has it, with `unit` and `meaning` in its metadata if known."""
+    import pyarrow as pa
+
+    return pa.field(name, kind, metadata=metadata(name, unit) or None)
+
+
+def _write_parquet(table: "pa.Table", path: Path) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path, compression="zstd")
+
+
+def _write_csv(table: "pa.Table", path: Path) -> None:
+    import pyarrow.csv
+
+    header = io.StringIO(newline="")
+    csv.writer(header, lineterminator="\n").writerow(table.column_names)  # pyarrow would quote every name
+    with path.open("wb") as file:
+        file.write(header.getvalue().encode())
+        pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))
+
+
+def _write_json(table: "pa.Table", path: Path) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        file.write("[")
+        separator = "\n"
+        for batch in table.to_batches(max_chunksize=10_000):
+            for row in batch.to_pylist():
+                file.write(separator + json.dumps({name: _plain(value) for name, value in row.items()}))
+                separator = ",\n"
+        file.write("\n]\n")
+
+
+def _plain(value: Any) -> Any:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+_WRITERS: dict[str, Callable[[Any, Path], None]] = {
+    ".parquet": _write_parquet,
+    ".csv": _write_csv,
+    ".json": _write_json,
+}

@@ -1,0 +1,234 @@
+"""A GPU file fitted to measured spaces, with its errors on what was fitted and on what was held out."""
+
+from collections.abc import Container, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+import jax.numpy as jnp
+import numpy as np
+
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.data import measured
+from dse.data.scores import mape, spearman
+from dse.data.tables import Result
+from dse.errors import DseError, one_of
+from dse.explore.fit import launches
+from dse.explore.fit.fit import METHODS, WALK, Data, Fit, Method, Parameters, fit, stages
+from dse.explore.fit.launches import log_seconds
+from dse.explore.fit.parameters import check, names_for, widths
+from dse.hardware.gpus import write as gpu_text
+from dse.hardware.gpus.read import Fact, GpuFile
+from dse.kernels.counts import Counts, Number
+from dse.models import get
+from dse.models.protocol import Model
+
+HELD_OUT = 0.2  # of the configurations of each space
+
+
+@dataclass(frozen=True)
+class MeasuredSpace:
+    """One measured file of one kernel on one of the GPUs."""
+
+    kernel: Counts
+    problem: Mapping[str, Number]
+    path: Path
+    gpu: int
+
+
+@dataclass(frozen=True)
+class Calibration(Result):
+    """The fit of some GPUs to measured spaces, and its scores."""
+
+    files: Sequence[GpuFile]
+    spaces: Sequence[MeasuredSpace]
+    model: str
+    fit: Fit  # to all data
+    scores: tuple[dict[str, Any], ...]
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return the first `top` of `fields`, all without it."""
+        return self.fields()[:top]
+
+    def write(self, path: Path | str) -> None:
+        """Write the fitted GPU file, or one for each of several GPUs in a folder. DseError as `write`."""
+        write(self, Path(path))
+
+    def fields(self) -> list[dict[str, Any]]:
+        """Return one row a fitted field of a GPU."""
+        rows = []
+        for number, file in enumerate(self.files):
+            records = {record.field: record for record in file.fields}
+            untold = self.fit.untold(number)
+            logs, spreads = self.fit.logs(number), self.fit.spreads(number)
+            for name, log, spread in zip(self.fit.parameters.names, logs, spreads, strict=True):
+                if name not in records:  # of products that this GPU cannot do
+                    continue
+                old = records[name]
+                rows.append(
+                    {"gpu": file.name, "field": name, "unit": old.unit, "catalogue": old.value}
+                    | {"fitted": old.value * float(np.exp(log)), "spread_percent": 100 * float(spread)}
+                    | {"determined": name not in untold}
+                )
+        return rows
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return one row a set of data: before and after the fit."""
+        return list(self.scores)
+
+    def untold(self) -> dict[str, tuple[str, ...]]:
+        """Return, by GPU, the fields that the data cannot tell."""
+        return {file.name: self.fit.untold(number) for number, file in enumerate(self.files)}
+
+
+def calibrate(
+    spaces: Sequence[MeasuredSpace],
+    files: Sequence[GpuFile],
+    model: str | Model,
+    free: Sequence[str] | None = None,
+    shared: Sequence[str] = (),
+    method: str = "lm",
+    starts: int = 4,
+    sample: int | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
+) -> Calibration:
+    """Fit GPUs to measured spaces: to all, and again with some held out, to see what the fit is worth.
+
+    **Raises:** DseError for an unknown field or method, a file that cannot be read, or where nothing ran.
+    """
+    predictor = get(model)
+    check(tuple(free or ()))
+    check(tuple(shared), "shared")
+    for name in shared:
+        if free and name not in free:
+            raise DseError(
+                f"shared: found {name}, expected one of the fields that are free: {', '.join(free)}"
+            )
+    if method not in METHODS:
+        raise DseError(f"method: found {method!r}, {one_of(method, METHODS)}")
+    random = np.random.default_rng(seed)
+    data = [_data(space, files[space.gpu], sample, random) for space in spaces]
+    names = tuple(free or names_for(part.launches.kernel for part in data))
+    of_each = np.stack([widths(file, names) for file in files])
+    parameters = Parameters(names, of_each, frozenset(shared) & frozenset(names))
+    gpus = [space.gpu for space in spaces]
+
+    walk = WALK if predictor.differentiable else 0  # steps that what is simulated would take too long for
+
+    train = [part.only(random.uniform(size=len(part)) >= HELD_OUT) for part in data]
+    if not any(np.asarray(part.counts).any() for part in train):
+        raise DseError("sample: found no configuration left to fit, expected more of them")
+    held = [part.only(~np.asarray(part.counts)) for part in train]
+    without = range(len(spaces)) if len({space.kernel.name for space in spaces}) > 1 else ()
+    with progress("Fitting", (1 + len(without)) * stages(1) + stages(starts)) as advance:
+
+        def fitted(some: Sequence[Data], start: int = 1) -> Fit:
+            return fit(some, gpus, parameters, predictor, cast(Method, method), start, seed, walk, advance)
+
+        to_train = fitted(train)
+        scores = [
+            *_scores("fitted", spaces, train, to_train, predictor),
+            *_scores("held out: a fifth of the configurations", spaces, held, to_train, predictor),
+        ]
+        for number in without:
+            own = [other.kernel.name == spaces[number].kernel.name for other in spaces]
+            others = [part.only(np.full(len(part), not out)) for part, out in zip(data, own, strict=True)]
+            to_others = fitted(others)
+            scores += _scores("held out: the kernel", [spaces[number]], [data[number]], to_others, predictor)
+        return Calibration(files, spaces, predictor.name, fitted(data, starts), tuple(scores))
+
+
+def check_target(path: Path, gpus: int) -> None:
+    """Refuse a path to which so many fitted GPUs cannot be written. **Raises:** DseError."""
+    if gpus > 1 and (path.suffix == ".toml" or path.is_file()):
+        raise DseError(f"{path}: found a file for {gpus} GPUs, expected a folder")
+    if gpus == 1 and path.suffix != ".toml":
+        raise DseError(f"{path}: found suffix {path.suffix!r}, expected .toml")
+
+
+def write(found: Calibration, path: Path) -> None:
+    """Write the GPU file, or one for each of several GPUs in a folder."""
+    check_target(path, len(found.files))
+    for number, file in enumerate(found.files):
+        target = path if len(found.files) == 1 else path / f"{file.path.stem}.toml"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        untold = found.fit.untold(number)
+        moved = {
+            name: (log, spread)
+            for name, log, spread in zip(
+                found.fit.parameters.names, found.fit.logs(number), found.fit.spreads(number), strict=True
+            )
+            if name not in untold
+        }
+        source = "dse fit to " + ", ".join(
+            f"{space.path.name} ({space.kernel.name})" for space in found.spaces if space.gpu == number
+        )
+        records = [
+            replace(
+                record,
+                value=float(record.value * np.exp(moved[record.field][0])),
+                source=source,
+                provenance="fitted",
+                rule=f"by {found.model}, from {record.value:g} {record.unit}",
+                spread=float(moved[record.field][1]),
+                follows=None,
+            )
+            if record.field in moved
+            else _kept(record, moved)
+            for record in file.fields
+        ]
+        header = file.header.model_copy(update={"name": f"{file.header.name}, fitted", "aliases": []})
+        left = f"{found.fit.unexplained:.1%} of a time is left unexplained"
+        comments = [f"{source}, by {found.model}: {left}."]
+        if untold:
+            comments.append(
+                f"As in the catalogue, since the data do not determine them: {', '.join(untold)}."
+            )
+        gpu_text.write(target, header, records, comments)
+
+
+def _kept(record: Fact, moved: Container[str]) -> Fact:
+    """Return a quantity that was not fitted: with the value that the fit had it at, whatever it followed."""
+    follows = record.follows is not None and record.follows.field in moved
+    return replace(record, follows=None) if follows else record
+
+
+def _data(space: MeasuredSpace, file: GpuFile, sample: int | None, random: np.random.Generator) -> Data:
+    table = measured.load(space.path, space.kernel)
+    ran = np.flatnonzero(table.ok)
+    if sample is not None:
+        ran = np.sort(random.permutation(ran)[:sample])
+    if not len(ran):
+        raise DseError(f"{space.path}: found no configuration that ran, expected at least one")
+    table = table.rows(ran)
+    sizes = {**space.problem, **table.problem}
+    laid_out = launches.of_kernel(space.kernel, file.gpu, table.parameters, sizes)
+    return Data.of(laid_out, table.fastest_s)
+
+
+def _scores(
+    what: str, spaces: Sequence[MeasuredSpace], data: Sequence[Data], fitted: Fit, model: Model
+) -> Iterator[dict[str, Any]]:
+    """Score the catalogue's GPU and the fitted one."""
+    names = fitted.parameters.names
+    for space, part in zip(spaces, data, strict=True):
+        counts = np.asarray(part.counts)
+        with in_64_bits():
+            before, after = (
+                np.exp(np.asarray(log_seconds(part.launches, model, names, jnp.asarray(logs))))[counts]
+                for logs in (np.zeros(len(names)), fitted.logs(space.gpu))
+            )
+            times = np.exp(np.asarray(part.log_seconds))[counts]
+        if not len(times):
+            continue
+        yield {
+            "data": what,
+            "kernel": space.kernel.name,
+            "configurations": len(times),
+            "mape_before_percent": mape(before, times),
+            "mape_percent": mape(after, times),
+            "spearman_before": spearman(before, times),
+            "spearman": spearman(after, times),
+        }

@@ -1,0 +1,94 @@
+"""A model's times of fixed launches as a function of the GPU's parameters, and how each moves them.
+
+What a kernel does and what fits on an SM does not hang on λ, Λ and clock, so it is worked out once.
+"""
+
+from collections.abc import Mapping
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.explore.fit.parameters import moved
+from dse.hardware import occupancy
+from dse.hardware.gpus import column, stack
+from dse.kernels.counts import Counts, KnownBatch, Number
+from dse.models import get
+from dse.models.protocol import Model, seconds
+from dse.types import Gpu, Kernel, Launch
+
+
+class Launches(eqx.Module):
+    """L launches on one GPU: arrays [L]."""
+
+    gpu: Gpu
+    kernel: Kernel
+    launch: Launch
+    possible: Bool[Array, " launches"]
+    runs: Float[Array, " launches"]  # the chance to run; what is estimated may fail
+
+    def __len__(self) -> int:
+        return len(self.possible)
+
+    def rows(self, chosen: np.ndarray) -> "Launches":
+        """Take some of them."""
+        parts = (self.kernel, self.launch, self.possible, self.runs)
+        with in_64_bits():
+            return Launches(self.gpu, *jax.tree.map(lambda x: jax.device_put(np.asarray(x)[chosen]), parts))
+
+
+def of_kernel(
+    kernel: Counts,
+    gpu: Gpu,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+) -> Launches:
+    """Lay out a kernel's configurations as launches; those that could not be counted are impossible.
+
+    **Shapes:** GPU fields are scalars, parameters [L]. **Precision:** of the GPU's fields.
+    """
+    count = len(next(iter(parameters.values())))
+    gpus = stack([gpu])
+    counted = kernel.count(parameters, gpus, problem, progress)
+    with in_64_bits():
+        known = counted.batch.take(np.arange(count)).on(column(gpus))
+        launch, possible, counts = _laid_out(known, gpu)
+        failed = np.isin(np.arange(count), list(counted.failures))
+        runs = jnp.ones(count) if counted.runs is None else jnp.asarray(counted.runs, float)
+        return Launches(gpu, counts, launch, jnp.asarray(np.asarray(possible) & ~failed, bool), runs)
+
+
+@eqx.filter_jit
+def _laid_out(known: KnownBatch, gpu: Gpu) -> tuple[Launch, Array, Kernel]:
+    """Lay out each configuration on the one GPU, [L]."""
+    kernel, resources = jax.tree.map(lambda x: x[0], (known.kernel, known.resources))
+    launch, limiter = occupancy.launch(gpu, resources, kernel.work)
+    whole = (launch, occupancy.possible(limiter), kernel)
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, resources.threads.shape), whole)
+
+
+def log_seconds(
+    launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
+) -> Float[Array, " launches"]:
+    """Predict logs of times with the GPU's parameters moved; of impossible launches they mean nothing."""
+    gpu = moved(launches.gpu, names, logs)
+    return jnp.log(seconds(get(model), gpu, launches.kernel, launches.launch))
+
+
+@eqx.filter_jit
+def linearised(
+    launches: Launches, model: str | Model, names: tuple[str, ...], logs: Float[Array, " parameters"]
+) -> tuple[Float[Array, " launches"], Float[Array, "launches parameters"]]:
+    """Predict logs of the times, and their derivative by each parameter."""
+
+    def predicted(logs: Array) -> tuple[Array, Array]:
+        times = log_seconds(launches, model, names, logs)
+        return times, times
+
+    slopes, times = jax.jacfwd(predicted, has_aux=True)(logs)
+    return times, slopes

@@ -1,0 +1,75 @@
+"""The numbers of a GPU that are fitted, and how far each may lie from the value that the catalogue has.
+
+A fit moves logs: a parameter of 0.1 makes its field 10 % larger. Before any measurement each is normal about
+0, with a standard deviation that says how well the catalogue knows the field.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from dse.errors import DseError, one_of
+from dse.hardware.gpus.read import GpuFile
+from dse.types import CLASSES, TENSOR, Gpu, Kernel
+
+_PLAIN = tuple(name for name in CLASSES if name not in TENSOR)
+NAMES = (
+    "clock",
+    "issue_limit",
+    "lsu_cycles",
+    *(f"cpi.{name}" for name in _PLAIN),
+    *(f"latency.{name}" for name in _PLAIN),
+)
+TENSOR_NAMES = tuple(f"{group}.{name}" for group in ("cpi", "latency") for name in TENSOR)
+ALL_NAMES = NAMES + TENSOR_NAMES
+# By provenance.
+WIDTHS = {"stated": 0.1, "measured": 0.1, "measured here": 0.1, "derived": 0.3, "fitted": 0.3}
+CLOCK_WIDTH = 0.3  # whatever is stated of it: what a GPU runs at depends on power and temperature
+
+
+def check(names: Sequence[str], field: str = "free") -> None:
+    """Refuse a name that is not in `ALL_NAMES`, or is there twice. **Raises:** DseError."""
+    for name in names:
+        if name not in ALL_NAMES:
+            raise DseError(f"{field}: found {name!r}, {one_of(name, ALL_NAMES)}")
+        if names.count(name) > 1:
+            raise DseError(f"{field}: found {name!r} twice, expected each name once")
+
+
+def names_for(kernels: Iterable[Kernel]) -> tuple[str, ...]:
+    """Return what a fit to these kernels moves: `NAMES`, and the fields of the products that they do."""
+    works = [kernel.work for kernel in kernels]
+    used = [name for name in TENSOR if any(np.any(np.asarray(getattr(work, name)) > 0) for work in works)]
+    return NAMES + tuple(f"{group}.{name}" for group in ("cpi", "latency") for name in used)
+
+
+def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
+    """Return the standard deviation of each parameter before any measurement, by its field's provenance.
+
+    A field that the file lacks is one of products that the GPU cannot do, and has no effect.
+    """
+    provenance = dict.fromkeys(TENSOR_NAMES, "derived")
+    provenance |= {record.field: record.provenance for record in file.fields}
+    return np.array([CLOCK_WIDTH if name == "clock" else WIDTHS[provenance[name]] for name in names])
+
+
+def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:
+    """Return the fields of those names."""
+    return [_field(gpu, name) for name in names]
+
+
+def moved(gpu: Gpu, names: Sequence[str], logs: Float[Array, " parameters"]) -> Gpu:
+    """Multiply each field of the GPU by the exponential of its parameter; fields of 0 stay 0."""
+    new = [
+        value * jnp.exp(log.astype(value.dtype)) for value, log in zip(values(gpu, names), logs, strict=True)
+    ]
+    return eqx.tree_at(lambda tree: values(tree, names), gpu, new)
+
+
+def _field(gpu: Gpu, name: str) -> Any:
+    group, dot, last = name.partition(".")
+    return getattr(getattr(gpu, group), last) if dot else getattr(gpu, name)

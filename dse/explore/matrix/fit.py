@@ -1,0 +1,162 @@
+"""Constants fitted to rankings: sets of all configurations near the best, and the best of tuning runs.
+
+Of what is not in a set nothing is known but that it was slower or not tried. What is minimised is
+
+    mean over sets of -log Σ_set softmax(-log t / τ) + w ρ(log t_best)
+    + v mean over records of -log Σ_same tile softmax(-log t / τ_r)
+    + ½ r Σ x² / sets
+
+with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax
+that falls into the set, errors of the best time, the same share of what a noisy tuning run chose (whatever
+the group, which hardly matters), and the prior. Cases of one layer differ by the number of tokens alone and
+share what the model lacks: r of them tell no more than one.
+
+Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.optimize import minimize
+
+from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.configuration import Configuration, space
+from dse.models.matrix.constants import ABOUT, Constants
+from dse.models.matrix.machine import Machine, possible
+from dse.models.matrix.problem import Product
+from dse.models.matrix.time import Case, seconds
+
+TEMPERATURE = 0.02  # τ, of log time
+NOISY = 0.04  # τ_r, of one run's choice
+NOISE = 0.1  # of log time, from which on errors count linearly
+TIMES = 1.5  # w
+RECORDS = 0.7  # v
+LEAST_SHARE = 1e-3  # of a set: no case decides alone
+GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
+REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
+STEPS = 60
+
+Products = tuple[Product, ...]
+Objective = Callable[[Array], Array]
+
+
+def fit(
+    cases: Sequence[NearBest],
+    records: Sequence[Recorded] = (),
+    steps: int = STEPS,
+    repeated: float = REPEATED,
+) -> Float[np.ndarray, " constants"]:
+    """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
+
+    `repeated` is r: how many of the cases tell no more than one. Zeros, the defaults, where nothing tells.
+    """
+    kinds = groupby(sorted(records, key=_launches), key=_launches)
+    parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
+    evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
+    if not evaluated:
+        return np.zeros(len(ABOUT))
+    weight = 0.5 * repeated / (len(cases) or len(records))
+
+    def both(x: np.ndarray) -> tuple[float, np.ndarray]:
+        found = [one(jnp.asarray(x, jnp.float32)) for one in evaluated]
+        gradient = sum(np.asarray(one[1], float) for one in found) + 2.0 * weight * x
+        return sum(float(one[0]) for one in found) + weight * float(x @ x), gradient
+
+    bounds = [(-4.0, 4.0)] * len(ABOUT)
+    return minimize(
+        both, np.zeros(len(ABOUT)), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
+    ).x
+
+
+def _near(cases: Sequence[NearBest]) -> Objective | None:
+    """Of near-best sets: the mean of what is minimised of them; None where they tell nothing."""
+    table, place = _space("wide")
+    hits = np.zeros((len(cases), len(table)), bool)
+    for row, case in enumerate(cases):
+        hits[row, [place[one] for one in case.configurations if one in place]] = True
+    files = [gpu_file(case.gpu) for case in cases]
+    launches = [(case.product,) for case in cases]
+    there = _possible(files, launches, table)
+    told = np.flatnonzero((hits & there).any(1)).tolist()
+    if not told:
+        return None
+    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
+    fastest = jnp.asarray(np.log([cases[row].best for row in told]), jnp.float32)
+    in_set = jnp.asarray((hits & there)[told])
+
+    def objective(x: Array) -> Array:
+        log_s = time(x)
+        wrong = jnp.mean(jnp.sqrt(1.0 + ((jnp.min(log_s, 1) - fastest) / NOISE) ** 2) - 1.0)
+        return jnp.mean(_missed(log_s / TEMPERATURE, in_set)) + TIMES * wrong
+
+    return objective
+
+
+def _recorded(records: Sequence[Recorded], weight: float) -> Objective | None:
+    """Of what tuning runs chose, as many launches each: the sum of what is minimised of them, or None."""
+    table, _ = _space("moe")
+    tiles = np.delete(table, 3, axis=1)
+    chosen = np.array([np.delete(one.configuration, 3) for one in records])
+    hits = (tiles[None] == chosen[:, None]).all(2)
+    tried = np.array([_tried(one.kernel, one.block, table) for one in records])
+    files = [gpu_file(one.gpu) for one in records]
+    launches = [one.products for one in records]
+    there = tried & _possible(files, launches, table)
+    told = np.flatnonzero((hits & there).any(1)).tolist()
+    if not told:
+        return None
+    time = _predicted([files[row] for row in told], [launches[row] for row in told], table, there[told])
+    in_set = jnp.asarray((hits & there)[told])
+
+    def objective(x: Array) -> Array:
+        return weight * jnp.sum(_missed(time(x) / NOISY, in_set))
+
+    return objective
+
+
+def _missed(score: Float[Array, "cases configurations"], in_set: Array) -> Float[Array, " cases"]:
+    share = jax.nn.logsumexp(jnp.where(in_set, -score, -1e9), 1) - jax.nn.logsumexp(-score, 1)
+    return -jnp.log(jnp.exp(share) + LEAST_SHARE)
+
+
+def _possible(files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray) -> np.ndarray:
+    rows = [possible(file, one[:1], table)[0] for file, one in zip(files, launches, strict=True)]
+    return np.array(rows, bool).reshape(-1, len(table))
+
+
+def _predicted(
+    files: Sequence[GpuFile], launches: Sequence[Products], table: np.ndarray, there: np.ndarray
+) -> Objective:
+    """Log times of cases from coordinates; of what is not there, as if it took for ever."""
+    names = {file.name: file for file in files}
+    which = np.array([list(names).index(file.name) for file in files])
+    machine = jax.tree.map(lambda field: field[which][:, None], Machine.of(list(names.values())))
+    cases = [Case.of([one[n] for one in launches], table[:, 0]) for n in range(len(launches[0]))]
+    tile, possible_ones = Configuration.of(table), jnp.asarray(there)
+
+    def time(x: Array) -> Array:
+        k = Constants.at(x)
+        total = sum(seconds(machine, one, tile, k) for one in cases)
+        return jnp.where(possible_ones, jnp.log(total), 20.0)
+
+    return time
+
+
+def _space(name: str) -> tuple[np.ndarray, dict[tuple[int, ...], int]]:
+    table = space(name)
+    table = table[np.isin(table[:, 3], GROUPS)]
+    return table, {tuple(row): index for index, row in enumerate(table.tolist())}
+
+
+def _tried(kernel: str, block: tuple[int, int] | tuple[()], table: np.ndarray) -> np.ndarray:
+    own = {tuple(row) for row in space(kernel, block).tolist()}
+    return np.array([tuple(row) in own for row in table.tolist()])
+
+
+def _launches(record: Recorded) -> int:
+    return len(record.products)

@@ -1,0 +1,167 @@
+"""What was fast elsewhere: how often a configuration was among the best, on GPUs and cases alike.
+
+A table has, for each GPU, kind of operands and number of rows that an expert gets, the share of cases in
+which a tile (with its warps and stages, whatever the group) was among the best, and for a tile's rows and
+columns the share of each group. What is looked up is their mean over the table, weighted by how alike the
+machine, the operands and the rows are, and drawn towards no opinion where nothing is alike: a prior in the
+sense of a statistic with pseudo-counts. It knows no physics.
+
+prior.csv.gz is such a table; `scripts/studies/evaluate_moe.py DIR --write` writes it and says where it is
+from.
+"""
+
+import csv
+import gzip
+import io
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float
+
+from dse.explore.matrix.records import gpu_file
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.problem import OPERANDS, Product, active_experts
+
+FILE = Path(__file__).with_name("prior.csv.gz")
+COLUMNS = ("gpu", "weight_bytes", "rows", "kind", "key", "share")
+NO_OPINION = 0.02  # share of a configuration of which nothing is known
+PSEUDO_COUNT = 1.0  # cases alike in all, for as much weight as no opinion
+ROWS_ALIKE = 0.6  # of log2 rows of an expert
+ALIKE = {"shared": 0.7, "needed": 1.5, "balance": 1.5, "gddr": 0.3}  # of log2, but for gddr
+OPERANDS_ALIKE = 0.7  # of log2 bytes of a weight
+
+Tile = tuple[int, int, int, int, int]  # all parameters but the group
+Key = tuple[str, float, int]  # GPU, bytes of a weight, log2 of an expert's rows, rounded
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Shares of the best, by GPU, operands and rows."""
+
+    tiles: dict[Key, dict[Tile, float]]
+    groups: dict[tuple[int, int], dict[int, float]]  # of a tile's rows and columns
+
+    @staticmethod
+    def of(cases: Iterable[tuple[str, Product, Sequence[Sequence[int]]]]) -> "Prior":
+        """Count GPUs, products and the configurations that were best for them."""
+        number: dict[Key, int] = defaultdict(int)
+        tiles: dict[Key, dict[Tile, float]] = defaultdict(lambda: defaultdict(float))
+        groups: dict[tuple[int, int], dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        for gpu, product, configurations in cases:
+            key = (gpu, OPERANDS[product.operands].weight_bytes, round(float(log_rows([product])[0])))
+            number[key] += 1
+            for tile in {_tile(one) for one in configurations}:
+                tiles[key][tile] += 1
+            for one in configurations:
+                groups[one[0], one[1]][one[3]] += 1.0 / len(configurations)
+        return Prior(
+            {
+                key: {tile: count / number[key] for tile, count in found.items()}
+                for key, found in tiles.items()
+            },
+            {
+                size: {group: n / max(found.values()) for group, n in found.items()}
+                for size, found in groups.items()
+            },
+        )
+
+    def log_share(
+        self, file: GpuFile, products: Sequence[Product], configurations: np.ndarray
+    ) -> Float[np.ndarray, "products configurations"]:
+        """The log of the share expected of each configuration."""
+        tiles = [_tile(one) for one in configurations.tolist()]
+        distinct = {tile: place for place, tile in enumerate(dict.fromkeys(tiles))}
+        keys = list(self.tiles)
+        table = np.zeros((len(keys), len(distinct)))
+        for row, key in enumerate(keys):
+            for tile, share in self.tiles[key].items():
+                if tile in distinct:
+                    table[row, distinct[tile]] = share
+        alike = np.array([self._machines_alike(file, key[0]) for key in keys])
+        size = np.log2([[OPERANDS[one.operands].weight_bytes] for one in products])
+        away = (size - np.log2([key[1] for key in keys])) / OPERANDS_ALIKE
+        rows = (log_rows(products)[:, None] - np.array([key[2] for key in keys])) / ROWS_ALIKE
+        weights = alike * np.exp(-0.5 * (away**2 + rows**2)) if keys else np.zeros((len(products), 0))
+        share = (weights @ table + PSEUDO_COUNT * NO_OPINION) / (weights.sum(1, keepdims=True) + PSEUDO_COUNT)
+        group = [self._group(one) for one in configurations.tolist()]
+        opinion = weights.sum(1, keepdims=True) / (weights.sum(1, keepdims=True) + PSEUDO_COUNT)
+        return np.log(share[:, [distinct[tile] for tile in tiles]]) + opinion * np.log(np.array(group))
+
+    def _group(self, one: Sequence[int]) -> float:
+        found = self.groups.get((one[0], one[1]))
+        return (found.get(one[3], 0.0) + 0.05) / 1.05 if found else 1.0
+
+    def _machines_alike(self, file: GpuFile, other: str) -> float:
+        one, two = features(file), features(gpu_file(other))
+        return float(np.exp(-0.5 * sum(((one[name] - two[name]) / ALIKE[name]) ** 2 for name in ALIKE)))
+
+    @cached_property
+    def size(self) -> int:
+        """The number of shares."""
+        return sum(map(len, self.tiles.values()))
+
+    def text(self, least: float = 0.0) -> str:
+        """Write the table as CSV, without shares below `least`."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        for (gpu, weight_bytes, rows), found in sorted(self.tiles.items()):
+            for tile, share in sorted(found.items()):
+                if share >= least:
+                    writer.writerow(
+                        [gpu, f"{weight_bytes:g}", rows, "tile", "x".join(map(str, tile)), f"{share:.3g}"]
+                    )
+        for size, found in sorted(self.groups.items()):
+            for group, share in sorted(found.items()):
+                key = "x".join(map(str, (*size, group)))
+                writer.writerow(["", "", "", "group", key, f"{share:.3g}"])
+        return out.getvalue()
+
+    @staticmethod
+    def read(text: str) -> "Prior":
+        """Read what `text` wrote."""
+        tiles: dict[Key, dict[Tile, float]] = defaultdict(dict)
+        groups: dict[tuple[int, int], dict[int, float]] = defaultdict(dict)
+        for row in csv.DictReader(io.StringIO(text)):
+            numbers = tuple(map(int, row["key"].split("x")))
+            if row["kind"] == "tile":
+                rows, columns, depth, warps, stages = numbers
+                key = (row["gpu"], float(row["weight_bytes"]), int(row["rows"]))
+                tiles[key][rows, columns, depth, warps, stages] = float(row["share"])
+            else:
+                rows, columns, group = numbers
+                groups[rows, columns][group] = float(row["share"])
+        return Prior(dict(tiles), dict(groups))
+
+
+@cache
+def shipped() -> Prior:
+    """The prior that comes with the package."""
+    return Prior.read(gzip.decompress(FILE.read_bytes()).decode("utf-8"))
+
+
+def features(file: GpuFile) -> dict[str, float]:
+    """What makes machines alike: shared memory, bytes in flight for DRAM, flops a byte, kind of DRAM."""
+    from dse.models.matrix.machine import HBM
+
+    gpu = file.gpu
+    return {
+        "shared": float(np.log2(float(gpu.limits.shared_bytes_per_sm))),
+        "needed": float(np.log2(gpu.dram_bandwidth / gpu.clock / gpu.sm_count * gpu.latency.dram)),
+        "balance": float(np.log2(gpu.sm_count * gpu.clock / gpu.cpi.mma_fp16 / gpu.dram_bandwidth)),
+        "gddr": 0.0 if int(gpu.compute_capability) in HBM else 1.0,
+    }
+
+
+def log_rows(products: Sequence[Product]) -> Float[np.ndarray, " products"]:
+    """Log2 of the rows that an active expert gets, on average."""
+    return np.log2(np.array([one.rows for one in products], float) / active_experts(products))
+
+
+def _tile(one: Sequence[int]) -> Tile:
+    rows, columns, depth, _, warps, stages = one
+    return rows, columns, depth, warps, stages

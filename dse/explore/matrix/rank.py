@@ -1,0 +1,97 @@
+"""Configurations ranked: by predicted time, by what was fast elsewhere, or by both.
+
+Both: log time less `WEIGHT` times the log of the expected share among the best.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jaxtyping import Float, Int
+
+from dse.errors import DseError
+from dse.explore.matrix import prior as _prior
+from dse.explore.matrix.prior import Prior
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix import constants as _constants
+from dse.models.matrix.configuration import Configuration
+from dse.models.matrix.constants import Constants
+from dse.models.matrix.machine import Machine, possible
+from dse.models.matrix.problem import Product
+from dse.models.matrix.time import Case, seconds
+
+BY = ("physics", "prior", "both")
+WEIGHT = 0.01
+ALIKE = 0.05  # log time: of a tile's groups, each next one counts as so much later than it is
+
+_seconds = jax.jit(seconds)
+
+
+def predict(
+    files: Sequence[GpuFile],
+    products: Sequence[Product],
+    configurations: Int[np.ndarray, "configurations 6"],
+    constants: Constants | None = None,
+) -> Float[np.ndarray, "gpus products configurations"]:
+    """Predict times in seconds; infinite where shared memory does not suffice. Fitted constants by default.
+
+    **Raises:** DseError for a GPU without tensor cores.
+    """
+    machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
+    inner = (Case.of(products, configurations[:, 0]), Configuration.of(configurations))
+    case, tile = jax.tree.map(lambda field: field[None], inner)
+    times = _seconds(machine, case, tile, constants or _constants.fitted())
+    fits = np.array([possible(file, products, configurations) for file in files])
+    return np.where(fits, np.asarray(times), np.inf)
+
+
+def scores(
+    file: GpuFile,
+    products: Sequence[Product],
+    configurations: Int[np.ndarray, "configurations 6"],
+    by: str = "both",
+    constants: Constants | None = None,
+    prior: Prior | None = None,
+    weight: float = WEIGHT,
+) -> Float[np.ndarray, "products configurations"]:
+    """What configurations are ranked by, lower is better: log time, less the weighted log of the prior."""
+    if by not in BY:
+        raise DseError(f"by: found {by!r}, expected one of {', '.join(BY)}")
+    time = np.log(predict([file], products, configurations, constants)[0])
+    if by == "physics":
+        return time
+    share = (prior or _prior.shipped()).log_share(file, products, configurations)
+    return np.where(np.isfinite(time), (time if by == "both" else 0.0) - weight * share, np.inf)
+
+
+def order(
+    score: Float[np.ndarray, "products configurations"],
+    configurations: Int[np.ndarray, "configurations 6"],
+    alike: float = ALIKE,
+) -> Int[np.ndarray, "products configurations"]:
+    """Places of configurations, best first, for trying one after the other.
+
+    The groups of one tile are nearly alike: after the first of them, others come a little later than they
+    would.
+    """
+    _, tile = np.unique(np.delete(configurations, 3, axis=1), axis=0, return_inverse=True)
+    first = np.lexsort(
+        (np.broadcast_to(configurations[:, 3], score.shape), score, np.broadcast_to(tile, score.shape))
+    )
+    start = np.r_[True, np.diff(np.sort(tile)) > 0]
+    nth = np.arange(len(tile)) - np.maximum.accumulate(np.where(start, np.arange(len(tile)), 0))
+    later = np.empty(score.shape)
+    np.put_along_axis(later, first, np.broadcast_to(nth * alike, score.shape), axis=1)
+    return np.argsort(score + later, axis=1, kind="stable")
+
+
+def best(
+    file: GpuFile,
+    products: Sequence[Product],
+    configurations: Int[np.ndarray, "configurations 6"],
+    by: str = "both",
+) -> tuple[np.ndarray, Float[np.ndarray, " products"]]:
+    """The best configuration of each product and its predicted time."""
+    chosen = configurations[np.argmin(scores(file, products, configurations, by), axis=1)]
+    times = [predict([file], [one], row[None])[0, 0, 0] for one, row in zip(products, chosen, strict=True)]
+    return chosen, np.array(times)

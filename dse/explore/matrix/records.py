@@ -1,0 +1,182 @@
+"""Recorded tuning results: every configuration near the best of a case, or the best of a tuning run.
+
+A folder has near_best.csv.gz, recorded_best.csv.gz, or both, with the columns read here.
+"""
+
+import csv
+import io
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from dse.data import safe_readers
+from dse.errors import DseError
+from dse.hardware.gpus import GpuFile, find, load
+from dse.models.matrix.configuration import PARAMETERS
+from dse.models.matrix.problem import OPERANDS, Product, experts_layer
+
+UNKNOWN_DEPTH = 4096  # hidden size where a file's name has none: between the smallest and largest of models
+UNKNOWN_TOPK = 8
+BLOCK = (128, 128)  # of scales, where a tuner demands that tiles divide into them
+VENDORS = ("NVIDIA", "GEFORCE", "AMD")
+RELATIVES = {"A800": "A100", "A10G": "A10", "GH200": "H200", "B300": "B200", "GB300": "GB200"}
+
+
+@dataclass(frozen=True)
+class NearBest:
+    """A case and all its configurations that ran within 1 % of the best."""
+
+    gpu: str
+    product: Product
+    configurations: tuple[tuple[int, ...], ...]
+    seconds: tuple[float, ...]
+
+    @property
+    def best(self) -> float:
+        """The time of the fastest one."""
+        return min(self.seconds)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The configuration that one tuning run found best; `products` run with it one after the other."""
+
+    gpu: str
+    kernel: str
+    depth_known: bool
+    products: tuple[Product, ...]
+    configuration: tuple[int, ...]
+    block: tuple[int, int] | tuple[()]  # columns and depth that tiles must divide into
+
+
+@cache
+def gpu_file(device: str) -> GpuFile:
+    """The GPU file of a device as records call it: NVIDIA_A100-SXM4-80GB, H20, GeForce_RTX_4090, ...
+
+    Words are left off from the end until a file is found; a bare name is the SXM card where there is one.
+    Variants without a file of their own count as their nearest relative: the A800, an A100 with slower links,
+    Grace's H100 as the H200, the B300 as the B200, whose SMs and memory's rate it has. **Raises:** DseError.
+    """
+    words = [word for word in re.split("[_ -]+", device.strip().upper()) if word and word not in VENDORS]
+    words = [RELATIVES.get(word, word) for word in words]
+    if "A100" in words and "40GB" in words:  # both forms have the memory of the PCIe card
+        words = ["A100", "PCIE", "40GB"]
+    while words:
+        name = "-".join(words)
+        for text in (f"{name}-SXM", name):
+            with suppress(DseError):
+                return load(find(text))
+        words.pop()
+    raise DseError(f"gpu: found {device!r}, expected a device that gpus/ has a file of")
+
+
+def near_best(folder: Path) -> list[NearBest]:
+    """Read near_best.csv.gz; none where it is missing. Operands are bf16, tokens handed out evenly.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
+    cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
+    for row in _rows(folder / "near_best.csv.gz"):
+        key = (row["gpu"], row["weight_type"], *(row.count(name) for name in ("M", "E", "topk", "H", "N")))
+        configurations, seconds = cases[key]
+        configurations.append(tuple(row.count(name) for name in PARAMETERS))
+        seconds.append(row.number("avg_duration") * 1e-6)
+    return [
+        NearBest(gpu, experts_layer(*sizes, routing="even")[weights == "w2"], tuple(found), tuple(times))
+        for (gpu, weights, *sizes), (found, times) in cases.items()
+    ]
+
+
+def recorded(folder: Path) -> list[Recorded]:
+    """Read recorded_best.csv.gz: NVIDIA's, inside the tuner's space. None where it is missing.
+
+    **Raises:** DseError, one line, for a row that is none.
+    """
+    found = []
+    for row in _rows(folder / "recorded_best.csv.gz"):
+        if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
+            continue
+        block = row.block("block_shape")
+        kind = {"bf16/fp16": "bf16", "float8": "fp8_w8a8"}.get(row["dtype"], row["dtype"])
+        if block and f"{kind}_block" in OPERANDS:
+            kind = f"{kind}_block"
+        if kind not in OPERANDS:
+            continue
+        depth = row.count("K", UNKNOWN_DEPTH)
+        if row["kernel"] == "w8a8":
+            products = (Product(row.count("M"), row.count("N"), depth, operands=kind),)
+        else:
+            experts, topk = row.count("E"), row.count("topk", UNKNOWN_TOPK)
+            products = experts_layer(row.count("M"), experts, topk, depth, row.count("N"), kind)
+            if row["part"] == "down":
+                products = products[1:]
+        found.append(
+            Recorded(
+                gpu=row["device"],
+                kernel=row["kernel"],
+                depth_known=bool(row["K"]),
+                products=products,
+                configuration=tuple(row.count(name) for name in PARAMETERS),
+                block=BLOCK if row["space"].endswith("block128x128") else (),
+            )
+        )
+    return found
+
+
+@dataclass(frozen=True)
+class _Row:
+    """A row of a table, whose cells are asked for by name. DseError, one line, for what is no such cell."""
+
+    where: str
+    cells: dict[str, str]
+
+    def __getitem__(self, name: str) -> str:
+        if name not in self.cells:
+            raise DseError(f"{self.where}: {name}: missing, expected a column of that name")
+        return self.cells[name]
+
+    def count(self, name: str, unknown: int | None = None) -> int:
+        """A number of things; `unknown` where the cell is empty."""
+        text = self[name]
+        if not text and unknown is not None:
+            return unknown
+        if not re.fullmatch(r"[1-9]\d{0,9}", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected a whole number above 0")
+        return int(text)
+
+    def number(self, name: str) -> float:
+        """A number above 0."""
+        try:
+            number = float(self[name])
+        except ValueError:
+            number = 0.0
+        if not 0 < number < math.inf:
+            raise DseError(f"{self.where}: {name}: found {self[name][:40]!r}, expected a number above 0")
+        return number
+
+    def block(self, name: str) -> tuple[int, ...]:
+        """Columns and depth of a block, as 128x128; () where there is none."""
+        text = self[name]
+        if not re.fullmatch(r"(\d{1,9}x\d{1,9})?", text, re.ASCII):
+            raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected one as 128x128")
+        return tuple(map(int, text.split("x"))) if text else ()
+
+
+def _rows(path: Path) -> Iterator[_Row]:
+    """Yield the rows of a table. **Raises:** DseError, one line."""
+    if not path.exists():
+        return
+    rows = csv.DictReader(io.StringIO(safe_readers.text(path), newline=""), restval="")
+    while True:
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise DseError(f"{path}: line {rows.line_num}: {error}") from None
+        yield _Row(f"{path}: line {rows.line_num}", row)

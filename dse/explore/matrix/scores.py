@@ -1,0 +1,174 @@
+"""Rankings of configurations scored against recorded tuning results.
+
+Near-best sets: is one of the first k among those that ran within 1 % of the best? Recorded bests: how deep
+in the ranking of the tuner's space stands the one that a tuning run chose?
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from dse.explore.matrix.prior import Prior
+from dse.explore.matrix.rank import order, predict
+from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.configuration import space
+from dse.models.matrix.constants import Constants
+from dse.models.matrix.machine import possible
+from dse.models.matrix.problem import Product
+
+FIRST = 10
+BY = ("random", "popularity", "prior", "physics", "both")
+
+Configured = Iterable[tuple[str, Product, Sequence[Sequence[int]]]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What rankings of unseen cases rest on."""
+
+    constants: Constants
+    prior: Prior
+    weight: float
+    counted: Counter  # configurations: how often each was among the best
+
+    @staticmethod
+    def of(constants: Constants, weight: float, cases: Configured, prior: Prior | None = None) -> "Trained":
+        """Count the configurations of cases; their own prior unless another is given."""
+        cases = list(cases)
+        counted = Counter(tuple(one) for _, _, found in cases for one in found)
+        return Trained(constants, prior or Prior.of(cases), weight, counted)
+
+
+def near_best_hits(
+    cases: Sequence[NearBest], trained: Trained
+) -> tuple[dict[str, Float[np.ndarray, "cases 2"]], Float[np.ndarray, " cases"]]:
+    """For each way of ranking, the chance of a hit at first and among the first ten; and errors of the best
+    time.
+
+    Cases of one GPU. **Shapes:** [cases, 2]; errors relative, [cases].
+    """
+    table = space("wide")
+    file, products = gpu_file(cases[0].gpu), [case.product for case in cases]
+    hits = _members(cases, table)
+    there = possible(file, products, table)
+    score, time = _scores(file, [products], table, trained)
+    found = {}
+    for by, one in score.items():
+        if by == "random":
+            found[by] = np.array(
+                [
+                    _by_chance(int((row & fits).sum()), int(fits.sum()))
+                    for row, fits in zip(hits, there, strict=True)
+                ]
+            )
+        else:
+            first = order(one, table)[:, :FIRST]
+            hit = np.take_along_axis(hits, first, axis=1)
+            found[by] = np.stack([hit[:, 0], hit.any(1)], axis=1).astype(float)
+    return found, np.exp(time.min(1)) / np.array([case.best for case in cases]) - 1.0
+
+
+def recorded_depths(
+    records: Sequence[Recorded], trained: Trained
+) -> dict[str, Float[np.ndarray, " records"]]:
+    """For each way of ranking, the share of the space that is ranked before the recorded best."""
+    depths: dict[str, np.ndarray] = {by: np.full(len(records), np.nan) for by in BY}
+
+    def key(place: int) -> tuple:
+        one = records[place]
+        return one.gpu, one.kernel, one.block, len(one.products), one.products[0].operands
+
+    for (gpu, kernel, block, number, _), group in groupby(sorted(range(len(records)), key=key), key=key):
+        places, table = list(group), space(kernel, block)
+        products = [[records[place].products[n] for place in places] for n in range(number)]
+        score, _ = _scores(gpu_file(gpu), products, table, trained)
+        chosen = {tuple(row): n for n, row in enumerate(table.tolist())}
+        columns = np.array([chosen.get(records[place].configuration, -1) for place in places])
+        for by, one in score.items():
+            own = np.take_along_axis(one, np.maximum(columns, 0)[:, None], axis=1)
+            depth = ((one < own).sum(1) + 0.5 * ((one == own).sum(1) - 1)) / len(table)
+            depths[by][places] = np.where(columns < 0, np.nan, depth)
+    return depths
+
+
+def rates(found: Iterable[dict[str, np.ndarray]]) -> dict[str, dict[str, float]]:
+    """Shares of cases with a hit: top1, top10, for each way of ranking."""
+    joined = _joined(found)
+    return {by: {"top1": _mean(rows[:, 0]), "top10": _mean(rows[:, 1])} for by, rows in joined.items()}
+
+
+def depths(found: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
+    """The median depth, and shares of records within the first 5 and 10 % of the space."""
+    return {
+        by: {
+            "median_percentile": round(float(np.nanmedian(depth)), 4),
+            "top_5_percent": _mean(depth[np.isfinite(depth)] <= 0.05),
+            "top_10_percent": _mean(depth[np.isfinite(depth)] <= 0.1),
+        }
+        for by, depth in found.items()
+    }
+
+
+def by_gpu(cases: Sequence[NearBest]) -> dict[str, list[NearBest]]:
+    """Cases of each GPU."""
+    found = defaultdict(list)
+    for case in cases:
+        found[case.gpu].append(case)
+    return dict(found)
+
+
+def configured(cases: Iterable[NearBest | Recorded]) -> Configured:
+    """GPU, product and best configurations of records."""
+    for case in cases:
+        if isinstance(case, NearBest):
+            yield case.gpu, case.product, case.configurations
+        else:
+            yield case.gpu, case.products[0], [case.configuration]
+
+
+def _scores(
+    file: GpuFile, products: Sequence[Sequence[Product]], table: np.ndarray, trained: Trained
+) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """What each way ranks by, and log times; `products` run one after the other."""
+    time = np.log(sum(predict([file], one, table, trained.constants)[0] for one in products))
+    share = trained.prior.log_share(file, products[0], table)
+    popular = np.array([trained.counted[tuple(row)] for row in table.tolist()], float)
+
+    def possible_ones(score: np.ndarray) -> np.ndarray:
+        return np.where(np.isfinite(time), score, np.inf)
+
+    return {
+        "random": np.zeros(time.shape),
+        "popularity": possible_ones(-popular[None]),
+        "prior": possible_ones(-share),
+        "physics": time,
+        "both": possible_ones(time - trained.weight * share),
+    }, time
+
+
+def _members(cases: Sequence[NearBest], table: np.ndarray) -> Bool[np.ndarray, "cases configurations"]:
+    place = {tuple(row): n for n, row in enumerate(table.tolist())}
+    hits = np.zeros((len(cases), len(table)), bool)
+    for row, case in enumerate(cases):
+        hits[row, [place[one] for one in case.configurations if one in place]] = True
+    return hits
+
+
+def _by_chance(good: int, all_: int) -> tuple[float, float]:
+    """The chance of a hit at first, and among the first ten, of configurations in random order."""
+    missed = np.prod([(all_ - good - n) / (all_ - n) for n in range(min(FIRST, all_))])
+    return good / all_, 1.0 - float(max(missed, 0.0))
+
+
+def _joined(found: Iterable[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    parts = list(found)
+    return {by: np.concatenate([part[by] for part in parts]) for by in (parts[0] if parts else ())}
+
+
+def _mean(values: np.ndarray) -> float:
+    return round(float(np.mean(values)), 4)

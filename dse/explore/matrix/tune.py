@@ -1,0 +1,138 @@
+"""Times of a matrix kernel's configurations: read from a file, or measured where it pays."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dse.data.measured.formats import read as read_table
+from dse.data.measured.table import SECONDS, Table
+from dse.errors import DseError
+from dse.explore.fit.surrogate import positions
+from dse.explore.matrix.refine import Correction, Timed
+from dse.explore.matrix.table import Kernel, Predictor
+from dse.explore.tune import loop
+from dse.explore.tune.candidates import bare
+from dse.explore.tune.tuner import RUNS, Tuner, chance, expected_improvement
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.configuration import PARAMETERS
+
+NAMES = ("M", *PARAMETERS)  # of what a command is told
+ALL_RUN = ("M", "GROUP_SIZE_M")  # on which it does not hang whether a configuration runs
+
+TIMES = {"seconds": 1.0} | {
+    name: scale for unit, scale in SECONDS.items() for name in (f"time_{unit}", unit)
+}  # columns, in seconds
+
+
+def read(path: Path, kernel: Kernel) -> Timed:
+    """Read measured times: columns M, the six parameters and a time; an infinite one did not run.
+
+    **Raises:** DseError, one line with column and row, for a column that is missing, a value that is not of
+    the kernel's space, or a time that is no number above 0.
+    """
+    table = read_table(path)
+    for name in NAMES:
+        if name not in table.names:
+            table.fail("columns", f"found no {name}, expected M, {', '.join(PARAMETERS)} and a time")
+    timed = next((name for name in TIMES if name in table.names), None)
+    if timed is None:
+        table.fail("columns", f"found no time, expected one of {', '.join(TIMES)}")
+    tokens = table.complete("M")
+    _refuse(table, "M", (tokens < 1) | (tokens != np.floor(tokens)), "a whole number of at least 1")
+    configurations = kernel.configurations
+    columns = []
+    for name, allowed in zip(PARAMETERS, configurations.T, strict=True):
+        column, values = table.complete(name), np.unique(allowed)
+        expected = f"one of {', '.join(map(str, values))}, as the tuner of {kernel.name} tries"
+        _refuse(table, name, ~np.isin(column, values), expected)
+        columns.append(column.astype(int))
+    seconds = table.numbers(timed).astype(float) * TIMES[timed]
+    _refuse(table, timed, ~(seconds > 0), "a time above 0, or inf where it did not run")
+    known = {tuple(row): place for place, row in enumerate(configurations.tolist())}
+    places = np.array([known[row] for row in zip(*(column.tolist() for column in columns), strict=True)])
+    return Timed(tokens.astype(int), places, seconds)
+
+
+class InTurn(Tuner):
+    """A tuner of one number of tokens after the other, each with all that was measured before it.
+
+    Candidates are all configurations for each number of tokens. For each the first is the one that is best by
+    corrected predictions (`dse.explore.matrix.refine`); then that which is expected to improve most. What
+    failed for one number of tokens is not tried for another, and tiles like it later.
+    """
+
+    def __init__(self, predictor: Predictor, tokens: Sequence[int], budget: int, timed: Timed) -> None:
+        table = predictor.configurations
+        columns = {"M": np.repeat(tokens, len(table))}
+        columns |= {name: np.tile(table[:, place], len(tokens)) for place, name in enumerate(PARAMETERS)}
+        super().__init__(bare(columns))
+        self.predictor, self.tokens, self.budget, self.before = predictor, tuple(tokens), budget, timed
+        self.taken = predictor.taken(tokens)
+        self.position = positions(
+            {name: columns[name][: len(table)] for name in NAMES if name not in ALL_RUN}
+        )
+
+    @property
+    def timed(self) -> Timed:
+        """All times so far."""
+        turns, places = np.divmod(np.array(list(self.told), int), len(self.predictor.configurations))
+        told = Timed(np.array(self.tokens)[turns], places, np.array(list(self.told.values()), float))
+        return self.before.and_(told)
+
+    def ask(self, count: int = 1) -> list[int]:
+        """Return the configuration to measure next, one whatever the count; none if the budget is spent."""
+        size = len(self.predictor.configurations)
+        spent = np.bincount(np.array(list(self.told), int) // size, minlength=len(self.tokens))
+        for turn in np.flatnonzero(spent < self.budget).tolist():
+            gain = self._gain_in(turn)
+            if gain.max() > -np.inf:
+                return [turn * size + int(np.argmax(gain))]
+        return []
+
+    def _gain_in(self, turn: int) -> np.ndarray:
+        tokens, timed = self.tokens[turn], self.timed
+        corrected = Correction(self.predictor, self.predictor.configurations, timed)
+        log_s, deviation = corrected(tokens)
+        tried, runs = np.unique(timed.places), np.ones(len(log_s))
+        if len(timed.failed):
+            ran = ~np.isin(tried, timed.failed)
+            runs = chance(RUNS[True], self.position, self.position[tried], ran)
+        places, seconds = timed.of(tokens)
+        possible = np.isfinite(log_s)
+        possible[places] = possible[timed.failed] = False
+        if len(places) and np.isfinite(seconds[0]):
+            better = np.log(seconds[0]) - np.where(possible, log_s, 0.0)
+            gain = expected_improvement(better, deviation) * runs
+        else:
+            gain = np.log(runs) - log_s - np.where(possible, self.taken[turn], 0.0)
+        return np.where(possible, gain, -np.inf)
+
+
+def tuned(
+    file: GpuFile,
+    kernel: Kernel,
+    tokens: Sequence[int],
+    measure: loop.Measure,
+    budget: int,
+    journal: Path | None = None,
+    timed: Timed | None = None,
+    advance: Callable[[int], None] = lambda measurements: None,
+) -> Timed:
+    """Measure up to `budget` configurations for each number of tokens; return these times and those given.
+
+    Measurements of the journal count. **Raises:** DseError if none ran, or for the journal as `loop.run`.
+    """
+    tuner = InTurn(Predictor.of(file, kernel), tokens, budget, timed or Timed.none())
+    loop.run(tuner, measure, len(tuner.candidates), journal=journal, advance=advance)
+    if tuner.told and not np.isfinite(list(tuner.told.values())).any():
+        raise DseError(f"command: found no time in {len(tuner.told)} runs, expected a last number above 0")
+    return tuner.timed
+
+
+def _refuse(table: Table, name: str, wrong: np.ndarray, expected: str) -> None:
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        cell = table.table.column(name)[row].as_py()
+        found = "no number" if cell in (None, "") else repr(cell)
+        table.fail(f"{name}, row {row + 1}", f"found {found}, expected {expected}")

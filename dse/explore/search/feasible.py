@@ -1,0 +1,162 @@
+"""Any sampler of Optuna's, kept to configurations that are valid and new.
+
+Constraints are known in closed form, and a model gives the same time each time: a trial of what breaks a
+constraint, or was tried before, would teach nothing. What a sampler suggests of either kind makes way for a
+neighbour, and where it has nothing to go by yet, a valid configuration is drawn. Samplers that learn are
+asked for half of the trials only: the others are neighbours of good ones, for samplers find the region of an
+optimum sooner than the optimum. Half of these are of a family that began elsewhere.
+"""
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler, QMCSampler, RandomSampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from dse.explore.search.neighbours import Neighbours, Point
+from dse.explore.search.variants import VARIANT, Variant
+
+LEAST = 20  # trials before any is refined
+PATIENCE = 60  # trials of a family without a better one, after which another begins
+
+
+class Feasible(BaseSampler):
+    """Suggests a variant, where there are several, and the places of its parameters' values in their lists.
+
+    Attributes:
+        inner: the sampler that it asks.
+        refine: whether half of the trials are neighbours of good ones.
+        variant: the one that the next suggestion is to be of; None leaves it to `inner`.
+    """
+
+    def __init__(self, inner: BaseSampler, variants: Mapping[str, Variant], seed: int | None) -> None:
+        self.inner = inner
+        self.refine = not isinstance(inner, RandomSampler | QMCSampler)
+        self.variant: str | None = None
+        self._random = np.random.default_rng(seed)
+        self._neighbours = {name: Neighbours(each, seed) for name, each in variants.items()}
+        self._space: dict[str, BaseDistribution] = {}
+        if len(variants) > 1:
+            self._space[VARIANT] = CategoricalDistribution(list(variants))
+        self._parameters = {name: [f"{name}.{key}" for key in each.free] for name, each in variants.items()}
+        for name, each in variants.items():
+            ranges = (IntDistribution(0, len(values) - 1) for values in each.free.values())
+            self._space |= zip(self._parameters[name], ranges, strict=True)
+        self._tried: dict[str, set[Point]] = {name: set() for name in variants}
+        self._family: set[tuple[str, Point]] = set()  # begun from draws, in which only its own have heirs
+        self._read = 0  # trials of the study that were looked at
+
+    def reseed_rng(self) -> None:
+        """As Optuna has it, before another process or thread goes on."""
+        self.inner.reseed_rng()
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        """All parameters of all variants."""
+        return self._space
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        """Suggest a configuration; nothing for a trial that somebody enqueued."""
+        if "fixed_params" in trial.system_attrs:
+            return {}
+        self._note(study, trial)
+        name, point = self._refined(study) if self.refine else (None, None)
+        if name is None or point is None:
+            name, point = self._suggested(study, trial)
+        self._tried[name].add(point)
+        chosen: dict[str, Any] = {VARIANT: name} if VARIANT in self._space else {}
+        return chosen | dict(zip(self._parameters[name], point, strict=True))
+
+    def _suggested(self, study: Study, trial: FrozenTrial) -> tuple[str, Point]:
+        """What the sampler within suggests, or what is near it."""
+        asked = self.inner.infer_relative_search_space(study, trial)
+        suggested = self.inner.sample_relative(study, trial, asked)
+        name = self.variant or suggested.get(VARIANT) or str(self._random.choice(list(self._parameters)))
+        parameters, neighbours, tried = self._parameters[name], self._neighbours[name], self._tried[name]
+        if parameters and suggested.keys() >= set(parameters):
+            near = neighbours.near(tuple(suggested[key] for key in parameters), tried)
+            if near is not None:
+                return name, near
+        drawn = neighbours.anywhere()
+        return name, neighbours.near(drawn, tried) or drawn
+
+    def _refined(self, study: Study) -> tuple[str | None, Point | None]:
+        """Half of the time, a neighbour of a good trial: of any, or of one of the family."""
+        if len(study.directions) > 1 or self._random.random() < 0.5:
+            return None, None
+        done = [
+            trial
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,))
+            if math.isfinite(trial.values[0])
+            and self.variant in (None, trial.params.get(VARIANT, self.variant))
+        ]
+        if len(done) < LEAST:
+            return None, None
+        return self._heir(done) if self._random.random() < 0.5 else self._of_family(done)
+
+    def _of_family(self, done: list[FrozenTrial]) -> tuple[str, Point | None]:
+        """A neighbour within the family: trials that began with some that were drawn, and their heirs.
+
+        A new one begins where the last has found nothing better for long. It may end in another region than
+        the one in which all others of the best trials soon are.
+        """
+        mine = [trial for trial in done if self._place(trial) in self._family]
+        lately, before = mine[-PATIENCE:], mine[:-PATIENCE]
+        if before and min(map(_time, lately)) >= min(map(_time, before)):
+            self._family.clear()
+            mine = []
+        if len(mine) >= LEAST:
+            name, point = self._heir(mine)
+        else:
+            name = self.variant or str(self._random.choice(list(self._parameters)))
+            point = self._neighbours[name].near(self._neighbours[name].anywhere(), self._tried[name])
+        if point is not None:
+            self._family.add((name, point))
+        return name, point
+
+    def _place(self, trial: FrozenTrial) -> tuple[str, Point]:
+        name = trial.params.get(VARIANT, next(iter(self._parameters)))
+        return name, tuple(trial.params[key] for key in self._parameters[name])
+
+    def _heir(self, trials: list[FrozenTrial]) -> tuple[str, Point | None]:
+        """A neighbour of one of some trials; the better, the likelier."""
+        rank = int(len(trials) ** self._random.random())  # log-uniform: 1 to 10 as often as 10 to 100
+        trial = heapq.nsmallest(rank, trials, key=_time)[-1]
+        name, point = self._place(trial)
+        return name, self._neighbours[name].near(point, self._tried[name])
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        """Suggest one parameter by itself: of a trial that was enqueued without it."""
+        return self.inner.sample_independent(study, trial, param_name, param_distribution)
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """As the sampler within has it."""
+        self.inner.before_trial(study, trial)
+
+    def after_trial(
+        self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None
+    ) -> None:
+        """As the sampler within has it."""
+        self.inner.after_trial(study, trial, state, values)
+
+    def _note(self, study: Study, asking: FrozenTrial) -> None:
+        """Look at trials that came since: enqueued ones, and those of other processes."""
+        trials = study.get_trials(deepcopy=False)
+        for trial in trials[self._read :]:
+            name = trial.params.get(VARIANT, next(iter(self._parameters)))
+            parameters = self._parameters[name]
+            if trial.number != asking.number and trial.params.keys() >= set(parameters):
+                self._tried[name].add(tuple(trial.params[key] for key in parameters))
+        self._read = len(trials)
+
+
+def _time(trial: FrozenTrial) -> float:
+    return trial.values[0]

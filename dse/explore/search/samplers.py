@@ -1,0 +1,86 @@
+"""Optuna's samplers by name, and the one that suits a search."""
+
+import warnings
+from contextlib import suppress
+from importlib import import_module
+
+from optuna.exceptions import ExperimentalWarning
+from optuna.samplers import (
+    BaseSampler,
+    CmaEsSampler,
+    GPSampler,
+    NSGAIIISampler,
+    NSGAIISampler,
+    QMCSampler,
+    RandomSampler,
+    TPESampler,
+)
+
+from dse.core.optional import install, needs
+from dse.errors import DseError, one_of
+from dse.explore.search.bounded import Bounded
+
+SAMPLERS = ("tpe", "gp", "nsga2", "nsga3", "cmaes", "qmc", "random", "auto")
+STARTUP = 100  # trials at random before TPE's own, at most, and at most a tenth
+FEW = 300  # trials up to which `auto` takes Gaussian processes, which take longest for a suggestion
+
+
+def constrained(sampler: BaseSampler) -> bool:
+    """Whether a sampler learns from complete trials that break constraints."""
+    return isinstance(sampler, TPESampler | Bounded | NSGAIISampler | NSGAIIISampler)
+
+
+def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, variants: int = 1) -> BaseSampler:
+    """Make the Optuna sampler of that name; `auto` goes by the number of trials, objectives and variants.
+
+    **Raises:** DseError for another name, or for one whose package is missing.
+    """
+    if name not in SAMPLERS:
+        raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
+    if name == "auto":
+        name = _suitable(trials, goals, variants)
+    if name == "gp":
+        _expect_torch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ExperimentalWarning)
+        match name:
+            case "tpe":  # group: a model of its own for each variant; constant_liar: batches spread out
+                return TPESampler(
+                    multivariate=True,
+                    group=True,
+                    constant_liar=True,
+                    n_startup_trials=min(max(trials // 10, 10), STARTUP),
+                    seed=seed,
+                )
+            case "gp":
+                return Bounded(
+                    GPSampler(seed=seed, deterministic_objective=True, warn_independent_sampling=False)
+                )
+            case "nsga2":
+                return NSGAIISampler(seed=seed)
+            case "nsga3":
+                return NSGAIIISampler(seed=seed)
+            case "cmaes":
+                return CmaEsSampler(seed=seed, warn_independent_sampling=False)
+            case "qmc":
+                return QMCSampler(
+                    seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False
+                )
+            case _:
+                return RandomSampler(seed=seed)
+
+
+def _suitable(trials: int, goals: int, variants: int) -> str:
+    """Name the sampler for a search: what learns most from few trials, while it is not too slow."""
+    if goals > 1:
+        return "nsga3" if goals > 3 else "nsga2" if trials > 1_000 else "tpe"
+    if trials <= FEW and variants == 1:
+        with suppress(DseError):
+            _expect_torch()
+            return "gp"
+    return "tpe"
+
+
+def _expect_torch() -> None:
+    with needs("torch", "for the sampler gp " + install("gp")):
+        import_module("torch")  # as Optuna will, for its Gaussian processes

@@ -1,0 +1,42 @@
+"""A filter of rows: an expression of parameters, sizes and what was predicted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dse.core.space.expression import Expression, parse
+from dse.evaluate.chunks import RESOURCES, Evaluation
+from dse.explore.sweep.product import Product
+
+NUMBERS = (*RESOURCES, "warps_per_sm", "occupancy", "possible", "cycles", "time_s")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which rows are wanted. A kernel without a parameter or size that it names has 0 for it."""
+
+    expression: Expression
+
+    @staticmethod
+    def of(text: str, product: Product) -> "Filter":
+        """Read a filter. **Raises:** DseError for another form, or a name that no kernel of `product` has."""
+        names = {name for kernel in product.kernels for name in kernel.space.names}
+        names |= {name for sizes in product.sizes for name in sizes.names}
+        return Filter(parse(text, "--where", {*names, *NUMBERS}))
+
+    def holds(
+        self, parameters: Mapping[str, np.ndarray], problem: Mapping[str, Any], evaluation: Evaluation
+    ) -> dict[str, np.ndarray]:
+        """Tell where it holds, by model: [G, L] each."""
+        shape = evaluation.limiter.shape
+        known: dict[str, Any] = dict.fromkeys(self.expression.names, np.asarray(0)) | dict(problem)
+        known |= {name: values[None] for name, values in parameters.items()}
+        known |= evaluation.resources
+        known |= {name: getattr(evaluation, name) for name in ("warps_per_sm", "occupancy", "possible")}
+        found = {}
+        for model, forecast in evaluation.forecasts.items():
+            mine = known | {"cycles": forecast.cycles, "time_s": forecast.seconds}
+            found[model] = np.broadcast_to(self.expression.holds(mine, np), shape)
+        return found

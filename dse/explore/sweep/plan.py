@@ -1,0 +1,247 @@
+"""A sweep cut into units of work, each made by itself from its number.
+
+A kernel whose counts can be had along axes (`dense`) is reduced by `dse.evaluate.grid` where only the fastest
+or counts are asked for; everything else goes through `dse.evaluate.chunks`, configuration by configuration.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, partial, reduce
+from operator import or_
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from dse.core.precision import in_64_bits
+from dse.evaluate.grid import reduce_groups
+from dse.evaluate.launches import WIDE
+from dse.explore.sweep.chunk import Chunk, chunk_of
+from dse.explore.sweep.dense import Dense, can_be_dense, cut
+from dse.explore.sweep.entries import COLUMNS, Entries
+from dse.explore.sweep.filter import Filter
+from dse.explore.sweep.product import Product, density
+from dse.explore.sweep.reductions import Counts, Reduction, Top
+from dse.hardware import occupancy
+from dse.hardware.tensor import lacking
+from dse.kernels.description import Description
+from dse.models.protocol import Model
+from dse.types import Gpu, Kernel, PerClass, Resources
+
+CONFIGURATIONS = 1 << 14  # of a unit whose configurations are evaluated one by one
+PREDICTIONS = 1 << 21  # of such a unit: by all models, on all GPUs
+FEW = 1 << 22  # predictions of a part that are kept in memory
+DENSE = 1 << 22  # configurations on all GPUs, from which on it pays to compile for a kernel's axes
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How one kernel of a product is cut."""
+
+    points: int  # sizes of a unit
+    raw: int  # configurations of a unit, valid or not; of a dense one, of its list
+    of_sizes: int  # units along the sizes
+    of_space: int  # and along the space
+    dense: Dense | None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a sweep does: its product, what is wanted of it, and the units that it is cut into."""
+
+    product: Product
+    reduction: Reduction | None  # None: rows are wanted
+    where: Filter | None = None
+
+    @cached_property
+    def cuts(self) -> tuple[Cut, ...]:
+        """How each kernel is cut."""
+        return tuple(self._cut(k) for k in range(len(self.product.kernels)))
+
+    def _cut(self, k: int) -> Cut:
+        product = self.product
+        kernel, sizes = product.kernels[k], product.sizes[k]
+        total = kernel.space.size * sizes.size * len(product.gpus)
+        if self._can_be_dense(k) and total >= DENSE:
+            assert isinstance(kernel, Description)
+            dense = cut(kernel, sizes, product.stacked)
+            along = math.ceil(dense.prefix.size / dense.raw)
+            return Cut(dense.points, dense.raw, math.ceil(sizes.size / dense.points), along, dense)
+        most = min(CONFIGURATIONS, PREDICTIONS // (len(product.gpus) * len(product.models)))
+        most = min(max(most, 1), *(model.batch for model in product.models))
+        share = density(kernel.space, product.point(k, 0))
+        raw = most if share == 1.0 else 0.95 * most / share
+        raw = min(max(int(raw), 1), kernel.space.size)
+        return Cut(1, raw, sizes.size, math.ceil(kernel.space.size / raw), None)
+
+    def _can_be_dense(self, k: int) -> bool:
+        closed = all(model.differentiable for model in self.product.models)
+        reduced = isinstance(self.reduction, Top | Counts) and self.where is None
+        return closed and reduced and can_be_dense(self.product.kernels[k])
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The number of the first unit of each kernel, and that of all units."""
+        counts = [cut.of_sizes * cut.of_space for cut in self.cuts]
+        return tuple(np.cumsum([0, *counts]).tolist())
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+        return self.starts[-1]
+
+    def place(self, unit: int) -> tuple[int, int, int]:
+        """Return the kernel of a unit, and its places along the kernel's sizes and space."""
+        kernel = int(np.searchsorted(self.starts, unit, side="right")) - 1
+        along_sizes, along_space = divmod(unit - self.starts[kernel], self.cuts[kernel].of_space)
+        return kernel, along_sizes, along_space
+
+    def reduced(self, units: range) -> dict[str, Entries]:
+        """Do some units, and reduce them: the results by bucket, groups of which no other bucket has."""
+        reduction = self.reduction
+        assert reduction is not None
+        parts: dict[str, list[Entries]] = {}
+        for unit in units:
+            for name, part in self._reduced(unit, reduction):
+                parts.setdefault(name, []).append(part)
+        return {name: reduction.merged(some) for name, some in parts.items()}
+
+    def _reduced(self, unit: int, reduction: Reduction) -> Iterator[tuple[str, Entries]]:
+        kernel, along_sizes, _ = self.place(unit)
+        apart = "kernel" in reduction.per or len(self.cuts) == 1
+        own = "size" in reduction.per and apart and self.cuts[kernel].of_sizes > 1
+        name = f"{kernel}.{along_sizes}" if own else ""
+        if self.cuts[kernel].dense is not None:
+            for part in self._dense(unit, reduction):
+                yield name, part
+            return
+        for chunk in self.chunks(unit):
+            yield name, reduction.of(chunk)
+
+    def chunks(self, unit: int) -> Iterator[Chunk]:
+        """Evaluate the configurations of a unit one by one."""
+        product = self.product
+        k, size, along = self.place(unit)
+        kernel, cut = product.kernels[k], self.cuts[k]
+        problem = product.point(k, size)
+        start = along * cut.raw
+        for index in kernel.space.pieces(start, min(start + cut.raw, kernel.space.size), problem):
+            if len(index):
+                yield chunk_of(product, k, size, index, self.where)
+
+    def _dense(self, unit: int, reduction: Reduction) -> Iterator[Entries]:
+        k, along_sizes, along = self.place(unit)
+        cut, product = self.cuts[k], self.product
+        dense = cut.dense
+        assert dense is not None
+        sizes = range(along_sizes * cut.points, min((along_sizes + 1) * cut.points, product.sizes[k].size))
+        points = [product.point(k, size) for size in sizes]
+        start, stop = along * cut.raw, min((along + 1) * cut.raw, dense.prefix.size)
+        for piece in dense.prefix.pieces(start, stop, points[0]):
+            for first in range(0, len(piece), dense.rows):
+                index = piece[first : first + dense.rows]
+                fields = dense.fields(points, index)
+                if isinstance(reduction, Top):
+                    yield self._fastest(reduction, k, dense, fields, index, sizes)
+                elif isinstance(reduction, Counts):
+                    missing = (dense.rows - len(index)) * dense.below
+                    gpus, kernels, resources = fields
+                    counts = limiters(gpus, kernels, resources, dense.shape)[:, : len(sizes)]
+                    counts[..., NO_THREADS] -= missing
+                    yield reduction.counted(product, k, np.asarray(sizes), counts)
+
+    def _fastest(
+        self, top: Top, k: int, dense: Dense, fields: Any, index: np.ndarray, sizes: range
+    ) -> Entries:
+        models, k_best = self.product.models, min(top.k, math.prod(dense.shape[2:]))
+        best = fastest_of_few if math.prod(dense.shape) <= FEW else fastest_of_many
+        columns: dict[str, list[np.ndarray]] = {name: [] for name in COLUMNS}
+        for m, (seconds, places) in enumerate(best(models, fields, dense.shape, k_best)):
+            gpu, size, rank = np.nonzero(places[:, : len(sizes)] >= 0)
+            model = np.full(len(gpu), m)
+            columns["time_s"].append(seconds[gpu, size, rank].astype(float))
+            columns["index"].append(dense.index(index, places[gpu, size, rank]))
+            columns["model"].append(model)
+            columns["kernel"].append(np.full(len(gpu), k))
+            columns["size"].append(sizes.start + size)
+            columns["gpu"].append(gpu)
+            columns["group"].append(self.product.group(top.per, k, sizes.start + size, gpu, model))
+        return top.merged([{name: np.concatenate(parts) for name, parts in columns.items()}])
+
+
+Best = Iterator[tuple[np.ndarray, np.ndarray]]  # by model: seconds and places, [*the first two axes, k]
+
+
+def fastest_of_many(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
+    """Find the k fastest along the first two axes of a grid, much of which is alike; -1 if there is none."""
+    found = reduce_groups(models, *fields, groups=2, k=k, threads=1, shape=shape)
+    for summaries in found.values():
+        arrays = [(each.seconds, each.index) for each in summaries]
+        seconds, places = (np.stack(each).reshape(*shape[:2], k) for each in zip(*arrays, strict=True))
+        yield seconds, places
+
+
+def fastest_of_few(models: tuple[Model, ...], fields: Any, shape: tuple[int, ...], k: int) -> Best:
+    """Find the same with every prediction in memory."""
+    gpus, kernels, resources = fields
+    lacks = reduce(or_, lacking(gpus, kernels.work).values())
+    for model in models:
+        with in_64_bits():
+            seconds = np.asarray(_seconds(model, shape, gpus, kernels, resources, lacks))
+        seconds = seconds.reshape(*shape[:2], -1)
+        places = np.broadcast_to(np.arange(seconds.shape[-1]), seconds.shape)
+        if k < seconds.shape[-1]:
+            places = np.argpartition(seconds, k - 1)[..., :k]
+            last = np.take_along_axis(seconds, places, -1).max(-1, keepdims=True)
+            yield from [_lowest(seconds, last, k)]
+        else:
+            yield seconds, np.where(seconds < np.inf, places, -1)
+
+
+def _lowest(seconds: np.ndarray, last: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of [G, S, N] take the k that are as small as `last`; of equals those that come first."""
+    times, places = (
+        np.full((*seconds.shape[:2], k), np.inf, seconds.dtype),
+        np.full((*seconds.shape[:2], k), -1),
+    )
+    for at in np.ndindex(*seconds.shape[:2]):
+        near = np.flatnonzero((seconds[at] <= last[at]) & (seconds[at] < np.inf))
+        near = near[np.argsort(seconds[at][near], kind="stable")][:k]
+        times[at][: len(near)], places[at][: len(near)] = seconds[at][near], near
+    return times, places
+
+
+@partial(jax.jit, static_argnames=("model", "shape"), compiler_options=WIDE)
+def _seconds(
+    model: Model, shape: tuple[int, ...], gpus: Gpu, kernels: Kernel, resources: Resources, lacks: Array
+) -> Array:
+    """Predict a whole grid; infinite for what cannot run."""
+    launch, limiter = occupancy.launch(gpus, resources)
+    seconds = model.predict(gpus, kernels, launch).seconds
+    runs = occupancy.possible(limiter) & ~lacks
+    return jnp.broadcast_to(jnp.where(runs, seconds, jnp.inf), shape)
+
+
+NO_THREADS = occupancy.LIMITERS.index("no threads")
+
+
+def limiters(gpus: Gpu, kernels: Kernel, resources: Resources, shape: tuple[int, ...]) -> np.ndarray:
+    """Count what limits the launches of a grid: [*the first two axes, limiters].
+
+    **Shapes:** fields have all axes of `shape`, the first two are GPUs and sizes.
+    """
+    lacks = np.any(reduce(or_, lacking(gpus, kernels.work).values()))
+    with in_64_bits():
+        code = np.asarray(_limiter(gpus, resources, kernels.work if lacks else None))
+    each = math.prod(shape[2:]) // math.prod(code.shape[2:])  # configurations that one launch stands for
+    code = np.broadcast_to(code, (*shape[:2], *code.shape[2:])).reshape(*shape[:2], -1)
+    counts = [[np.bincount(one, minlength=len(occupancy.LIMITERS)) for one in row] for row in code]
+    return np.asarray(counts, np.int64) * each
+
+
+@partial(jax.jit, compiler_options=WIDE)
+def _limiter(gpus: Gpu, resources: Resources, work: PerClass | None) -> Array:
+    return occupancy.launch(gpus, resources, work)[1]

@@ -1,0 +1,146 @@
+"""The product that is swept: kernels × problem sizes × GPUs × configurations, by each model."""
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse.core.space import Space
+from dse.core.version import __version__
+from dse.errors import DseError
+from dse.hardware.gpus import GpuFile, stack
+from dse.kernels.counts import Counts, Number
+from dse.models.protocol import Model
+from dse.types import Gpu
+
+GROUPS = ("kernel", "size", "gpu", "model")  # what the best can be asked of, each by itself
+COUNTED = 1 << 18  # configurations, valid or not, of a space of which the valid ones are counted before
+
+
+@dataclass(frozen=True)
+class Product:
+    """What is swept. A number of a kernel, size, GPU or model is its place here."""
+
+    kernels: tuple[Counts, ...]
+    sizes: tuple[Space, ...]  # of each kernel: all values of its problem sizes, a point for each combination
+    gpus: tuple[GpuFile, ...]
+    models: tuple[Model, ...]
+
+    @staticmethod
+    def of(
+        kernels: Sequence[tuple[Counts, Mapping[str, Number | Sequence[Number]]]],
+        gpus: Sequence[GpuFile],
+        models: Sequence[Model],
+    ) -> "Product":
+        """Make the product of kernels, each with values of its problem sizes: a number or several.
+
+        **Raises:** DseError for a value twice, or what is no number.
+        """
+        for what, several in (("kernels", kernels), ("gpus", gpus), ("models", models)):
+            if not several:
+                raise DseError(f"sweep: {what}: found none, expected at least one")
+        sizes = tuple(Space(dict(values)) for _, values in kernels)
+        return Product(tuple(kernel for kernel, _ in kernels), sizes, tuple(gpus), tuple(models))
+
+    @cached_property
+    def stacked(self) -> Gpu:
+        """All GPUs: fields [G], NumPy arrays."""
+        return jax.tree.map(np.asarray, stack([file.gpu for file in self.gpus]))
+
+    @property
+    def raw(self) -> int:
+        """How many configurations there are, valid or not, on all GPUs and by all models."""
+        pairs = zip(self.kernels, self.sizes, strict=True)
+        each = sum(kernel.space.size * points.size for kernel, points in pairs)
+        return each * len(self.gpus) * len(self.models)
+
+    def point(self, kernel: int, size: int) -> dict[str, Number]:
+        """Return the problem sizes of one point."""
+        return {name: value.item() for name, value in self.sizes[kernel].decode(np.asarray(size), np).items()}
+
+    def parameters(self, kernel: int, index: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the parameters of configurations; one without any has one configuration, by the number 1."""
+        space = self.kernels[kernel].space
+        return space.decode(index, np) if space.names else {"configuration": np.ones(len(index), int)}
+
+    @cached_property
+    def _alike(self) -> tuple[int, ...]:
+        """For each kernel the first one that has the same sizes."""
+        return tuple(self.sizes.index(points) for points in self.sizes)
+
+    @cached_property
+    def _strides(self) -> tuple[int, int, int]:
+        most = max(points.size for points in self.sizes)
+        kernels = len(self.kernels) * most * len(self.gpus)
+        if kernels * len(self.models) >= 2**63:
+            raise DseError(f"sweep: sizes: found {most:.1e} of a kernel, expected fewer")
+        return kernels, most * len(self.gpus), len(self.gpus)
+
+    def group(self, per: frozenset[str], kernel: int, size: Any, gpu: Any, model: Any) -> np.ndarray:
+        """Number the group of `per` that each of some predictions belongs to.
+
+        Kernels that are in one group share the groups of their sizes where these are the same.
+        """
+        models, kernels, points = self._strides
+        size = np.asarray(size) * ("size" in per)
+        gpu = np.asarray(gpu) * ("gpu" in per)
+        place = kernel if "kernel" in per else self._alike[kernel] if "size" in per else 0
+        return (np.asarray(model) * ("model" in per)) * models + place * kernels + size * points + gpu
+
+    def named(self, per: frozenset[str], group: int) -> dict[str, object]:
+        """Return the columns that tell what a group is."""
+        models, kernels, points = self._strides
+        model, rest = divmod(int(group), models)
+        kernel, rest = divmod(rest, kernels)
+        size, gpu = divmod(rest, points)
+        columns: dict[str, object] = {}
+        if "kernel" in per:
+            columns["kernel"] = self.kernels[kernel].name
+        if "gpu" in per:
+            columns["gpu"] = self.gpus[gpu].name
+        if "model" in per:
+            columns["model"] = self.models[model].name
+        return columns | (self.point(kernel, size) if "size" in per else {})
+
+    @property
+    def key(self) -> str:
+        """A hash that changes when anything does that a result depends on."""
+        parts = [__version__]
+        parts += [repr(tuple(points.values.items())) for points in self.sizes]
+        parts += [repr(part) for part in (*self.models, *self.kernels)]
+        parts += [f"{gpu.name} {gpu.fields}" for gpu in self.gpus]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def groups(per: Sequence[str] | None, default: Sequence[str] = ("model",)) -> frozenset[str]:
+    """Read what shall have groups of its own; models always do, as their times say nothing of one another.
+
+    **Raises:** DseError for a word that is none of GROUPS.
+    """
+    chosen = frozenset(default if per is None else per)
+    for word in sorted(chosen):
+        if word not in GROUPS:
+            raise DseError(f"per: found {word!r}, expected some of {', '.join(GROUPS)}")
+    return chosen | {"model"}
+
+
+def density(space: Space, constants: Mapping[str, Number], seed: int = 0) -> float:
+    """Return the share of a space that is valid: exact up to COUNTED, else of a sample. Never 0."""
+    if not space.constraints:
+        return 1.0
+    if space.size <= COUNTED:
+        count = sum(len(some) for some in space.pieces(0, space.size, constants))
+        return max(count, 1) / space.size
+    index = np.random.default_rng(seed).integers(0, space.size, COUNTED // 4)
+    valid = np.broadcast_to(space.valid(space.decode(index, np), constants, np), index.shape)
+    return max(int(valid.sum()), 1) / len(index)
+
+
+def evenly(size: int, most: int) -> int:
+    """Cut `size` into as few equal parts as have `most` at most: how many one part has."""
+    return math.ceil(size / math.ceil(size / max(most, 1)))

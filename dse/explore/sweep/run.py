@@ -1,0 +1,235 @@
+"""Runs a plan: reduced as its units come in, or row by row into a file; goes on where it was interrupted."""
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dse.core.cluster import Spread
+from dse.core.files import HAS_LOCKS, check_target, locked, read_json, replacing
+from dse.core.progress import Progress, silent
+from dse.data import safe_readers
+from dse.errors import DseError
+from dse.explore.sweep import rows
+from dse.explore.sweep.entries import Entries
+from dse.explore.sweep.plan import Plan
+from dse.explore.sweep.reductions import Buckets
+
+EVERY = 3.0  # s between two notes of how far a reduction has come
+SHARE = 0.05  # of the time, at most, goes into these notes
+_NOTE, _LOCK = "job.json", ".lock"  # in a folder of unfinished work
+
+
+def reduced(
+    plan: Plan, spread: Spread, folder: Path | None = None, progress: Progress = silent
+) -> Entries | None:
+    """Reduce all units; None where there is no configuration.
+
+    With a `folder` it is noted there every few seconds how far the work is, and it goes on from there when it
+    is started again. The caller removes it.
+
+    **Raises:** DseError if `folder` holds something else or cannot be written.
+    """
+    if folder is None:
+        return _reduced(plan, spread, None, progress)
+    with begun(folder, key(plan)):
+        return _reduced(plan, spread, folder / "state.npz", progress)
+
+
+def _reduced(plan: Plan, spread: Spread, state: Path | None, progress: Progress) -> Entries | None:
+    assert plan.reduction is not None
+    buckets, first = Buckets(plan.reduction), 0
+    if state is not None and state.exists():
+        first, buckets.found = _read(state, plan)
+    noted, wait = time.monotonic(), EVERY
+    done = first
+    with progress("Sweeping", plan.units) as advance:
+        advance(first)
+        try:
+            for units, part in spread(plan.reduced, range(first, plan.units)):
+                buckets.add(part)
+                done = units.stop
+                advance(len(units))
+                if state is not None and time.monotonic() - noted > wait:
+                    before = time.monotonic()
+                    _note(state, done, buckets)
+                    noted = time.monotonic()
+                    wait = max(EVERY, (noted - before) / SHARE)
+        except KeyboardInterrupt:
+            if state is not None and done > first:
+                _note(state, done, buckets)
+            raise
+    return buckets.whole()
+
+
+def written(
+    plan: Plan,
+    out: Path,
+    spread: Spread,
+    columns: list[str] | None = None,
+    progress: Progress = silent,
+) -> int:
+    """Write the rows of all units into a Parquet file; return their number.
+
+    Units are kept beside the file until it is whole, so that it goes on with those that are missing.
+
+    **Raises:** DseError if `out` is no .parquet file or cannot be written.
+    """
+    if out.suffix.lower() != ".parquet":
+        raise DseError(f"{out}: suffix: found {out.suffix or 'no suffix'!r}, expected .parquet")
+    schema = rows.schema(plan.product, columns)
+    folder = parts_of(out)
+    check_target(out)
+    with begun(folder, key(plan, columns=columns)):
+        first = next((unit for unit in range(plan.units) if not _part(folder, unit).exists()), plan.units)
+        with progress("Sweeping", plan.units) as advance:
+            advance(first)
+            for units, parts in spread(partial(_tables, plan, schema), range(first, plan.units)):
+                for unit, content in zip(units, parts, strict=True):
+                    with replacing(_part(folder, unit)) as half:
+                        half.write_bytes(content)
+                advance(len(units))
+        count = 0
+        with replacing(out, folder) as half, pq.ParquetWriter(half, schema, compression="zstd") as writer:
+            for unit in range(plan.units):
+                if not (part := _part(folder, unit)).stat().st_size:
+                    continue
+                found = safe_readers.parquet(part)
+                with safe_readers.refused(part):
+                    found = found.cast(schema)
+                writer.write_table(found)
+                count += found.num_rows
+        clear(folder)
+    return count
+
+
+def clear(folder: Path) -> None:
+    """Remove unfinished work whose result is there; the note last, which says whose the rest is."""
+    for path in folder.iterdir():
+        if path.name not in (_NOTE, _LOCK):
+            path.unlink()
+    shutil.rmtree(folder.resolve())
+    if folder.is_symlink():  # to a larger disk, say
+        folder.unlink()
+
+
+def tables(plan: Plan, spread: Spread, columns: list[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the rows of all units, in order."""
+    schema = rows.schema(plan.product, columns)
+    yield schema.empty_table()
+    for _, parts in spread(partial(_tables, plan, schema), range(plan.units)):
+        for part in parts:
+            if part:
+                yield pq.read_table(io.BytesIO(part)).cast(schema)
+
+
+def _tables(plan: Plan, schema: pa.Schema, units: range) -> list[bytes]:
+    """The rows of some units as Parquet files: nothing for one that has no row."""
+    return [_table(plan, schema, unit) for unit in units]
+
+
+def _table(plan: Plan, schema: pa.Schema, unit: int) -> bytes:
+    several = [rows.table(chunk, schema) for chunk in plan.chunks(unit)]
+    if not sum(len(each) for each in several):
+        return b""
+    content = io.BytesIO()
+    pq.write_table(pa.concat_tables(several), content, compression="zstd")
+    return content.getvalue()
+
+
+def parts_of(out: Path) -> Path:
+    """The folder beside a file where unfinished work is kept."""
+    return out.with_name(out.name + ".parts")
+
+
+def key(plan: Plan, **more: Any) -> str:
+    """A hash that changes when anything does that a result depends on."""
+    told = repr((plan.product.key, plan.starts, plan.reduction, plan.where, sorted(more.items())))
+    return hashlib.sha256(told.encode()).hexdigest()
+
+
+def _part(folder: Path, unit: int) -> Path:
+    return folder / f"{unit:09}.parquet"
+
+
+@contextmanager
+def begun(folder: Path, key: str) -> Iterator[None]:
+    """Open a folder of unfinished work: what an interrupted run of the same sweep left, or an empty one.
+
+    **Raises:** DseError where it holds something else, or another process is at work there.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
+    with _alone(folder):
+        note = folder / _NOTE
+        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        if others and not note.exists():
+            raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
+        if not note.exists() or _job(note) != {"job": key}:
+            for path in others:
+                path.unlink()
+            with replacing(note) as half:
+                half.write_text(json.dumps({"job": key}))
+        yield
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's lock. **Raises:** DseError if another process has it."""
+    if not HAS_LOCKS:  # nor may a folder go while a file in it is open
+        yield
+        return
+    try:
+        file = (folder / _LOCK).open("ab")
+    except OSError as error:
+        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
+    with file:
+        if not (locked(file) and os.fstat(file.fileno()).st_nlink):  # or it has just removed its folder
+            raise DseError(f"{folder}: found a sweep that has not ended, expected its end first")
+        yield
+
+
+def _job(note: Path) -> Any:
+    with suppress(DseError):
+        found = read_json(note)
+        if isinstance(found, dict) and found.keys() == {"job"}:
+            return found
+    raise DseError(f"{note}: found no note of a sweep, expected one; move the folder away")
+
+
+def _note(state: Path, done: int, buckets: Buckets) -> None:
+    """Write how far a reduction has come, whole or not at all."""
+    arrays = {
+        f"{name}|{column}": values for name, part in buckets.found.items() for column, values in part.items()
+    }
+    with replacing(state) as half, half.open("wb") as file:
+        np.savez(file, allow_pickle=False, **arrays, done=np.asarray(done))
+
+
+def _read(state: Path, plan: Plan) -> tuple[int, dict[str, Entries]]:
+    arrays = safe_readers.arrays(state)
+    found: dict[str, dict[str, np.ndarray]] = {}
+    for name, values in arrays.items():
+        bucket, parted, column = name.partition("|")
+        if parted:
+            found.setdefault(bucket, {})[column] = values
+    done = arrays.get("done", np.zeros(1))
+    with safe_readers.refused(state):  # all that does not fit is told before work goes on with it
+        assert plan.reduction is not None
+        whole = {name: plan.reduction.merged([part]) for name, part in found.items()}
+        if done.shape or done.dtype.kind != "i" or not 0 <= done <= plan.units:
+            raise DseError(f"{state}: cannot read: found no count of what is done; move its folder away")
+        return int(done), whole

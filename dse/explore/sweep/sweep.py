@@ -1,0 +1,162 @@
+"""A sweep that does nothing until it is asked for something."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from dse.core.cluster import spreading
+from dse.core.optional import needs
+from dse.core.progress import Progress, silent
+from dse.data.tables import Rows
+from dse.errors import DseError
+from dse.explore.sweep import rows, run
+from dse.explore.sweep.entries import Entries
+from dse.explore.sweep.filter import Filter
+from dse.explore.sweep.plan import Plan
+from dse.explore.sweep.product import Product, groups
+from dse.explore.sweep.reductions import EDGES, Counts, Histogram, Pareto, Reduction, Top
+from dse.hardware import occupancy
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+Per = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Kernels × problem sizes × GPUs × models: nothing is evaluated before one of its methods is called.
+
+    With `workers` it runs on so many processes of this machine, with `cluster` on the Dask cluster at this
+    address, else on all cores in this process; results are the same to the bit.
+    """
+
+    product: Product
+    where: Filter | None = None
+    workers: int | None = None
+    cluster: str | None = None
+    progress: Progress = silent
+
+    def filtered(self, where: str) -> "Sweep":
+        """Return a sweep of those rows alone for which an expression holds. **Raises:** DseError."""
+        return replace(self, where=Filter.of(where, self.product))
+
+    def top(self, k: int = 10, per: Per = None, checkpoint: Path | None = None) -> Rows:
+        """Find the k fastest of each model, and of each kernel, size and GPU that `per` names.
+
+        Of equally fast ones those with the lowest number in the product are taken. Rows are in the order of
+        the groups, fastest first. Exact but for times that differ in their last digits.
+
+        **Raises:** DseError for a `k` below 1, or a word in `per` that names nothing.
+        """
+        if k < 1:
+            raise DseError(f"top: found {k}, expected 1 or more")
+        return self._kept(Top(k, groups(per)), checkpoint)
+
+    def pareto(
+        self,
+        *objectives: str,
+        per: Per = None,
+        checkpoint: Path | None = None,
+    ) -> Rows:
+        """Find those that no other one dominates in the objectives: without any, time_s and registers.
+
+        **Raises:** DseError for an objective that is none of `dse.explore.sweep.reductions.OBJECTIVES`.
+        """
+        return self._kept(Pareto(objectives or ("time_s", "registers"), groups(per)), checkpoint)
+
+    def histogram(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
+        """Count predictions by their time: rows with `from_s`, `to_s` and `count`, none for empty bins."""
+        per_groups = groups(per)
+        found = self._found(Histogram(per_groups), checkpoint)
+        edges = [0.0, *EDGES.tolist(), float("inf")]
+        table = Rows()
+        for group, counts in _tally(found):
+            named = self.product.named(per_groups, group)
+            table += [
+                named | {"from_s": edges[i], "to_s": edges[i + 1], "count": int(counts[i])}
+                for i in np.flatnonzero(counts).tolist()
+            ]
+        return table
+
+    def counts(self, per: Per = None, checkpoint: Path | None = None) -> Rows:
+        """Count configurations by what limits them: `limited_by`, `possible`, `count`; `valid` of the group.
+
+        Groups are kernels and GPUs unless `per` names others; models do not matter.
+        """
+        per_groups = groups(per, ("kernel", "gpu")) - {"model"}
+        plan = Plan(replace(self.product, models=self.product.models[:1]), None, self.where)
+        found = self._found(Counts(per_groups), checkpoint, plan)
+        table = Rows()
+        for group, counts in _tally(found):
+            named = self.product.named(per_groups, group) | {"valid": int(counts.sum())}
+            for code in np.flatnonzero(counts).tolist():
+                reason = occupancy.LIMITERS[code]
+                possible = reason in occupancy.BINDING
+                table.append(named | {"limited_by": reason, "possible": possible, "count": int(counts[code])})
+        return table
+
+    def to_parquet(self, path: str | Path, columns: Iterable[str] | None = None) -> int:
+        """Write all rows, or those columns of them; return their number.
+
+        Interrupted, it goes on where it stopped when it is called again. **Raises:** DseError.
+        """
+        chosen = None if columns is None else list(columns)
+        with spreading(self.workers, self.cluster) as spread:
+            return run.written(
+                Plan(self.product, None, self.where), Path(path), spread, chosen, self.progress
+            )
+
+    def to_arrow(self, columns: Iterable[str] | None = None) -> pa.Table:
+        """Return all rows, or those columns of them, as a table in memory."""
+        chosen = None if columns is None else list(columns)
+        with spreading(self.workers, self.cluster) as spread:
+            plan = Plan(self.product, None, self.where)
+            return pa.concat_tables(run.tables(plan, spread, chosen)).unify_dictionaries()
+
+    def to_pandas(self, columns: Iterable[str] | None = None) -> "pandas.DataFrame":
+        """Return all rows, or those columns of them, as a data frame."""
+        with needs("pandas", "pip install pandas"):
+            import_module("pandas")  # as pyarrow will
+        return self.to_arrow(columns).to_pandas()
+
+    def to_xarray(self) -> "xarray.Dataset":
+        """Return the predictions of one kernel along GPUs, models, sizes and parameters; NaN where not valid.
+
+        Sizes and parameters with one value are attributes. **Raises:** DseError for several kernels.
+        """
+        with needs("xarray", "pip install xarray"):
+            import_module("xarray")  # as pandas will
+        if len(self.product.kernels) > 1:
+            raise DseError(f"sweep: found {len(self.product.kernels)} kernels, expected one for xarray")
+        frame = self.to_pandas()
+        kernel, sizes = next(zip(self.product.kernels, self.product.sizes, strict=True))
+        known = {**dict(sizes.values), **dict(kernel.space.values)}
+        axes: list[str] = ["gpu", "model", *(name for name, values in known.items() if len(values) > 1)]
+        fixed = {name: values[0] for name, values in known.items() if len(values) == 1}
+        frame = frame.drop(columns=["kernel", *fixed])
+        for name in ("gpu", "model", "limited_by", "bottleneck"):
+            frame[name] = frame[name].astype(object)
+        dataset = frame.set_index(axes).to_xarray()
+        return dataset.assign_attrs(kernel=kernel.name, **fixed)
+
+    def _kept(self, reduction: Reduction, checkpoint: Path | None) -> Rows:
+        found = self._found(reduction, checkpoint)
+        return Rows() if found is None else Rows(rows.of_entries(self.product, found))
+
+    def _found(
+        self, reduction: Reduction, checkpoint: Path | None, plan: Plan | None = None
+    ) -> Entries | None:
+        plan = replace(plan or Plan(self.product, None, self.where), reduction=reduction)
+        with spreading(self.workers, self.cluster) as spread:
+            return run.reduced(plan, spread, checkpoint, self.progress)
+
+
+def _tally(found: Entries | None) -> list[tuple[int, np.ndarray]]:
+    return [] if found is None else list(zip(found["group"].tolist(), found["counts"], strict=True))

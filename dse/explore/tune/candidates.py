@@ -1,0 +1,142 @@
+"""The configurations that a tuner chooses from, and what the model says of each before any measurement."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.explore.fit import launches as fixed
+from dse.explore.fit.launches import Launches, linearised
+from dse.explore.fit.parameters import names_for, widths
+from dse.explore.fit.surrogate import positions
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import Counts, Number
+from dse.models import get
+from dse.models.protocol import Model
+
+CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """N configurations; arrays [N]."""
+
+    parameters: dict[str, np.ndarray]
+    position: np.ndarray  # [N, D], `dse.explore.fit.surrogate.positions`
+    log_s: np.ndarray  # of the predicted time; 0 where there is no model
+    slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
+    possible: np.ndarray  # as the model has it
+    modelled: bool
+    prior: np.ndarray | None = None  # log of the time on other GPUs, where that was recorded
+    runs: np.ndarray | float = 1.0  # the chance that what the model holds for possible is so
+
+    def __len__(self) -> int:
+        return len(self.log_s)
+
+    @property
+    def informed(self) -> bool:
+        """Whether anything is expected of them before they are measured."""
+        return self.modelled or self.prior is not None
+
+    @property
+    def expected(self) -> np.ndarray:
+        """Log of the time that is expected: predicted, recorded on other GPUs, or the mean of both; or 0."""
+        if self.prior is None:
+            return self.log_s
+        return (self.log_s + self.prior) / 2 if self.modelled else self.prior
+
+    @property
+    def varying(self) -> dict[str, np.ndarray]:
+        """The parameters that have several values."""
+        return {name: values for name, values in self.parameters.items() if np.any(values != values[0])}
+
+    def rows(self, chosen: np.ndarray) -> "Candidates":
+        """Take some of them; each parameter's values keep their order."""
+        columns = {name: values[chosen] for name, values in self.parameters.items()}
+        position, log_s, slopes = (x[chosen] for x in (self.position, self.log_s, self.slopes))
+        return replace(
+            self,
+            parameters=columns,
+            position=position,
+            log_s=log_s,
+            slopes=slopes,
+            possible=self.possible[chosen],
+            prior=None if self.prior is None else self.prior[chosen],
+            runs=np.broadcast_to(self.runs, len(self))[chosen],
+        )
+
+    @cached_property
+    def kinds(self) -> np.ndarray:
+        """A number for each candidate, [N]; equal where nothing that is known tells two apart."""
+        known = np.column_stack([self.position, self.expected])
+        return np.unique(known, axis=0, return_inverse=True)[1].ravel()
+
+    @cached_property
+    def places(self) -> dict[tuple[Any, ...], int]:
+        """Where a configuration stands among the candidates, by its values in the order of the parameters."""
+        columns = (values.tolist() for values in self.parameters.values())
+        return {values: index for index, values in enumerate(zip(*columns, strict=True))}
+
+    def place(self, configuration: Mapping[str, Any]) -> int:
+        """Find where one stands. KeyError if it is not among them, or lacks a parameter."""
+        return self.places[tuple(configuration[name] for name in self.parameters)]
+
+    def most(self, count: int, seed: int = 0) -> "Candidates":
+        """Take so many: half those predicted to be fastest, the others at random. All if there are fewer."""
+        if len(self) <= count:
+            return self
+        order = np.argsort(np.where(self.possible, self.expected, np.inf), kind="stable")
+        others = np.random.default_rng(seed).permutation(order[count // 2 :])[: count - count // 2]
+        return self.rows(np.sort(np.concatenate([order[: count // 2], others])))
+
+
+def bare(parameters: Mapping[str, np.ndarray]) -> Candidates:
+    """Make candidates of a kernel of which nothing is known but its tuning parameters."""
+    columns = {name: np.asarray(values) for name, values in parameters.items()}
+    count = len(next(iter(columns.values())))
+    return Candidates(
+        columns, positions(columns), np.zeros(count), np.zeros((count, 1)), np.ones(count, bool), False
+    )
+
+
+def of_launches(
+    parameters: Mapping[str, np.ndarray], launches: Launches, file: GpuFile, model: Model
+) -> Candidates:
+    """Make candidates of launches that a closed form can predict."""
+    with in_64_bits():
+        names = names_for([launches.kernel])
+        log_s, slopes = linearised(launches, model, names, jax.device_put(np.zeros(len(names))))
+    log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
+    known = possible & np.isfinite(log_s)
+    slopes = np.where(known[:, None], slopes, 0.0) * widths(file, names)
+    log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
+    slopes = np.column_stack([slopes, CONTRAST * log_s])
+    slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
+    columns = {name: np.asarray(values) for name, values in parameters.items()}
+    return Candidates(
+        columns,
+        positions(columns),
+        log_s.astype(float),
+        slopes.astype(float),
+        known,
+        bool(known.any()),
+        runs=np.asarray(launches.runs, float),
+    )
+
+
+def of_kernel(
+    kernel: Counts,
+    file: GpuFile,
+    model: str | Model,
+    parameters: Mapping[str, np.ndarray],
+    problem: Mapping[str, Number] | None = None,
+    progress: Progress = silent,
+) -> Candidates:
+    """Make candidates of a kernel's configurations on a GPU, predicted by a closed form."""
+    launches = fixed.of_kernel(kernel, file.gpu, parameters, problem, progress)
+    return of_launches(parameters, launches, file, get(model))

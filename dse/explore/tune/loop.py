@@ -1,0 +1,259 @@
+"""A tuning run: ask, measure, tell, until the budget is spent or more would not pay; all is kept.
+
+The journal has one JSON object a line, written as soon as a measurement is there; a run that is started again
+with it goes on where the last one ended.
+"""
+
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from string import Formatter
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from dse.core.files import locked, parse_json, read_text
+from dse.core.processes import watched
+from dse.data.tables import Result
+from dse.errors import Doubt, DseError, one_of
+from dse.explore.tune.candidates import Candidates
+from dse.explore.tune.tuner import Tuner
+from dse.kernels.counts import Number
+
+Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
+MOST_SECONDS = 1e9  # of one measurement
+LIMIT_SECONDS = 3600.0  # after which a command is ended
+_MOST_PRINTED = 1 << 20  # bytes that are kept of what a command prints
+NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement of a run."""
+
+    place: int  # among the candidates
+    seconds: float | None  # None where it failed
+    fastest: float | None  # of all until then
+
+
+@dataclass(frozen=True)
+class Run(Result):
+    """The measurements of a run, in order, and why it ended."""
+
+    tuner: Tuner
+    measured: tuple[Trial, ...]
+    ended: str
+
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Columns that a table for people can do without: parameters that never vary."""
+        candidates = self.tuner.candidates
+        return tuple(name for name in candidates.parameters if name not in candidates.varying)
+
+    def rows(self, top: int | None = None) -> list[dict[str, Any]]:
+        """Return one row a measurement, in order, with the columns of `dse.data.columns`."""
+        parameters = self.tuner.candidates.parameters
+        return [
+            {"number": number}
+            | {name: values[trial.place].item() for name, values in parameters.items()}
+            | {"status": "failed" if trial.seconds is None else "ok"}
+            | {"measured_s": trial.seconds, "fastest_s": trial.fastest}
+            for number, trial in enumerate(self.measured[:top], 1)
+        ]
+
+
+def run(
+    tuner: Tuner,
+    measure: Measure,
+    budget: int,
+    batch: int | Callable[[int], int] = 1,
+    journal: Path | None = None,
+    pays: float = 0.0,
+    advance: Callable[[int], None] = lambda measurements: None,
+) -> Run:
+    """Measure up to `budget` configurations, those of the journal included.
+
+    `batch` are chosen at a time; it may hang on how many were measured. The run ends early once no
+    configuration is expected to improve on the fastest by more than `pays`, a share of its time.
+
+    **Raises:** DseError if the journal cannot be read or written, is of another space, or of a run that has
+    not ended.
+    """
+    candidates, done = tuner.candidates, list[Trial]()
+
+    def tell(index: int, seconds: float | None) -> None:
+        tuner.tell(index, seconds)
+        times = [trial.seconds for trial in done if trial.seconds is not None]
+        times += [] if seconds is None else [seconds]
+        done.append(Trial(index, seconds, min(times, default=None)))
+        advance(1)
+
+    ended = "the budget is spent"
+    with _ours(journal) as kept:
+        for index, seconds in _before(journal, candidates):
+            tell(index, seconds)
+        while len(done) < budget:
+            if pays and tuner.best is not None and tuner.expected_gain() < pays:
+                ended = f"no other is expected to be faster by {pays:.1%}"
+                break
+            chosen = tuner.ask(min(batch(len(done)) if callable(batch) else batch, budget - len(done)))
+            if not chosen:
+                ended = "all were measured"
+                break
+            for index in chosen:
+                configuration = {name: values[index].item() for name, values in candidates.parameters.items()}
+                seconds = measure(configuration)
+                _keep(journal, kept, configuration, seconds)
+                tell(index, seconds)
+    return Run(tuner, tuple(done), ended)
+
+
+def replayed(candidates: Candidates, seconds: np.ndarray) -> Measure:
+    """Replay measurements made before: times of the candidates, NaN or infinite where one failed."""
+
+    def measure(configuration: Mapping[str, Any]) -> float | None:
+        time = float(seconds[candidates.place(configuration)])
+        return time if math.isfinite(time) else None
+
+    return measure
+
+
+def commanded(command: str, unit_s: float, limit_s: float = LIMIT_SECONDS) -> Measure:
+    """Measure by a command: `{name}` in it becomes a value, and its last printed number is the time.
+
+    One that ends with another exit code than 0, or prints no number above 0, failed; so did one that has not
+    ended after `limit_s`, and is killed, with a warning.
+    """
+    parts = shlex.split(command)
+
+    def measure(configuration: Mapping[str, Number]) -> float | None:
+        try:
+            filled = [part.format_map(dict(configuration)) for part in parts]
+        except ValueError as error:
+            raise DseError(
+                f"command: cannot write {dict(configuration)} as {command!r} says: {error}"
+            ) from None
+        code, printed = _printed(filled, limit_s)
+        numbers = NUMBER.findall(printed)
+        seconds = float(numbers[-1]) * unit_s if numbers else 0.0
+        return seconds if code == 0 and 0 < seconds < MOST_SECONDS else None
+
+    return measure
+
+
+def _printed(command: Sequence[str], limit_s: float) -> tuple[int, str]:
+    """Run a command; return its exit code, and the last that it printed."""
+    try:
+        program = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # so that all that it starts can be ended
+        )
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise DseError(f"command: cannot run {command[0]}: {reason}") from None
+    printed = b""
+    with watched(program, limit_s) as late, program:
+        assert program.stdout is not None
+        while part := os.read(program.stdout.fileno(), _MOST_PRINTED):
+            printed = (printed + part)[-_MOST_PRINTED:]
+    if late:
+        warnings.warn(f"command: {shlex.join(command)} was ended after {limit_s:g} s", Doubt, stacklevel=2)
+    return program.returncode, printed.decode("utf-8", errors="replace")
+
+
+def check_command(command: str, names: Mapping[str, Any]) -> None:
+    """Refuse a command that has a `{name}` that is no parameter, or none at all. **Raises:** DseError."""
+    try:
+        shlex.split(command)
+        fields = [field[1:] for field in Formatter().parse(command) if field[1] is not None]
+        for _, spec, conversion in fields:
+            if conversion is not None and conversion not in "sra":
+                raise ValueError(f"found the conversion !{conversion}")
+            if re.search(r"\d{4}", spec or ""):
+                raise ValueError(f"found the width {spec}, expected one below 1000")
+            format(1, spec or "")
+    except ValueError as error:
+        raise DseError(f"command: cannot read {command!r}: {error}") from None
+    asked = {name or "" for name, _, _ in fields}
+    for name in sorted(asked - set(names)):
+        raise DseError(f"command: found {{{name}}}, {one_of(name, names)}")
+    if not asked:
+        raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
+
+
+def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None]]:
+    """Read the measurements of earlier runs."""
+    if journal is None or not journal.exists():
+        return []
+    text = read_text(journal)
+    lines, measurements, cut = text.splitlines(), [], ""
+    for number, line in enumerate(lines, 1):
+        try:
+            row = parse_json(line, "")
+        except DseError:
+            if number == len(lines) and line.startswith("{") and not text.endswith("\n"):
+                cut = line  # off, while it was written
+                break
+            raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
+        try:
+            index, seconds = candidates.place(row["parameters"]), row["seconds"]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            expected = f"values of {', '.join(candidates.parameters)}"
+            raise DseError(
+                f"{journal}: line {number}: found no configuration of this space, expected {expected}"
+            ) from None
+        if seconds is not None and not (isinstance(seconds, int | float) and 0 < seconds < MOST_SECONDS):
+            found = repr(seconds)[:40]
+            raise DseError(
+                f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
+            )
+        measurements.append((index, seconds))
+    if text and not text.endswith("\n"):  # the next measurement is to begin a line of its own
+        whole = text.encode()[: -len(cut.encode()) or None] if cut else f"{text}\n".encode()
+        try:
+            with journal.open("r+b") as file:  # not replaced: the lock is on this file
+                file.write(whole)
+                file.truncate()
+        except OSError as error:
+            raise DseError(f"{journal}: cannot write: {error.strerror}") from None
+    return measurements
+
+
+@contextmanager
+def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
+    """Open a journal to write at its end, for us alone: others would measure the same."""
+    if journal is None:
+        yield None
+        return
+    try:
+        if journal.is_fifo():  # which waits for a reader
+            raise DseError(f"{journal}: found a pipe, expected a file, or none yet")
+        file = journal.open("ab", buffering=0)
+    except OSError as error:
+        raise DseError(f"{journal}: cannot write: {error.strerror}") from None
+    with file:
+        if journal.is_file() and not locked(file):
+            raise DseError(f"{journal}: found a run that has not ended, expected its end first")
+        yield file
+
+
+def _keep(
+    journal: Path | None, kept: BinaryIO | None, configuration: Mapping[str, Any], seconds: float | None
+) -> None:
+    if kept is None:
+        return
+    try:
+        kept.write(f"{json.dumps({'parameters': dict(configuration), 'seconds': seconds})}\n".encode())
+    except OSError as error:
+        raise DseError(f"{journal}: cannot write: {error.strerror}") from None

@@ -1,0 +1,44 @@
+"""What tables of the same kernel on other GPUs say of its configurations here."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dse.data import measured
+from dse.errors import DseError
+from dse.explore.tune.candidates import Candidates
+from dse.kernels.counts import Counts
+
+
+def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Path]) -> Candidates:
+    """Add what recorded tables say, whichever GPUs they are of: the mean of how each is off the predictions.
+
+    A table's scale does not count, what it lacks is as predicted, and what failed is as slow as its slowest.
+
+    **Raises:** DseError for a table that cannot be read, or that has none of the configurations.
+    """
+    off = [_off(candidates, kernel, path) for path in paths]
+    if not off:
+        return candidates
+    return replace(candidates, prior=candidates.log_s + np.mean(off, axis=0))
+
+
+def _off(candidates: Candidates, kernel: Counts, path: str | Path) -> np.ndarray:
+    """How far each candidate's recorded time is off the predicted one, less the median of that: [N]."""
+    table = measured.load(path, kernel)
+    rows = zip(*(table.parameters[name].tolist() for name in candidates.parameters), strict=True)
+    places = np.array([candidates.places.get(row, -1) for row in rows], int)
+    ran = table.ok & (places >= 0)
+    if not ran.any():
+        raise DseError(f"{path}: found none of the configurations of {kernel.name} that ran, expected some")
+    off = np.zeros(len(candidates))
+    logs = np.log(np.where(table.ok, table.time_s, np.nanmax(table.time_s[ran])))
+    failed = ~table.ok & (places >= 0)
+    for some in (failed, ran):
+        off[places[some]] = logs[some] - candidates.log_s[places[some]]
+    middle = np.median(off[places[ran]])
+    known = np.unique(places[ran | failed])
+    off[known] -= middle
+    return off

@@ -1,5 +1,0 @@
-"""GPU files: one TOML a GPU, each value with its unit and source, read, checked and written."""
-
-from dse.gpus.read import Fact, GpuFile, Header, column, find, headers, load, names, stack
-
-__all__ = ["Fact", "GpuFile", "Header", "column", "find", "headers", "load", "names", "stack"]

@@ -1,0 +1,1 @@
+"""Triton's products of matrices, dense and of experts: times in closed form."""

@@ -1,0 +1,120 @@
+"""What no data sheet tells of Triton's products of matrices: constants with a default, and fitted values.
+
+A constant is its default times exp(spread x): x is what is fitted, with a standard normal before any data.
+constants.toml has fitted values; `scripts/studies/evaluate_moe.py DIR --write` writes it.
+"""
+
+import json
+import tomllib
+from dataclasses import dataclass, fields
+from functools import cache
+from pathlib import Path
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+FILE = Path(__file__).with_name("constants.toml")
+
+
+@dataclass(frozen=True)
+class About:
+    """One constant before any data."""
+
+    default: float
+    spread: float  # of its logarithm
+    unit: str
+
+
+def constant(default: float, spread: float, unit: str = "1"):
+    """Declare a constant."""
+    return eqx.field(metadata={"about": About(default, spread, unit)})
+
+
+class Constants(eqx.Module):
+    """The constants of `dse.models.matrix.time`, in the order in which they are used there."""
+
+    # Registers of a thread, and what lack of them costs
+    registers: Float[Array, ""] = constant(40, 0.3)  # beside sums, operands and addresses
+    address_registers: Float[Array, ""] = constant(2.5, 0.3)  # for each 16-byte copy
+    held_operands: Float[Array, ""] = constant(0.5, 0.4)  # share of a tile's operands in registers at a time
+    spill: Float[Array, ""] = constant(5, 0.7)  # slowdown of a register file asked for twice
+    # One SM
+    mma: Float[Array, ""] = constant(0.9, 0.1)  # share of the tensor rate, operands out of registers
+    wgmma: Float[Array, ""] = constant(0.8, 0.15)  # the same, operands out of shared memory
+    shared: Float[Array, ""] = constant(0.9, 0.2)  # share of the bandwidth of shared memory
+    wgmma_reads: Float[Array, ""] = constant(0.6, 0.3)  # share of wgmma's reads of it that others feel
+    copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a 16-byte copy
+    loop_slots: Float[Array, ""] = constant(30, 0.5, "issue slots")  # of a pass of the loop
+    sums_slots: Float[Array, ""] = constant(2.5, 0.3, "issue slots")  # to scale and add a sum of a pass
+    fp8_slots: Float[Array, ""] = constant(2, 0.5, "issue slots")  # to make an element fp16, two at a time
+    scales: Float[Array, ""] = constant(100, 0.5, "cycles")  # of a pass that loads scales, alone
+    barrier: Float[Array, ""] = constant(80, 0.5, "cycles")  # of a pass of the loop, alone
+    wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
+    store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
+    l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
+    short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: rows of one 128-byte line that DRAM must bring
+    sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
+    # Latency
+    latency: Float[Array, ""] = constant(1, 0.3)  # of memory, relative to an idle one's
+    late_copy: Float[Array, ""] = constant(0.8, 0.2)  # share of a pass in which its own copy is in flight
+    lookups: Float[Array, ""] = constant(2, 0.4)  # three of L2's latencies, before a block's first copy
+    fill: Float[Array, ""] = constant(0.5, 0.5)  # of a block's first copies, relative to 64 B a cycle
+    # DRAM and L2
+    dram: Float[Array, ""] = constant(0.93, 0.03)  # share of the bandwidth that long streams reach
+    starved: Float[Array, ""] = constant(0.5, 0.5)  # loss by latency over copies in flight
+    crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
+    crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
+    page: Float[Array, ""] = constant(0.0333, 0.7)  # loss of GDDR where 1 KiB of a row is asked for at a time
+    run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over what is
+    l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps what one kernel reads again
+    l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # how gradually it stops to, in its logarithm
+    resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
+    resident_edge: Float[Array, ""] = constant(0.04, 0.4)
+    overlap: Float[Array, ""] = constant(4, 0.15)  # exponent: how well SMs and DRAM overlap
+    # A launch
+    launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
+    ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
+    idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
+
+    @staticmethod
+    def at(x: Float[Array, " constants"]) -> "Constants":
+        """Constants at standard-normal coordinates."""
+        return Constants(
+            *(about.default * jnp.exp(about.spread * x[i]) for i, about in enumerate(ABOUT.values()))
+        )
+
+
+ABOUT: dict[str, About] = {field.name: field.metadata["about"] for field in fields(Constants)}
+
+
+def default() -> Constants:
+    """The constants before any data."""
+    return Constants.at(jnp.zeros(len(ABOUT), jnp.float32))
+
+
+@cache
+def fitted() -> Constants:
+    """The constants that come with the package."""
+    table = tomllib.loads(FILE.read_text(encoding="utf-8"))["constants"]
+    return Constants(*(jnp.asarray(table[name]["value"], jnp.float32) for name in ABOUT))
+
+
+def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:
+    """Write fitted constants as the file has them; `spread` is that of x over fits that leave a GPU out."""
+    lines = [
+        "# Written by scripts/studies/evaluate_moe.py --write: its module constants.py says what each is.",
+        "",
+    ]
+    lines += [f"source = {json.dumps(source)}", ""]
+    for place, (name, about) in enumerate(ABOUT.items()):
+        value = about.default * np.exp(about.spread * x[place])
+        lines += [
+            f"[constants.{name}]",
+            f"value = {value:.5g}",
+            f'unit = "{about.unit}"',
+            f"spread = {about.spread * spread[place]:.2g} # of its logarithm, over fits that leave a GPU out",
+            "",
+        ]
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""What a product of matrices needs to know of a GPU, from its file."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from dse.errors import DseError
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
+from dse.types import ABSENT
+
+RATES = ("mma_fp16", "mma_fp8", "mma_int8")
+HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
+SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
+TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
+SHARED_ROWS = 64  # of a tile, from which on they do
+REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
+NEVER = 1e-6 * ABSENT
+
+
+class Machine(eqx.Module):
+    """The GPU's side of `dse.models.matrix.time`: arrays of one shape, per SM and cycle where not said."""
+
+    sms: Float[Array, "*#batch"]
+    clock: Float[Array, "*#batch"]  # Hz
+    dram_bandwidth: Float[Array, "*#batch"]  # B/s
+    dram_latency: Float[Array, "*#batch"]  # cycles
+    gddr: Float[Array, "*#batch"]  # 1, or 0.2 of stacked memory with its many more banks
+    l2_bytes: Float[Array, "*#batch"]
+    l2_bandwidth: Float[Array, "*#batch"]  # B a cycle and SM
+    l2_latency: Float[Array, "*#batch"]
+    shared_bytes: Float[Array, "*#batch"]  # of an SM
+    shared_reserved: Float[Array, "*#batch"]  # of a block, by the driver
+    registers: Float[Array, "*#batch"]
+    warps: Float[Array, "*#batch"]
+    blocks: Float[Array, "*#batch"]
+    mma_warp: Float[Array, "*#batch"]  # cycles of 16 × 8 × 16 halves out of registers
+    shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
+    tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
+    register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
+    mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
+
+    @staticmethod
+    def of(files: Sequence[GpuFile]) -> "Machine":
+        """Stack GPUs, single precision. **Shapes:** [gpus].
+
+        **Raises:** DseError for a GPU without tensor cores, and for AMD's. Kinds that one lacks run as fp16.
+        """
+        for file in files:
+            if int(file.gpu.gfx) or float(file.gpu.cpi.mma_fp16) >= NEVER:
+                raise DseError(
+                    f"gpu: found {file.name}, expected one of NVIDIA's whose file has cpi.mma_fp16: matrix "
+                    "cores of AMD are not modelled"
+                )
+        gpus = [file.gpu for file in files]
+        limits = [gpu.limits for gpu in gpus]
+        capability = np.array([int(gpu.compute_capability) for gpu in gpus])
+
+        def column(values: Iterable) -> Array:
+            return jnp.asarray(np.array([float(value) for value in values]), jnp.float32)
+
+        def rate(gpu, name: str) -> float:
+            own = float(getattr(gpu.cpi, name))
+            return own if own < NEVER else float(gpu.cpi.mma_fp16)
+
+        return Machine(
+            sms=column([gpu.sm_count for gpu in gpus]),
+            clock=column([gpu.clock for gpu in gpus]),
+            dram_bandwidth=column([gpu.dram_bandwidth for gpu in gpus]),
+            dram_latency=column([gpu.latency.dram for gpu in gpus]),
+            gddr=column(np.where(np.isin(capability, HBM), 0.2, 1.0)),
+            l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
+            l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
+            l2_latency=column([gpu.latency.l2 for gpu in gpus]),
+            shared_bytes=column([one.shared_bytes_per_sm for one in limits]),
+            shared_reserved=column([one.shared_bytes_reserved for one in limits]),
+            registers=column([one.registers_per_sm for one in limits]),
+            warps=column([one.warps_per_sm for one in limits]),
+            blocks=column([one.blocks_per_sm for one in limits]),
+            mma_warp=column([rate(gpu, "mma_warp") for gpu in gpus]),
+            shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
+            tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
+            register_fp8=column(np.isin(capability, REGISTER_FP8)),
+            mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES},
+        )
+
+
+def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any) -> Any:
+    """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
+
+    A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
+    read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
+    Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
+    """
+    rows, columns, depth, stages = tile
+    ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
+    return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
+
+
+def possible(
+    file: GpuFile, products: Sequence[Product], configurations: Int[np.ndarray, "configurations 6"]
+) -> Bool[np.ndarray, "products configurations"]:
+    """Whether the buffers of a configuration fit in the shared memory of a block.
+
+    Tiles deeper than a block of scales are cut to it, as vLLM does.
+    """
+    rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
+    from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
+    names = list(dict.fromkeys(one.operands for one in products))
+    kinds = [OPERANDS[name] for name in names]
+    a = np.array([[kind.activation_bytes] for kind in kinds])
+    b = np.array([[kind.weight_bytes] for kind in kinds])
+    converts = np.array([[float(kind.converts)] for kind in kinds])
+    scaled = np.array([[kind.scaled_by_block] for kind in kinds])
+    depth = np.where(scaled, np.minimum(depth, SCALE_DEPTH), depth)
+    asked = buffer_bytes((rows, columns, depth, stages), a, b, converts, from_shared)
+    fits = asked <= int(file.gpu.limits.shared_bytes_per_block)
+    return fits[[names.index(one.operands) for one in products]]

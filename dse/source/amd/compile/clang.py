@@ -1,0 +1,96 @@
+"""A clang that compiles for AMD GPUs: $DSE_CLANG's, ROCm's, that of the wheel `ziglang` or the system's.
+
+Which instructions a kernel becomes, and how many registers it takes, hangs on the compiler's version: where
+times were or will be measured with a ROCm of some year, name its clang.
+
+It runs in a process of its own, which may take no more than `dse.core.processes` says. It reads the source
+from its standard input, and finds headers in the folders that it is given and in none of the system's.
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from dse.core import processes
+from dse.core.optional import install
+from dse.errors import DseError
+
+NAMED = "DSE_CLANG"  # a command: "/opt/rocm/llvm/bin/clang", or "/somewhere/ziglang/zig clang"
+_VERSION = r"clang version (\d+\.\d+\.\d+)"
+
+
+@dataclass(frozen=True)
+class Clang:
+    """A compiler and its version."""
+
+    command: tuple[str, ...]
+    version: str  # "clang 22.1.8"
+
+
+@cache
+def clang() -> Clang:
+    """Find the compiler.
+
+    **Raises:** DseError if there is none with the target, or it does not start.
+    """
+    commands: list[tuple[str, ...]] = []
+    if named := os.environ.get(NAMED):
+        try:
+            command = tuple(shlex.split(named))
+        except ValueError:  # a quotation without an end
+            command = (named,)
+        if not (found := re.search(_VERSION, _asked((*command, "--version")))):
+            raise DseError(f"{NAMED}: found {named!r}, expected the path of a clang")
+        return Clang(command, f"clang {found[1]}")
+    if (hipcc := shutil.which("hipcc")) is not None:
+        commands.append((hipcc,))
+    spec = find_spec("ziglang")
+    if spec is not None and spec.origin is not None:
+        zig = Path(spec.origin).with_name("zig")
+        commands.append((str(zig if zig.is_file() else zig.with_suffix(".exe")), "clang"))
+    if (system := shutil.which("clang")) is not None and "amdgcn" in _asked((system, "--print-targets")):
+        commands.append((system,))
+    for command in commands:
+        if found := re.search(_VERSION, _asked((*command, "--version"))):
+            return Clang(command, f"clang {found[1]}")
+    raise DseError(f"clang: found none for AMD GPUs, expected {install('amd')}, or ROCm's hipcc")
+
+
+@cache
+def knows(target: int) -> bool:
+    """Tell whether it compiles for a target: 0x90a for gfx90a."""
+    ran = run(["-x", "c", "--target=amdgcn-amd-amdhsa", f"-mcpu=gfx{target:x}", "-nogpulib", "-S"], "")
+    return bool(ran.code)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a run of the compiler gave."""
+
+    code: str  # "" where it failed
+    log: str
+    stopped: bool = False  # by a limit or a signal: it may go well the next time
+
+
+def run(arguments: Sequence[str], text: str) -> Ran:
+    """Compile a text from the standard input to the standard output, within the limits of compilers."""
+    with processes.scratch({}) as folder:
+        try:
+            ended = processes.run([*clang().command, *arguments, "-o", "-", "-"], folder=folder, text=text)
+        except processes.Stopped as how:
+            return Ran("", f"the compiler {how}", stopped=True)
+    return Ran("" if ended.code else ended.output, ended.errors)
+
+
+def _asked(command: Sequence[str]) -> str:
+    try:
+        ended = processes.run(command)
+    except (OSError, processes.Stopped):
+        return ""
+    return ended.output + ended.errors

@@ -1,0 +1,46 @@
+"""The options that a kernel's file may state for AMD GPUs: those of clang, and NVRTC's in clang's words.
+
+What only NVIDIA's compiler knows, and what changes no meaning of the code, is left out.
+"""
+
+import re
+from collections.abc import Sequence
+
+from dse.errors import DseError
+from dse.source.nvidia.compile import options as of_cuda
+
+ALLOWED = (
+    *("-ffast-math", "-fno-fast-math", "-munsafe-fp-atomics", "-mcumode", "-mno-cumode", "-mwavefrontsize64"),
+    *("-O1", "-O2", "-O3", "-Os", "-Ofast", "-w", "--gpu-max-threads-per-block", "-ffp-contract", "-std"),
+)
+_DEFINED = re.compile(r"-[DUI].+|-?-(?:define-macro|undefine-macro|include-path)=.+")
+_LONG = {"define-macro": "-D", "undefine-macro": "-U", "include-path": "-I"}
+_FAST = ("-use_fast_math", "--use_fast_math")
+
+
+def check(options: Sequence[str], where: str) -> None:
+    """Refuse what neither compiler may be asked for. **Raises:** DseError that begins with `where`."""
+    for option in options:
+        if option.partition("=")[0] not in ALLOWED and not _DEFINED.fullmatch(option):
+            of_cuda.check([option], where)
+
+
+def for_clang(options: Sequence[str]) -> list[str]:
+    """Return checked options as clang takes them."""
+    translated = []
+    for option in options:
+        name, _, value = option.partition("=")
+        if name in _FAST and value in ("", "true"):
+            translated.append("-ffast-math")
+        elif name.lstrip("-") in _LONG and value:
+            translated.append(_LONG[name.lstrip("-")] + value)
+        elif name.lstrip("-") == "std":
+            translated.append(f"-std={value}")
+        elif name in ALLOWED or _DEFINED.fullmatch(option):
+            translated.append(option)
+    return translated
+
+
+def refused(option: str) -> DseError:
+    """Make the error of an option that this clang does not know."""
+    return DseError(f"compiler options: found {option!r}, expected one of {', '.join(ALLOWED)}")

@@ -1,0 +1,125 @@
+"""CUDA and HIP files as the compiler for AMD GPUs takes them: `prelude.h` stands in for hip_runtime.h."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dse.errors import DseError
+from dse.source.amd.compile import options
+from dse.source.amd.compile.clang import clang, knows, run
+from dse.source.cache import key
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.contract import STOPPED, Failure, Settings
+
+HERE = Path(__file__).parent
+PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
+SUFFIXES = (".cu", ".hip")
+CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unless they say otherwise
+
+
+@dataclass(frozen=True)
+class Built:
+    """One configuration as assembly."""
+
+    text: str  # without the sections of debug information; lines of the source stand in it
+    compiler: str
+
+
+@dataclass(frozen=True)
+class HipSource(nvrtc.Source):
+    """A CUDA or HIP file, to be compiled for AMD GPUs. Its fields and settings are those of a CUDA file."""
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its version."""
+        return clang().version
+
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: what the GPU has for a block."""
+        return float("inf")
+
+    def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Compile one configuration. **Raises:** DseError if the compiler lacks the target or an option."""
+        return compile_source(self, arch, settings)
+
+
+def read_source(
+    path: Path, kernel: str = "", folders: Sequence[Path | str] = (), given: Sequence[str] = ()
+) -> HipSource:
+    """Read a .cu or .hip file. Files beside it and in `folders` may be included.
+
+    **Raises:** DseError as `dse.source.nvidia.compile.nvrtc.read_source`, and for an option of neither
+    compiler.
+    """
+    if path.suffix not in SUFFIXES:
+        raise DseError(
+            f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs"
+        )
+    options.check(given, f"{path}: compiler options")
+    read = nvrtc.read_source(path, kernel, folders)
+    translated = tuple(options.for_clang(given))
+    prelude = PRELUDE.read_text(encoding="utf-8")
+    digest = key("amd", read.digest, prelude, *translated)
+    return HipSource(read.path, read.text, kernel, read.folders, translated, digest)
+
+
+def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
+    """Compile one configuration for gfx`arch` (0x90a), with line information."""
+    if not knows(arch):
+        raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
+    text, name = source.text, Path(source.path).name
+    if "<" in source.kernel:  # of a template: what is named is made
+        text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
+    width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
+    arguments = [
+        *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
+        *("-nostdlibinc", "-std=c++17", "-O3", "-fdeclspec", "-fno-math-errno", "-S", "-gline-tables-only"),
+        *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
+        *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
+        *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
+        *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
+    ]
+    ran = run(arguments, text)
+    if ran.stopped:
+        return Failure(STOPPED, f"{name}: {ran.log}")
+    if not ran.code:
+        return _failure(name, ran.log)
+    return Built(_without_debug(ran.code), clang().version)
+
+
+def _macro(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _without_debug(code: str) -> str:
+    """Leave out the sections of debug information, which nobody reads."""
+    kept, there = [], True
+    for line in code.splitlines():
+        if line.startswith("\t.section") or line in ("\t.text", "\t.data", "\t.bss", "\t.amdgpu_metadata"):
+            there = not line.startswith("\t.section\t.debug")
+        if there:
+            kept.append(line)
+    return "\n".join(kept) + "\n"
+
+
+def _failure(name: str, log: str) -> Failure:
+    log = log.replace("<stdin>", name)
+    if match := _TOO_MUCH_SHARED.search(log):
+        kernel = match[3] or name
+        message = f"{name}: {kernel}: shared memory: found {match[1]} B, expected at most {match[2]} B"
+        return Failure("too much shared memory", message)
+    lines = log.splitlines() or ["no reason given"]
+    if match := _UNKNOWN_OPTION.search(log):
+        raise options.refused(match[1])
+    message = next((line.strip() for line in lines if "error:" in line), lines[0].strip())
+    if match := _NO_FILE.search(message):
+        message = f"{match[1]}: include: found no {match[2]} beside the file or in the folders given"
+    return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+_TOO_MUCH_SHARED = re.compile(r"local memory \((\d+)\) exceeds limit \((\d+)\)(?: in function '(\w+)')?")
+_NO_FILE = re.compile(r"^(.*?:\d+):\d+: fatal error: '([^']+)' file not found")
+_UNKNOWN_OPTION = re.compile(r"(?:unknown argument|unsupported option|unknown.*option)[: ]+'([^']+)'")

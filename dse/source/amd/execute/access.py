@@ -1,0 +1,202 @@
+"""Instructions that access memory: where, and what is loaded or stored as far as it is known."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.memory_names import MemoryAccess
+from dse.source.amd.execute.slots import PRIVATE_BASE, SHARED_BASE
+from dse.source.amd.execute.state import NeedsData
+from dse.source.amd.text import Instruction
+
+Action = Callable[[MemoryMachine], None]
+Reader = Callable[[MemoryMachine], Any]
+
+_RETURNS = ("glc", "sc0")
+
+
+def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    """Make the action of an instruction that accesses memory."""
+    return _BINDERS[accessed.space](binder, step, accessed)
+
+
+def _imm(step: Instruction) -> int:
+    return int(step.modifiers.get("offset", "0"), 0)
+
+
+# Global memory
+
+
+def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
+    """(destination, address, data) among the operands."""
+    given = list(step.operands)
+    if accessed.kind == "load":
+        return given[0], given[1:], None
+    if accessed.kind == "store":
+        return None, [given[0], *given[2:]], given[1]
+    returning = any(name in step.modifiers for name in _RETURNS) or "RETURN" in step.modifiers.get("th", "")
+    if accessed.space == "lds":
+        returning = accessed.returns
+    target = given.pop(0) if returning else None
+    return target, [given[0], *given[2:]], given[1]
+
+
+def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    target_text, where, data_text = _parts(step, accessed)
+    target = None if target_text is None else binder.registers(target_text).slot
+    data = None if data_text is None else binder.registers(data_text).slot
+    keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
+    offset = _imm(step)
+    index, flat, store = step.index, accessed.space == "flat", accessed.kind == "store"
+    pairs = [binder.registers(text).count == 2 if text != "off" else False for text in where]
+
+    def perform(machine: MemoryMachine) -> None:
+        base = machine.base(keys, pairs)
+        if base is None:
+            raise NeedsData(step, "address")
+        spaces = _flat_spaces(machine, base, offset) if flat else None
+        if spaces is not None:
+            for space, lanes in spaces:
+                machine.note(index, base, offset, lanes, space)
+        else:
+            machine.note(index, base, offset)
+        if accessed.kind == "load":
+            assert target is not None
+            words = machine.load_global(base, offset, accessed, spaces)
+            machine.write_loaded(target, words, accessed)
+            return
+        assert data is not None
+        words = machine.data(data, accessed)
+        if store:
+            machine.store_global(base, offset, accessed, words, spaces)
+            return
+        old = machine.atomic_global(base, offset, accessed, words)
+        if target is not None:
+            machine.write_loaded(target, old, accessed)
+
+    return perform
+
+
+def _flat_spaces(
+    machine: MemoryMachine, base: np.ndarray, offset: int
+) -> list[tuple[str, np.ndarray]] | None:
+    """Which lanes access which memory, None if all access global memory."""
+    del offset
+    high = base >> 32
+    shared, private = high == SHARED_BASE, high == PRIVATE_BASE
+    if not (shared.any() or private.any()):
+        return None
+    lanes = machine.lanes()
+    found = [("lds", shared & lanes), ("scratch", private & lanes), ("vmem", ~shared & ~private & lanes)]
+    return [(space, mask) for space, mask in found if mask.any()]
+
+
+# LDS
+
+
+def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    target_text, where, _ = _parts(step, accessed)
+    target = None if target_text is None else binder.registers(target_text).slot
+    sources = [
+        binder.registers(text).slot
+        for text in step.operands[1 if target is None else 2 :]
+        if text not in ("gds",)
+    ]
+    slot = binder.registers(where[0]).slot
+    scale = accessed.bytes * accessed.stride
+    if accessed.elements == 2:
+        offsets = [scale * int(step.modifiers.get(name, "0"), 0) for name in ("offset0", "offset1")]
+    else:
+        offsets = [_imm(step)]
+    index = step.index
+    words_apiece = accessed.words
+
+    def perform(machine: MemoryMachine) -> None:
+        base = machine.base([slot], [False])
+        if base is None:
+            raise NeedsData(step, "address")
+        for part, offset in enumerate(offsets):
+            machine.note(index, base, offset, part=part)
+            if accessed.kind == "load":
+                assert target is not None
+                words = machine.load_lds(base, offset, accessed)
+                machine.write_loaded(target + part * words_apiece, words, accessed)
+            elif accessed.kind == "store":
+                machine.store_lds(base, offset, accessed, machine.data(sources[part], accessed))
+            else:
+                old = machine.atomic_lds(base, offset, accessed, [machine.data(s, accessed) for s in sources])
+                if target is not None:
+                    machine.write_loaded(target, old, accessed)
+
+    return perform
+
+
+# Scratch
+
+
+def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    given, moved = list(step.operands), None
+    size = binder.listing.wave_size
+    if step.opcode.startswith("buffer"):  # data, address, resource, offset of the wave
+        data_text, where = given[0], [given[1] if "offen" in step.modifiers else "off"]
+        moved = None if given[3] == "0" else binder.words(given[3])
+    elif accessed.kind == "load":
+        data_text, where = given[0], given[1:]
+    else:
+        data_text, where = given[1], [given[0], *given[2:]]
+    slot = binder.registers(data_text).slot
+    keys = [binder.registers(text).slot if text != "off" else -1 for text in where]
+    offset, index, load = _imm(step), step.index, accessed.kind == "load"
+
+    def perform(machine: MemoryMachine) -> None:
+        base = machine.base(keys, [False] * len(keys))
+        of_wave = None if moved is None else moved(machine)
+        if base is None or (moved is not None and of_wave is None):
+            raise NeedsData(step, "address")
+        if of_wave is not None:  # in bytes of all lanes
+            base = base + (of_wave.astype(np.int64) // size)
+        machine.note(index, base, offset)
+        if load:
+            machine.write_loaded(slot, machine.load_scratch(base, offset, accessed), accessed)
+        else:
+            machine.store_scratch(base, offset, accessed, machine.data(slot, accessed))
+
+    return perform
+
+
+# Scalar
+
+
+def _scalar(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    if accessed.kind != "load" or step.opcode.startswith("s_buffer"):
+        raise binder.error(step, "unknown form, expected a scalar load from an address")
+    target = binder.registers(step.operands[0]).slot
+    base = binder.address(step.operands[1])
+    moved = None if step.operands[2] == "null" else binder.words(step.operands[2])
+    extra, index = _imm(step), step.index
+
+    def load(machine: MemoryMachine) -> None:
+        address, offset = base(machine), None if moved is None else moved(machine)
+        if address is None or (moved is not None and offset is None):
+            raise NeedsData(step, "address")
+        where = address.astype(np.int64) + extra
+        if offset is not None:
+            signed = offset.size == 1 and step.operands[2].startswith(("0x", "-"))
+            where = where + (offset.view(np.int32) if signed else offset).astype(np.int64)
+        machine.note(index, where, 0, machine.running.mask)  # whichever lanes are on
+        words = machine.load_scalar(where, accessed)
+        for word in range(accessed.words):
+            machine.write_scalar(target + word, None if words is None else words[word])
+
+    return load
+
+
+_BINDERS: dict[str, Callable[[Any, Instruction, MemoryAccess], Action]] = {
+    "vmem": _global,
+    "flat": _global,
+    "lds": _lds,
+    "scratch": _scratch,
+    "smem": _scalar,
+}

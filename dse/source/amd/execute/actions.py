@@ -1,0 +1,196 @@
+"""Actions: a function of the machine for each instruction that computes or accesses memory."""
+
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute import access, lanes, masks, semantics
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.opcodes import Opcode, opcode
+from dse.source.amd.execute.operands import Operands, Reader, between_lanes, listed, word_of
+from dse.source.amd.execute.results import (
+    Action,
+    finisher,
+    one_result,
+    or_low_word,
+    results_of,
+    then,
+    without_lanes,
+)
+from dse.source.amd.execute.slots import SCC, VCC, Operand, Register, beyond, operand
+from dse.source.amd.text import Instruction
+
+# The low words of their results need no more than the low words of their operands: the compiler may leave
+# anything in the others.
+_LOW_FROM_LOW = (
+    "v_mad_u64_u32", "v_mad_i64_i32", "v_mad_co_u64_u32", "v_mad_co_i64_i32", "v_lshlrev_b64",
+    "v_lshl_add_u64", "v_add_u64", "v_sub_u64", "s_lshl_b64", "s_add_nc_u64", "s_sub_nc_u64", "s_mul_u64",
+)  # fmt: skip
+_CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
+
+
+class Binder(Operands):
+    """Makes the actions of a listing's instructions."""
+
+    def check(self, step: Instruction) -> None:
+        """Refuse an opcode that is not known, and registers that no GPU has.
+
+        **Raises:** DseError for either.
+        """
+        for one in (step, step.second):
+            if one is not None and not _is_known(one.opcode):
+                raise self.error(step, "unknown opcode, expected one of dse/source/amd/execute/opcodes.py")
+            for text in one.operands if one is not None else ():
+                if beyond(text):
+                    raise self.error(step, f"found {text!r}, expected registers that there are")
+
+    def actions(self, step: Instruction) -> list[Action]:
+        """What to do for an instruction; mostly one thing.
+
+        **Raises:** DseError if the instruction, or a form of it, is not known.
+        """
+        try:
+            if step.second is not None:
+                return self._together(step, step.second)
+            return self._of_one(step)
+        except DseError as problem:
+            if str(problem).startswith(self.listing.name):
+                raise
+            raise self.error(step, str(problem)) from None
+        except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError) as problem:
+            raise self.error(step, f"unknown form ({problem})") from None
+
+    def _together(self, first: Instruction, second: Instruction) -> list[Action]:
+        """Two instructions that are issued together: both read before either writes."""
+        one, other = self._of_one(first), self._of_one(second)
+        if not one or not other:
+            return one + other
+        written = operand(first.operands[0]).place
+        reads = {name for name in second.operands[1:] if name == first.operands[0]}
+        if not reads or not isinstance(written, Register):
+            return one + other
+        slot = written.slot
+        if first.operands[0] not in second.operands[1:] or second.operands[0] not in first.operands[1:]:
+            return other + one
+
+        def both(machine: MemoryMachine) -> None:
+            before = machine.r[slot]
+            for action in one:
+                action(machine)
+            after = machine.r[slot]
+            machine.r[slot] = before
+            for action in other:
+                action(machine)
+            machine.r[slot] = after
+
+        return [both]
+
+    def _of_one(self, step: Instruction) -> list[Action]:
+        row = opcode(step.opcode)
+        if row is None:
+            accessed = memory_access(step.opcode)
+            if accessed is not None:
+                return [access.bind(self, step, accessed)]
+            return [lanes.LANE_MOVES[step.opcode](self, step)]
+        if row.special:
+            return [self._special(step, row)]
+        if not row.form:
+            return []
+        return [self._compute(step, row)]
+
+    def _compute(self, step: Instruction, row: Opcode) -> Action:
+        """Read operands, compute, write."""
+        results, _, sources = row.form.partition("=")
+        given = [operand(text) for text in step.operands]
+        explicit = sum(kind in "uifUIDwshPmM" for kind in results)
+        wanted = explicit + sum(kind not in "cd" for kind in sources)
+        if len(given) != wanted:
+            if len(given) == wanted - 1 and sources.endswith("m"):
+                given.append(Operand(Register(VCC, 1)))
+            else:
+                raise self.error(step, f"found {len(given)} operands, expected {wanted}")
+        targets = given[:explicit]
+        reading = iter(given[explicit:])
+        readers: list[Reader] = []
+        for kind in sources:
+            if kind == "d":
+                readers.append(self.reader(targets[0], results[0], None))
+            elif kind == "c":
+                readers.append(lambda machine: machine.condition())
+            else:
+                one = next(reading)
+                if kind == "P":
+                    readers.append(self.packed(one, len(readers), step))
+                else:
+                    readers.append(self.reader(one, kind, step, len(readers)))
+        writers = [self.writer(target, kind, step) for target, kind in zip(targets, results, strict=False)]
+        writers += [lambda machine, value: machine.write_scalar(SCC, value)] * results.count("c")
+        function = row.function
+        finish = finisher(step, results[0])
+        if function is None:
+
+            def forget(machine: MemoryMachine) -> None:
+                for write in writers:
+                    write(machine, None)
+
+            return forget
+        if "clamp" in step.modifiers and results[0] in "uU":
+            function = _CLAMPED.get(function)
+            if function is None:
+                raise self.error(step, "unknown form, expected no clamp but of a sum or a difference")
+        elif finish is not None:
+            function = then(function, finish, len(writers) > 1)
+        action = (
+            one_result(function, readers, writers[0])
+            if len(writers) == 1
+            else results_of(function, readers, writers)
+        )
+        if step.opcode in _LOW_FROM_LOW:
+            lows = [
+                self.reader(one, "u", step) if kind in "UI" else read
+                for one, kind, read in zip(given[explicit:], sources, readers, strict=True)
+            ]
+            action = or_low_word(action, function, readers, lows, writers, targets[0].place)
+        if not step.modifiers:
+            return action
+        kept = lanes.without_source(step, self.listing.wave_size) if between_lanes(step) else None
+        return action if kept is None else without_lanes(action, kept)
+
+    def _special(self, step: Instruction, row: Opcode) -> Action:
+        if row.special == "matrix":
+            target = self.registers(step.operands[0])
+
+            def multiply(machine: MemoryMachine) -> None:
+                for slot in range(target.slot, target.slot + target.count):
+                    machine.write_vector(slot, None)
+
+            return multiply
+        if row.special == "cmpx":
+            return masks.compare_into_exec(self, step, row)
+        if row.special == "pk_mov":
+            return self._packed_move(step)
+        if row.special in masks.SPECIAL:
+            return masks.SPECIAL[row.special](self, step)
+        return lanes.SPECIAL[row.special](self, step)
+
+    def _packed_move(self, step: Instruction) -> Action:
+        target = self.registers(step.operands[0]).slot
+        slots = [self.slots(operand(text), "P") for text in step.operands[1:]]
+        low = word_of(slots[0][listed(step, "op_sel", 0, 0)])
+        high = word_of(slots[1][listed(step, "op_sel", 1, 0)])
+
+        def move(machine: MemoryMachine) -> None:
+            first, second = low(machine), high(machine)
+            machine.write_vector(target, first)
+            machine.write_vector(target + 1, second)
+
+        return move
+
+
+@cache
+def _is_known(name: str) -> bool:
+    return opcode(name) is not None or memory_access(name) is not None or name in lanes.LANE_MOVES

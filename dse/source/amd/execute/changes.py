@@ -1,0 +1,271 @@
+"""How registers change from one trip of a loop to the next, carried through the instructions of one trip.
+
+A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
+moves on evenly again, or a test of it comes out the same for so many trips more, or it is `LOST`.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.even import Even
+from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.moving import I64, LOST, Irregular, low_word, number
+from dse.source.amd.execute.opcodes import Opcode, opcode
+from dse.source.amd.execute.slots import EXEC, SCC, VCC, Register, operand
+from dse.source.amd.text import Instruction
+
+
+class Changes(Even):
+    """Follows the changes of one trip through its instructions."""
+
+    def follow(self, step: Instruction) -> list[tuple[Any, Any]]:
+        """What an instruction, which is about to be executed, lets its results change by: by slot."""
+        if step.second is None:
+            return self._of_one(step)
+        return self._of_one(step) + self._of_one(step.second)
+
+    def _of_one(self, step: Instruction) -> list[tuple[Any, Any]]:
+        row = opcode(step.opcode)
+        if row is None:
+            if memory_access(step.opcode) is None:
+                return self._plain(step)
+            return []  # see `access`
+        if row.special:
+            return self._special(step, row)
+        if not row.form:
+            return []
+        return self._computed(step, row)
+
+    def _slots(self, step: Instruction) -> tuple[list[int], list[int]]:
+        """(written, read) slots, as many as the names of registers stand for."""
+        places = [operand(text).place for text in step.operands if text != "off"]
+        registers = [place for place in places if isinstance(place, Register)]
+        if not registers:
+            return [], []
+        first = registers[0] if isinstance(places[0], Register) else None
+        written = [] if first is None else list(range(first.slot, first.slot + first.count))
+        read = [slot for one in registers[1:] for slot in range(one.slot, one.slot + one.count)]
+        return written, read
+
+    def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
+        """What is even only if nothing moves."""
+        written, read = self._slots(step)
+        changes = [self.read(slot) for slot in read]
+        moves = any(change is not None for change in changes)
+        return [(slot, LOST if moves else None) for slot in written]
+
+    def _special(self, step: Instruction, row: Opcode) -> list[tuple[Any, Any]]:
+        written, read = self._slots(step)
+        if row.special == "cmpx":
+            return [*self._computed(step, row, into=EXEC)]
+        if row.special in ("saveexec", "wrexec", "logic"):
+            read = [*read, EXEC] if row.special != "logic" else read
+            changes = [self.read(slot) for slot in read]
+            if row.special != "logic" and any(change is not None for change in changes):
+                raise Irregular("the mask of its lanes changes")
+            result = LOST if any(change is not None for change in changes) else None
+            if result is LOST and len(written) == 1:
+                result = self._bits(step, row)
+            if result is LOST and EXEC in written:
+                raise Irregular("the mask of its lanes changes")
+            return [*((slot, result) for slot in written), (SCC, LOST if result is not None else None)]
+        if row.special == "move":
+            source = operand(step.operands[1]).place
+            if not isinstance(source, Register):
+                return [(slot, None) for slot in written]
+            changes = [self.read(source.slot + word) for word in range(len(written))]
+            if EXEC in written and any(change is not None for change in changes):
+                raise Irregular("the mask of its lanes changes")
+            return list(zip(written, changes, strict=True))
+        if row.special == "select":
+            return self._selected(step, written)
+        if row.special == "readfirstlane":
+            change = self.read(read[0])
+            if change is not None and change is not LOST:
+                one = _uniform(change, self.machine.lanes())
+                change = LOST if one is None else np.full((1, 1, 1), one, I64)
+            return [(written[0], change)]
+        if row.special == "writelane":
+            changes = [self.read(slot) for slot in [*read, written[0]]]
+            moves = any(change is not None for change in changes)
+            return [(written[0], LOST if moves else None)]
+        if row.special == "swap":
+            return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
+        if row.special == "pk_mov":
+            return self._plain(step)
+        return self._plain(step)
+
+    def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
+        condition = self.machine.condition()
+        if self.read(SCC) is not None:
+            return [(slot, LOST) for slot in written]
+        results: list[tuple[Any, Any]] = []
+        for word, slot in enumerate(written):
+            pair = []
+            for text in step.operands[1:]:
+                place = operand(text).place
+                pair.append(self.read(place.slot + word) if isinstance(place, Register) else None)
+            lost = LOST in [change for change in pair if isinstance(change, str)]
+            if pair[0] is None and pair[1] is None:
+                results.append((slot, None))
+            elif lost or condition is None:
+                results.append((slot, LOST))
+            else:
+                results.append((slot, np.where(condition, number(pair[0]), number(pair[1]))))
+        return results
+
+    def _computed(self, step: Instruction, row: Opcode, into: int = -1) -> list[tuple[Any, Any]]:
+        results, _, kinds = row.form.partition("=")
+        given = [operand(text) for text in step.operands]
+        explicit = sum(kind != "c" for kind in results)
+        if into >= 0 and len(given) == len(kinds):
+            targets: list[Any] = []
+        else:
+            targets, given = given[:explicit], given[explicit:]
+        written: list[tuple[int, str]] = []
+        for target, kind in zip(targets, results, strict=False):
+            place = target.place
+            assert isinstance(place, Register)
+            written.append((place.slot, kind))
+            if place.half or kind in "wsh":
+                self.read(place.slot)  # the other half stays
+        if into >= 0:
+            written.append((into, "M"))
+        sources: list[tuple[str, Any]] = []
+        reading = iter(given)
+        for kind in kinds:
+            if kind == "d":
+                sources.append((results[0], targets[0].place))
+            elif kind == "c":
+                sources.append(("c", Register(SCC, 1)))
+            else:
+                one = next(reading, None)
+                sources.append((kind, Register(VCC, 1) if one is None else one.place))
+        changes = [self._change(kind, place) for kind, place in sources]
+        outputs: list[tuple[Any, Any]] = []
+        if all(change is None for change in changes):
+            for slot, kind in written:
+                outputs += [(slot + word, None) for word in range(self._words(kind))]
+            return outputs + [(SCC, None)] * results.count("c")
+        lost = any(isinstance(change, str) for change in changes)
+        outcome = [LOST] * len(results)
+        if not lost and not step.modifiers:
+            outcome = self._evenly(step, row, results, sources, changes)
+        for (slot, kind), change in zip(written, outcome, strict=False):
+            if slot == EXEC and change is not None:
+                raise Irregular("the mask of its lanes changes")
+            outputs += self._spread(slot, kind, change)
+        if "c" in results:
+            outputs.append((SCC, outcome[-1]))
+        return outputs
+
+    def _spread(self, slot: int, kind: str, change: Any) -> list[tuple[Any, Any]]:
+        if kind not in "UIDP" or not isinstance(change, tuple):
+            return [(slot + word, change) for word in range(self._words(kind))]
+        return [(slot, change[0]), (slot + 1, change[1])]
+
+    # Memory
+
+    def access(self, step: Instruction, performed: range, known: bool) -> list[tuple[Any, Any]]:
+        """What an access that was performed moves by, and lets its results change by.
+
+        `performed` are the numbers of its records; `known` says whether it loaded words that are known.
+        """
+        accessed = memory_access(step.opcode)
+        assert accessed is not None
+        machine = self.machine
+        bases = self._address_slots(step, accessed.space)
+        total: Any = None
+        for slot, pair in bases:
+            change = self._change("U" if pair else "u", Register(slot, 2 if pair else 1))
+            if isinstance(change, str):
+                total = LOST
+                break
+            if change is None:
+                continue
+            low = machine.words(slot)
+            if low is not None:
+                self.stay_within(low.astype(I64), low_word(change), 0, 1 << 32)
+            total = change if total is None else total + change
+        for record in performed:
+            lanes = machine.accesses[record].lanes
+            stride = 0 if total is None else None if isinstance(total, str) else _uniform(total, lanes)
+            self.strides.append(stride)
+        moves = total is not None
+        loads = accessed.kind == "load" or accessed.returns or "RETURN" in str(step.modifiers)
+        if accessed.space == "scratch":
+            return self._scratch(step, accessed, moves)
+        targets, data = self.data_slots(step)
+        for slot in data:
+            self.read(slot)
+        if not loads:
+            follows = machine.follow > 0 and accessed.space == "lds"
+            if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
+                raise Irregular("it changes memory whose contents matter")
+            return []
+        return [(slot, LOST if known and (moves or accessed.space == "lds") else None) for slot in targets]
+
+    def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
+        given = list(step.operands)
+        if space == "smem":
+            texts = given[1:]
+        elif step.opcode.startswith("buffer"):
+            texts = [given[1]] if "offen" in step.modifiers else []
+        elif space == "lds":
+            texts = [given[1]] if _loads(step) else [given[0]]
+        elif _loads(step):
+            texts = given[1:]
+        elif "atomic" in step.opcode and len(given) == 4:
+            texts = [given[1], given[3]]
+        else:
+            texts = [given[0], *given[2:]]
+        found = []
+        for text in texts:
+            place = operand(text).place if text != "off" else None
+            if isinstance(place, Register):
+                found.append((place.slot, place.count == 2))
+        return found
+
+    def data_slots(self, step: Instruction) -> tuple[list[int], list[int]]:
+        """Return (slots that are loaded into, slots that are stored)"""
+        registers = [operand(text).place for text in step.operands if text != "off"]
+        of = [list(range(one.slot, one.slot + one.count)) for one in registers if isinstance(one, Register)]
+        if _loads(step):
+            return of[0], []
+        if "atomic" in step.opcode and len(step.operands) == 4:
+            return of[0], of[2]
+        return [], [slot for slots in of[1:] for slot in slots]
+
+    def _scratch(self, step: Instruction, accessed: Any, moves: bool) -> list[tuple[Any, Any]]:
+        """Scratch is followed as registers are, by address."""
+        address = self.machine.accesses[-1].base + self.machine.accesses[-1].offset
+        load = accessed.kind == "load"
+        text = step.operands[0] if load or step.opcode.startswith("buffer") else step.operands[1]
+        place = operand(text).place
+        assert isinstance(place, Register)
+        slots = list(range(place.slot, place.slot + accessed.words))
+        if address.size != 1 or moves:
+            if load:
+                known = any(self.machine.r[slot] is not None for slot in slots)
+                return [(slot, LOST if known else None) for slot in slots]
+            for slot in slots:
+                self.read(slot)
+            raise Irregular("it stores to places in scratch that differ")
+        at = int(address.flat[0])
+        if load:
+            return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
+        return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
+
+
+def _loads(step: Instruction) -> bool:
+    return "_load" in step.opcode or "_read" in step.opcode
+
+
+def _uniform(change: Any, lanes: np.ndarray) -> int | None:
+    """The one change that all lanes have; None if they have several."""
+    shape = np.broadcast_shapes(change.shape, lanes.shape)
+    chosen = np.broadcast_to(change, shape)[np.broadcast_to(lanes, shape)]
+    if not chosen.size:
+        return 0
+    return int(chosen[0]) if (chosen == chosen[0]).all() else None

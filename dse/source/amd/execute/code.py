@@ -1,0 +1,94 @@
+"""A listing cut into stretches of instructions that the same lanes execute from first to last."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute.actions import Action, Binder
+from dse.source.amd.execute.opcodes import opcode
+from dse.source.amd.execute.slots import EXEC, register
+from dse.source.amd.text import Instruction, Listing
+
+BRANCHES = (
+    "s_cbranch_scc0", "s_cbranch_scc1", "s_cbranch_vccz", "s_cbranch_vccnz", "s_cbranch_execz",
+    "s_cbranch_execnz",
+)  # fmt: skip
+BARRIERS = ("s_barrier", "s_barrier_wait")
+
+
+@dataclass(eq=False)
+class Stretch:
+    """Instructions in a row. Its last one may branch, end, wait at a barrier or change the mask of lanes."""
+
+    index: int
+    steps: list[Instruction]
+    binder: Binder
+    end: str = ""  # the opcode of a branch, an end or a barrier
+    target: int = -1  # of a branch: a stretch
+
+    @cached_property
+    def actions(self) -> list[tuple[Instruction, Action]]:
+        """What to do, in order: made when waves first come here."""
+        return [(step, action) for step in self.steps for action in self.binder.actions(step)]
+
+
+@dataclass(frozen=True)
+class Code:
+    """A listing ready to run."""
+
+    listing: Listing
+    stretches: list[Stretch]
+    constants: list[np.ndarray]  # of the instructions bound so far
+
+
+def code_of(listing: Listing) -> Code:
+    """Cut a listing up, and bind its instructions to what they do.
+
+    **Raises:** DseError if an instruction or a form of one is not known: its opcode, or all of it.
+    """
+    starts = {0, *listing.labels.values()}
+    for step in listing.instructions:
+        if (
+            step.opcode in BRANCHES
+            or step.opcode in ("s_branch", "s_endpgm", *BARRIERS)
+            or _changes_lanes(step)
+        ):
+            starts.add(step.index + 1)
+    bounds = sorted(start for start in starts if start < len(listing.instructions))
+    at = {start: number for number, start in enumerate(bounds)}
+    binder = Binder(listing)
+    stretches = []
+    for number, start in enumerate(bounds):
+        stop = bounds[number + 1] if number + 1 < len(bounds) else len(listing.instructions)
+        steps = list(listing.instructions[start:stop])
+        stretch = Stretch(number, steps, binder)
+        for step in steps:
+            binder.check(step)
+        last = steps[-1]
+        if last.opcode in BRANCHES or last.opcode == "s_branch":
+            label = last.operands[0]
+            if listing.labels.get(label) not in at:
+                raise DseError(f"{listing.name}: {last}: found no label {label}, expected one in the kernel")
+            stretch.target = at[listing.labels[label]]
+        if last.opcode in BRANCHES or last.opcode in ("s_branch", "s_endpgm", *BARRIERS):
+            stretch.end = last.opcode
+        stretches.append(stretch)
+    return Code(listing, stretches, binder.constants)
+
+
+def _changes_lanes(step: Instruction) -> bool:
+    """Whether an instruction changes the mask of the lanes that execute."""
+    if "saveexec" in step.opcode or "wrexec" in step.opcode or step.opcode.startswith("v_cmpx"):
+        return True
+    if not step.operands or not step.operands[0].startswith("exec"):
+        return False
+    row = opcode(step.opcode)
+    written = register(step.operands[0])
+    return (
+        row is not None
+        and row.pipe == "salu"
+        and not step.opcode.startswith(("s_cmp", "s_bitcmp"))
+        and (written is not None and written.slot in (EXEC, EXEC + 1))
+    )

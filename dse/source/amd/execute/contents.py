@@ -1,0 +1,463 @@
+"""What accesses load and store: the machine's side of memory, as far as its contents are known."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse.source.amd.execute.memory_names import MemoryAccess
+from dse.source.amd.execute.state import U32, Machine, Partial, Waves
+from dse.source.amd.text import Instruction
+from dse.source.machine.launch import MIDDLE, REGION_BITS
+from dse.source.machine.memory import regions_of
+
+Words = list[np.ndarray] | None  # of each access; None: not known
+
+# What is followed. Words in LDS are only where an address or a branch turned out to need them; then, if that
+# does not suffice, memory of unknown contents is taken to hold zeros.
+FEWEST, LDS, ZEROS = range(3)
+
+
+class Access(NamedTuple):
+    """One execution of an instruction that accesses memory."""
+
+    index: int  # of the instruction  # pyright: ignore[reportIncompatibleMethodOverride]
+    space: str  # "": as its name says
+    base: np.ndarray  # bytes, broadcasts to [blocks, waves, lanes]
+    offset: int
+    lanes: np.ndarray  # that take part
+    waves: Waves
+    at: int  # place in the trace
+    part: int  # of an instruction with two addresses
+    # A loop that is skipped makes trips before and after the one that was executed, which is number 0: in
+    # each the addresses lie `stride` bytes on.
+    trips: range = range(1)
+    stride: float = 0
+
+
+class MemoryMachine(Machine):
+    """A machine with contents of memory."""
+
+    def __init__(self, *given: Any, lds_bytes: int, follow: int) -> None:
+        super().__init__(*given)
+        self.follow = follow
+        self.accesses: list[Access] = []
+        self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
+        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first stretch, and why
+        self.lds = np.zeros((self.shape[0], -(-lds_bytes // 4) + 4), U32)
+        self.lds_unknown: np.ndarray | None = None
+        self.scratch: dict[int, Any] = {}  # words by address, as a register is kept
+        self.scratch_lost = False  # whether words were stored whose address is not one
+        self._bases: dict[tuple[int, ...], tuple[list[Any], np.ndarray]] = {}
+        self._rows = np.arange(self.shape[0]).reshape(-1, 1, 1)
+        self._uniform: dict[int, tuple[np.ndarray, Words]] = {}
+
+    # Addresses
+
+    def base(self, slots: Sequence[int], pairs: Sequence[bool]) -> np.ndarray | None:
+        """Add up registers (pairs have 64 bits) to an address; None if it is not known."""
+        key = tuple(slots)
+        values = [self.r[slot] for slot in slots if slot >= 0]
+        values += [self.r[slot + 1] for slot, pair in zip(slots, pairs, strict=True) if pair and slot >= 0]
+        known = self._bases.get(key)
+        if known is not None and len(known[0]) == len(values) and all(map(_same, known[0], values)):
+            return known[1]
+        total = np.zeros((1, 1, 1), np.int64)
+        certain = True
+        for slot, pair in zip(slots, pairs, strict=True):
+            if slot < 0:
+                continue
+            low = self.words(slot)
+            high = self.words(slot + 1) if pair else None
+            if low is None or (pair and high is None):
+                return None
+            certain &= self.r[slot].__class__ is np.ndarray and (
+                not pair or self.r[slot + 1].__class__ is np.ndarray
+            )
+            term = low.astype(np.int64)
+            if high is not None:
+                term = term | high.astype(np.int64) << 32
+            total = total + term
+        if certain:
+            self._bases[key] = (values, total)
+        return total
+
+    def note(
+        self,
+        index: int,
+        base: np.ndarray,
+        offset: int,
+        lanes: np.ndarray | None = None,
+        space: str = "",
+        part: int = 0,
+    ) -> None:
+        """Keep an access in mind."""
+        taking_part = self.lanes() if lanes is None else lanes
+        self.accesses.append(
+            Access(index, space, base, offset, taking_part, self.running, len(self.trace), part)
+        )
+
+    def crossbar(self, step: Instruction) -> None:
+        """Keep a move between lanes through the LDS in mind."""
+        self.note(step.index, _NOWHERE, 0)
+
+    # Registers
+
+    def data(self, slot: int, accessed: MemoryAccess) -> Words:
+        """The words that are stored; None if one of them is not known."""
+        words = []
+        for word in range(accessed.words):
+            value = self.words(slot + word)
+            if value is None:
+                return None
+            words.append(value >> U32(16) if accessed.half == "hi" else value)
+        return words
+
+    def is_unknown(self, slot: Any) -> bool:
+        """Whether nothing is known of a register in all lanes that execute."""
+        value = self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
+        if value is None or value.__class__ is not Partial:
+            return value is None
+        return not (self.lanes() & ~value.unknown).any()
+
+    def write_loaded(self, slot: int, words: Words, accessed: MemoryAccess) -> None:
+        """Write what was loaded."""
+        if words is None:
+            for word in range(accessed.words):
+                self.write_vector(slot + word, None)
+            return
+        if accessed.bytes < 4 and accessed.signed:
+            up = np.int32(32 - 8 * accessed.bytes)
+            words = [((words[0].view(np.int32) << up) >> up).view(U32)]
+        if accessed.half:
+            old = self.words(slot)
+            old = np.zeros((1, 1, 1), U32) if old is None else old
+            low = U32(0xFFFF)
+            words = [
+                old & low | words[0] << U32(16) if accessed.half == "hi" else old & ~low | words[0] & low
+            ]
+        for word, value in enumerate(words):
+            self.write_vector(slot + word, value)
+
+    # Global memory
+
+    def _unstated(self, base: np.ndarray, offset: int, lanes: np.ndarray) -> bool:
+        """Whether all that is accessed is of unknown contents, told fast where nothing is stated."""
+        if self.stated:
+            return False
+        return self.follow < ZEROS and int(base.flat[0] + offset) >> REGION_BITS not in (
+            self.kernarg_region,
+            self.kernarg_region + 1,
+        )
+
+    def load_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any = None) -> Words:
+        """Load words."""
+        lanes = self.lanes()
+        if spaces is not None:
+            return self._load_flat(base, offset, accessed, spaces)
+        if self._unstated(base, offset, lanes):
+            return None
+        address = base + offset
+        if address.shape == (1, 1, 1):
+            return self._words_at(address, accessed.bytes)
+        shape = np.broadcast_shapes(address.shape, lanes.shape)
+        chosen = np.broadcast_to(lanes, shape)
+        found = self._words_at(np.broadcast_to(address, shape)[chosen], accessed.bytes)
+        if found is None:
+            return None
+        return [_placed(word, chosen) for word in found]
+
+    def _load_flat(self, base: np.ndarray, offset: int, accessed: MemoryAccess, spaces: Any) -> Words:
+        result = [np.zeros((1, 1, 1), U32)] * accessed.words
+        before = self.active
+        for space, lanes in spaces:
+            self.active = lanes
+            if space == "lds":
+                found = self.load_lds(base & 0xFFFFFFFF, offset, accessed)
+            elif space == "scratch":
+                found = self.load_scratch(base & 0xFFFFFFFF, offset, accessed)
+            else:
+                found = self.load_global(np.where(lanes, base, _first(base, lanes)), offset, accessed)
+            if found is None:
+                self.active = before
+                return None
+            result = [np.where(lanes, new, old) for new, old in zip(found, result, strict=True)]
+        self.active = before
+        return result
+
+    def _words_at(self, address: np.ndarray, size: int) -> Words:
+        for region in regions_of(address):
+            contents = self.memory.regions.get(region)
+            if (contents is None or region in self.poisoned) and self.follow < ZEROS:
+                return None
+        return self.memory.load(address, size)[0]
+
+    def load_scalar(self, address: np.ndarray, accessed: MemoryAccess) -> Words:
+        """Load words of a wave."""
+        if address.size == 1 and int(address.flat[0]) >> REGION_BITS == self.kernarg_region:
+            offset = int(address.flat[0]) - self.kernarg
+            for start, end in self.unknown_arguments if self.follow < ZEROS else ():
+                if offset < end and offset + accessed.bytes > start:
+                    return self._arguments_around(address, accessed)
+        if self.waves is not None and address.size > 1:
+            address = np.where(self.waves, address, _first(address, self.waves))
+        flat = self._words_at(address.reshape(-1), accessed.bytes)
+        return None if flat is None else [word.reshape(address.shape) for word in flat]
+
+    def _arguments_around(self, address: np.ndarray, accessed: MemoryAccess) -> Words:
+        """Load words of which some belong to arguments that are not stated."""
+        flat = self.memory.load(address.reshape(-1), accessed.bytes)[0]
+        words: list[Any] = []
+        for word, value in enumerate(flat):
+            offset = int(address.flat[0]) - self.kernarg + 4 * word
+            missing = any(offset < end and offset + 4 > start for start, end in self.unknown_arguments)
+            words.append(None if missing else value.reshape(address.shape))
+        return words
+
+    def store_global(
+        self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words, spaces: Any = None
+    ) -> None:
+        """Store words, where contents are followed."""
+        lanes = self.lanes()
+        if spaces is not None:
+            before = self.active
+            for space, some in spaces:
+                self.active = some
+                if space == "lds":
+                    self.store_lds(base & 0xFFFFFFFF, offset, accessed, words)
+                elif space == "scratch":
+                    self.store_scratch(base & 0xFFFFFFFF, offset, accessed, words)
+                else:
+                    self.store_global(np.where(some, base, _first(base, some)), offset, accessed, words)
+            self.active = before
+            return
+        if not self.stated:
+            return
+        shape = np.broadcast_shapes(base.shape, lanes.shape, *(word.shape for word in words or ()))
+        chosen = np.broadcast_to(lanes, shape)
+        address = np.broadcast_to(base + offset, shape)[chosen]
+        if words is None:
+            self.poisoned.update(
+                region for region in regions_of(address) if self.memory.regions.get(region) is not None
+            )
+            return
+        self.memory.store(address, accessed.bytes, [np.broadcast_to(word, shape)[chosen] for word in words])
+
+    def atomic_global(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> Words:
+        """Change words one lane after the other; return what they were."""
+        lanes = self.lanes()
+        if not self.stated:
+            return None
+        chosen = np.broadcast_to(lanes, self.shape)  # each block counts, also where they are alike
+        address = np.broadcast_to(base + offset, self.shape)[chosen]
+        regions = regions_of(address)
+        known = all(self.memory.regions.get(region) is not None for region in regions)
+        if words is None or not known or accessed.bytes != 4 or len(words) != 1:
+            self.poisoned.update(region for region in regions if self.memory.regions.get(region) is not None)
+            return None
+        values = np.broadcast_to(words[0], self.shape)[chosen]
+        old = np.zeros(len(address), U32)
+        for region in regions:
+            here = address >> REGION_BITS == region
+            place = (address[here] - (region << REGION_BITS) - MIDDLE) >> 2
+            one = address[here][:1]
+            self.memory.store(one, 4, self.memory.load(one, 4)[0])  # contents become the machine's own
+            contents = self.memory.regions[region]
+            assert contents is not None
+            old[here] = _atomic(contents.view(U32), place, values[here], accessed)
+        return [_placed(old, chosen)]
+
+    # LDS
+
+    def _lds_places(self, base: np.ndarray, offset: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(lanes that take part, their rows, their addresses)"""
+        lanes = self.lanes()
+        shape = np.broadcast_shapes(base.shape, lanes.shape, (self.shape[0], 1, 1))
+        chosen = np.broadcast_to(lanes, shape)
+        address = np.broadcast_to(base + offset, shape)[chosen]
+        row = np.broadcast_to(self._rows, shape)[chosen]
+        high = int(address.max(initial=0)) // 4 + 5
+        if high > self.lds.shape[1]:
+            self.lds = np.pad(self.lds, ((0, 0), (0, high - self.lds.shape[1])))
+            if self.lds_unknown is not None:
+                self.lds_unknown = np.pad(self.lds_unknown, ((0, 0), (0, high - self.lds_unknown.shape[1])))
+        return chosen, row, address
+
+    def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
+        """Load words, known if words in LDS are followed."""
+        if self.follow < LDS:
+            return None
+        chosen, row, address = self._lds_places(base, offset)
+        places = [(address >> 2) + word for word in range(accessed.words)]
+        if self.lds_unknown is not None and any(self.lds_unknown[row, place].any() for place in places):
+            return None
+        words = [self.lds[row, place] for place in places]
+        if accessed.bytes < 4:
+            shift = (8 * (address & 3)).astype(U32)
+            words = [words[0] >> shift & U32((1 << 8 * accessed.bytes) - 1)]
+        return [_placed(word, chosen) for word in words]
+
+    def store_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
+        """Store words, if words in LDS are followed."""
+        if self.follow < LDS:
+            return
+        chosen, row, address = self._lds_places(base, offset)
+        if words is None:
+            if self.lds_unknown is None:
+                self.lds_unknown = np.zeros(self.lds.shape, bool)
+            for word in range(accessed.words):
+                self.lds_unknown[row, (address >> 2) + word] = True
+            return
+        for word, value in enumerate(words):
+            values = np.broadcast_to(value, chosen.shape)[chosen]
+            if accessed.bytes < 4:
+                as_bytes = self.lds.view(np.uint8)
+                for byte in range(accessed.bytes):
+                    as_bytes[row, address + byte] = (values >> U32(8 * byte)).astype(np.uint8)
+            else:
+                self.lds[row, (address >> 2) + word] = values
+            if self.lds_unknown is not None:
+                self.lds_unknown[row, (address >> 2) + word] = False
+
+    def atomic_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, data: list[Words]) -> Words:
+        """Change words one lane after the other; return what they were."""
+        if self.follow < LDS:
+            return None
+        chosen, row, address = self._lds_places(base, offset)
+        words = data[0]
+        if words is None or accessed.bytes != 4 or len(data) != 1:
+            self.store_lds(base, offset, accessed, None)
+            return None
+        values = np.broadcast_to(words[0], chosen.shape)[chosen]
+        place = row * self.lds.shape[1] + (address >> 2)
+        if self.lds_unknown is not None and self.lds_unknown.reshape(-1)[place].any():
+            return None
+        return [_placed(_atomic(self.lds.reshape(-1), place, values, accessed), chosen)]
+
+    # Scratch
+
+    def load_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
+        """Load words that the same lanes stored."""
+        if self.scratch_lost:
+            return None
+        address = base + offset
+        words = []
+        for word in range(accessed.words):
+            value: Any = np.zeros((1, 1, 1), U32)
+            lanes = self.lanes()
+            for at, here in _distinct(address, lanes):
+                stored = self.scratch.get(at + 4 * word & ~3)
+                stored = self.known(0, stored) if stored is not None else None
+                if stored is None:
+                    return None
+                value = stored if here is None else np.where(here, stored, value)
+            if accessed.bytes < 4:
+                value = value >> (8 * (address & 3)).astype(U32) & U32((1 << 8 * accessed.bytes) - 1)
+            words.append(value)
+        return words
+
+    def store_scratch(self, base: np.ndarray, offset: int, accessed: MemoryAccess, words: Words) -> None:
+        """Store words that the same lanes may load."""
+        address = base + offset
+        active = self.active
+        for at, here in _distinct(address, self.lanes()):
+            for word in range(accessed.words):
+                place = at + 4 * word & ~3
+                value = None if words is None else words[word]
+                if accessed.bytes < 4 and value is not None:
+                    old = self.scratch.get(place)
+                    old = np.zeros((1, 1, 1), U32) if old is None or old.__class__ is not np.ndarray else old
+                    shift = U32(8 * (at & 3))
+                    bits = U32((1 << 8 * accessed.bytes) - 1) << shift
+                    value = old & ~bits | value << shift & bits
+                lanes = active if here is None else here & self.lanes()
+                self.scratch[place] = _kept(self.scratch.get(place), value, lanes)
+
+
+def _kept(old: Any, value: np.ndarray | None, lanes: np.ndarray | None) -> Any:
+    from dse.source.amd.execute.state import _written
+
+    return value if lanes is None else _written(old, value, lanes)
+
+
+def _distinct(address: np.ndarray, lanes: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    """The different addresses, and where each is meant: None if it is the only one."""
+    if address.size == 1:
+        return [(int(address.flat[0]), None)]
+    shape = np.broadcast_shapes(address.shape, lanes.shape)
+    found = np.unique(np.broadcast_to(address, shape)[np.broadcast_to(lanes, shape)]).tolist()
+    return [(found[0], None)] if len(found) == 1 else [(at, address == at) for at in found]
+
+
+def _first(values: np.ndarray, where: np.ndarray) -> Any:
+    """One of the values that are meant."""
+    shape = np.broadcast_shapes(values.shape, where.shape)
+    return np.broadcast_to(values, shape)[np.broadcast_to(where, shape)][0]
+
+
+def _placed(values: np.ndarray, chosen: np.ndarray) -> np.ndarray:
+    """Put the values of chosen places where they belong."""
+    full = np.zeros(chosen.shape, U32)
+    full[chosen] = values
+    return full
+
+
+def _same(a: Any, b: Any) -> bool:
+    return a is b
+
+
+_COMMUTING = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
+
+
+def _atomic(words: np.ndarray, place: np.ndarray, values: np.ndarray, accessed: MemoryAccess) -> np.ndarray:
+    """Change words in the order of lanes; return what each lane found."""
+    name, kind = accessed.operation.split()
+    old = np.zeros(len(place), U32)
+    if kind == "f":
+        numbers = words.view(np.float32)
+        for lane, (at, value) in enumerate(
+            zip(place.tolist(), values.view(np.float32).tolist(), strict=True)
+        ):
+            old[lane] = words[at]
+            now = numbers[at]
+            numbers[at] = (
+                now + np.float32(value)
+                if name == "add"
+                else min(now, value)
+                if "min" in name
+                else max(now, value)
+            )
+        return old
+    function = _COMMUTING.get(name)
+    if function is not None and not accessed.returns:
+        old = words[place]
+        function.at(words, place, values)
+        return old
+    signed = accessed.signed
+    for lane, (at, value) in enumerate(zip(place.tolist(), values.tolist(), strict=True)):
+        before = int(words[at])
+        old[lane] = before
+        words[at] = _changed(name, before, value, signed) & 0xFFFFFFFF
+    return old
+
+
+def _changed(name: str, before: int, value: int, signed: bool) -> int:
+    if name == "add":
+        return before + value
+    if name == "sub":
+        return before - value
+    if name in ("swap", "wrxchg", "storexchg"):
+        return value
+    if name == "inc":
+        return 0 if before >= value else before + 1
+    if name == "dec":
+        return value if before == 0 or before > value else before - 1
+    if name in _COMMUTING:
+        return int(_COMMUTING[name](np.uint32(before), np.uint32(value)))
+    key = (lambda number: number ^ 0x80000000) if signed else (lambda number: number)
+    return min(before, value, key=key) if "min" in name else max(before, value, key=key)
+
+
+_NOWHERE = np.zeros((1, 1, 1), np.int64)

@@ -1,0 +1,222 @@
+"""Instructions whose results change evenly where their operands do."""
+
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.moving import FOR_EVER, I64, LOST, RANGES, U64, Moving, low_word, number
+from dse.source.amd.execute.opcodes import Opcode, opcode
+from dse.source.amd.execute.slots import Constant, Register, operand
+from dse.source.amd.execute.state import U32
+from dse.source.amd.text import Instruction
+
+_EVEN = (
+    "v_mov_b32", "v_mov_b64", "v_add_u32", "v_add_i32", "v_sub_u32", "v_sub_i32", "v_subrev_u32",
+    "v_add3_u32", "v_lshl_add_u32", "v_add_lshl_u32", "v_lshlrev_b32", "v_lshlrev_b64", "v_lshl_add_u64",
+    "v_mul_lo_u32", "v_mul_lo_i32", "v_cndmask_b32", "v_mad_u64_u32", "v_mad_i64_i32", "v_mul_u32_u24",
+    "v_mul_i32_i24", "v_mad_u32_u24", "v_mad_i32_i24", "v_accvgpr_read_b32", "v_accvgpr_write_b32",
+    "v_accvgpr_mov_b32", "v_add_u64", "v_add_co_u32", "v_sub_co_u32", "v_subrev_co_u32", "v_addc_co_u32",
+    "v_subb_co_u32", "v_subbrev_co_u32", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "s_add_i32",
+    "s_sub_i32", "s_addk_i32", "s_mulk_i32", "s_mul_i32", "s_lshl_b32", "s_lshl_b64", "s_add_nc_u64",
+    "s_sub_nc_u64", "s_lshl1_add_u32", "s_lshl2_add_u32", "s_lshl3_add_u32", "s_lshl4_add_u32",
+    "s_movk_i32", "v_max_u32", "v_min_u32", "v_max_i32", "v_min_i32",
+)  # fmt: skip
+_PRODUCTS = ("mul", "mad")
+_CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_ci_")
+
+
+class Even(Moving):
+    """Tells what the results of instructions change by, from what their operands do."""
+
+    def _evenly(
+        self, step: Instruction, row: Opcode, results: str, sources: list[tuple[str, Any]], changes: list[Any]
+    ) -> list[Any]:
+        """What results change by; LOST where that is not known to be even."""
+        lost = [LOST] * len(results)
+        name = _renamed(step.opcode)
+        if any(kind in "fDhP" for kind, _ in sources) and not name.startswith("v_mov"):
+            return lost
+        values: list[Any] = [self._number_of(kind, place) for kind, place in sources]
+        if any(value is None for value in values):  # the result is not known either
+            return [None] * len(results)
+        if results in ("M", "c") and len(sources) == 2:
+            kind = sources[0][0]
+            self._compared(kind, values, changes)
+            return [None]
+        if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
+            return [self._bits(step, row), *[LOST] * (len(results) - 1)]
+        if name in ("v_ashrrev_i32", "s_ashr_i32"):
+            value, by = (1, 0) if name.startswith("v") else (0, 1)
+            if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
+                self._compared("i", [values[value], np.zeros((1, 1, 1), I64)], [changes[value], None])
+                return [None] * len(results)
+        if name in ("v_lshrrev_b32", "s_lshr_b32", "v_ashrrev_i32", "s_ashr_i32"):
+            return self._shifted_right(name, values, changes, len(results))
+        if name == "v_lshl_or_b32" and changes[2] is not None and changes[0] is None and changes[1] is None:
+            placed = (values[0] << (values[1] & 31)) & 0xFFFFFFFF
+            lowest = _lowest_bit(changes[2])
+            return [changes[2]] if bool((placed < lowest).all()) else lost
+        if name not in _EVEN:
+            return lost
+        if any(part in name for part in _PRODUCTS) and changes[0] is not None and changes[1] is not None:
+            return lost
+        if "lshl" in name and self._shift_moves(name, changes):
+            return lost
+        if "24" in name:
+            for value, change in zip(values[:2], changes[:2], strict=True):
+                limit = (0, 1 << 24) if "u24" in name else (-(1 << 23), 1 << 23)
+                self.stay_within(value, change, *limit)
+        if "min_" in name or "max_" in name:
+            self._compared(sources[0][0], values, changes)
+        if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
+            return self._wide(step, row, results, sources, values, changes)
+        carries = any(part in step.opcode for part in _CARRIES)
+        if carries:
+            self._carry(name, values, changes)
+        function = row.function
+        assert function is not None
+        before = _first(
+            function(*(_typed(kind, value) for (kind, _), value in zip(sources, values, strict=True)))
+        )
+        after = _first(
+            function(
+                *(
+                    _typed(kind, value if change is None else value + change)
+                    for (kind, _), value, change in zip(sources, values, changes, strict=True)
+                )
+            )
+        )
+        change = (after.view(U32) - before.view(U32)).view(np.int32).astype(I64)
+        rest = [None if carries else LOST] * (len(results) - 1)
+        return [change if change.any() else None, *rest]
+
+    def _bits(self, step: Instruction, row: Opcode) -> Any:
+        """Logic of a moving word with a fixed one: even where other bits move than those of the fixed one."""
+        del row
+        name = step.opcode.split("_")[1]
+        if name not in ("and", "or") or len(step.operands) < 3:
+            return LOST
+        places = [operand(text).place for text in step.operands[1:]]
+        changes: list[Any] = [
+            self.read(place.slot) if isinstance(place, Register) else None for place in places
+        ]
+        if sum(change is not None for change in changes) != 1 or LOST in [
+            c for c in changes if isinstance(c, str)
+        ]:
+            return LOST
+        moving = 0 if changes[0] is not None else 1
+        other = places[1 - moving]
+        value = self._value(other)
+        if value is None:
+            return LOST
+        change = changes[moving]
+        lowest = _lowest_bit(change)
+        if name == "or":
+            return change if bool((value.astype(I64) < lowest).all()) else LOST
+        if bool((value.astype(I64) < lowest).all()):
+            return None  # the bits that are kept do not move
+        kept = ~value.astype(I64) & 0xFFFFFFFF
+        return change if bool((kept < lowest).all()) else LOST
+
+    def _shift_moves(self, name: str, changes: list[Any]) -> bool:
+        """Whether the distance of a shift changes."""
+        at = 0 if "lshlrev" in name else 2 if "add_lshl" in name else 1
+        return not name.startswith(("s_lshl1", "s_lshl2", "s_lshl3", "s_lshl4")) and changes[at] is not None
+
+    def _shifted_right(self, name: str, values: list[Any], changes: list[Any], results: int) -> list[Any]:
+        value, by = (1, 0) if name.startswith("v") else (0, 1)
+        if changes[by] is not None:
+            return [LOST] * results
+        step = np.left_shift(1, values[by] & 31)
+        if bool((changes[value] % step != 0).any()):
+            return [LOST] * results
+        self.stay_within(values[value], changes[value], *RANGES["i" if "ashr" in name else "u"])
+        return [changes[value] // step, *[LOST] * (results - 1)]
+
+    def _wide(
+        self, step: Instruction, row: Opcode, results: str, sources: list[tuple[str, Any]], values: list[Any],
+        changes: list[Any],
+    ) -> list[Any]:  # fmt: skip
+        """Results of 64 bits: their low words must not run over."""
+        for (kind, _), value, change in zip(sources, values, changes, strict=True):
+            if change is None:
+                continue
+            if kind in "UI":
+                self.stay_within(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
+            elif kind in RANGES:
+                self.stay_within(value, change, *RANGES[kind])
+        function = row.function
+        assert function is not None
+        first, second = (
+            _first(
+                function(
+                    *(
+                        _typed(kind, value if change is None else value + moved * change)
+                        for (kind, _), value, change in zip(sources, values, changes, strict=True)
+                    )
+                )
+            )
+            for moved in (0, 1)
+        )
+        if results[0] not in "UI":
+            return [LOST] * len(results)
+        change = second.view(I64) - first.view(I64)
+        low = low_word(change)
+        high = (change - low) >> 32
+        self.stay_within(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
+        halves = (low if low.any() else None, high if high.any() else None)
+        del step
+        return [halves if any(half is not None for half in halves) else None, *[LOST] * (len(results) - 1)]
+
+    def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
+        """The carry of a sum, or the borrow of a difference, has to stay."""
+        for value, change in zip(values[:2], changes[:2], strict=True):
+            self.stay_within(value & 0xFFFFFFFF, change, 0, 1 << 32)
+        a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
+        da, db = number(changes[0]), number(changes[1])
+        carry = values[2] if len(values) > 2 else 0
+        if "sub" in name:
+            sign = -1 if "rev" in name else 1
+            apart, moved = sign * (a - b) - carry, sign * (da - db)
+        else:
+            apart, moved = a + b + carry - (1 << 32), da + db
+        self._keeps_sign(2 * apart + 1, 2 * moved)
+
+    def _value(self, place: Any) -> np.ndarray | None:
+        if isinstance(place, Constant):
+            return np.full((1, 1, 1), place.bits, U32)
+        return self.machine.words(place.slot) if isinstance(place, Register) else None
+
+
+def _renamed(name: str) -> str:
+    """An opcode's name as older targets have it."""
+    row = opcode(name)
+    if row is not None:
+        for known in _EVEN_ROWS:
+            if _EVEN_ROWS[known] is row and name != known:
+                return known
+    return name
+
+
+_EVEN_ROWS = {name: row for name in _EVEN if (row := opcode(name)) is not None}
+
+
+def _lowest_bit(change: np.ndarray) -> np.ndarray:
+    """The lowest bit that moves."""
+    return np.where(change == 0, np.int64(FOR_EVER), change & -change)
+
+
+def _first(result: Any) -> Any:
+    return result[0] if isinstance(result, tuple) else result
+
+
+def _typed(kind: str, value: Any) -> Any:
+    """A value as functions of the table take it."""
+    if kind in "mMc":
+        return value != 0
+    if kind == "U":
+        return value.astype(I64).view(U64)
+    if kind == "I":
+        return value
+    bits = (value & 0xFFFFFFFF).astype(U32)
+    return bits.view(np.int32) if kind in "ij" else bits

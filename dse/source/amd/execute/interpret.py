@@ -1,0 +1,173 @@
+"""Runs waves through code. Those at the same place execute together, those at the lowest first, so that they
+meet again as early as they can; at barriers they wait for the others of their block.
+"""
+
+import gc
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute.code import BARRIERS, Code, Stretch
+from dse.source.amd.execute.contents import LDS, ZEROS, MemoryMachine
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, VCC
+from dse.source.amd.execute.state import NeedsData, Waves
+from dse.source.machine.launch import Dimensions, LaunchArguments
+
+STEP_LIMIT = 300_000
+
+
+def execute(
+    code: Code,
+    launch: LaunchArguments,
+    blocks: Sequence[Dimensions],
+    shared_bytes: int = 0,
+    symbols: Mapping[str, np.ndarray] | None = None,
+    follow: int = 0,
+    skip_loops: bool = True,
+    step_limit: int = STEP_LIMIT,
+) -> tuple[MemoryMachine, NeedsData | None]:
+    """Run these blocks of a launch to their end: (the machine, what depended on data that are not stated).
+
+    Words are followed as far as addresses, branches and masks of lanes need them.
+
+    **Raises:** DseError for an argument that does not fit, or if code goes on after `step_limit` stretches.
+    """
+    missing: NeedsData | None = None
+    while True:
+        machine = MemoryMachine(
+            code.listing,
+            launch,
+            blocks,
+            symbols or {},
+            lds_bytes=code.listing.lds_bytes + shared_bytes,
+            follow=follow,
+        )
+        try:
+            with np.errstate(all="ignore"), _uncollected():
+                Scheduler(code, machine, skip_loops, step_limit).run()
+            return machine, missing if follow == ZEROS else None
+        except NeedsData as needs:
+            if follow == ZEROS:
+                raise DseError(
+                    f"{code.listing.name}: {needs}: found a value that is not computed, expected one that is"
+                ) from None
+            missing, follow = needs, LDS if follow < LDS else ZEROS
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Let no cycles be looked for: many objects are made, in none, and looking took half of the time."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+class Scheduler:
+    """Executes stretches of code, one after another, until no wave is left."""
+
+    def __init__(self, code: Code, machine: MemoryMachine, skip_loops: bool, step_limit: int) -> None:
+        from dse.source.amd.execute.loops import LoopSkipper
+
+        self.code, self.machine, self.step_limit = code, machine, step_limit
+        self.ready: dict[int, Waves] = {}
+        self.held: dict[int, Waves] = {}  # at a barrier, by the stretch that they go on with
+        self.loops = LoopSkipper(machine, code) if skip_loops else None
+        self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
+            "scc1": machine.condition,
+            "scc0": machine.condition,
+            "vccz": lambda: self._some(VCC),
+            "vccnz": lambda: self._some(VCC),
+            "execz": lambda: self._some(EXEC),
+            "execnz": lambda: self._some(EXEC),
+        }
+
+    def _some(self, slot: int) -> np.ndarray | None:
+        mask = self.machine.mask(slot)
+        if mask is not None and slot == VCC:
+            mask = mask & self.machine.exists
+        return None if mask is None else self.machine.any_lane(mask)
+
+    def run(self) -> None:
+        """Run all waves to their end."""
+        machine, stretches, loops = self.machine, self.code.stretches, self.loops
+        self.enter(0, machine.alive)
+        executed, came_from, constants = 0, -1, self.code.constants
+        while self.ready or self.release():
+            index = min(self.ready)
+            waves = self.ready.pop(index)
+            executed += 1
+            if executed > self.step_limit:
+                raise self.still_running(index)
+            machine.execute_in(waves)
+            if loops is not None and index <= came_from:
+                loops.trip(index, waves, min(self.ready, default=len(stretches)))
+            came_from = index
+            stretch = stretches[index]
+            machine.trace.append((index, waves, machine.lanes()))
+            actions = stretch.actions
+            machine.r += constants[len(machine.r) - CONSTANTS :]
+            if loops is not None and loops.examined:
+                loops.follow(stretch)
+            else:
+                for _, action in actions:
+                    action(machine)
+            self.end(stretch, waves)
+
+    def enter(self, index: int, waves: Waves) -> None:
+        """Let waves go on with a stretch."""
+        if index >= len(self.code.stretches):
+            raise DseError(
+                f"{self.code.listing.name}: found waves behind the last instruction, expected s_endpgm"
+            )
+        there = self.ready.get(index)
+        self.ready[index] = waves if there is None else self.machine.set_of(there.mask | waves.mask)
+
+    def end(self, stretch: Stretch, waves: Waves) -> None:
+        """Let waves go where the end of a stretch says."""
+        machine, end, following = self.machine, stretch.end, stretch.index + 1
+        if not end:
+            self.enter(following, waves)
+        elif end == "s_branch":
+            self.enter(stretch.target, waves)
+        elif end == "s_endpgm":
+            machine.end(waves)
+        elif end in BARRIERS:
+            there = self.held.get(following)
+            self.held[following] = waves if there is None else machine.set_of(there.mask | waves.mask)
+        else:
+            name = end.removeprefix("s_cbranch_")
+            condition = self.conditions[name]()
+            if condition is None:
+                raise NeedsData(stretch.steps[-1], "branch")
+            taken = ~condition if name in ("scc0", "vccz", "execz") else condition
+            if self.loops is not None and self.loops.examined:
+                self.loops.branch(stretch.steps[-1], name)
+            going = waves.mask & taken
+            if going.all() or not (waves.mask & ~going).any():
+                self.enter(stretch.target, waves)
+            elif not going.any():
+                self.enter(following, waves)
+            else:
+                self.enter(stretch.target, machine.set_of(going))
+                self.enter(following, machine.set_of(waves.mask & ~going))
+
+    def release(self) -> bool:
+        """Nobody can go on: those at barriers go on. False if nobody is left."""
+        for index, waves in self.held.items():
+            self.enter(index, waves)
+        self.held = {}
+        return bool(self.ready)
+
+    def still_running(self, index: int) -> DseError:
+        """The error of code that reaches the limit."""
+        step = self.code.stretches[index].steps[0]
+        return DseError(
+            f"{self.code.listing.name}: still running after {self.step_limit} stretches, at {step}:"
+            " expected an end"
+        )

@@ -1,0 +1,390 @@
+"""Instructions that move words between the lanes of a wave, or between lanes and scalar registers.
+
+Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the sections on DPP, SDWA and lane access.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.state import U32, NeedsData
+from dse.source.amd.text import Instruction
+
+Reader = Callable[[MemoryMachine], Any]
+Action = Callable[[MemoryMachine], None]
+
+
+def moved(step: Instruction, word: Reader, size: int) -> Reader:
+    """Read a word from other lanes, as DPP says; 0 where there is none."""
+    source, there = dpp_source(step, size)
+
+    def read(machine: MemoryMachine) -> Any:
+        value = word(machine)
+        if value is None or value.shape[-1] == 1:
+            return value
+        value = value[:, :, source]
+        return value if there.all() else np.where(there, value, U32(0))
+
+    return read
+
+
+def without_source(step: Instruction, size: int) -> np.ndarray | None:
+    """The lanes that an instruction with DPP leaves as they are, None if there are none."""
+    if "bound_ctrl" in step.modifiers:
+        return None
+    there = dpp_source(step, size)[1]
+    return None if there.all() else ~there
+
+
+def dpp_source(step: Instruction, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """(the lane that each lane reads, whether there is one) of an instruction with DPP."""
+    lane = np.arange(size)
+    row, place = lane // 16 * 16, lane % 16
+    there = np.ones(size, bool)
+    for name, text in step.modifiers.items():
+        if name in ("quad_perm", "dpp8"):
+            order = np.array([int(number) for number in text.strip("[]").split(",")])
+            source = lane // len(order) * len(order) + order[lane % len(order)]
+        elif name in ("row_mirror", "row_half_mirror"):
+            half = 16 if name == "row_mirror" else 8
+            source = lane // half * half + half - 1 - lane % half
+        elif name == "row_bcast":
+            source = lane // 16 * 16 - 1 if text == "15" else lane // 32 * 32 - 1
+            there &= source >= 0
+        elif name.startswith(("row_", "wave_")) and name not in ("row_mask",):
+            number = int(text or "0", 0)
+            if name == "row_shl":
+                source, there = lane + number, place + number < 16
+            elif name == "row_shr":
+                source, there = lane - number, place >= number
+            elif name == "row_ror":
+                source = row + (place - number) % 16
+            elif name in ("row_share", "row_newbcast"):
+                source = row + number
+            elif name == "row_xmask":
+                source = row + (place ^ number)
+            elif name == "wave_shr":
+                source, there = lane - 1, lane > 0
+            elif name == "wave_shl":
+                source, there = lane + 1, lane < size - 1
+            elif name == "wave_ror":
+                source = (lane - 1) % size
+            elif name == "wave_rol":
+                source = (lane + 1) % size
+            else:
+                raise DseError(f"found {name}:{text}, expected a move between lanes that is known")
+        else:
+            continue
+        rows = int(step.modifiers.get("row_mask", "0xf"), 0)
+        banks = int(step.modifiers.get("bank_mask", "0xf"), 0)
+        on = (rows >> (lane // 16 % 4) & 1).astype(bool) & (banks >> (lane // 4 % 4) & 1).astype(bool)
+        return np.where(there, source, lane).clip(0, size - 1), there & on
+    raise DseError("found no move between lanes, expected one")
+
+
+_PARTS = {
+    "DWORD": (0, 32), "WORD_0": (0, 16), "WORD_1": (16, 16), "BYTE_0": (0, 8), "BYTE_1": (8, 8), "BYTE_2":
+    (16, 8), "BYTE_3": (24, 8),
+}  # fmt: skip
+
+
+def selected(step: Instruction, word: Reader, number: int) -> Reader:
+    """Read the part of a word that SDWA selects for an operand."""
+    name = step.modifiers.get(f"src{number}_sel")
+    if name is None or name == "DWORD":
+        return word
+    shift, bits = _PARTS[name]
+
+    def read(machine: MemoryMachine) -> Any:
+        value = word(machine)
+        return None if value is None else value >> U32(shift) & U32((1 << bits) - 1)
+
+    return read
+
+
+# Lanes and scalars
+
+
+def _mbcnt(upper: bool) -> Callable[[Any, Instruction], Action]:
+    def bind(binder: Any, step: Instruction) -> Action:
+        """Count the ones of a mask below each lane, within one half of it."""
+        target = binder.registers(step.operands[0]).slot
+        mask, added = binder.words(step.operands[1]), binder.words(step.operands[2])
+        lane = np.arange(binder.listing.wave_size)
+        below = np.clip(lane - 32 if upper else lane, 0, 32).astype(np.uint64)
+        bits = ((np.uint64(1) << below) - np.uint64(1)).astype(U32)
+
+        def count(machine: MemoryMachine) -> None:
+            words, more = mask(machine), added(machine)
+            if words is None or more is None:
+                machine.write_vector(target, None)
+                return
+            machine.write_vector(target, np.bitwise_count(words & bits).astype(U32) + more)
+
+        return count
+
+    return bind
+
+
+def _first_active(machine: MemoryMachine) -> np.ndarray:
+    lanes = np.broadcast_to(machine.lanes(), machine.shape)
+    return lanes.argmax(-1)[..., None]
+
+
+def _readfirstlane(binder: Any, step: Instruction) -> Action:
+    """Read the first lane that executes."""
+    target = binder.registers(step.operands[0]).slot
+    source = binder.words(step.operands[1])
+
+    def read(machine: MemoryMachine) -> None:
+        value = source(machine)
+        if value is not None and value.shape[-1] != 1:
+            full = np.broadcast_to(value, machine.shape)
+            value = np.take_along_axis(full, _first_active(machine), axis=-1)
+        machine.write_scalar(target, value)
+
+    return read
+
+
+def _readlane(binder: Any, step: Instruction) -> Action:
+    """Read one lane."""
+    target = binder.registers(step.operands[0]).slot
+    slot = binder.registers(step.operands[1]).slot
+    number = binder.words(step.operands[2])
+    size = binder.listing.wave_size
+
+    def read(machine: MemoryMachine) -> None:
+        lane = number(machine)
+        value = machine.r[slot]
+        if lane is None:
+            raise NeedsData(step, "lane")
+        if value is None:
+            machine.write_scalar(target, None)
+            return
+        unknown = None
+        if value.__class__ is not np.ndarray:
+            value, unknown = value.value, value.unknown
+        if lane.size == 1:
+            one = int(lane.flat[0]) % size
+            picked = value if value.shape[-1] == 1 else value[:, :, one : one + 1]
+            if unknown is not None:
+                missing = unknown if unknown.shape[-1] == 1 else unknown[:, :, one : one + 1]
+                if missing.any():
+                    picked = None
+            machine.write_scalar(target, picked)
+            return
+        full = np.broadcast_to(value, machine.shape)
+        index = np.broadcast_to(lane % U32(size), (*machine.shape[:2], 1)).astype(int)
+        machine.write_scalar(target, np.take_along_axis(full, index, axis=-1))
+
+    return read
+
+
+def _writelane(binder: Any, step: Instruction) -> Action:
+    """Write one lane, whichever execute."""
+    target = binder.registers(step.operands[0]).slot
+    source, number = binder.words(step.operands[1]), binder.words(step.operands[2])
+    lanes = np.arange(binder.listing.wave_size, dtype=U32)
+
+    def write(machine: MemoryMachine) -> None:
+        value, lane = source(machine), number(machine)
+        if lane is None:
+            raise NeedsData(step, "lane")
+        before, waves = machine.active, machine.waves
+        machine.active = lanes == lane if waves is None else waves & (lanes == lane)
+        machine.write_vector(target, value)
+        machine.active = before
+
+    return write
+
+
+def _permlane(binder: Any, step: Instruction) -> Action:
+    """Read any lane of the same row, or of the other row of a pair."""
+    target = binder.registers(step.operands[0]).slot
+    value, low, high = (binder.words(text) for text in step.operands[1:4])
+    size = binder.listing.wave_size
+    lane = np.arange(size)
+    other = 16 if "x16" in step.opcode else 0
+
+    def permute(machine: MemoryMachine) -> None:
+        words, first, second = value(machine), low(machine), high(machine)
+        if words is None or first is None or second is None:
+            machine.write_vector(target, None)
+            return
+        chosen = (first.astype(np.uint64) | second.astype(np.uint64) << np.uint64(32)) >> (
+            4 * (lane % 16)
+        ).astype(np.uint64)
+        source = (lane // 16 * 16 ^ other) + (chosen & np.uint64(15)).astype(int)
+        full = np.broadcast_to(words, machine.shape)
+        machine.write_vector(
+            target, np.take_along_axis(full, np.broadcast_to(source, machine.shape), axis=-1)
+        )
+
+    return permute
+
+
+def _permlane64(binder: Any, step: Instruction) -> Action:
+    """Exchange the halves of a wave."""
+    target, value = binder.registers(step.operands[0]).slot, binder.words(step.operands[1])
+    size = binder.listing.wave_size
+    source = np.arange(size) ^ 32 if size == 64 else np.arange(size)
+
+    def permute(machine: MemoryMachine) -> None:
+        words = value(machine)
+        if words is not None and words.shape[-1] != 1:
+            words = words[:, :, source]
+        machine.write_vector(target, words)
+
+    return permute
+
+
+def _swap(binder: Any, step: Instruction) -> Action:
+    """Exchange two registers."""
+    first, second = (binder.registers(text).slot for text in step.operands)
+    one, other = (binder.words(text) for text in step.operands)
+
+    def swap(machine: MemoryMachine) -> None:
+        a, b = one(machine), other(machine)
+        machine.write_vector(first, b)
+        machine.write_vector(second, a)
+
+    return swap
+
+
+def _bitop(binder: Any, step: Instruction) -> Action:
+    """Look each bit up in a table of eight, by the bits of three words, or of two and 0."""
+    target = binder.registers(step.operands[0]).slot
+    readers = [binder.words(text) for text in step.operands[1:]]
+    table = int(step.modifiers.get("bitop3", "0"), 0)
+
+    def look_up(machine: MemoryMachine) -> None:
+        words = [read(machine) for read in readers]
+        if any(word is None for word in words):
+            machine.write_vector(target, None)
+            return
+        words += [U32(0)] * (3 - len(words))
+        found = np.zeros((1, 1, 1), U32)
+        for number in range(8):
+            if table >> number & 1:
+                found = found | np.bitwise_and.reduce(
+                    np.broadcast_arrays(
+                        *(word if number >> (2 - place) & 1 else ~word for place, word in enumerate(words))
+                    )
+                )
+        machine.write_vector(target, found)
+
+    return look_up
+
+
+def _getreg(binder: Any, step: Instruction) -> Action:
+    """Read a register of the hardware: nothing is known of it."""
+    target = binder.registers(step.operands[0]).slot
+    return lambda machine: machine.write_scalar(target, None)
+
+
+SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
+    "bitop": _bitop,
+    "mbcnt_lo": _mbcnt(upper=False),
+    "mbcnt_hi": _mbcnt(upper=True),
+    "readfirstlane": _readfirstlane,
+    "readlane": _readlane,
+    "writelane": _writelane,
+    "permlane": _permlane,
+    "permlane64": _permlane64,
+    "swap": _swap,
+    "getreg": _getreg,
+}
+
+
+# Through the LDS's crossbar
+
+
+def _bpermute(binder: Any, step: Instruction) -> Action:
+    """Read the lane that each lane names, in bytes; lanes that do not execute give 0."""
+    target = binder.registers(step.operands[0]).slot
+    address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
+    offset = int(step.modifiers.get("offset", "0"), 0)
+    size = binder.listing.wave_size
+
+    def permute(machine: MemoryMachine) -> None:
+        where, words = address(machine), value(machine)
+        machine.crossbar(step)
+        if where is None or words is None:
+            machine.write_vector(target, None)
+            return
+        index = ((where + U32(offset)) >> U32(2)).astype(int) % size
+        full = np.broadcast_to(np.where(machine.lanes(), words, U32(0)), machine.shape)
+        machine.write_vector(target, np.take_along_axis(full, np.broadcast_to(index, machine.shape), axis=-1))
+
+    return permute
+
+
+def _permute(binder: Any, step: Instruction) -> Action:
+    """Write to the lane that each lane names, in bytes."""
+    target = binder.registers(step.operands[0]).slot
+    address, value = binder.words(step.operands[1]), binder.words(step.operands[2])
+    size = binder.listing.wave_size
+
+    def permute(machine: MemoryMachine) -> None:
+        where, words = address(machine), value(machine)
+        machine.crossbar(step)
+        if where is None or words is None:
+            machine.write_vector(target, None)
+            return
+        index = np.broadcast_to((where >> U32(2)).astype(int) % size, machine.shape)
+        result = np.zeros(machine.shape, U32)
+        full, lanes = np.broadcast_to(words, machine.shape), np.broadcast_to(machine.lanes(), machine.shape)
+        for lane in range(size):
+            block, wave = np.nonzero(lanes[:, :, lane])
+            result[block, wave, index[block, wave, lane]] = full[block, wave, lane]
+        machine.write_vector(target, result)
+
+    return permute
+
+
+def _swizzle(binder: Any, step: Instruction) -> Action:
+    """Read another lane, by a pattern in the instruction."""
+    target, value = binder.registers(step.operands[0]).slot, binder.words(step.operands[1])
+    size = binder.listing.wave_size
+    source = swizzle_source(step.modifiers.get("offset", "0"), size)
+
+    def swizzle(machine: MemoryMachine) -> None:
+        words = value(machine)
+        machine.crossbar(step)
+        if words is not None:
+            full = np.broadcast_to(np.where(machine.lanes(), words, U32(0)), machine.shape)
+            words = full[:, :, source]
+        machine.write_vector(target, words)
+
+    return swizzle
+
+
+def swizzle_source(text: str, size: int) -> np.ndarray:
+    """The lane that each lane reads, by the pattern of ds_swizzle_b32."""
+    lane = np.arange(size)
+    if text.startswith("swizzle("):
+        kind, *numbers = text[8:-1].split(",")
+        if kind == "QUAD_PERM":
+            return lane // 4 * 4 + np.array([int(number) for number in numbers])[lane % 4]
+        if kind == "SWAP":
+            return lane ^ int(numbers[0])
+        if kind == "REVERSE":
+            return lane ^ (int(numbers[0]) - 1)
+        if kind == "BROADCAST":
+            return lane // int(numbers[0]) * int(numbers[0]) + int(numbers[1])
+        raise DseError(f"found {text}, expected a pattern that is known")
+    pattern = int(text, 0)
+    if pattern & 0x8000:
+        return lane // 4 * 4 + (pattern >> 2 * (lane % 4) & 3)
+    within = lane % 32
+    return lane // 32 * 32 + (((within & pattern & 31) | pattern >> 5 & 31) ^ pattern >> 10 & 31)
+
+
+LANE_MOVES: dict[str, Callable[[Any, Instruction], Action]] = {
+    "ds_bpermute_b32": _bpermute,
+    "ds_permute_b32": _permute,
+    "ds_swizzle_b32": _swizzle,
+}

@@ -1,0 +1,426 @@
+"""Skips the trips of a loop that are known to do the same again, and counts them as done.
+
+One trip is executed with the change of every register carried along (`dse.source.amd.execute.changes`), which
+says for how many trips more all branches go the same way and all addresses move on evenly. Where addresses
+move by less than a line of the cache, a whole period of trips is executed and then repeated. Where addresses
+depend on data, as far as no branch does, some trips are executed, spread over the loop, and each stands for
+those around it: instructions are then exact, and where the accesses go is estimated. A loop around one that
+is skipped is run.
+"""
+
+from dataclasses import dataclass, field
+from math import gcd
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.changes import Changes
+from dse.source.amd.execute.code import Code, Stretch
+from dse.source.amd.execute.contents import Access, MemoryMachine
+from dse.source.amd.execute.memory_names import memory_access
+from dse.source.amd.execute.moving import FOR_EVER, LOST, Irregular
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
+from dse.source.amd.execute.state import Partial, Waves
+from dse.source.amd.text import Instruction
+
+LINE = 128  # bytes of the longest line of a cache
+_FIRST_TRY = 2  # trips before one is examined
+_MOST_TRIES = 5
+_LONGEST = 20_000  # stretches of a trip that may be skipped
+_SHORT = 40  # trips
+_WORTH = 300  # instructions that must be saved
+_SAMPLES = range(7, 11)  # trips that an estimate is made from
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """How far the records of a machine reached."""
+
+    trace: int
+    accesses: int
+    repeats: int
+
+    @staticmethod
+    def now(machine: MemoryMachine) -> "_Mark":
+        return _Mark(len(machine.trace), len(machine.accesses), len(machine.repeats))
+
+
+@dataclass
+class _Loop:
+    """A loop that is watched, by the stretch that its trips begin with."""
+
+    header: int
+    waves: Waves
+    since: _Mark  # this trip's start
+    registers: list[Any] | None = None  # then
+    scratch: dict[int, Any] = field(default_factory=dict)
+    trips: int = 0
+    made: int = 0  # trips, those that were skipped too
+    next_try: int = _FIRST_TRY
+    tries: int = 0
+    examined: Changes | None = None
+    went_in: dict[Any, Any] = field(default_factory=dict)
+    plan: "_Plan | None" = None
+
+
+@dataclass
+class _Plan:
+    """Trips that are executed before others are taken to be like them."""
+
+    parts: int  # executed
+    stretch: int  # trips that each stands for, if it is an estimate; else trips left altogether
+    estimate: bool
+    changes: dict[Any, Any]
+    strides: list[int | None]
+    marks: list[_Mark] = field(default_factory=list)
+
+    @property
+    def earlier(self) -> int:
+        """Trips of a stretch that come before the one that is executed."""
+        return (self.stretch - 1) // 2
+
+
+class LoopSkipper:
+    """Watches the loops of a machine while it runs, and skips trips of theirs."""
+
+    def __init__(self, machine: MemoryMachine, code: Code) -> None:
+        self.machine, self.code = machine, code
+        self.examined: _Loop | None = None
+        self._loops: dict[int, _Loop] = {}
+        self._short: set[int] = (
+            set()
+        )  # loops that make few trips, again and again: one around them is skipped
+
+    # What the scheduler tells
+
+    def trip(self, index: int, waves: Waves, others: int) -> None:
+        """Take note that waves are about to enter a stretch that is not behind the one executed before.
+
+        `others` is the first stretch that other waves are to enter.
+        """
+        machine = self.machine
+        if index in machine.irregular:
+            return
+        loop = self._loops.get(index)
+        if loop is None or loop.waves is not waves:
+            self._begin(index, waves)
+            return
+        if any(at < index for at, _, _ in machine.trace[loop.since.trace :]):  # it was left and entered again
+            (self._short.add if loop.made <= _SHORT else self._short.discard)(index)
+            self._begin(index, waves, loop.tries)
+            return
+        loop.trips, loop.made = loop.trips + 1, loop.made + 1
+        unwatched = loop.plan is None and loop.examined is None and loop.registers is None
+        if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
+            loop.since = _Mark.now(machine)
+            return
+        if not self._alone(loop, others):
+            self._begin(index, waves, loop.tries + 1)
+            return
+        try:
+            self._trip_is_over(loop)
+        except Irregular as reason:
+            self._put_off(loop, str(reason))
+        loop.since = _Mark.now(machine)
+
+    def _alone(self, loop: _Loop, others: int) -> bool:
+        """Whether only the waves of a loop were in its last trip, and others do not wait for them there."""
+        path = self.machine.trace[loop.since.trace :]
+        if len(path) > _LONGEST:
+            loop.tries += _MOST_TRIES
+            return False
+        strangers = {id(one): one for _, one, _ in path if one is not loop.waves}.values()
+        places = [at for at, _, _ in path]
+        return max(places) < others and not any((one.mask & ~loop.waves.mask).any() for one in strangers)
+
+    def follow(self, stretch: Stretch) -> None:
+        """Execute a stretch with the changes of registers."""
+        machine, loop = self.machine, self.examined
+        assert loop is not None
+        assert loop.examined is not None
+        changes: Changes | None = loop.examined
+        for step, action in stretch.actions:
+            before = len(machine.accesses)
+            failed: str | None = None
+            results: list[tuple[Any, Any]] = []
+            if changes is not None:
+                try:
+                    results = changes.follow(step)
+                except Irregular as reason:
+                    failed = str(reason)
+            accesses = changes is not None and failed is None and memory_access(step.opcode) is not None
+            registers = machine.r[:] if accesses else []
+            action(machine)
+            if changes is None:
+                continue
+            try:
+                if failed is not None:
+                    raise Irregular(failed)
+                if accesses:
+                    results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
+                for slot, change in results:
+                    if slot != NULL:
+                        unknown = change is LOST and machine.is_unknown(slot)
+                        changes.write(slot, None if unknown else change)
+            except Irregular as reason:
+                self._put_off(loop, str(reason))
+                changes = None
+
+    def _accessed(
+        self, changes: Changes, step: Instruction, performed: range, registers: list[Any]
+    ) -> list[tuple[Any, Any]]:
+        """Follow an access that was performed; `registers` are those before."""
+        machine = self.machine
+        targets, data = changes.data_slots(step)
+        loaded = any(machine.words(slot) is not None for slot in targets)
+        after, machine.r = machine.r, registers
+        try:
+            stored = any(machine.words(slot) is not None for slot in data)
+            return changes.access(step, performed, loaded or stored)
+        finally:
+            machine.r = after
+
+    def branch(self, step: Instruction, name: str) -> None:
+        """Examine the condition of a branch."""
+        loop = self.examined
+        if loop is None or loop.examined is None:
+            return
+        slots = {"scc": (SCC,), "vcc": (VCC, VCC + 1), "exe": (EXEC,)}[name[:3]]
+        changes = [loop.examined.read(slot) for slot in slots]
+        if any(change is not None for change in changes):
+            self._put_off(loop, f"{step} depends on what does not change evenly")
+
+    # Whether a loop is watched, and how
+
+    def _begin(self, header: int, waves: Waves, tries: int = 0) -> None:
+        old = self._loops.get(header)
+        if old is not None and self.examined is old:
+            self.examined = None
+        if tries > _MOST_TRIES * 4:
+            self.machine.irregular[header] = "others join it"
+            return
+        self._loops[header] = _Loop(header, waves, _Mark.now(self.machine), tries=tries)
+
+    def _put_off(self, loop: _Loop, why: str) -> None:
+        """Look at a loop again after some more trips, or not at all."""
+        if self.examined is loop:
+            self.examined = None
+        loop.examined = loop.plan = loop.registers = None
+        loop.tries += 1
+        loop.next_try = 2 * loop.trips + 2
+        if loop.tries >= _MOST_TRIES:
+            self.machine.irregular[loop.header] = why
+
+    # Trips
+
+    def _trip_is_over(self, loop: _Loop) -> None:
+        machine = self.machine
+        if loop.plan is not None:
+            self._go_on(loop, loop.plan)
+        elif loop.examined is not None:
+            self._conclude(loop, loop.examined)
+        elif loop.registers is not None:
+            self._examine(loop)
+        elif loop.trips >= loop.next_try - 1:
+            loop.registers, loop.scratch = machine.r[:], dict(machine.scratch)
+
+    def _examine(self, loop: _Loop) -> None:
+        """See by how much each register has changed in a trip, and carry that along the next trip."""
+        machine = self.machine
+        if len(machine.repeats) > loop.since.repeats:
+            raise Irregular("a loop inside is skipped")
+        if self.examined is not None:
+            self._put_off(self.examined, "a loop inside is examined")
+        assert loop.registers is not None
+        moving: dict[Any, Any] = {}
+        lanes = machine.lanes()
+        for slot in range(CONSTANTS):
+            before, after = loop.registers[slot], machine.r[slot]
+            if before is not after and slot != NULL:
+                moving[slot] = _change(before, after, lanes if slot >= V else loop.waves.mask)
+        for at in {*loop.scratch, *machine.scratch}:
+            before, after = loop.scratch.get(at), machine.scratch.get(at)
+            if before is not after:
+                moving["scratch", at] = _change(before, after, lanes)
+        moving = {slot: change for slot, change in moving.items() if change is not None}
+        loop.went_in = moving
+        loop.examined = Changes(machine, moving)
+        loop.registers = None
+        self.examined = loop
+
+    def _conclude(self, loop: _Loop, changes: Changes) -> None:
+        """The examined trip is over: if each change came out as it went in, the next trips are known."""
+        machine = self.machine
+        self.examined, loop.examined = None, None
+        if len(machine.repeats) > loop.since.repeats:
+            raise Irregular("a loop inside is skipped")
+        for slot in changes.exposed:
+            lanes = changes.waves if isinstance(slot, int) and slot < V else changes.lanes
+            if not _alike(loop.went_in.get(slot), changes.moving.get(slot), lanes):
+                raise Irregular(f"what is in {_named(slot)} does not change evenly")
+        trips = changes.trips
+        if trips >= FOR_EVER:
+            raise Irregular("nothing says when it ends")
+        length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
+        if trips * length < _WORTH:
+            loop.next_try = loop.trips + trips + 2
+            return
+        strides = changes.strides
+        if any(stride is None for stride in strides):
+            if trips < 2 * _SAMPLES[0]:
+                loop.next_try = loop.trips + trips + 2
+                return
+            samples = min(_SAMPLES, key=lambda number: (trips % number, -number))
+            loop.plan = _Plan(samples, trips // samples, True, changes.moving, strides)
+            self._move(changes.moving, loop.plan.earlier)
+            return
+        period = 1
+        for access, stride in zip(machine.accesses[loop.since.accesses :], strides, strict=True):
+            if self._in_lines(access) and stride:
+                period = max(period, LINE // gcd(abs(int(stride)), LINE))
+        if period == 1:
+            self._repeat(loop.since, trips, changes.moving, 1, strides)
+        elif trips >= 3 * period:
+            loop.plan = _Plan(period, trips, False, changes.moving, strides)
+        else:
+            loop.next_try = loop.trips + trips + 2
+
+    def _in_lines(self, access: Access) -> bool:
+        """Whether an access goes to memory that caches keep by lines."""
+        accessed = memory_access(self.code.listing.instructions[access.index].opcode)
+        return accessed is not None and accessed.space in ("vmem", "flat", "smem") and access.space != "lds"
+
+    def _go_on(self, loop: _Loop, plan: _Plan) -> None:
+        """A planned trip was executed: skip the others, or those up to the next that is planned."""
+        machine = self.machine
+        if len(machine.accesses) - loop.since.accesses != len(plan.strides):
+            raise Irregular("trips are not alike")
+        plan.marks.append(loop.since)
+        done = len(plan.marks)
+        if not plan.estimate:
+            if done == plan.parts:
+                periods = (plan.stretch - done) // done
+                self._repeat(plan.marks[0], periods, plan.changes, done, plan.strides * done)
+                loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
+            return
+        if done < plan.parts:
+            self._move(plan.changes, plan.stretch - 1)
+            return
+        self._move(plan.changes, plan.stretch - 1 - plan.earlier)
+        self._stand_for_stretches(plan)
+        loop.made += plan.parts * (plan.stretch - 1)
+        machine.estimated[loop.header] = machine.estimated.get(loop.header, 0) + plan.parts * (
+            plan.stretch - 1
+        )
+        loop.plan, loop.next_try = None, loop.trips + _FIRST_TRY
+
+    def _move(self, changes: dict[Any, Any], trips: int) -> None:
+        """Let registers change as they do in so many trips."""
+        machine = self.machine
+        if not trips:
+            return
+        for slot, change in changes.items():
+            place = machine.scratch.get(slot[1]) if isinstance(slot, tuple) else machine.r[slot]
+            moved = _moved(place, change, trips)
+            if isinstance(slot, tuple):
+                machine.scratch[slot[1]] = moved
+            else:
+                machine.r[slot] = moved
+
+    def _repeat(
+        self, since: _Mark, times: int, changes: dict[Any, Any], parts: int, strides: list[int | None]
+    ) -> None:
+        """Do so many times more what was done since a mark, which were so many trips."""
+        machine = self.machine
+        if times <= 0:
+            return
+        self._move(changes, times * parts)
+        self._loops_made(since, times * parts)
+        machine.repeats.append((since.trace, len(machine.trace), times))
+        for number, stride in enumerate(strides, start=since.accesses):
+            assert stride is not None
+            access = machine.accesses[number]
+            machine.accesses[number] = access._replace(trips=range(times + 1), stride=int(stride) * parts)
+
+    def _loops_made(self, since: _Mark, trips: int) -> None:
+        """Count trips as made of the loop that begins with the stretch at a mark."""
+        loop = self._loops.get(self.machine.trace[since.trace][0])
+        if loop is not None:
+            loop.made += trips
+
+    def _stand_for_stretches(self, plan: _Plan) -> None:
+        """Let each trip that was executed stand for those around it."""
+        machine, marks = self.machine, [*plan.marks, _Mark.now(self.machine)]
+        earlier, later = -plan.earlier, plan.stretch - plan.earlier
+        for number, mark in enumerate(marks[:-1]):
+            machine.repeats.append((mark.trace, marks[number + 1].trace, plan.stretch - 1))
+            for place, stride in enumerate(plan.strides):
+                access = machine.accesses[mark.accesses + place]
+                drift: float | int = (
+                    stride if stride is not None else self._drift(marks, number, place, plan.stretch)
+                )
+                machine.accesses[mark.accesses + place] = access._replace(
+                    trips=range(earlier, later), stride=drift
+                )
+
+    def _drift(self, marks: list[_Mark], number: int, place: int, stretch: int) -> float:
+        """Bytes that an access moves on by in a trip, on average from one executed trip to the next."""
+        other = number + 1 if number + 2 < len(marks) else number - 1
+        if other < 0:
+            return 0.0
+        here, there = (self.machine.accesses[marks[n].accesses + place] for n in (number, other))
+        if here.lanes is not there.lanes and not np.array_equal(here.lanes, there.lanes):
+            return 0.0
+        shape = np.broadcast_shapes(here.base.shape, there.base.shape, here.lanes.shape)
+        apart = np.broadcast_to(there.base - here.base, shape)[np.broadcast_to(here.lanes, shape)]
+        return float(apart.mean()) / (stretch * (other - number)) if apart.size else 0.0
+
+
+def _named(slot: Any) -> str:
+    if isinstance(slot, tuple):
+        return f"scratch at {slot[1]}"
+    return f"v{slot - 256}" if slot >= 256 else f"s{slot}"
+
+
+def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
+    """What a register changed by: None if by nothing, LOST if not as numbers do."""
+    if before is None and after is None:
+        return None
+    if before.__class__ is tuple or after.__class__ is tuple:
+        return LOST
+    if isinstance(before, Partial) or isinstance(after, Partial):
+        if not (isinstance(before, Partial) and isinstance(after, Partial)):
+            return LOST
+        if not np.array_equal(before.unknown, after.unknown):
+            return LOST
+        lanes = lanes & ~after.unknown
+        before, after = before.value, after.value
+    if before is None or after is None:
+        return LOST
+    if before.dtype != after.dtype:
+        return LOST
+    if after.dtype == bool:
+        return LOST if ((before != after) & lanes).any() else None
+    change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
+    return change if change.any() else None
+
+
+def _alike(one: Any, other: Any, lanes: np.ndarray) -> bool:
+    if isinstance(one, str) or isinstance(other, str):
+        return False
+    if one is None and other is None:
+        return True
+    one, other = (np.int64(0) if change is None else change for change in (one, other))
+    return not (((one - other) & 0xFFFFFFFF != 0) & lanes).any()
+
+
+def _moved(value: Any, change: Any, trips: int) -> Any:
+    if value is None or change is None:
+        return value
+    if isinstance(change, str):
+        return None
+    if value.__class__ is Partial:
+        return Partial(_moved(value.value, change, trips), value.unknown)
+    if value.__class__ is not np.ndarray or value.dtype == bool:
+        return value
+    return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)

@@ -1,0 +1,183 @@
+"""Scalar instructions that move masks of lanes and combine them, and what else says which lanes go on."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.opcodes import Opcode
+from dse.source.amd.execute.operands import Operands
+from dse.source.amd.execute.results import Action
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, Register, Symbol, operand
+from dse.source.amd.execute.state import U32, NeedsData
+from dse.source.amd.text import Instruction
+
+_MASK_LOGIC: dict[str, Callable[..., Any]] = {
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
+    "nand": lambda a, b: ~(a & b),
+    "nor": lambda a, b: ~(a | b),
+    "xnor": lambda a, b: ~(a ^ b),
+    "andn2": lambda a, b: a & ~b,
+    "orn2": lambda a, b: a | ~b,
+    "andn1": lambda a, b: ~a & b,
+    "orn1": lambda a, b: ~a | b,
+    "not": np.invert,
+    "wqm": lambda a: a,
+}
+
+
+def _is_mask(binder: Operands, step: Instruction) -> bool:
+    """Whether an instruction's operands are as long as a mask of lanes."""
+    return step.opcode.endswith("64" if binder.wide else "32")
+
+
+def _move(binder: Operands, step: Instruction) -> Action:
+    target, source = binder.registers(step.operands[0]).slot, operand(step.operands[1])
+    of_mask = _is_mask(binder, step)
+    if isinstance(source.place, Symbol):
+        read = binder.symbol(source.place, step)
+        return lambda machine: machine.write_scalar(target, read(machine))
+    slot, high = binder.slots(source, "U" if step.opcode.endswith("64") else "u")
+    two = step.opcode.endswith("64")
+
+    def move(machine: MemoryMachine) -> None:
+        value = machine.r[slot]
+        if target == EXEC or (
+            of_mask and value.__class__ is np.ndarray and value.dtype == bool and slot != SCC
+        ):
+            mask = machine.mask(slot) if slot < CONSTANTS or not two else _mask_of(machine, slot, high)
+            if target == EXEC and mask is None:
+                raise NeedsData(step, "mask of lanes")
+            machine.write_mask(target, mask)
+            return
+        first = machine.words(slot)
+        second = machine.words(high) if two else None
+        machine.write_scalar(target, first)
+        if two:
+            machine.write_scalar(target + 1, second)
+
+    return move
+
+
+def _select(binder: Operands, step: Instruction) -> Action:
+    target = binder.registers(step.operands[0]).slot
+    two = step.opcode.endswith("64")
+    sources = [binder.slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
+
+    def select(machine: MemoryMachine) -> None:
+        condition = machine.condition()
+        if target == EXEC:
+            if condition is None:
+                raise NeedsData(step, "mask of lanes")
+            first, second = (_mask_of(machine, low, high) for low, high in sources)
+            if first is None or second is None:
+                raise NeedsData(step, "mask of lanes")
+            machine.write_mask(target, np.where(condition, first, second))
+            return
+        for word in range(2 if two else 1):
+            a, b = (machine.words(slots[word]) for slots in sources)
+            chosen = None
+            if condition is not None and a is not None and b is not None:
+                chosen = np.where(condition, a, b)
+            machine.write_scalar(target + word, chosen)
+
+    return select
+
+
+def _logic(binder: Operands, step: Instruction) -> Action:
+    """Logic of scalars, by bits: of masks of lanes where it is one."""
+    function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
+    target = binder.registers(step.operands[0]).slot
+    two = step.opcode.endswith("64")
+    sources = [binder.slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
+    of_mask = _is_mask(binder, step)
+
+    def compute(machine: MemoryMachine) -> None:
+        values = [machine.r[low] for low, _ in sources]
+        if target == EXEC or (of_mask and any(v.__class__ is np.ndarray and v.dtype == bool for v in values)):
+            masks = [_mask_of(machine, low, high) for low, high in sources]
+            known = all(mask is not None for mask in masks)
+            if not known and target == EXEC:
+                raise NeedsData(step, "mask of lanes")
+            mask = function(*masks) if known else None
+            machine.write_mask(target, mask)
+            machine.set_condition_to_any(mask)
+            return
+        some: Any = False
+        results = []
+        for word in range(2 if two else 1):
+            words = [machine.words(slots[word]) for slots in sources]
+            result = None if any(value is None for value in words) else function(*words)
+            results.append(result)
+            some = None if result is None or some is None else some | (result != 0)
+        for word, result in enumerate(results):
+            machine.write_scalar(target + word, result)
+        machine.write_scalar(SCC, some)
+
+    return compute
+
+
+def _saveexec(binder: Operands, step: Instruction) -> Action:
+    """Change the mask of lanes, and keep it as it was; of `wrexec` as it then is."""
+    keeps_new = "_wrexec" in step.opcode
+    name = step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]
+    function = _MASK_LOGIC[name.replace("_not1", "n2").replace("_not0", "n1")]
+    target = binder.registers(step.operands[0]).slot
+    low, high = binder.slots(operand(step.operands[1]), "U" if binder.wide else "u")
+
+    def change(machine: MemoryMachine) -> None:
+        before, other = machine.mask(EXEC), _mask_of(machine, low, high)
+        if other is None or before is None:
+            raise NeedsData(step, "mask of lanes")
+        after = function(other, before)
+        machine.write_mask(target, after if keeps_new else before)
+        machine.write_mask(EXEC, after)
+        machine.set_condition_to_any(after)
+
+    return change
+
+
+def compare_into_exec(binder: Operands, step: Instruction, row: Opcode) -> Action:
+    """Compare, and let only those lanes go on for which it holds."""
+    kinds = row.form.partition("=")[2]
+    given = [operand(text) for text in step.operands]
+    target = given.pop(0).place if len(given) > len(kinds) else None
+    readers = [binder.reader(one, kind, step) for one, kind in zip(given, kinds, strict=True)]
+    function = row.function
+    assert function is not None
+
+    def compare(machine: MemoryMachine) -> None:
+        values = [read(machine) for read in readers]
+        if any(value is None for value in values):
+            raise NeedsData(step, "mask of lanes")
+        mask = function(*values) & machine.lanes()
+        if isinstance(target, Register) and target.slot != EXEC:
+            machine.write_mask(target.slot, mask)
+        machine.write_mask(EXEC, mask)
+
+    return compare
+
+
+def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:
+    """A mask of lanes that may be a constant."""
+    if low < CONSTANTS:
+        return machine.mask(low)
+    first = machine.r[low]
+    alike = machine.shape[2] == 32 or machine.r[high].flat[0] == first.flat[0]
+    if alike and first.flat[0] in (0, 0xFFFFFFFF):
+        return first != 0
+    words = [first] if machine.shape[2] == 32 else [first, machine.r[high]]
+    bits = [(word >> np.arange(32, dtype=U32) & U32(1)).astype(bool) for word in words]
+    return np.concatenate(bits, axis=-1)
+
+
+SPECIAL: dict[str, Callable[[Operands, Instruction], Action]] = {
+    "move": _move,
+    "select": _select,
+    "logic": _logic,
+    "saveexec": _saveexec,
+    "wrexec": _saveexec,
+}

@@ -1,0 +1,162 @@
+"""What registers and scratch change by in a trip of a loop, and for how many trips more that holds."""
+
+from typing import Any
+
+import numpy as np
+
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.slots import CONSTANTS, Constant, Register, V
+from dse.source.amd.execute.state import U32
+
+I64, U64 = np.int64, np.uint64
+FOR_EVER = 1 << 40
+LOST = "lost"  # a change that is not even
+RANGES = {"u": (0, 1 << 32), "i": (-(1 << 31), 1 << 31), "w": (0, 1 << 16), "s": (-(1 << 15), 1 << 15)}
+
+
+class Irregular(Exception):
+    """A loop whose next trips are not known."""
+
+
+class Moving:
+    """The changes of one trip, from the loop's first instruction on."""
+
+    def __init__(self, machine: MemoryMachine, moving: dict[Any, Any]) -> None:
+        self.machine = machine
+        self.moving = dict(moving)  # by slot, or ("scratch", address): what it changes by in a trip
+        self.lanes = machine.lanes()  # of the loop; others do not matter
+        self.waves = machine.running.mask
+        self.exposed: set[Any] = set()  # slots that are read before they are written
+        self.written: set[Any] = set()
+        self.trips = FOR_EVER  # more that go the same way
+        self.strides: list[int | None] = []  # of each access; None: lanes do not move on together
+        self._full: dict[int, tuple[Any, bool]] = {}
+
+    def read(self, slot: Any) -> Any:
+        """The change of a slot: None if it does not change."""
+        if slot not in self.written and (not isinstance(slot, int) or slot < CONSTANTS):
+            self.exposed.add(slot)
+        return self.moving.get(slot)
+
+    def write(self, slot: Any, change: Any) -> None:
+        """Note what a slot changes by, now that it is written."""
+        whole = not isinstance(slot, int) or slot < V or self._covers()
+        if not whole:
+            before = self.read(slot)
+            if change is not None or before is not None:
+                lost = change is LOST or before is LOST
+                active = self.machine.lanes()
+                change = LOST if lost else np.where(active, number(change), number(before))
+        self.written.add(slot)
+        if change is None:
+            self.moving.pop(slot, None)
+        else:
+            self.moving[slot] = change
+
+    def _covers(self) -> bool:
+        """Whether all lanes of the loop execute."""
+        active = self.machine.active
+        if active is None:
+            return True
+        known = self._full.get(id(active))
+        if known is None or known[0] is not active:
+            known = self._full[id(active)] = (active, not (self.lanes & ~active).any())
+        return known[1]
+
+    def bound(self, trips: np.ndarray | int, where: np.ndarray | None = None) -> None:
+        """So many trips more, at most."""
+        if isinstance(trips, np.ndarray):
+            scalar = trips.shape[-1] == 1  # or alike in all lanes
+            lanes = where if where is not None else self.waves if scalar else self.machine.lanes()
+            shape = np.broadcast_shapes(trips.shape, lanes.shape)
+            chosen = np.broadcast_to(trips, shape)[np.broadcast_to(lanes, shape)]
+            trips = int(chosen.min(initial=FOR_EVER))
+        self.trips = min(self.trips, trips)
+
+    def stay_within(self, value: np.ndarray, change: Any, low: int, high: int) -> None:
+        """A value has to stay in a range."""
+        if change is None:
+            return
+        room = np.where(
+            change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1)
+        )
+        self.bound(np.where(change == 0, FOR_EVER, room))
+
+    def _words(self, kind: str) -> int:
+        return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
+
+    def _change(self, kind: str, place: Any) -> Any:
+        """The change of an operand."""
+        if not isinstance(place, Register):
+            return None
+        if kind in "mM":
+            return LOST if self.read(place.slot) is not None else None
+        low = self.read(place.slot)
+        if kind not in "UIDP":
+            return low
+        high = self.read(place.slot + 1)
+        if isinstance(low, str) or isinstance(high, str):
+            return LOST
+        if low is None and high is None:
+            return None
+        return number(high) * (1 << 32) + number(low)
+
+    def _number_of(self, kind: str, place: Any) -> np.ndarray | None:
+        """The value of an operand as an integer of 64 bits."""
+        if kind == "c":
+            condition = self.machine.condition()
+            return None if condition is None else condition.astype(I64)
+        if kind in "mM":
+            mask = self.machine.mask(place.slot)
+            return None if mask is None else mask.astype(I64)
+        if isinstance(place, Constant):
+            if kind in "jk":
+                return np.full(
+                    (1, 1, 1),
+                    (place.bits & 0xFFFF ^ 0x8000) - 0x8000 if kind == "j" else place.bits & 0xFFFF,
+                    I64,
+                )
+            if kind in "UI":
+                return np.array(place.wide, U64).view(I64).reshape(1, 1, 1)
+            value = np.full((1, 1, 1), place.bits, U32)
+        elif isinstance(place, Register):
+            low = self.machine.words(place.slot)
+            if low is None:
+                return None
+            if kind in "UI":
+                high = self.machine.words(place.slot + 1)
+                # where the high word is not known, the low one of the result may be nevertheless
+                return low.astype(I64) if high is None else low.astype(I64) | high.astype(I64) << 32
+            value = low
+        else:
+            return None
+        return value.view(np.int32).astype(I64) if kind == "i" else value.astype(I64)
+
+    def _compared(self, kind: str, values: list[Any], changes: list[Any]) -> None:
+        """A test has to come out the same: the difference of its operands keeps its sign."""
+        if kind in RANGES:
+            for value, change in zip(values, changes, strict=True):
+                self.stay_within(value, change, *RANGES[kind])
+        elif kind in "UI":
+            for value, change in zip(values, changes, strict=True):
+                if change is not None:
+                    self.stay_within(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
+        apart = values[0] - values[1]
+        change = number(changes[0]) - number(changes[1])
+        self._keeps_sign(apart, change)
+
+    def _keeps_sign(self, value: np.ndarray, change: Any) -> None:
+        towards = ((value > 0) & (change < 0)) | ((value < 0) & (change > 0))
+        until = (np.abs(value) + np.abs(change) - 1) // np.maximum(np.abs(change), 1) - 1
+        trips = np.where(change == 0, FOR_EVER, np.where(value == 0, 0, np.where(towards, until, FOR_EVER)))
+        self.bound(trips)
+
+
+def number(change: Any) -> Any:
+    """A change as a number: 0 of what does not change."""
+    return 0 if change is None else change
+
+
+def low_word(change: Any) -> Any:
+    """The low word of a change of 64 bits, signed."""
+    return ((change & 0xFFFFFFFF) ^ 0x80000000) - 0x80000000

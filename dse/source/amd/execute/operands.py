@@ -1,0 +1,303 @@
+"""Operands: functions of the machine that read and write them as values of some kind."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute import lanes
+from dse.source.amd.execute.contents import MemoryMachine
+from dse.source.amd.execute.slots import CONSTANTS, NULL, Constant, Operand, Register, Symbol, V, operand
+from dse.source.amd.execute.state import U32
+from dse.source.amd.text import Instruction, Listing
+
+U64 = np.uint64
+Reader = Callable[[MemoryMachine], Any]
+Writer = Callable[[MemoryMachine, Any], None]
+
+_VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
+_MOVED = ("quad_perm", "row_", "wave_", "dpp8")
+
+
+class Operands:
+    """Reads and writes what a listing's instructions name, and gathers the constants that they read."""
+
+    def __init__(self, listing: Listing) -> None:
+        self.listing = listing
+        self.wide = listing.wave_size == 64
+        self.constants: list[np.ndarray] = []  # in places behind those of registers
+        self._places: dict[int, int] = {}
+        self._readers: dict[tuple[Operand, str], Reader] = {}
+        self._writers: dict[tuple[int, str], Writer] = {}
+
+    def error(self, step: Instruction, found: str) -> DseError:
+        """An error that names the instruction."""
+        return DseError(f"{self.listing.name} ({self.listing.target}): {step}: {found}")
+
+    def place(self, bits: int) -> int:
+        """Find the slot of a constant."""
+        bits &= 0xFFFFFFFF
+        if bits not in self._places:
+            self._places[bits] = CONSTANTS + len(self.constants)
+            self.constants.append(np.full((1, 1, 1), bits, U32))
+        return self._places[bits]
+
+    def words(self, text: str) -> Reader:
+        """Read an operand of one word."""
+        return self.reader(operand(text), "u")
+
+    def address(self, text: str) -> Reader:
+        """Read an operand of two words."""
+        return self.reader(operand(text), "U")
+
+    def registers(self, text: str) -> Register:
+        """The registers that an operand names."""
+        place = operand(text).place
+        if not isinstance(place, Register):
+            raise DseError(f"found operand {text!r}, expected registers")
+        return place
+
+    def slots(self, given: Operand, kind: str) -> tuple[int, int]:
+        """The slots of the words of an operand; the second only counts if it has two."""
+        place = given.place
+        if isinstance(place, Register):
+            return place.slot, place.slot + 1
+        assert isinstance(place, Constant)
+        if kind in "jk":
+            signed = (place.bits & 0xFFFF ^ 0x8000) - 0x8000
+            return self.place(signed if kind == "j" else place.bits & 0xFFFF), 0
+        if kind == "D":
+            return self.place(place.double), self.place(place.double >> 32)
+        if kind in "UIP":
+            return self.place(place.wide), self.place(place.bits if kind == "P" else place.wide >> 32)
+        if kind == "h" and place.half:
+            return self.place(place.half), 0
+        return self.place(place.bits), 0
+
+    def reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
+        """A function that reads an operand as values of a kind; it gives None where they are not known."""
+        if isinstance(given.place, Symbol):
+            assert step is not None
+            return self.symbol(given.place, step)
+        if (
+            step is not None
+            and step.modifiers
+            and (between_lanes(step) or f"src{number}_sel" in step.modifiers)
+        ):
+            return self._made_reader(given, kind, step, number)
+        known = self._readers.get((given, kind))
+        if known is None:
+            known = self._readers[given, kind] = self._made_reader(given, kind, None, 0)
+        return known
+
+    def _made_reader(self, given: Operand, kind: str, step: Instruction | None, number: int) -> Reader:
+        slot, high = self.slots(given, kind)
+        if kind == "m":
+            return lambda machine: machine.mask(slot)
+        if kind == "c":
+            return lambda machine: machine.condition()
+        word = word_of(slot)
+        if step is not None and number == 0 and between_lanes(step):
+            word = lanes.moved(step, word, self.listing.wave_size)
+        elif step is not None and f"src{number}_sel" in step.modifiers:
+            word = lanes.selected(step, word, number)
+        if kind in "UIDP":
+            return _modified(_wide_of(word, word_of(high), kind), given)
+        if kind in "wsh":
+            return _modified(_half_of(word, kind, _takes_upper(given)), given)
+        if kind in "uk":
+            return word
+        view = np.int32 if kind in "ij" else np.float32
+
+        def read(machine: MemoryMachine) -> Any:
+            value = word(machine)
+            return None if value is None else value.view(view)
+
+        return _modified(read, given)
+
+    def symbol(self, symbol: Symbol, step: Instruction) -> Reader:
+        """Read the distance to a variable from the program counter, which is 0 where it was read.
+
+        What is written counts from the literal itself: behind the instructions of 4 bytes, or 8 with a
+        literal, since then.
+        """
+        at, shift = 4, 32 if symbol.part == "hi" else 0
+        for before in reversed(self.listing.instructions[: step.index]):
+            if before.opcode in ("s_getpc_b64", "s_get_pc_i64"):
+                break
+            at += 8 if any("@rel32" in text for text in before.operands) else 4
+        offset = symbol.offset - at
+
+        def read(machine: MemoryMachine) -> Any:
+            if symbol.name not in machine.symbols:
+                raise DseError(f"found the variable {symbol.name}, expected one in this file")
+            return np.full((1, 1, 1), (machine.symbols[symbol.name] + offset >> shift) & 0xFFFFFFFF, U32)
+
+        return read
+
+    def writer(self, target: Operand, kind: str, step: Instruction) -> Writer:
+        """A function that writes values of a kind, or that they are not known."""
+        place = target.place
+        if not isinstance(place, Register):
+            raise self.error(step, "found no register to write to, expected one")
+        slot = place.slot
+        if kind in "wsh":
+            return self._made_writer(place, kind, step)
+        known = self._writers.get((slot, kind))
+        if known is None:
+            known = self._writers[slot, kind] = self._made_writer(place, kind, step)
+        return known
+
+    def _made_writer(self, place: Register, kind: str, step: Instruction) -> Writer:
+        slot = place.slot
+        if slot == NULL:
+            return lambda machine, value: None
+        if kind in "mM":
+
+            def write_mask(machine: MemoryMachine, value: Any) -> None:
+                machine.write_mask(slot, None if value is None else value & machine.lanes())
+
+            return write_mask
+        write = MemoryMachine.write_vector if slot >= V else MemoryMachine.write_scalar
+        if kind in "UIDP":
+
+            def write_two(machine: MemoryMachine, value: Any) -> None:
+                if value is None:
+                    write(machine, slot, None)
+                    write(machine, slot + 1, None)
+                    return
+                bits = value.view(U64)
+                write(machine, slot, bits.astype(U32))
+                write(machine, slot + 1, (bits >> U64(32)).astype(U32))
+
+            return write_two
+        if kind in "wsh":
+            upper = place.half == "h" or _sel_of(step, -1)
+            keep = bool(place.half) or upper
+
+            def write_half(machine: MemoryMachine, value: Any) -> None:
+                if value is None:
+                    write(machine, slot, None)
+                    return
+                bits = value.view(np.uint16).astype(U32) if kind == "h" else value.view(U32) & U32(0xFFFF)
+                if keep:
+                    old = machine.words(slot)
+                    if old is None:
+                        old = np.zeros((1, 1, 1), U32)
+                    bits = old & U32(0xFFFF) | bits << U32(16) if upper else old & U32(0xFFFF0000) | bits
+                write(machine, slot, bits)
+
+            return write_half
+        if kind == "u":
+            return lambda machine, value: write(machine, slot, value)
+        return lambda machine, value: write(machine, slot, None if value is None else value.view(U32))
+
+    def packed(self, given: Operand, number: int, step: Instruction) -> Reader:
+        """Read two numbers of single precision, each from the register that `op_sel` chooses."""
+        low = listed(step, "op_sel", number, 0)
+        high = listed(step, "op_sel_hi", number, 1)
+        negative = listed(step, "neg_lo", number, 0), listed(step, "neg_hi", number, 0)
+        slots = self.slots(given, "P")
+        first, second = word_of(slots[low]), word_of(slots[high])
+
+        def read(machine: MemoryMachine) -> Any:
+            a, b = first(machine), second(machine)
+            if a is None or b is None:
+                return None
+            a, b = np.broadcast_arrays(a.view(np.float32), b.view(np.float32))
+            return Pair(-a if negative[0] else a, -b if negative[1] else b)
+
+        return read
+
+
+class Pair:
+    """Two arrays on which a function of numbers acts one by one."""
+
+    __slots__ = ("high", "low")
+
+    def __init__(self, low: np.ndarray, high: np.ndarray) -> None:
+        self.low, self.high = low, high
+
+    def view(self, kind: Any) -> np.ndarray:
+        """The two as words of 64 bits."""
+        low, high = np.broadcast_arrays(self.low, self.high)
+        return low.view(U32).astype(kind) | high.view(U32).astype(kind) << U64(32)
+
+
+def word_of(slot: int) -> Reader:
+    """Read one word; scalar registers may hold masks."""
+    if slot >= V:
+
+        def read(machine: MemoryMachine) -> Any:
+            value = machine.r[slot]
+            return value if value.__class__ is np.ndarray else machine.known(slot, value)
+
+        return read
+    return lambda machine: machine.words(slot)
+
+
+def _wide_of(low: Reader, high: Reader, kind: str) -> Reader:
+    view = _VIEWS.get(kind)
+
+    def read(machine: MemoryMachine) -> Any:
+        first = low(machine)
+        if first is None:
+            return None
+        second = high(machine)
+        if second is None:
+            return None
+        value = first.astype(U64) | second.astype(U64) << U64(32)
+        return value if view is None else value.view(view)
+
+    return read
+
+
+def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
+    def read(machine: MemoryMachine) -> Any:
+        value = word(machine)
+        if value is None:
+            return None
+        half = value >> U32(16) if upper else value & U32(0xFFFF)
+        if kind == "h":
+            return half.astype(np.uint16).view(np.float16)
+        return half if kind == "w" else (half.view(np.int32) << 16) >> 16
+
+    return read
+
+
+def _takes_upper(given: Operand) -> bool:
+    if isinstance(given.place, Register) and given.place.half:
+        return given.place.half == "h"
+    return False
+
+
+def _sel_of(step: Instruction, number: int) -> bool:
+    listed = step.modifiers.get("op_sel", "")
+    return bool(listed) and listed.strip("[]").split(",")[number] == "1" and len(listed.split(",")) > 2
+
+
+def between_lanes(step: Instruction) -> bool:
+    """Whether the first operand comes from other lanes."""
+    return any(name.startswith(_MOVED) for name in step.modifiers)
+
+
+def listed(step: Instruction, name: str, number: int, default: int) -> int:
+    """A number of a list among the modifiers."""
+    listed = step.modifiers.get(name)
+    return default if listed is None else int(listed.strip("[]").split(",")[number])
+
+
+def _modified(read: Reader, given: Operand) -> Reader:
+    """Take the absolute value, or the negative one."""
+    if not (given.negated or given.absolute):
+        return read
+
+    def change(machine: MemoryMachine) -> Any:
+        value = read(machine)
+        if value is None:
+            return None
+        value = np.abs(value) if given.absolute else value
+        return -value if given.negated else value
+
+    return change

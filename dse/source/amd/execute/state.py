@@ -1,0 +1,412 @@
+"""The state of the waves that are run: registers, memory, who is where.
+
+A register is an array of words that broadcasts to [blocks, waves, lanes]; a scalar register has one lane, and
+what is alike everywhere has one of all. A pair of scalar registers that holds a mask of lanes is one array of
+bool, in both places. None stands for words of which nothing is known.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, TTMP, VCC, V
+from dse.source.amd.text import Instruction, Listing
+from dse.source.machine.launch import Dimensions, LaunchArguments, Pointer, UnknownArgument, address_of
+from dse.source.machine.memory import GlobalMemory
+
+U32 = np.uint32
+_BOOL = np.dtype(bool)
+MOST_PRELOADED = 16  # words of arguments
+_LANES = np.arange(32, dtype=U32)
+_PACKED_IDS = ("gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")  # thread indices in one register, 10 bits each
+
+Value = Any  # np.ndarray | Partial | None
+
+
+class NeedsData(Exception):
+    """An address, a branch or a mask of lanes depends on words that are not known."""
+
+    def __init__(self, step: Instruction, what: str) -> None:
+        super().__init__(f"{what} of {step}")
+        self.step, self.what = step, what
+
+
+class Partial:
+    """Words of which some are not known."""
+
+    __slots__ = ("unknown", "value")
+
+    def __init__(self, value: np.ndarray, unknown: np.ndarray) -> None:
+        self.value, self.unknown = value, unknown
+
+
+class Waves:
+    """A set of waves. Equal sets are one object."""
+
+    __slots__ = ("count", "mask")
+
+    def __init__(self, mask: np.ndarray) -> None:
+        self.mask = mask  # [blocks, waves, 1]
+        self.count = int(mask.sum())
+
+
+class Machine:
+    """The state of the blocks that are run."""
+
+    def __init__(
+        self,
+        listing: Listing,
+        launch: LaunchArguments,
+        blocks: Sequence[Dimensions],
+        symbols: Mapping[str, np.ndarray],
+    ) -> None:
+        self.listing, self.launch = listing, launch
+        lanes = listing.wave_size
+        waves = -(-launch.threads // lanes)
+        self.shape = (len(blocks), waves, lanes)
+        self.r: list[Value] = [np.zeros((1, 1, 1), U32)] * CONSTANTS
+        thread = np.arange(waves * lanes, dtype=U32).reshape(1, waves, lanes)
+        self.exists = (
+            thread < launch.threads
+        )  # lanes of waves that have not ended: [1 or blocks, waves, lanes]
+        self.r[EXEC] = self.r[EXEC + 1] = self.exists
+        self.r[SCC] = np.zeros((1, 1, 1), bool)
+        self._sets: dict[bytes, Waves] = {}
+        self.alive = self.set_of(np.ones((len(blocks), waves, 1), bool))
+        self.running = self.alive
+        self.waves: np.ndarray | None = None  # those that execute, None: all that are alive
+        self.active: np.ndarray | None = self.exists  # lanes that execute, None: all that exist
+        self._active: dict[tuple[int, int], tuple[np.ndarray, np.ndarray | None]] = {}
+        self._any: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._masks: dict[tuple[tuple[int, ...], bytes], np.ndarray] = {}
+        self._last: np.ndarray | None = None
+        self._set_arguments(symbols)
+        self._set_registers(blocks, thread)
+
+    # Start
+
+    def _set_arguments(self, symbols: Mapping[str, np.ndarray]) -> None:
+        """Lay out memory: what arguments point to, the arguments themselves, the packet, variables."""
+        listing, launch = self.listing, self.launch
+        extra = [*listing.symbols]
+        count = len(launch.arguments)
+        self.unknown_arguments = [
+            (place.offset, place.offset + place.size)
+            for place, argument in zip(listing.arguments, launch.arguments, strict=False)
+            if isinstance(argument, UnknownArgument)
+        ]
+        contents = [Pointer(symbols.get(name)) for name in extra]
+        segments = [self._kernarg(), self._packet()]
+        self.memory = GlobalMemory(
+            LaunchArguments(launch.grid, launch.block, [*launch.arguments, *segments, *contents])
+        )
+        self.kernarg, self.packet = address_of(count), address_of(count + 1)
+        self.kernarg_region = count + 1
+        self.symbols = {name: address_of(count + 2 + place) for place, name in enumerate(extra)}
+        self.stated = any(
+            contents is not None
+            for region, contents in self.memory.regions.items()
+            if region not in (count + 1, count + 2)
+        )
+        self.poisoned: set[int] = set()  # regions to which words were stored that are not known
+
+    def _kernarg(self) -> np.ndarray:
+        """The bytes of the segment of arguments."""
+        listing, launch = self.listing, self.launch
+        own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+        if len(own) != len(launch.arguments):
+            raise DseError(f"{listing.name}: arguments: found {len(launch.arguments)}, expected {len(own)}")
+        size = max(
+            [listing.kernarg_bytes, *(place.offset + place.size for place in listing.arguments)], default=0
+        )
+        segment = np.zeros(-(-size // 4) * 4 + 64, np.uint8)
+        for index, (place, argument) in enumerate(zip(own, launch.arguments, strict=True)):
+            raw = _bytes(listing.name, index, argument, place.size)
+            segment[place.offset : place.offset + place.size] = np.frombuffer(raw, np.uint8)
+        for place in listing.arguments:
+            if place.kind.startswith("hidden_"):
+                raw = _hidden(place.kind, launch).to_bytes(8, "little")[: place.size]
+                segment[place.offset : place.offset + len(raw)] = np.frombuffer(raw, np.uint8)
+        return segment
+
+    def _packet(self) -> np.ndarray:
+        """The packet that launched the kernel: HSA's `hsa_kernel_dispatch_packet_t`."""
+        words = np.zeros(16, U32)
+        x, y, z = self.launch.block
+        words[1], words[2] = x | y << 16, z
+        words[3:6] = [size * count for size, count in zip(self.launch.block, self.launch.grid, strict=True)]
+        return words
+
+    def _set_registers(self, blocks: Sequence[Dimensions], thread: np.ndarray) -> None:
+        """Fill the registers that the hardware fills before a wave starts.
+
+        Source: LLVM, "User Guide for AMDGPU Backend", "Initial Kernel Execution State".
+        """
+        stated, listing = self.listing.directives, self.listing
+        at = 0
+        for name, words, value in (
+            ("private_segment_buffer", 4, 0),
+            ("dispatch_ptr", 2, self.packet),
+            ("queue_ptr", 2, 0),
+            ("kernarg_segment_ptr", 2, self.kernarg),
+            ("dispatch_id", 2, 0),
+            ("flat_scratch_init", 2, 0),
+            ("private_segment_size", 1, listing.scratch_bytes),
+        ):
+            if stated.get(f"user_sgpr_{name}"):
+                for word in range(words):
+                    self.r[at + word] = _word(value >> 32 * word if word < 2 else 0)
+                at += words
+        preloaded = stated.get("user_sgpr_kernarg_preload_length", 0)
+        if preloaded > MOST_PRELOADED:
+            raise DseError(
+                f"{listing.name}: .amdhsa_user_sgpr_kernarg_preload_length: found {preloaded},"
+                f" expected at most {MOST_PRELOADED}"
+            )
+        for word in range(preloaded):
+            offset = 4 * (stated.get("user_sgpr_kernarg_preload_offset", 0) + word)
+            segment = self.memory.regions[self.kernarg_region]
+            assert segment is not None
+            self.r[at + word] = _word(int(segment[offset : offset + 4].view(U32)[0]))
+        at = stated.get("user_sgpr_count", at)
+        if not 0 <= at < VCC - 3:
+            raise DseError(f"{listing.name}: .amdhsa_user_sgpr_count: found {at}, expected at most {VCC - 4}")
+        place = np.array(blocks, U32).reshape(len(blocks), 3)
+        indices = [place[:, axis].reshape(-1, 1, 1) for axis in range(3)]
+        for axis, name in enumerate("xyz"):
+            if stated.get(f"system_sgpr_workgroup_id_{name}"):
+                self.r[at] = indices[axis]
+                at += 1
+        self.r[TTMP + 9] = indices[0]
+        self.r[TTMP + 7] = indices[1] | indices[2] << U32(16)
+        x, y, _ = self.launch.block
+        local = [thread % U32(x), thread // U32(x) % U32(y), thread // U32(x * y)]
+        if self.listing.target.startswith(_PACKED_IDS):
+            self.r[V] = local[0] | local[1] << U32(10) | local[2] << U32(20)
+        else:
+            self.r[V : V + 3] = local
+
+    # Waves
+
+    def set_of(self, mask: np.ndarray) -> Waves:
+        """Give the set of some waves: [blocks, waves, 1]"""
+        key = mask.tobytes()
+        if key not in self._sets:
+            self._sets[key] = Waves(mask)
+        return self._sets[key]
+
+    def execute_in(self, waves: Waves) -> None:
+        """Let these waves execute what comes next, with the lanes that are on in them."""
+        self.running = waves
+        self.waves = None if waves is self.alive else waves.mask
+        mask = self.mask(EXEC)
+        if mask is None:
+            raise AssertionError
+        mask = self._one_object(mask)
+        key = (id(mask), id(waves))
+        known = self._active.get(key)
+        if known is None or known[0] is not mask:
+            active = mask & self.exists if self.waves is None else mask & self.exists & self.waves
+            off = self.exists & ~active
+            if len(self._active) > 5000:
+                self._active.clear()
+            known = self._active[key] = (mask, active if off.any() else None)
+        self.active = known[1]
+
+    def _one_object(self, mask: np.ndarray) -> np.ndarray:
+        """Keep equal masks of lanes as one object, so that what is told of one is worked out once."""
+        if self._last is mask:
+            return mask
+        key = (mask.shape, mask.tobytes())
+        kept = self._masks.setdefault(key, mask)
+        if kept is not mask:
+            self.r[EXEC] = kept
+            if self.shape[2] == 64:
+                self.r[EXEC + 1] = kept
+        self._last = kept
+        return kept
+
+    def lanes(self) -> np.ndarray:
+        """The lanes that execute."""
+        return self.exists if self.active is None else self.active
+
+    def end(self, waves: Waves) -> None:
+        """Let these waves end."""
+        self.alive = self.set_of(self.alive.mask & ~waves.mask)
+        self.exists = self.exists & self.alive.mask
+        self._active.clear()
+
+    # Reading
+
+    def known(self, slot: int, value: Value) -> np.ndarray | None:
+        """The words of a register that is not simply known; None if some that execute are not."""
+        if value is None:
+            return None
+        if value.__class__ is Partial:
+            lanes = self.lanes()
+            if value.unknown.shape[-1] == 1:
+                lanes = lanes.any(-1, keepdims=True)
+            return None if (value.unknown & lanes).any() else value.value
+        return value
+
+    def words(self, slot: int) -> np.ndarray | None:
+        """The words of any register."""
+        value = self.r[slot]
+        if value is None or value.__class__ is Partial:
+            value = self.known(slot, value)
+        if value is not None and value.dtype is _BOOL:
+            return value.astype(U32) if slot == SCC else self._packed(value, slot)
+        return value
+
+    def _packed(self, mask: np.ndarray, slot: int) -> np.ndarray:
+        lanes = self.shape[2]
+        full = np.ascontiguousarray(np.broadcast_to(mask, (*mask.shape[:2], lanes)))
+        words = np.packbits(full, axis=-1, bitorder="little").view(U32)
+        place = slot & 1 if lanes == 64 else 0
+        return words[:, :, place : place + 1]
+
+    def mask(self, slot: int) -> np.ndarray | None:
+        """The mask of lanes in a register, or in a pair."""
+        value = self.r[slot]
+        wide = self.shape[2] == 64
+        if value.__class__ is np.ndarray and value.dtype is _BOOL and (not wide or self.r[slot + 1] is value):
+            return value
+        low = self.words(slot)
+        if low is None:
+            return None
+        if not wide:
+            return _bits(low)
+        high = self.words(slot + 1)
+        if high is None:
+            return None
+        if (
+            low.size == 1
+            and high.size == 1
+            and low.flat[0] == high.flat[0]
+            and low.flat[0] in (0, 0xFFFFFFFF)
+        ):
+            return low != 0
+        low, high = np.broadcast_arrays(low, high)
+        return np.concatenate([_bits(low, full=True), _bits(high, full=True)], axis=-1)
+
+    def any_lane(self, mask: np.ndarray) -> np.ndarray:
+        """Whether a mask has a lane, wave by wave: [1 or blocks, 1 or waves, 1]"""
+        known = self._any.get(id(mask))
+        if known is None or known[0] is not mask:
+            if len(self._any) > 500:
+                self._any.clear()
+            known = self._any[id(mask)] = (mask, np.asarray(mask.any(-1, keepdims=True)))
+        return known[1]
+
+    def condition(self) -> np.ndarray | None:
+        """The scalar condition code."""
+        value = self.r[SCC]
+        if value.__class__ is tuple:  # a mask of lanes of which it says whether it has one
+            value = self.r[SCC] = self.any_lane(value[0])
+        return self.known(SCC, value)
+
+    # Writing
+
+    def write_vector(self, slot: int, value: np.ndarray | None) -> None:
+        """Write a vector register in the lanes that execute."""
+        active = self.active
+        if active is None:
+            self.r[slot] = value
+        else:
+            self.r[slot] = _written(self.r[slot], value, active)
+
+    def write_scalar(self, slot: int, value: np.ndarray | None) -> None:
+        """Write a scalar register, words or a condition, in the waves that execute."""
+        waves = self.waves
+        if waves is None:
+            self.r[slot] = value
+            return
+        old: Any = self.condition() if slot == SCC else self.r[slot]
+        if slot != SCC and old.__class__ is np.ndarray and old.dtype is _BOOL:
+            old = self._packed(old, slot)
+        self.r[slot] = _written(old, value, waves)
+
+    def write_mask(self, slot: int, mask: np.ndarray | None) -> None:
+        """Write a mask of lanes, to a register or a pair, in the waves that execute."""
+        if self.waves is not None:
+            old = self.mask(slot)
+            if mask is not None:  # where it was not known it must be written before it is read
+                mask = np.where(self.waves, mask, False if old is None else old)
+        self.r[slot] = mask
+        if self.shape[2] == 64:
+            self.r[slot + 1] = mask
+
+    def set_condition_to_any(self, mask: np.ndarray | None) -> None:
+        """Let the condition say whether a mask has a lane."""
+        if mask is None:
+            self.write_scalar(SCC, None)
+        elif self.waves is None:
+            self.r[SCC] = (mask,)
+        else:
+            self.write_scalar(SCC, self.any_lane(mask))
+
+
+def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
+    """What a register holds in which only some places were written."""
+    if value is None:
+        if old is None:
+            return None
+        if old.__class__ is Partial:
+            return old if old.unknown is where else Partial(old.value, old.unknown | where)
+        return Partial(old, where)
+    if old is None:
+        return Partial(value, ~where)
+    if old.__class__ is Partial:
+        unknown = old.unknown & ~where
+        merged = np.where(where, value, old.value)
+        return Partial(merged, unknown) if unknown.any() else merged
+    return np.where(where, value, old)
+
+
+def _word(value: int) -> np.ndarray:
+    return np.full((1, 1, 1), value & 0xFFFFFFFF, U32)
+
+
+def _bits(words: np.ndarray, full: bool = False) -> np.ndarray:
+    if not full and words.size == 1 and words.flat[0] in (0, 0xFFFFFFFF):
+        return words != 0
+    return (words >> _LANES & U32(1)).astype(bool)
+
+
+def _bytes(kernel: str, index: int, argument: Any, size: int) -> bytes:
+    """The bytes of an argument as the code expects them."""
+    if argument is None or isinstance(argument, Pointer | np.ndarray):
+        raw = address_of(index).to_bytes(8, "little")
+    elif isinstance(argument, UnknownArgument):
+        raw = bytes(size)
+    elif isinstance(argument, bytes):
+        raw = argument
+    elif isinstance(argument, np.generic):
+        raw = argument.tobytes()
+    elif isinstance(argument, int):
+        raw = (argument & (1 << 8 * size) - 1).to_bytes(size, "little")
+    elif isinstance(argument, float):
+        raw = np.float32(argument).tobytes() if size == 4 else np.float64(argument).tobytes()
+    else:
+        raise DseError(
+            f"{kernel}: argument {index}: found {argument!r}, expected a number, an array, bytes or None"
+        )
+    if len(raw) != size:
+        raise DseError(f"{kernel}: argument {index}: found {len(raw)} bytes, expected {size} as the code has")
+    return raw
+
+
+def _hidden(kind: str, launch: LaunchArguments) -> int:
+    """A number that the runtime adds to the arguments."""
+    name, _, axis = kind.removeprefix("hidden_").rpartition("_")
+    if axis in ("x", "y", "z"):
+        number = "xyz".index(axis)
+        if name == "block_count":
+            return launch.grid[number]
+        if name == "group_size":
+            return launch.block[number]
+    if kind == "hidden_grid_dims":
+        return max([1, *(axis + 1 for axis in range(3) if launch.grid[axis] * launch.block[axis] > 1)])
+    return 0

@@ -1,0 +1,51 @@
+"""Products of matrices: what one wave's MFMA or WMMA multiplies, by its name.
+
+`v_mfma_f32_16x16x16_f16`, or `...16x16x16f16` before CDNA3: sums, M x N x K, operands. Small ones multiply
+several pairs of matrices at once, as many as fill the operands' registers. Sparse ones (smfmac, swmmac) leave
+out half of the pairs along K.
+
+Source: AMD's instruction set guides of CDNA2, CDNA3, CDNA4, RDNA3 and RDNA4, sections on matrix arithmetic.
+"""
+
+import re
+
+from dse.errors import DseError
+from dse.source.amd.text import Instruction
+from dse.source.nvidia.sass.products import UNIT_BYTES, Product
+
+_NAME = re.compile(
+    r"v_(?P<family>mfma|smfmac|wmma|swmmac)_(?:scale_)?(?P<sums>[fi]\d+|bf16)_(?P<m>\d+)x(?P<n>\d+)x(?P<k>\d+)"
+    r"(?:_\d+b)?_?(?P<type>[a-z]+\d+(?:f6f4)?)(?:_\w+)?"
+)
+_KINDS = {  # class and bits of operands
+    "f16": ("mma_fp16", 16), "bf16": ("mma_fp16", 16), "xf32": ("mma_tf32", 32), "f32": ("mma_fp32", 32),
+    "f64": ("mma_fp64", 64), "i8": ("mma_int8", 8), "iu8": ("mma_int8", 8), "fp8": ("mma_fp8", 8),
+    "bf8": ("mma_fp8", 8), "f8f6f4": ("mma_fp8", 8),
+}  # fmt: skip
+
+
+def product(step: Instruction, wave_size: int) -> Product:
+    """Tell what an instruction multiplies.
+
+    **Raises:** DseError for types that no class of work fits.
+    """
+    named = _NAME.fullmatch(step.opcode)
+    kind, bits = _KINDS.get(named["type"], ("", 0)) if named else ("", 0)
+    if not named or not kind:
+        allowed = ", ".join(sorted(_KINDS))
+        raise DseError(f"{step}: found a product of matrices of such operands, expected {allowed}")
+    m, n, k = int(named["m"]), int(named["n"]), int(named["k"])
+    sparse = 2 if named["family"].startswith("s") else 1
+    pairs = 1
+    if named["family"] == "mfma" and len(step.operands) > 1:
+        pairs = max(1, _words(step.operands[1]) * 32 // bits * wave_size // (m * k))
+    operand_bytes = pairs * (m * k / sparse + k * n) * bits / 8
+    if named["sums"] in ("f16", "bf16"):
+        kind = "mma_fp16_fp16"
+    return Product(kind, pairs * m * n * k / sparse, operand_bytes / UNIT_BYTES, 0.0)
+
+
+def _words(operand: str) -> int:
+    """Count the registers of an operand: v[2:3] has two."""
+    span = re.search(r"\[(\d+):(\d+)\]", operand)
+    return int(span[2]) - int(span[1]) + 1 if span else 1

@@ -1,0 +1,347 @@
+"""What a few blocks executed, laid out as NVIDIA's blocks are: counters by phase, and addresses of accesses.
+
+Caches and explanations then work on either. A thread of a block is a lane of its waves, one wave after the
+other.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from dse.hardware.banks import passes as bank_passes
+from dse.hardware.coalescing import SECTOR
+from dse.hardware.lanes import sorted_places
+from dse.source.amd.execute.code import BARRIERS, Code
+from dse.source.amd.execute.contents import Access, MemoryMachine
+from dse.source.amd.profile.pipes import Kind, Turns, kind_of
+from dse.source.amd.profile.products import product
+from dse.source.amd.text import Instruction
+from dse.source.machine.launch import LaunchArguments
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, PhaseSpan, Stream
+from dse.source.nvidia.sass.products import Product
+
+_SPACES: dict[str, str] = {"lds": "shared", "scratch": "local", "vmem": "global"}  # of flat accesses
+_HALF = 32  # lanes that the banks of the LDS serve at a time
+_PASS = 128  # bytes
+_QUAD = 4  # lanes
+_RUNS = 8  # in a pass: of four words each
+
+
+@dataclass(frozen=True)
+class Step:
+    """An instruction as counters and explanations look at it."""
+
+    index: int
+    opcode: str
+    line: int | None
+    pipe: str
+    counts: bool
+    bytes: int
+    memory: tuple[str, ...]
+    stores: bool
+    atomic: bool
+    writes: tuple[int, ...]
+    fp32_ops: int
+    instruction: Instruction
+    product: Product | None = None  # of matrices
+    joined: bool = False  # loads of neighbours, which compilers before LLVM 15 make one wide load
+    of_box = False
+    kind = ""
+    guard_known = True
+
+    @property
+    def address(self) -> int:
+        """Its number stands for its address."""
+        return self.index
+
+    @property
+    def text(self) -> str:
+        """The instruction as it is written."""
+        return str(self.instruction)
+
+    def has(self, *modifiers: str) -> bool:
+        """None of NVIDIA's modifiers."""
+        return False
+
+
+@dataclass
+class Record:
+    """The counters and addresses of the blocks that were run. Names as in `dse.source.nvidia.machine`."""
+
+    launch: LaunchArguments
+    program: Any  # its blocks are stretches of code, with steps
+    bound: Any
+    shape: tuple[int, int]  # blocks, threads
+    wave_size: int
+    phases: list[PhaseSpan] = field(default_factory=list)
+    phase_counts: list[np.ndarray | None] = field(default_factory=list)  # the last row: passes
+    streams: list[Stream] = field(default_factory=list)
+
+
+def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> Record:
+    """Count what was executed, phase by phase.
+
+    With `joins`, loads of neighbours in the LDS are one wide load.
+    """
+    return _Recorder(code, machine, turns, wide_rate, joins).record
+
+
+def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[Step]:
+    """Tell what each instruction of a listing is."""
+    wave_size = code.listing.wave_size
+    return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
+
+
+def _step(step: Instruction, kind: Kind, joins: bool, wave_size: int) -> Step:
+    access = kind.access
+    loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
+    return Step(
+        index=step.index,
+        opcode=step.opcode,
+        line=step.line,
+        pipe=kind.pipe,
+        counts=kind.counts,
+        bytes=0 if access is None else access.bytes,
+        memory=("memory",) if access is not None and kind.pipe in ("global", "shared", "local") else (),
+        stores=access is not None and access.kind == "store",
+        atomic=access is not None and access.kind == "atomic",
+        writes=(0,) if loads else (),
+        fp32_ops=kind.fp32_ops,
+        instruction=step,
+        product=product(step, wave_size) if kind.pipe == "tensor" else None,
+        joined=joins and _neighbours(step),
+    )
+
+
+def _neighbours(step: Instruction) -> bool:
+    """Tell whether an instruction loads two words of the LDS that lie side by side."""
+    if step.opcode not in ("ds_read2_b32", "ds_load_2addr_b32"):
+        return False
+    first, second = (int(step.modifiers.get(name, "0"), 0) for name in ("offset0", "offset1"))
+    return second == first + 1
+
+
+class _Recorder:
+    def __init__(
+        self, code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool
+    ) -> None:
+        self.code, self.machine, self.turns = code, machine, turns
+        steps = steps_of(code, wide_rate, joins)
+        blocks = [
+            SimpleNamespace(
+                index=stretch.index,
+                steps=[steps[step.index] for step in stretch.steps if steps[step.index].counts],
+            )
+            for stretch in code.stretches
+        ]
+        rows: dict[int, int] = {}
+        at = 2 * len(blocks)
+        for step in steps:
+            if step.memory:
+                rows[step.index] = at
+                at += len(MEMORY_COUNTS)
+        self.rows, self.height = rows, at
+        count, waves, lanes = machine.shape
+        self.record = Record(
+            launch=machine.launch,
+            program=SimpleNamespace(
+                blocks=blocks, steps=steps, kernel=code.listing.name, arch=int(code.listing.target[3:], 16)
+            ),
+            bound=SimpleNamespace(memory_rows=rows, guard_rows={}, product_rows={}),
+            shape=(count, waves * lanes),
+            wave_size=lanes,
+        )
+        self.lanes: dict[int, tuple[np.ndarray, Lanes]] = {}
+        self.bases: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.patterns: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        self._run()
+
+    def _run(self) -> None:
+        machine, record = self.machine, self.record
+        times = repeats(machine)
+        accesses = iter(machine.accesses)
+        access = next(accesses, None)
+        opened = np.full(machine.shape[0], -1)
+        for first, last, spans in self._spans():
+            phase = self._phase_numbers(opened, spans)
+            counters = {
+                number: np.zeros((self.height + 1, machine.shape[0])) for number in set(phase.tolist())
+            }
+            for number, rows in counters.items():
+                rows[-1] += times[first] * (phase == number)
+            for place in range(first, last):
+                index, waves, lanes = machine.trace[place]
+                here = waves.mask
+                amount = np.array([here.sum(axis=(1, 2)), (lanes & here).sum(axis=(1, 2))], float)
+                amount = np.broadcast_to(amount, (2, machine.shape[0])) * times[place]
+                for number, rows in counters.items():
+                    rows[2 * index : 2 * index + 2] += amount * (phase == number)
+                while access is not None and access.at <= place + 1:
+                    self._count(access, times[place], phase, counters)
+                    access = next(accesses, None)
+            for number, rows in counters.items():
+                before = record.phase_counts[number]
+                record.phase_counts[number] = rows if before is None else before + rows
+            opened = np.where(spans >= 0, spans, opened)
+
+    def _spans(self) -> Iterator[tuple[int, int, np.ndarray]]:
+        """Cut the trace where waves go on behind a barrier: (start, end, the barrier that blocks reach)."""
+        machine, stretches = self.machine, self.code.stretches
+        barriers = {
+            stretch.index: stretch.steps[-1].index for stretch in stretches if stretch.end in BARRIERS
+        }
+        held = np.zeros((machine.shape[0], machine.shape[1], 1), bool)
+        reached = np.full(machine.shape[0], -1)
+        first = 0
+        for place, (index, waves, _) in enumerate(machine.trace):
+            if (held & waves.mask).any():
+                yield first, place, reached
+                first, held, reached = place, np.zeros_like(held), np.full(machine.shape[0], -1)
+            if index in barriers:
+                held |= waves.mask
+                reached[waves.mask.any(axis=(1, 2))] = barriers[index]
+        yield first, len(machine.trace), reached
+
+    def _phase_numbers(self, opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
+        """Number the phases that blocks are in: [blocks]."""
+        known = {(span.opened, span.closed): number for number, span in enumerate(self.record.phases)}
+        numbers = []
+        for key in zip(opened.tolist(), closed.tolist(), strict=True):
+            if key not in known:
+                known[key] = len(self.record.phases)
+                self.record.phases.append(PhaseSpan(*key))
+                self.record.phase_counts.append(None)
+            numbers.append(known[key])
+        return np.array(numbers)
+
+    # Accesses
+
+    def _count(
+        self, access: Access, times: float, phase: np.ndarray, counters: dict[int, np.ndarray]
+    ) -> None:
+        step = self.record.program.steps[access.index]
+        row = self.rows.get(access.index)
+        if row is None or not step.memory:
+            return
+        pipe: str = _SPACES.get(access.space) or step.pipe
+        size = 2 * step.bytes if step.joined and not access.part else step.bytes
+        counts = self._pattern(access, size, pipe) * times
+        if access.part:  # the second address of one instruction
+            counts = counts * np.array([[0.0], [1.0], [0.0 if step.joined else 1.0], [1.0]])
+        for number, rows in counters.items():
+            rows[row : row + len(MEMORY_COUNTS)] += counts * (phase == number)
+        if pipe == "global":
+            trips = getattr(access, "trips", range(1))
+            stride = getattr(access, "stride", 0)
+            self.record.streams.append(
+                Stream(
+                    step=access.index,
+                    phase=phase,
+                    lanes=self._lanes(access.lanes),
+                    base=self._base(access.base),
+                    offset=access.offset,
+                    size=step.bytes,
+                    trips=trips,
+                    stride=stride,
+                )
+            )
+
+    def _pattern(self, access: Access, size_of_lane: int, pipe: str) -> np.ndarray:
+        """Requests, sectors, passes and lanes of one execution: [4, blocks]."""
+        shift = access.offset % _PASS
+        key = (id(access.base), id(access.lanes), id(access.waves), shift, size_of_lane, pipe)
+        known = self.patterns.get(key)
+        if known is not None:
+            return known[-1]
+        blocks, waves, size = self.machine.shape
+        mask = np.broadcast_to(access.lanes & access.waves.mask, (blocks, waves, size))
+        counts = np.empty((len(MEMORY_COUNTS), blocks))
+        counts[0], counts[3] = mask.any(-1).sum(-1), mask.sum(axis=(1, 2))
+        if pipe == "local":  # words of lanes lie side by side
+            bytes_of = mask.sum(-1) * max(size_of_lane, 4)
+            counts[1], counts[2] = (-(-bytes_of // SECTOR)).sum(-1), (bytes_of / _PASS).sum(-1)
+        else:
+            address = np.broadcast_to(access.base + shift, (blocks, waves, size))
+            counts[1], counts[2] = (self._banks if pipe == "shared" else self._lines)(
+                address, mask, size_of_lane
+            )
+        self.patterns[key] = (access.base, access.lanes, access.waves, counts)
+        return counts
+
+    def _banks(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[Any, np.ndarray]:
+        """No sectors, and passes: by banks, but no more than 128 bytes a pass, which is what comes back.
+
+        Wide accesses that are not aligned are served a few lanes at a time.
+        """
+        halves = (*address.shape[:2], address.shape[2] // _HALF, _HALF)
+        address, mask = address.reshape(halves), mask.reshape(halves)
+        passes = bank_passes(address, mask, max(size, 4), np)
+        if size > 4:
+            unaligned = (mask & (address % (8 if size == 8 else 16) != 0)).any(-1)
+            lanes = mask.sum(-1)
+            passes = np.maximum(passes, -(-lanes * size // _PASS))
+            passes = np.where(unaligned, np.maximum(passes, -(-lanes // self.turns.unaligned)), passes)
+        return 0.0, passes.sum(axis=(1, 2))
+
+    def _lines(self, address: np.ndarray, mask: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+        """Sectors of 32 bytes, and passes: as long as addresses, lines or the words that lanes get take."""
+        runs = _runs(address, mask, size) / _RUNS
+        words = max(size // 4, 1)
+        if words > 1:
+            address = np.concatenate([address + 4 * word for word in range(words)], axis=-1)
+            wide = np.concatenate([mask] * words, axis=-1)
+        else:
+            wide = mask
+        sector, first = sorted_places(address >> 5, wide)
+        sectors = np.count_nonzero(first, axis=-1)
+        per_line = self.turns.line // SECTOR
+        line, new = sector // per_line, first.copy()
+        new[..., 1:] &= line[..., 1:] != line[..., :-1]
+        lines = np.count_nonzero(new, axis=-1) * (self.turns.line / _PASS)
+        data = mask.sum(-1) * 4 * words / _PASS
+        return sectors.sum(-1), np.maximum(np.maximum(lines, data), runs).sum(-1)
+
+    def _lanes(self, mask: np.ndarray) -> Lanes:
+        known = self.lanes.get(id(mask))
+        if known is None:
+            shape = (mask.shape[0], *self.machine.shape[1:])
+            flat = np.ascontiguousarray(np.broadcast_to(mask, shape)).reshape(mask.shape[0], -1)
+            known = self.lanes[id(mask)] = (mask, Lanes(flat, self.record.shape))
+        return known[1]
+
+    def _base(self, base: np.ndarray) -> np.ndarray:
+        known = self.bases.get(id(base))
+        if known is None:
+            rows = base.shape[0]
+            flat = (
+                base.reshape(rows, 1)
+                if base.shape[1:] == (1, 1)
+                else np.ascontiguousarray(np.broadcast_to(base, (rows, *self.machine.shape[1:]))).reshape(
+                    rows, -1
+                )
+            )
+            known = self.bases[id(base)] = (base, flat)
+        return known[1]
+
+
+def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
+    """Count the runs of neighbouring elements in groups of four lanes: [..., lanes] to [...].
+
+    Addresses are worked on four lanes at a time, if these ask for the same or for one after the other.
+    """
+    apart = np.diff(address, axis=-1, prepend=address[..., :1])
+    joined = (np.abs(apart) <= size) & np.roll(mask, 1, axis=-1)
+    joined[..., ::_QUAD] = False
+    return np.count_nonzero(mask & ~joined, axis=-1)
+
+
+def repeats(machine: MemoryMachine) -> np.ndarray:
+    """How often each entry of the trace was executed: loops that are skipped stand for their trips."""
+    times = np.ones(len(machine.trace))
+    for start, end, more in getattr(machine, "repeats", ()):
+        times[start:end] += more
+    return times

@@ -1,0 +1,153 @@
+"""Compiles and executes configurations of a kernel for an AMD GPU, and keeps on disk what that gives."""
+
+import re
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from dse.errors import DseError
+from dse.kernels.description import Description
+from dse.source.amd.compile.clang import clang, knows
+from dse.source.amd.compile.source import Built, HipSource, read_source
+from dse.source.amd.profile.characterise import characterise
+from dse.source.amd.profile.warp import warp_counts
+from dse.source.amd.text import Listing, parse
+from dse.source.cache import key
+from dse.source.kept import pack
+from dse.source.kernel import Toolchain
+from dse.source.launches import Configuration
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.arguments import arguments_of
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.sass.elf import Parameter
+from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled
+from dse.types import Gpu, Resources
+
+RULES = "3"  # to be changed with how counts are worked out from what was compiled: they are kept
+
+
+def source_of(description: Description) -> HipSource:
+    """Read the source file of a kernel.
+
+    **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
+    """
+    if description.source is None or description.build is None:
+        raise DseError(
+            f"{description.path}: source: found none, expected a table with file, block, grid, arguments"
+        )
+    build = description.build
+    return read_source(Path(description.source), build.kernel, given=build.options)
+
+
+def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
+    """Return the target to compile for: 0x90a for gfx90a.
+
+    **Raises:** DseError for one that the compiler does not know.
+    """
+    if not knows(int(gpu.gfx)):
+        raise DseError(
+            f"gpu: gfx_name: found gfx{int(gpu.gfx):x}, expected one that {clang().version} compiles for"
+        )
+    return int(gpu.gfx)
+
+
+def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Failure]:
+    """Profile some configurations, by their keys, and keep the results."""
+    assert job.gpu is not None  # its turns and latencies say how a wave goes on
+    results: dict[str, KernelProfile | Failure] = {}
+    for name, made in compiled(replace(job, source=source), Built).items():
+        if isinstance(made, Failure):
+            results[name] = made
+            continue
+        try:
+            results[name] = executed(made, job.wanted[name], job.gpu, source.kernel)
+        except DseError as error:
+            results[name] = Failure("not executed", str(error))
+    job.cache.put({name: pack(result) for name, result in results.items()})
+    return results
+
+
+def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = "") -> KernelProfile:
+    """Profile one configuration by executing its machine code.
+
+    **Raises:** DseError if it cannot be executed.
+    """
+    listing = listing_of(made, kernel)
+    asked = resources(listing, configuration)
+    launch = launch_of(listing, configuration)
+    counts = characterise(
+        listing, launch, asked, configuration.shared_bytes or 0, gpu, joins(made.compiler, gpu)
+    )
+    return KernelProfile(
+        registers=listing.vgprs,
+        shared_bytes=int(asked.shared_bytes),
+        stack_bytes=listing.scratch_bytes,
+        spill_bytes=4 * listing.vgpr_spills,
+        compiler=made.compiler,
+        counts=counts,
+        warp=warp_counts(counts),
+    )
+
+
+def joins(compiler: str, gpu: Gpu) -> bool:
+    """Tell whether the GPU's own compiler joins loads of neighbours in the LDS, which this one leaves apart.
+
+    LLVM joined them before version 15; the GPU's file says whether its compiler is as old.
+    """
+    version = re.match(r"clang (\d+)", compiler)
+    return float(gpu.shared_unaligned) > 1.0 and version is not None and int(version[1]) >= 15
+
+
+def listing_of(made: Built, kernel: str) -> Listing:
+    """Read the assembly of the kernel with that name, mangled or not; "": of the only one."""
+    names = re.findall(r"^\s+\.amdhsa_kernel (\S+)", made.text, re.MULTILINE)
+    wanted = [name for name in names if not kernel or name == kernel or names_kernel(kernel, name)]
+    return parse(made.text, wanted[0] if len(wanted) == 1 else kernel or None)
+
+
+def names_kernel(kernel: str, symbol: str) -> bool:
+    """Tell whether a mangled symbol is that of a kernel's name, which may be a template's with arguments."""
+    plain = re.sub(r"<.*", "", kernel, flags=re.DOTALL).split("::")[-1].strip()
+    return symbol.startswith("_Z") and f"{len(plain)}{plain}" in symbol
+
+
+def resources(listing: Listing, configuration: Configuration) -> Resources:
+    """Return what a launch asks for."""
+    fields: dict[str, Any] = {
+        "threads": prod(configuration.block),
+        "blocks": prod(configuration.grid),
+        "registers": listing.vgprs,
+        "shared_bytes": listing.lds_bytes + (configuration.shared_bytes or 0),
+    }
+    return Resources(**fields)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """What a kernel takes, as CUDA's arguments are laid out for it."""
+
+    kernel: str
+    parameters: tuple[Parameter, ...]
+
+
+def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments:
+    """Return a launch as the interpreter takes it.
+
+    **Raises:** DseError if the arguments do not fit the kernel.
+    """
+    own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+    parameters = tuple(Parameter(place.offset, place.size) for place in own)
+    arguments = arguments_of(_Parameters(listing.name, parameters), configuration.arguments)
+    return LaunchArguments(configuration.grid, configuration.block, arguments)
+
+
+def _characterise_all(source: Any, *arguments: Any, **named: Any) -> list[KernelProfile | Failure]:
+    """Profile configurations as `dse.source.nvidia.source.characterise_all`; cached under RULES."""
+    by_rules = replace(source, digest=key(RULES, source.digest))
+    batch = partial(_characterise_batch, source)
+    return characterise_all(by_rules, *arguments, characterise_batch=batch, **named)
+
+
+AMD = Toolchain(source_of, architecture, _characterise_all)

@@ -1,0 +1,337 @@
+"""Estimates configurations of a kernel from a few that were compiled.
+
+The launch is exact, and so is shared memory if the text of the source tells that of the compiled ones. The
+numbers of the average warp follow from Gaussian processes over the parameters and what else is known of all,
+for each variant of the kernel by itself.
+Registers come in two kinds, since they jump where a compiler gives up on its limit: first which kind, then
+how many.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations_with_replacement
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from dse.hardware import occupancy
+from dse.source.estimate.bank_layout import conflicts
+from dse.source.estimate.classify import (
+    Kinds,
+    fails,
+    registers_of,
+    shared_beyond_text,
+    spills,
+    too_large,
+)
+from dse.source.estimate.features import KnownFacts
+from dse.source.estimate.partition import CodeVariant, variants
+from dse.source.estimate.regression import fitted
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.profile.warp_counts import NOTHING, WarpCounts, WarpPhases, column_names, stacked
+from dse.source.nvidia.source import KernelProfile
+from dse.types import CLASSES, Limits, Resources
+
+_EXACT = 1e-6  # relative
+_BEYOND = 0.7  # estimates may lie so far outside of what was found, in logs
+_SHARED = ("shared load", "shared store")
+_SHARED_CLASS = CLASSES.index("shared")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """Numbers of L configurations, of which n were compiled and are kept as they were read."""
+
+    warps: WarpCounts  # [L]; of nothing where it does not compile
+    resources: dict[str, np.ndarray]  # [L]: threads (0 where it fails), blocks, registers, shared_bytes
+    fails: np.ndarray  # [L]: does not compile; of those not compiled, is not likely to
+    runs: np.ndarray  # [L] the chance that it compiles and its registers let the launch run
+    compiled: np.ndarray  # [n] which were compiled, without failures
+    exact_patterns: frozenset[str]  # of shared memory: accesses whose bank conflicts follow from the source
+    left_out: WarpCounts  # [n]: each of these as estimated from the others
+    left_out_registers: np.ndarray  # [n]
+
+    def errors(self) -> dict[str, np.ndarray]:
+        """Return how far each compiled one is off when estimated from the others, relative: [n] by number."""
+        registers = self.left_out_registers / self.resources["registers"][self.compiled] - 1.0
+        compiled, estimated = self.warps.to_matrix()[self.compiled], self.left_out.to_matrix()
+        scale = np.where(compiled > 0.0, compiled, np.maximum(compiled.mean(0), 1e-300))
+        names = column_names(self.warps.phases.passes.shape[1])
+        return {"registers": registers} | dict(zip(names, ((estimated - compiled) / scale).T, strict=True))
+
+
+@threadpool_limits.wrap(limits=1)  # on small matrices threads cost more than they save
+def estimate(
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits, held: bool = False
+) -> Estimate:
+    """Estimate all configurations from those that were read, in `results`, by their indices.
+
+    Whether a launch runs is for a GPU with these `limits` (scalars). Where the compiler is told of the
+    block's size (`held`, by `__launch_bounds__`), registers are at most what lets the launch run.
+
+    **Raises:** ValueError if fewer than two of these compiled.
+    """
+    if sum(isinstance(result, KernelProfile) for result in results.values()) < 2:
+        raise ValueError("estimate: fewer than two configurations compiled")
+    parts = variants(known, results)
+    return _joined_estimates(
+        parts, [_of_one_variant(part.known, part.results, limits, held) for part in parts]
+    )
+
+
+def _joined_estimates(parts: Sequence[CodeVariant], estimates: Sequence[Estimate]) -> Estimate:
+    """Join the estimates of all variants, in the order of the configurations."""
+    if len(parts) == 1:
+        return estimates[0]
+    order = np.argsort(np.concatenate([part.indices for part in parts]))
+    resources = {
+        name: np.concatenate([one.resources[name] for one in estimates])[order]
+        for name in estimates[0].resources
+    }
+    return Estimate(
+        warps=stacked([one.warps for one in estimates])[order],
+        resources=resources,
+        fails=np.concatenate([one.fails for one in estimates])[order],
+        runs=np.concatenate([one.runs for one in estimates])[order],
+        compiled=np.concatenate(
+            [part.indices[one.compiled] for part, one in zip(parts, estimates, strict=True)]
+        ),
+        exact_patterns=frozenset[str]().union(*(one.exact_patterns for one in estimates)),
+        left_out=stacked([one.left_out for one in estimates]),
+        left_out_registers=np.concatenate([one.left_out_registers for one in estimates]),
+    )
+
+
+def _of_one_variant(
+    known: KnownFacts, results: Mapping[int, KernelProfile | Failure], limits: Limits, held: bool
+) -> Estimate:
+    by_index = {index: result for index, result in results.items() if isinstance(result, KernelProfile)}
+    compiled, profiles, features = np.array(list(by_index)), list(by_index.values()), known.features
+    points, registers = features, registers_of(features, results)
+    count, left_out_registers = registers.estimate(points), registers.left_out()
+    high = registers.is_high(points)
+    high[compiled] = registers.found > registers.border
+    spilling = _spilling(points, compiled, profiles)
+    if high.any() and not high.all():
+        points = np.c_[points, 2.0 * high]
+    failing = too_large(known, results)
+    compiles = np.where(failing, 0.0, 1.0)
+    others = {index: result for index, result in results.items() if not failing[index]}
+    if len(by_index) < len(others):
+        kinds = fails(features, others)
+        compiles *= 1.0 - kinds.chance(features)
+        failing |= kinds.likely(features)
+        failing[list(results)] = [isinstance(result, Failure) for result in results.values()]
+
+    read = stacked([profile.warp for profile in profiles])
+    parts = _taken_apart(read, profiles)
+    patterns, exact = _patterns(known, parts, profiles, compiled)
+    sums = _sums(parts, read)
+    fits = _Fits(points, known.names, compiled, spilling)
+    estimated, left_out = _estimated(parts, fits, patterns, sums)
+    # After the estimates stand those that compiled and one of nothing, for those that failed.
+    row = np.arange(len(high))
+    row[compiled] = len(row) + np.arange(len(compiled))
+    row[[index for index in results if index not in by_index]] = len(row) + len(compiled)
+    warps = stacked([_joined(estimated, sums), read, NOTHING])[row]
+    shared_bytes = _shared_bytes(known, results, np.array([one.shared_bytes for one in profiles]), fits)
+    asked: dict[str, Any] = {"threads": known.threads, "blocks": known.blocks, "registers": count}
+    asked["shared_bytes"] = shared_bytes
+    most = np.asarray(occupancy.most_registers(limits, Resources(**asked)))
+    few_enough = np.where(most > 0, registers.within(features, most), 1.0)  # others fail, whatever they have
+    if held:
+        count, few_enough = np.where(most > 0, np.minimum(count, most), count), np.ones(len(most))
+        left_out_registers = np.minimum(left_out_registers, np.maximum(most[compiled], registers.found))
+    runs = compiles * few_enough
+    runs[list(results)] = ~failing[list(results)]  # what is known of these needs no estimate
+    count[compiled] = registers.found
+    return Estimate(
+        warps=warps,
+        resources=asked | {"threads": np.where(failing, 0, known.threads), "registers": count},
+        fails=failing,
+        runs=runs,
+        compiled=compiled,
+        exact_patterns=exact,
+        left_out=_joined(left_out, sums),
+        left_out_registers=left_out_registers,
+    )
+
+
+def _shared_bytes(
+    known: KnownFacts,
+    results: Mapping[int, KernelProfile | Failure],
+    read: np.ndarray,
+    fits: "_Fits",
+) -> np.ndarray:
+    """Estimate them: by the source's text, if that tells those of all compiled ones but for a constant."""
+    beyond = shared_beyond_text(known, results)
+    if beyond is not None and known.shared_bytes is not None:
+        return known.shared_bytes + beyond
+    guess = np.rint(fits.estimate(read.astype(float))[0]).astype(int)
+    guess[fits.compiled] = read
+    return guess
+
+
+class _Fits:
+    """Estimates of numbers. Configurations that spill are as others times a factor, their mean one."""
+
+    def __init__(
+        self, points: np.ndarray, names: Mapping[str, np.ndarray], compiled: np.ndarray, spills: np.ndarray
+    ) -> None:
+        self.points, self.compiled, self.spills = points, compiled, spills
+        positive = [np.log(values) for values in names.values() if values.min() > 0]
+        varying = [values for values in positive if np.ptp(values[compiled]) > 1e-9]
+        pairs = [a + b for a, b in combinations_with_replacement(varying, 2)]
+        self.products = np.array([*varying, *pairs, np.zeros(len(points))])
+
+    def estimates(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Estimate many numbers [n, ...] as `estimate` does one: ([L, ...], [n, ...])."""
+        shape, columns = values.shape[1:], values.reshape(len(values), -1).T
+        of_all, left_out = np.empty((len(columns), len(self.points))), np.empty(columns.shape)
+        for number, column in enumerate(columns):
+            of_all[number], left_out[number] = self.estimate(np.ascontiguousarray(column))
+        return of_all.T.reshape(len(self.points), *shape), left_out.T.reshape(values.shape)
+
+    def estimate(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Estimate (all [L], each compiled one from the others [n]), given those of the compiled ones [n].
+
+        Either as they are or over the product of two known numbers that they follow best, whichever is
+        explained better.
+        """
+        lowest, odd = values.min(), self.spills[self.compiled]
+        if np.ptp(values) <= _EXACT * abs(lowest):
+            return np.full(len(self.points), values[0]), values
+        # Where there are zeros, a logarithm that is straight around them.
+        unit = 0.0
+        if lowest <= 0.0:
+            unit = float(np.median(values[values > 0.0])) if values.max() > 0.0 else 0.0
+            if unit + lowest <= 0.0:  # cycles waited for a pipe may be below zero in a phase
+                unit -= 2.0 * lowest
+        logs, usual = np.log(values + unit), self.compiled[~odd]
+        rest = logs[~odd] - self.products[:, usual]
+        spread = np.abs(rest - np.median(rest, axis=1, keepdims=True)).mean(1)
+        best = int(spread.argmin()) if not unit else -1
+        if np.ptp(rest[best]) < _EXACT:
+            estimated, without = self.products[best] + rest[best].mean(), logs[~odd]
+        else:
+            processes = {at: fitted(self.points[usual], rest[at]) for at in {best, len(spread) - 1}}
+            at = max(processes, key=lambda product: processes[product].evidence)
+            estimated = processes[at].estimate(self.points) + self.products[at]
+            without = logs[~odd] - processes[at].left_out
+        more = logs[odd] - estimated[self.compiled[odd]]
+        left_out = logs.copy()
+        left_out[~odd] = without
+        if odd.sum() >= 8 and np.ptp(more) > _EXACT:
+            factor = fitted(self.points[self.compiled[odd]], more)
+            factors = np.clip(factor.estimate(self.points), more.min(), more.max())
+            estimated = estimated + self.spills * factors
+            left_out[odd] -= factor.left_out
+        elif odd.any():
+            estimated = estimated + self.spills * more.mean()
+            left_out[odd] += (more.mean() - more) * len(more) / max(len(more) - 1, 1)
+        limits = np.log(unit) if unit else logs.min() - _BEYOND, logs.max() + _BEYOND
+        of_all = np.exp(np.clip(estimated, *limits)) - unit
+        of_all[self.compiled] = values
+        return of_all, np.exp(np.clip(left_out, *limits)) - unit
+
+
+def _spilling(points: np.ndarray, compiled: np.ndarray, profiles: Sequence[KernelProfile]) -> np.ndarray:
+    """Tell which go through local memory, or are likely to, if some do and some do not: [L]."""
+    known = np.array([spills(profile) for profile in profiles])
+    spilling = np.zeros(len(points), bool)
+    if known.any() and np.sum(~known) > len(known) / 2:
+        spilling = Kinds.of(points[compiled], known).likely(points)
+        spilling[compiled] = known
+    return spilling
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The numbers that are estimated: accesses to shared memory by requests and passes of one."""
+
+    warps: WarpCounts  # [n]; its phases' work on shared memory is what is neither loads nor stores
+    requests: np.ndarray  # [n, phases, 2] loads and stores of shared memory
+    passes: np.ndarray  # [n, phases, 2] of one request
+
+
+def _taken_apart(read: WarpCounts, profiles: Sequence[KernelProfile]) -> _Parts:
+    work = read.phases.work.copy()
+    requests, passes = np.zeros((2, *work.shape[:2], len(_SHARED)))
+    passes += 1.0
+    for number, profile in enumerate(profiles):
+        for number_of_phase, phase in enumerate(profile.counts.phases):
+            for way, kind in enumerate(_SHARED):
+                if kind in phase.accesses:
+                    access, warps = phase.accesses[kind], profile.counts.warps
+                    requests[number, number_of_phase, way] = access.requests / warps
+                    passes[number, number_of_phase, way] = access.passes / access.requests
+                    work[number, number_of_phase, _SHARED_CLASS] -= access.passes / warps
+    rest = work[..., _SHARED_CLASS]
+    work[..., _SHARED_CLASS] = np.where(rest > 1e-9, rest, 0.0)
+    return _Parts(replace(read, phases=replace(read.phases, work=work)), requests, passes)
+
+
+def _joined(parts: _Parts, sums: np.ndarray) -> WarpCounts:
+    """Join the numbers of warps; the work of classes that are `sums` [classes] is that of the phases."""
+    work = parts.warps.phases.work.copy()
+    work[..., _SHARED_CLASS] += (parts.requests * parts.passes).sum(-1)
+    phases = replace(parts.warps.phases, work=work)
+    whole = np.where(sums, _over_phases(phases), parts.warps.work)
+    return replace(parts.warps, work=whole, phases=phases)
+
+
+def _over_phases(phases: WarpPhases) -> np.ndarray:
+    """Sum the work of all passes through all phases: [n, classes]."""
+    total = np.zeros((len(phases.work), len(CLASSES)))
+    for number in range(phases.work.shape[1]):
+        total += phases.passes[:, number, None] * phases.work[:, number]
+    return total
+
+
+def _sums(parts: _Parts, read: WarpCounts) -> np.ndarray:
+    """Tell of which classes the work is the sum over the phases on all compiled ones: [classes]."""
+    total = _over_phases(_joined(parts, np.zeros(len(CLASSES), bool)).phases)
+    return np.all(np.isclose(total, read.work, rtol=_EXACT, atol=0.0), axis=0)
+
+
+def _estimated(parts: _Parts, fits: "_Fits", patterns: np.ndarray, sums: np.ndarray) -> tuple[_Parts, _Parts]:
+    """Estimate (all configurations [L], the compiled from each other [n]); work that is a sum is left out."""
+    alone = replace(parts.warps, work=np.where(sums, 0.0, parts.warps.work))
+    numbers, requests = fits.estimates(alone.to_matrix()), fits.estimates(parts.requests)
+    passes = fits.estimates(parts.passes / patterns[fits.compiled])
+    return (
+        _Parts(WarpCounts.from_matrix(numbers[0]), requests[0], passes[0] * patterns),
+        _Parts(WarpCounts.from_matrix(numbers[1]), requests[1], passes[1] * patterns[fits.compiled]),
+    )
+
+
+def _patterns(
+    known: KnownFacts, parts: _Parts, profiles: Sequence[KernelProfile], compiled: np.ndarray
+) -> tuple[np.ndarray, frozenset[str]]:
+    """Return the passes of one request that the source tells [L, phases, 2], else 1, and which are exact."""
+    patterns, exact = np.ones((len(known.threads), *parts.passes.shape[1:])), set()
+    for phase, way in np.ndindex(*parts.passes.shape[1:]):
+        there, passes = parts.requests[:, phase, way] > 0.0, parts.passes[:, phase, way]
+        if not there.any() or np.ptp(passes[there]) < _EXACT:
+            continue
+        size = _bytes_of_a_thread(
+            [profile for profile, has in zip(profiles, there, strict=True) if has], phase, _SHARED[way]
+        )
+        if size:
+            pattern, fits = conflicts(known.block, known.names, size, compiled[there], passes[there])
+            gain = np.std(np.log(passes[there] / pattern[compiled[there]])) < np.std(np.log(passes[there]))
+            if fits or gain:
+                patterns[:, phase, way] = pattern
+                exact |= {f"phases.{phase}.{_SHARED[way]}"} if fits else set()
+    return patterns, frozenset(exact)
+
+
+def _bytes_of_a_thread(profiles: Sequence[KernelProfile], phase: int, kind: str) -> int:
+    """Return the bytes that a thread asks for in one access; 0 if they are of several sizes."""
+    sizes = set()
+    for profile in profiles:
+        access = profile.counts.phases[phase].accesses[kind]
+        size = access.bytes / access.requests / profile.counts.warp_size
+        sizes.add(next((power for power in (4, 8, 16) if size <= power), 0))
+    return sizes.pop() if len(sizes) == 1 else 0

@@ -1,0 +1,76 @@
+"""Parts configurations that are kernels of their own: with shared memory or without, say.
+
+What one does tells little of another, so each is chosen from and estimated by itself. What tells them apart
+is found on those that are compiled: flags, names of two values that decide on phases and kinds of access.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from dse.source.estimate.features import KnownFacts
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.source import KernelProfile
+
+FEWEST = 8  # configurations to compile; fewer tell nothing of the others
+
+
+@dataclass(frozen=True)
+class CodeVariant:
+    """Some of the configurations, whose code has one structure."""
+
+    indices: np.ndarray  # [l] among all
+    known: KnownFacts  # [l]
+    results: dict[int, KernelProfile | Failure]  # by their positions in `indices`
+
+
+def variants(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> list[CodeVariant]:
+    """Part the configurations into one variant or more, each with enough that are compiled."""
+    labels = _labels(known, results)
+    parts = [np.flatnonzero(labels == label) for label in range(labels.max() + 1)]
+    if len(parts) == 1:
+        return [CodeVariant(parts[0], known, dict(results))]
+    parted = []
+    for indices in parts:
+        here = {index: own for own, index in enumerate(indices.tolist())}
+        own_results = {here[index]: result for index, result in results.items() if index in here}
+        parted.append(CodeVariant(indices, known.rows(indices), own_results))
+    return parted
+
+
+def _labels(known: KnownFacts, results: Mapping[int, KernelProfile | Failure]) -> np.ndarray:
+    """Label alike, from 0 on, those with the same values of the names that tell structures apart: [L]."""
+    structures = {
+        index: _structure(result) for index, result in results.items() if isinstance(result, KernelProfile)
+    }
+    compiled, kinds = np.array(list(structures), int), list(dict.fromkeys(structures.values()))
+    structure = np.array([kinds.index(kind) for kind in structures.values()])
+    labels, flags = np.zeros(len(known.threads), int), known.flags
+    while len(kinds) > 1:
+        finer = [np.unique(2 * labels + flag, return_inverse=True)[1] for flag in flags]
+        finer = [parting for parting in finer if _enough(parting, compiled)]
+        mixed = [_mixed(parting[compiled], structure) for parting in finer]
+        if not finer or min(mixed) >= _mixed(labels[compiled], structure) - 1e-9:
+            break
+        labels = finer[int(np.argmin(mixed))]
+    return labels
+
+
+def _structure(profile: KernelProfile) -> tuple[frozenset[str], ...]:
+    """Return the kinds of access of each phase; what is spilled does not count."""
+    return tuple(
+        frozenset(kind for kind in phase.accesses if "local" not in kind) for phase in profile.counts.phases
+    )
+
+
+def _enough(labels: np.ndarray, compiled: np.ndarray) -> bool:
+    return bool(np.bincount(labels[compiled], minlength=labels.max() + 1).min() >= FEWEST)
+
+
+def _mixed(labels: np.ndarray, structure: np.ndarray) -> float:
+    """Sum the entropy of the structures within each label: 0 where these tell them."""
+    table = np.zeros((labels.max() + 1, structure.max() + 1))
+    np.add.at(table, (labels, structure), 1.0)
+    share = table / table.sum(1, keepdims=True).clip(1.0)
+    return float(-(table * np.log(np.where(share > 0, share, 1.0))).sum())

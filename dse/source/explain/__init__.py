@@ -1,0 +1,1 @@
+"""Explanations of one configuration: where it spends what, as tables of plain rows or a graph."""

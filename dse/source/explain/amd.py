@@ -1,0 +1,67 @@
+"""Explains where one configuration of a kernel spends what on an AMD GPU: tables of plain rows."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.description import Description, Number
+from dse.source.amd.compile.source import HipSource
+from dse.source.amd.profile.characterise import Executed, counted
+from dse.source.amd.profile.record import Record
+from dse.source.amd.source import architecture, joins, launch_of, listing_of, resources, source_of
+from dse.source.explain.nvidia import configured, failed, tables
+from dse.source.machine.blocks import Sample
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.profile.characterise import Characterisation
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One configuration that was compiled and run, as tables are made of it."""
+
+    source: HipSource
+    machine: Record
+    sample: Sample
+    counts: Characterisation
+
+
+def explained(
+    description: Description, parameters: Mapping[str, Number], problem: Mapping[str, Number], gpu: GpuFile
+) -> dict[str, Any]:
+    """Compile and run the configuration of these parameters, and explain it part by part.
+
+    **Raises:** DseError if it cannot be compiled or executed.
+    """
+    source = source_of(description)
+    configuration = configured(description, parameters, problem, gpu)
+    settings = source.settings(configuration.defines, configuration.arguments)
+    made = source.compile(architecture(gpu.gpu), settings)
+    if isinstance(made, Failure):
+        raise failed(description, made, parameters)
+    listing = listing_of(made, source.kernel)
+    asked = resources(listing, configuration)
+    ran = Executed(
+        listing,
+        launch_of(listing, configuration),
+        configuration.shared_bytes or 0,
+        gpu.gpu,
+        joins(made.compiler, gpu.gpu),
+    )
+    counts = counted(ran, asked)
+    return {
+        "kernel": listing.name,
+        "gpu": gpu.name,
+        "compiler": made.compiler,
+        "configuration": dict(parameters),
+        "resources": {
+            "threads": int(asked.threads),
+            "blocks": int(asked.blocks),
+            "registers": listing.vgprs,
+            "scalar_registers": listing.sgprs,
+            "shared_bytes": int(asked.shared_bytes),
+            "stack_bytes": listing.scratch_bytes,
+            "spill_bytes": 4 * listing.vgpr_spills,
+        },
+        **tables(_Run(source, ran.record, ran.sample, counts)),
+    }

@@ -1,0 +1,254 @@
+"""Kernels read from their source: configurations that are compiled and executed, or estimated from such."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from dse.core.precision import in_64_bits
+from dse.core.progress import Progress, silent
+from dse.core.space.space import Space
+from dse.errors import DseError
+from dse.kernels.counts import Alias, Counted, Estimates, KnownBatch, Number, sizes_of
+from dse.kernels.description import Description, evaluated_names
+from dse.source.cache import Cache
+from dse.source.estimate.active_sampling import choose
+from dse.source.estimate.estimate import estimate
+from dse.source.estimate.features import known
+from dse.source.estimate.partition import FEWEST
+from dse.source.launches import configurations
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.contract import Failure, Source
+from dse.source.nvidia.profile.to_kernel import to_kernel
+from dse.source.nvidia.profile.warp_counts import NOTHING, stacked
+from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+from dse.types import Gpu, Kernel, Resources
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """How source becomes counts on the GPUs of one vendor."""
+
+    source_of: Callable[[Description], Any]  # a Source
+    architecture: Callable[[Gpu, Any], int]  # that a source is compiled for
+    characterise_all: Callable[
+        ..., list[KernelProfile | Failure]
+    ]  # as `dse.source.nvidia.source.characterise_all`
+
+
+def of_cuda(gpu: Gpu) -> Toolchain:
+    """Return CUDA's, whatever the GPU."""
+    return CUDA
+
+
+@dataclass(frozen=True)
+class SourceKernel:
+    """A kernel by what its source does, see `dse.kernels.counts.Counts`.
+
+    `compiled` is how many configurations are compiled, the others being estimated from them; None: all.
+    `toolchain` chooses what compiles and counts for a GPU.
+    """
+
+    description: Description
+    compiled: int | None = None
+    cache: Cache | None = None
+    workers: int | None = None
+    toolchain: Callable[[Gpu], Toolchain] = of_cuda
+
+    @property
+    def name(self) -> str:
+        """The kernel's name."""
+        return self.description.name
+
+    @property
+    def path(self) -> Path:
+        """The file that tells of the kernel."""
+        return self.description.path
+
+    @property
+    def space(self) -> Space:
+        """The parameters with their values and constraints."""
+        return self.description.space
+
+    @property
+    def problem(self) -> tuple[tuple[str, Number], ...]:
+        """The problem sizes and their defaults."""
+        return self.description.problem
+
+    @property
+    def spaces(self) -> tuple[Alias, ...]:
+        """The names under which measured tables have its parameters."""
+        return self.description.spaces
+
+    @property
+    def variant_of(self) -> str:
+        """The work that it does."""
+        return self.description.variant_of
+
+    def count(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpus: Gpu,
+        problem: Mapping[str, Number] | None = None,
+        progress: Progress = silent,
+    ) -> Counted:
+        """Compile and execute configurations for each GPU: all, or `compiled` of them.
+
+        **Shapes:** as `dse.kernels.counts.Counts.count`.
+        **Raises:** DseError as `dse.source.nvidia.source.characterise_all`; if `compiled` is too few, if no
+        configuration can be read, or if nothing compiles for a GPU.
+        """
+        by_gpu = [
+            self._on_one(parameters, jax.tree.map(lambda x, g=g: x[g], gpus), problem, progress)
+            for g in range(len(gpus.clock))
+        ]
+        return by_gpu[0] if len(by_gpu) == 1 else _together(by_gpu)
+
+    def read(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None = None,
+        progress: Progress = silent,
+    ) -> list[KernelProfile | Failure]:
+        """Compile and execute each configuration for a GPU whose fields are scalars."""
+        wanted = configurations(self.description, parameters, sizes_of(self, problem), gpu)
+        tools = self.toolchain(gpu)
+        source = tools.source_of(self.description)
+        arch = tools.architecture(gpu, source)
+        with progress(f"Reading {self.name}", len(wanted)) as advance:
+            return tools.characterise_all(source, arch, wanted, gpu, self.cache, self.workers, advance)
+
+    def _on_one(
+        self,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None,
+        progress: Progress,
+    ) -> Counted:
+        length = len(next(iter(parameters.values())))
+        if self.compiled is not None and self.compiled < length:
+            return self._estimated(self.compiled, parameters, gpu, problem, progress)
+        results = self.read(parameters, gpu, problem, progress)
+        read = dict(enumerate(results))
+        failures = _failures(read)
+        if len(failures) == length:
+            raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        kernel, resources = as_models_take_it(results)
+        return Counted.known(kernel, resources, length, failures=failures, compiled=length)
+
+    def _estimated(
+        self,
+        compiled: int,
+        parameters: Mapping[str, np.ndarray],
+        gpu: Gpu,
+        problem: Mapping[str, Number] | None,
+        progress: Progress,
+    ) -> Counted:
+        """Compile `compiled` configurations, chosen so that they tell most of the others; estimate these."""
+        sizes = sizes_of(self, problem)
+        wanted = configurations(self.description, parameters, sizes, gpu)
+        if compiled < FEWEST:
+            raise DseError(f"compile: found {compiled}, expected {FEWEST} or more, or all {len(wanted):,}")
+        tools = self.toolchain(gpu)
+        source = tools.source_of(self.description)
+        arch = tools.architecture(gpu, source)
+        names = evaluated_names(self.description, parameters, sizes, gpu)
+        before = known(source, parameters, wanted, {name: names[name] for name, _ in self.description.let})
+        read: dict[int, KernelProfile | Failure] = {}
+        with progress(f"Reading {self.name}", compiled) as advance:
+            while batch := choose(before, compiled, read):
+                chosen = [wanted[index] for index in batch]
+                results = tools.characterise_all(source, arch, chosen, gpu, self.cache, self.workers, advance)
+                read |= dict(zip(batch, results, strict=True))
+        failures = _failures(read)
+        if len(read) - len(failures) < 2:
+            raise DseError(f"{self.name}: source: {next(_messages(read))}")
+        guess = estimate(before, read, gpu.limits, knows_blocks(source))
+        for index in set(np.flatnonzero(guess.fails).tolist()) - set(read):
+            failures[index] = "too much shared memory" if before.too_large[index] else "not likely to compile"
+        fields: dict[str, Any] = dict(guess.resources)
+        left_out = {name: values[guess.compiled] for name, values in fields.items()}
+        left_out["registers"] = guess.left_out_registers
+        with in_64_bits():
+            known_ones = Counted.known(
+                to_kernel(guess.left_out), Resources(**left_out), len(guess.compiled)
+            ).batch
+            return Counted.known(
+                to_kernel(guess.warps),
+                Resources(**fields),
+                len(wanted),
+                failures=failures,
+                compiled=len(read),
+                runs=guess.runs,
+                estimates=Estimates(known_ones, guess.compiled),
+            )
+
+
+def _together(by_gpu: list[Counted]) -> Counted:
+    """Join several GPUs to one batch, [G, L]. Phases that a kernel lacks on some of them are empty there."""
+    batches = [counted.batch for counted in by_gpu if isinstance(counted.batch, KnownBatch)]
+    most = max(len(batch.kernel.phases) for batch in batches)
+    padded = [KnownBatch(_with_phases(batch.kernel, most), batch.resources) for batch in batches]
+    batch = jax.tree.map(lambda *rows: np.concatenate(rows), *padded)
+    failures = {index: why for counted in by_gpu for index, why in counted.failures.items()}
+    return Counted(batch, failures, by_gpu[0].compiled)
+
+
+def _with_phases(kernel: Kernel, count: int) -> Kernel:
+    """Return the kernel with empty phases at its end."""
+    missing = count - len(kernel.phases)
+    empty = jax.tree.map(np.zeros_like, kernel.phases[:1])
+    return eqx.tree_at(lambda k: k.phases, kernel, kernel.phases + empty * missing)
+
+
+def _failures(read: Mapping[int, KernelProfile | Failure]) -> dict[int, str]:
+    return {index: result.reason for index, result in read.items() if isinstance(result, Failure)}
+
+
+def _messages(read: Mapping[int, KernelProfile | Failure]) -> Iterator[str]:
+    return (result.message for result in read.values() if isinstance(result, Failure))
+
+
+def architecture(gpu: Gpu, source: Source | None = None) -> int:
+    """Return the architecture to compile for: 80 for a GPU of compute capability 8.0.
+
+    **Raises:** DseError for one that the compiler of the source, by default NVRTC, does not know.
+    """
+    arch = int(gpu.compute_capability)
+    known_ones = nvrtc.architectures() if source is None else source.architectures()
+    if arch not in known_ones:
+        lowest, highest = min(known_ones) / 10, max(known_ones) / 10
+        compiler = nvrtc.compiler() if source is None else source.compiler
+        raise DseError(
+            f"gpu: compute capability: found {arch / 10 if arch else 'none'}, expected one from {lowest} to"
+            f" {highest}, which {compiler} compiles for"
+        )
+    return arch
+
+
+CUDA = Toolchain(source_of, architecture, characterise_all)
+
+
+def knows_blocks(source: Source) -> bool:
+    """Whether a source tells the compiler how large blocks are, so that it keeps to registers for them."""
+    return "__launch_bounds__" in source.text
+
+
+def as_models_take_it(found: Sequence[KernelProfile | Failure]) -> tuple[Kernel, Resources]:
+    """Join results to arrays [L]; a failure has no threads, so that no model takes it for a launch."""
+    profiles = [result if isinstance(result, KernelProfile) else None for result in found]
+    warps = [profile.warp if profile else NOTHING for profile in profiles]
+    fields: dict[str, Any] = {
+        "threads": np.array([prod(profile.counts.block) if profile else 0 for profile in profiles]),
+        "blocks": np.array([profile.counts.blocks if profile else 0 for profile in profiles]),
+        "registers": np.array([profile.registers if profile else 0 for profile in profiles]),
+        "shared_bytes": np.array([profile.shared_bytes if profile else 0 for profile in profiles]),
+    }
+    with in_64_bits():
+        return to_kernel(stacked(warps)), Resources(**fields)

@@ -1,0 +1,153 @@
+"""What each configuration of a kernel is compiled and launched with, as its description's [source] says."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.core.space.expression import Expression
+from dse.errors import DseError
+from dse.kernels.description import (
+    ArrayArgument,
+    Build,
+    Contents,
+    Description,
+    DescriptorArgument,
+    Number,
+    evaluated_names,
+)
+from dse.source.machine.launch import Dimensions
+from dse.types import Gpu
+
+
+@dataclass(frozen=True)
+class Array:
+    """The contents of an array: an expression of `index`, of `random` from 0 up to 1, and of `names`."""
+
+    size: int  # elements
+    type: str
+    values: str
+    names: tuple[tuple[str, Number], ...]
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor descriptor: of an array of which nothing is known."""
+
+    type: str  # of an element, as Triton writes it: fp16
+    shape: tuple[int, ...]  # elements, the axis along which they lie side by side last
+    strides: tuple[int, ...]  # elements
+    block: tuple[int, ...]  # elements that the kernel takes at a time
+
+
+class Unstated(Enum):
+    """A number that the kernel's description does not state."""
+
+    NUMBER = 0
+
+
+Argument = (
+    Number | Array | Contents | Descriptor | Unstated | None
+)  # None: an array of which nothing is known
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """The macros and the launch of one configuration."""
+
+    defines: tuple[tuple[str, Number], ...]
+    grid: Dimensions
+    block: Dimensions
+    arguments: tuple[Argument, ...]
+    shared_bytes: int | None = None  # of a block, that the launch adds; None if it was not stated
+
+
+def configurations(
+    description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
+) -> list[Configuration]:
+    """Work out what a kernel's source is compiled and launched with, as its [source] table says.
+
+    **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
+    **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.
+    """
+    build = build_of(description)[1]
+    known = evaluated_names(description, parameters, problem, gpu)
+    count = np.broadcast_shapes((1,), *(np.shape(value) for value in parameters.values()))[0]
+
+    def column(expression: Expression) -> list[Number]:
+        values = np.broadcast_to(expression(known, np), (count,))
+        if not np.isfinite(values).all():
+            found = values[~np.isfinite(values)][0]
+            raise DseError(
+                f"{description.path}: source: found {found} of {expression.text!r}, expected a number"
+            )
+        return values.tolist()
+
+    def shape(name: str, expressions: Sequence[Expression]) -> list[Dimensions]:
+        columns = [*map(column, expressions), *[[1] * count] * (3 - len(expressions))]
+        for values in columns:
+            wrong = next((value for value in values if value < 1 or value != int(value)), None)
+            if wrong is not None:
+                raise DseError(f"{description.path}: source.{name}: found {wrong}, expected 1 or more")
+        sizes = [(int(x), int(y), int(z)) for x, y, z in zip(*columns, strict=True)]
+        if (most := max(map(prod, sizes))) >= 2**31:
+            raise DseError(f"{description.path}: source.{name}: found {most:,} in all, expected below 2^31")
+        return sizes
+
+    def whole(expressions: Sequence[Expression]) -> list[tuple[int, ...]]:
+        return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
+
+    def argument(
+        given: Expression | ArrayArgument | Contents | DescriptorArgument | None,
+    ) -> Sequence[Argument]:
+        if given is None:
+            return [Unstated.NUMBER] * count
+        if isinstance(given, Contents):
+            return [given] * count
+        if isinstance(given, Expression):
+            return column(given)
+        if isinstance(given, DescriptorArgument):
+            rows = zip(whole(given.shape), whole(given.strides), whole(given.block), strict=True)
+            return [Descriptor(given.type, *row) for row in rows]
+        if given.values is None:
+            return [None] * count
+        used = sorted(given.values.names & set(known))
+        columns = [np.broadcast_to(known[name], (count,)).tolist() for name in used]
+        return [
+            Array(max(0, int(size)), given.type, given.values.text, tuple(zip(used, values, strict=True)))
+            for size, *values in zip(column(given.size), *columns, strict=True)
+        ]
+
+    macros = [(name, column(expression)) for name, expression in build.defines]
+    blocks, grids = shape("block", build.block), shape("grid", build.grid)
+    arguments = [argument(given) for given in build.arguments]
+    added = [None] * count if build.shared_bytes is None else map(_bytes, column(build.shared_bytes))
+    return [
+        Configuration(
+            defines=tuple((name, values[row]) for name, values in macros),
+            grid=grids[row],
+            block=blocks[row],
+            arguments=tuple(values[row] for values in arguments),
+            shared_bytes=shared,
+        )
+        for row, shared in enumerate(added)
+    ]
+
+
+def _bytes(of_shared_memory: float) -> int:
+    """Shared memory of a block as what counts with 32 bits takes it; no GPU has a thousandth of the most."""
+    return min(int(of_shared_memory), 2**30)
+
+
+def build_of(description: Description) -> tuple[Path, Build]:
+    """Return a kernel's source and how it is built. **Raises:** DseError if the description has neither."""
+    if description.source is None or description.build is None:
+        stated = "none" if description.source is None else "no block and grid"
+        raise DseError(
+            f"{description.path}: source: found {stated}, expected a table with file, block, grid, arguments"
+        )
+    return description.source, description.build

@@ -1,0 +1,212 @@
+"""The contents of memory as far as addresses and branches need them: shared, local and what is stated of
+global.
+"""
+
+import numpy as np
+
+from dse.source.machine.launch import MIDDLE, REGION_BITS, LaunchArguments, pointers
+
+_U32 = np.uint32
+_RESERVED_ADDRESS_BITS = 0xFFFFFF  # of shared memory; those above name a block of the cluster
+
+
+class SharedMemory:
+    """Shared memory: 32-bit words, one row a block, as far as it is used."""
+
+    def __init__(self, rows: int) -> None:
+        self.words = np.zeros((rows, 1024), _U32)
+        self.taints: np.ndarray | None = None  # unknown sources that each word depends on, if any does
+
+    def taint(self, row: np.ndarray, address: np.ndarray, size: int) -> int:
+        """The unknown sources that the words of some accesses depend on."""
+        if self.taints is None or not len(address):
+            return 0
+        self._reach(int(address.max()) // 4 + size // 4)
+        taint = 0
+        for word in range(max(size // 4, 1)):
+            taint |= int(np.bitwise_or.reduce(self.taints[row, (address >> 2) + word]))
+        return taint
+
+    def _reach(self, highest: int) -> None:
+        """Have at least so many words."""
+        rows, size = self.words.shape
+        if highest >= size:
+            grown = np.zeros((rows, max(2 * size, highest + 1)), _U32)
+            grown[:, :size] = self.words
+            self.words = grown
+            if self.taints is not None:
+                self.taints = np.pad(self.taints, ((0, 0), (0, grown.shape[1] - size)))
+
+    def load(self, row: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
+        """Load the words of each access; those of fewer than 4 bytes are not extended by their sign."""
+        self._reach(int(address.max(initial=0)) // 4 + size // 4)
+        if size < 4:
+            return [_narrow(self.words[row, address >> 2], address, size)]
+        return [self.words[row, (address >> 2) + word] for word in range(size // 4)]
+
+    def store(
+        self, row: np.ndarray, address: np.ndarray, size: int, values: list[np.ndarray], taint: int = 0
+    ) -> None:
+        """Store the words of each access, which takes place in a row; they depend on unknown sources."""
+        self._reach(int(address.max(initial=0)) // 4 + size // 4)
+        if taint and self.taints is None:
+            self.taints = np.zeros(self.words.shape, np.int64)
+        if self.taints is not None:
+            for word in range(max(size // 4, 1)):
+                place = (address >> 2) + word
+                self.taints[row, place] = taint | (self.taints[row, place] if size < 4 else 0)
+        if size < 4:
+            as_bytes = self.words.view(np.uint8)
+            for byte in range(size):
+                as_bytes[row, address + byte] = (values[0] >> _U32(8 * byte)).astype(np.uint8)
+            return
+        for word, value in enumerate(values):
+            self.words[row, (address >> 2) + word] = value
+
+
+class LocalMemory:
+    """Each thread's own memory. Threads mostly ask for the same word: it is kept as a register is."""
+
+    def __init__(self) -> None:
+        self.words: dict[int, np.ndarray] = {}  # [1 or blocks, 1 or threads] by address
+        # Unknown sources that each word depends on, if any: of all threads, or by thread as words.
+        self.taints: dict[int, int | np.ndarray] = {}
+
+    def taint(self, mask: np.ndarray, address: np.ndarray, size: int) -> int | np.ndarray:
+        """The unknown sources that some words depend on."""
+        taint: int | np.ndarray = 0
+        for word in range(max(size // 4, 1)) if self.taints else ():
+            for at, _ in _distinct_addresses((address & ~3) + 4 * word, mask):
+                taint = taint | self.taints.get(at, 0)
+        return taint
+
+    def load(self, mask: np.ndarray, address: np.ndarray, size: int) -> list[np.ndarray]:
+        """Load words. `mask` and `address` broadcast to [blocks, threads], and so do the words."""
+        words = []
+        for word in range(max(size // 4, 1)):
+            value = np.zeros((1, 1), _U32)
+            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+                stored = self.words.get(at, np.zeros((1, 1), _U32))
+                value = stored if there is None else np.where(there, stored, value)
+            words.append(_narrow(value, address, size) if size < 4 else value)
+        return words
+
+    def store(
+        self,
+        mask: np.ndarray,
+        address: np.ndarray,
+        size: int,
+        values: list[np.ndarray],
+        taint: int | np.ndarray = 0,
+        by_all: bool = False,
+    ) -> None:
+        """Store words, of the same shapes; they depend on unknown sources. `by_all`: all live threads do."""
+        for word, value in enumerate(values):
+            for at, there in _distinct_addresses((address & ~3) + 4 * word, mask):
+                before = self.taints.get(at, 0)
+                if isinstance(taint, int) and isinstance(before, int) and not taint and not before:
+                    pass
+                elif there is not None or size < 4:
+                    self.taints[at] = taint | before
+                else:
+                    self.taints[at] = taint if by_all else np.where(mask, taint, before)
+                old = self.words.get(at, np.zeros((1, 1), _U32))
+                if size < 4:
+                    shift = (8 * (address & 3)).astype(_U32)
+                    bits = _U32((1 << 8 * size) - 1) << shift
+                    value = (old & ~bits) | ((value << shift) & bits)
+                self.words[at] = np.where(mask if there is None else mask & there, value, old)
+
+
+def _distinct_addresses(address: np.ndarray, mask: np.ndarray) -> list[tuple[int, np.ndarray | None]]:
+    """The different addresses, and where each is meant: None if it is the only one."""
+    if address.size == 1:
+        return [(int(address.flat[0]), None)]
+    addresses = np.unique(
+        np.broadcast_to(address, np.broadcast_shapes(address.shape, mask.shape))[
+            np.broadcast_to(mask, np.broadcast_shapes(address.shape, mask.shape))
+        ]
+    ).tolist()
+    if len(addresses) == 1:
+        return [(addresses[0], None)]
+    return [(at, address == at) for at in addresses]
+
+
+class GlobalMemory:
+    """Contents of what the pointer arguments point to, as far as they were stated."""
+
+    def __init__(self, launch: LaunchArguments) -> None:
+        self.regions: dict[int, np.ndarray | None] = {}
+        for index, contents in pointers(launch).items():
+            raw = None
+            if contents is not None:
+                raw = np.ascontiguousarray(contents).reshape(-1).view(np.uint8)
+                if len(raw) % 4:  # whole words are read of it
+                    raw = np.concatenate([raw, np.zeros(-len(raw) % 4, np.uint8)])
+            self.regions[index + 1] = raw
+        self.sizes = {
+            index + 1: contents.nbytes for index, contents in pointers(launch).items() if contents is not None
+        }
+        self.written: set[int] = set()  # regions that the kernel stored to
+        self._copied: set[int] = set()  # whose contents are no more those of the arguments
+
+    def load(self, address: np.ndarray, size: int) -> tuple[list[np.ndarray], set[int], bool]:
+        """Load (words of each access, regions of unknown contents, whether some lie in no region)."""
+        words = [np.zeros(address.shape, _U32) for _ in range(max(size // 4, 1))]
+        unknown: set[int] = set()
+        outside = False
+        region = address >> REGION_BITS
+        for number in regions_of(address):
+            contents = self.regions.get(number)
+            if contents is None:
+                outside |= number not in self.regions
+                unknown |= {number} & set(self.regions)
+                continue
+            here = region == number
+            offset = address[here] - (number << REGION_BITS) - MIDDLE
+            inside = (offset >= 0) & (offset + size <= self.sizes[number])
+            outside |= not inside.all()
+            offset = np.where(inside, offset, 0)
+            if size < 4:
+                whole = contents.view(_U32)[offset >> 2]
+                words[0][here] = np.where(inside, _narrow(whole, offset, size), 0)
+            else:
+                for number_of_word, word in enumerate(words):
+                    word[here] = np.where(inside, contents.view(_U32)[(offset >> 2) + number_of_word], 0)
+        return words, unknown, outside
+
+    def store(self, address: np.ndarray, size: int, values: list[np.ndarray]) -> None:
+        """Store words; to regions whose contents are not known nothing is stored."""
+        region = address >> REGION_BITS
+        for number in regions_of(address):
+            contents = self.regions.get(number)
+            if contents is None:
+                continue
+            offset = address - (number << REGION_BITS) - MIDDLE
+            here = (region == number) & (offset >= 0) & (offset + size <= self.sizes[number])
+            if number not in self._copied:
+                self._copied.add(number)
+                contents = self.regions[number] = contents.copy()
+            for byte in range(min(size, 4)):
+                for word, value in enumerate(values):
+                    stored = (value[here] >> _U32(8 * byte)).astype(np.uint8)
+                    contents[offset[here] + 4 * word + byte] = stored
+
+
+def regions_of(address: np.ndarray) -> list[int]:
+    """List the regions of global memory that addresses lie in: mostly one."""
+    if not address.size:
+        return []
+    lowest, highest = int(address.min()) >> REGION_BITS, int(address.max()) >> REGION_BITS
+    return [lowest] if lowest == highest else np.unique(address >> REGION_BITS).tolist()
+
+
+def in_block(address: np.ndarray) -> np.ndarray:
+    """Take the number of the block in its cluster out of shared addresses."""
+    return address & _RESERVED_ADDRESS_BITS
+
+
+def _narrow(word: np.ndarray, address: np.ndarray, size: int) -> np.ndarray:
+    """Take the bytes of an access out of the word that holds them."""
+    shift = (8 * (address & 3)).astype(_U32)
+    return (word >> shift) & _U32((1 << 8 * size) - 1)

@@ -1,0 +1,138 @@
+"""Launches as the interpreter takes them: arguments of a configuration, as its compiler passes them."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from dse.core.space.expression import parse
+from dse.errors import DseError
+from dse.kernels.description import Contents
+from dse.source.launches import Argument, Array, Configuration, Descriptor, Unstated
+from dse.source.machine.launch import LaunchArguments, TensorMap, UnknownArgument
+from dse.source.nvidia.compile.contract import Compiled, Passed
+from dse.source.nvidia.sass.elf import Parameter
+
+MAP_BYTES = 128  # of a tensor map
+MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
+_ELEMENTS_AT_A_TIME = 2**20
+
+
+def as_launched(made: Compiled, configuration: Configuration) -> Configuration:
+    """Return a configuration with the launch that its compiler decided on, if it did.
+
+    **Raises:** DseError if the code takes more arguments than there are.
+    """
+    launched = made.launched
+    if launched is None:
+        return configuration
+    x, y, z = configuration.grid
+    arguments = configuration.arguments
+    if launched.passed is not None:
+        wanted = 1 + max((one.argument for one in launched.passed if one.argument is not None), default=-1)
+        if wanted > len(arguments):
+            raise DseError(f"arguments: found {len(arguments)}, expected {wanted}")
+        arguments = tuple(_taken(passed, arguments) for passed in launched.passed)
+    return replace(
+        configuration,
+        grid=(launched.cluster * x, y, z),
+        block=(launched.threads, 1, 1),
+        shared_bytes=launched.shared_bytes,
+        arguments=arguments,
+    )
+
+
+def _taken(passed: Passed, arguments: Sequence[Argument]) -> Argument:
+    """Return what a parameter takes."""
+    argument = None if passed.argument is None else arguments[passed.argument]
+    if not isinstance(argument, Descriptor) or passed.part == "pointer":
+        return None if isinstance(argument, Descriptor) else argument
+    parts: Mapping[str, Argument] = {
+        "map": replace(argument, block=passed.box),
+        "shape": argument.shape[passed.axis],
+        "stride": argument.strides[passed.axis],
+        "flag": 0,
+    }
+    return parts[passed.part]
+
+
+def launch_of(made: Compiled, configuration: Configuration) -> LaunchArguments:
+    """Return a launch as the interpreter takes it.
+
+    **Raises:** DseError if the arguments do not fit the kernel.
+    """
+    binary, given = made.binary, configuration.arguments
+    if made.listing is not None:  # it does not tell of parameters: numbers are taken to have 32 bits
+        sizes = [8 if argument is None or isinstance(argument, Array) else 4 for argument in given]
+        binary = replace(binary, parameters=tuple(Parameter(0, size) for size in sizes))
+    return LaunchArguments(
+        grid=configuration.grid,
+        block=configuration.block,
+        arguments=arguments_of(binary, given),
+        offsets=None if made.listing is not None else [parameter.offset for parameter in binary.parameters],
+        banks=binary.banks,
+    )
+
+
+def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
+    """Return the arguments as the interpreter takes them; numbers get the size that the parameters have.
+
+    `binary` has the name of the kernel, and its `parameters` with their sizes.
+    """
+    if len(given) != len(binary.parameters):
+        sizes = ", ".join(str(parameter.size) for parameter in binary.parameters)
+        missing = len(binary.parameters) - len(given)
+        hint = f"; add {missing} in their order (8 B: an array or a number)" if missing > 0 else ""
+        raise DseError(
+            f"{binary.kernel}: arguments: found {len(given)}, "
+            f"expected {len(binary.parameters)} of {sizes} B{hint}"
+        )
+    arguments: list[Any] = []
+    for number, (argument, parameter) in enumerate(zip(given, binary.parameters, strict=True), 1):
+        try:
+            match argument:
+                case Unstated.NUMBER:
+                    arguments.append(UnknownArgument(parameter.size))
+                case None | Array() if parameter.size == 8:
+                    arguments.append(None if argument is None else _contents(argument))
+                case Contents() if parameter.size == 8:
+                    arguments.append(argument.array)
+                case Descriptor() if parameter.size == MAP_BYTES:
+                    arguments.append(_tensor_map(argument))
+                case float() if parameter.size in (4, 8):
+                    arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
+                case int() if parameter.size <= 8:
+                    arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
+                case _:
+                    raise OverflowError
+        except OverflowError:
+            arrays = None | Array | Contents | Descriptor
+            given_text = "an array" if isinstance(argument, arrays) else argument
+            raise DseError(
+                f"{binary.kernel}: argument {number}: found {given_text},"
+                f" expected what takes {parameter.size} B"
+            ) from None
+    return arguments
+
+
+def _tensor_map(given: Descriptor) -> Any:
+    """Return a tensor map as the interpreter takes it."""
+    bits = re.search(r"\d+", given.type)
+    return TensorMap(int(bits[0]) // 8 if bits else 1, given.shape, given.strides, given.block)
+
+
+@lru_cache(maxsize=4)  # configurations mostly share them
+def _contents(array: Array) -> np.ndarray:
+    if array.size * np.dtype(array.type).itemsize > MOST_CONTENTS_BYTES:
+        most = MOST_CONTENTS_BYTES // np.dtype(array.type).itemsize
+        raise DseError(f"arguments: found contents of {array.size:,} elements, expected at most {most:,}")
+    expression = parse(array.values, "values")
+    values, random = np.empty(array.size, array.type), np.random.default_rng(0)
+    for first in range(0, array.size, _ELEMENTS_AT_A_TIME):
+        index = np.arange(first, min(first + _ELEMENTS_AT_A_TIME, array.size))
+        names = dict(array.names) | {"index": index, "random": random.random(len(index))}
+        values[index[0] : index[-1] + 1] = expression(names, np)
+    return values

@@ -1,0 +1,227 @@
+"""Follows the sectors of global memory that one block touches, and how far they move from block to block."""
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from dse.hardware.coalescing import LINE, SECTOR
+from dse.source.machine.blocks import Sample
+from dse.source.machine.recorded import Recorded
+from dse.source.nvidia.machine.state import Stream
+
+IN_LINE = LINE // SECTOR  # sectors
+MOST_ACCESSES = 2**18  # of a block that are followed; bounds the work
+APART = (2**40, 1_779_033_703_913, 2_658_455_991_569)  # bytes: steps that lead to no other block's footprint
+
+_BYPASS_L1 = ("STRONG", "BYPASS")  # modifiers: volatile and atomic loads, asynchronous copies of 16 bytes
+_FEWEST_TRIPS = 8
+_ONCE = range(1)
+
+
+@dataclass
+class Family:
+    """Streams whose addresses differ by a constant: byte runs, and how far they move from block to block."""
+
+    start: np.ndarray  # [n] bytes, sorted
+    end: np.ndarray
+    step: tuple[int, int, int]  # bytes for each dimension of the grid
+    span: tuple[int, int]  # lowest and highest address of all blocks that were run
+    size: int  # sectors of one execution, or some more
+    stream: Stream  # the first of them
+    steps: set[int] = field(default_factory=set)  # their instructions
+    offset: list[np.ndarray] = field(default_factory=list)  # of each execution
+    tick: list[np.ndarray] = field(default_factory=list)
+    phase: list[np.ndarray] = field(default_factory=list)
+    cached: list[np.ndarray] = field(default_factory=list)
+    times: list[np.ndarray] = field(default_factory=list)  # executions that each stands for
+
+
+@dataclass
+class SectorAccesses:
+    """The sectors that one block touches, in order, each once in an execution of an instruction: [n]."""
+
+    families: list[Family]
+    sector: np.ndarray
+    tick: np.ndarray  # executions before this one
+    phase: np.ndarray
+    cached: np.ndarray  # whether it goes through the L1
+    times: np.ndarray
+    family: np.ndarray
+    ticks: int
+    phases: int  # of the machine
+    every: int = 1  # only sectors whose number is a multiple of it
+
+    def of(self, steps: Set[int]) -> np.ndarray:
+        """Tell which are of families that are all of these instructions: [n]"""
+        return np.isin(self.family, [n for n, one in enumerate(self.families) if one.steps <= steps])
+
+
+def _executions(
+    streams: Sequence[Stream], sizes: Sequence[int | None], most: int
+) -> Iterator[tuple[Stream, np.ndarray, np.ndarray, float]]:
+    """(stream, its offsets, its ticks, executions that each stands for). Streams of one skipped loop take
+    turns. Those without a size only take time.
+    """
+    tick, left = 0, most
+    for trips, loop in groupby(zip(streams, sizes, strict=True), key=lambda pair: pair[0].trips):
+        members = list(loop)
+        if trips == _ONCE:
+            for stream, size in members:
+                if size is not None:
+                    yield stream, np.array([stream.offset]), np.array([tick]), 1.0
+                tick += 1
+            continue
+        whole = sum(size or 0 for _, size in members)
+        taken = min(len(trips), max(_FEWEST_TRIPS, left // max(1, whole)))
+        left = max(0, left - taken * whole)
+        for position, (stream, size) in enumerate(members):
+            ticks = tick + np.arange(taken) * len(members) + position
+            if size is not None:
+                yield stream, stream.offsets(taken), ticks, len(trips) / taken
+        tick += len(trips) * len(members)
+
+
+def accesses(
+    machine: Recorded,
+    sample: Sample,
+    block: int,
+    streams: Sequence[Stream],
+    every: int = 1,
+    most: int = MOST_ACCESSES,
+    steps: Set[int] | None = None,
+) -> SectorAccesses:
+    """List what the block with that index in the sample touches by some of the machine's streams.
+
+    Of the sectors only those are listed whose number is a multiple of `every`. If there are more than `most`,
+    the first trips of each loop stand for all. With `steps`, only accesses of these instructions
+    are listed; the other streams take time.
+    """
+    families: dict[tuple[int, int, int], Family] = {}
+    chosen: list[Stream] = []
+    members: list[Family] = []
+    sizes: list[int | None] = []
+    for stream in streams:
+        if steps is not None and stream.step not in steps:
+            if np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[block].any():
+                chosen.append(stream)
+                sizes.append(None)
+            continue
+        key = (id(stream.base), id(stream.lanes), stream.size)
+        if key not in families:
+            families[key] = _family(machine, sample, block, stream)
+        if families[key].size:
+            chosen.append(stream)
+            members.append(families[key])
+            sizes.append(-(-families[key].size // every))
+    executions = _executions(chosen, sizes, most)
+    ticks = 0 if steps is None else sum(stream.repeats for stream in chosen)
+    for family, (stream, offsets, at, times) in zip(members, executions, strict=True):
+        count = len(offsets)
+        family.offset.append(offsets)
+        family.tick.append(at)
+        family.steps.add(stream.step)
+        family.phase.append(np.full(count, stream.phase[block]))
+        family.cached.append(np.full(count, not bypasses_l1(machine.program.steps[stream.step])))
+        family.times.append(np.full(count, times))
+        ticks = max(ticks, int(at[-1]) + 1)
+    used = [family for family in families.values() if family.size]
+    parts = [_expanded(family, number, every) for number, family in enumerate(used)]
+    empty = (
+        np.zeros(0, int),
+        np.zeros(0, int),
+        np.zeros(0, int),
+        np.zeros(0, bool),
+        np.zeros(0),
+        np.zeros(0, int),
+    )
+    sector, tick, phase, cached, times, family = map(np.concatenate, zip(empty, *parts, strict=True))
+    return SectorAccesses(used, sector, tick, phase, cached, times, family, ticks, len(machine.phases), every)
+
+
+def _family(machine: Recorded, sample: Sample, block: int, stream: Stream) -> Family:
+    size, shape = stream.size, stream.lanes.shape
+    mask = np.broadcast_to(stream.lanes.mask, shape)
+    base = np.broadcast_to(stream.base, shape)
+    address, touched = np.unique(base[block][mask[block]]), base[mask]
+    start, end = merged(address, address + size)
+    return Family(
+        start,
+        end,
+        step=_block_step(machine, sample, block, stream),
+        span=(int(touched.min()), int(touched.max()) + size),
+        size=int((end - start).sum()) // SECTOR + len(start),
+        stream=stream,
+    )
+
+
+def merged(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Join runs of bytes that meet; `start` is sorted."""
+    if not len(start):
+        return start, end
+    reach = np.maximum.accumulate(end)
+    first = np.append(True, start[1:] > reach[:-1])
+    return start[first], reach[np.append(first[1:], True)]
+
+
+def _expanded(family: Family, number: int, every: int) -> tuple[np.ndarray, ...]:
+    """List the sectors of all executions: sector, tick, phase, cached, times, family."""
+    offset = np.concatenate(family.offset)[:, None]
+    low, high = family.start + offset >> 5, family.end + offset - 1 >> 5  # [executions, runs]
+    low[:, 1:] = np.maximum(low[:, 1:], high[:, :-1] + 1)  # neighbours may end in one sector
+    if every > 1:
+        low, high = -(-low // every), high // every
+    counts = high - low + 1
+    sector = ranges(low.ravel(), counts.ravel()) * every
+    columns = (family.tick, family.phase, family.cached, family.times)
+    of_each = counts.sum(axis=1)
+    return (
+        sector,
+        *(np.repeat(np.concatenate(column), of_each) for column in columns),
+        np.full(len(sector), number),
+    )
+
+
+def ranges(start: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return start[0], start[0] + 1, ... counts[0] of them, then those from start[1], ..."""
+    before = np.cumsum(counts) - counts
+    return np.repeat(start - before, counts) + np.arange(int(counts.sum()))
+
+
+def _block_step(machine: Recorded, sample: Sample, block: int, stream: Stream) -> tuple[int, int, int]:
+    """Return the bytes by which addresses move from block to block, along each dimension of the grid.
+
+    Found from blocks of the sample that differ in one dimension only. `APART` where not all threads move
+    alike, or where the sample does not tell.
+    """
+    if len(stream.base) == 1:
+        return 0, 0, 0
+    masks = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)
+    axes = []
+    for axis, size in enumerate(machine.launch.grid):
+        steps: set[float] = set()
+        for other, moved in _in_line(sample, block, axis):
+            common = (masks[other] & masks[block])[: stream.base.shape[1]]
+            if common.any():
+                apart = (stream.base[other] - stream.base[block])[common]
+                even = (apart == apart[0]).all()
+                steps.add(float(apart[0]) / moved if even else float("nan"))
+        step = steps.pop() if len(steps) == 1 else float("nan")
+        axes.append(int(step) if step.is_integer() else APART[axis] if size > 1 else 0)
+    return axes[0], axes[1], axes[2]
+
+
+@lru_cache(maxsize=64)
+def _in_line(sample: Sample, block: int, axis: int) -> list[tuple[int, float]]:
+    """List the blocks that lie elsewhere along one dimension only, and how many blocks further."""
+    moved = np.subtract(sample.blocks, sample.blocks[block])
+    others = np.flatnonzero((moved[:, axis] != 0) & (np.count_nonzero(moved, axis=1) == 1))
+    return [(other, float(moved[other, axis])) for other in others.tolist()]
+
+
+def bypasses_l1(step: Any) -> bool:
+    """Tell whether an access to global memory goes past the L1."""
+    return step.atomic or step.of_box or step.has(*_BYPASS_L1)

@@ -1,0 +1,86 @@
+"""What a file declares, without compiling it: its kernels, and the parameters of one."""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names
+from dse.source.nvidia.compile.nvrtc import Source
+from dse.source.nvidia.sass import elf, listing
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A parameter of a kernel, as its source has it."""
+
+    name: str  # "" where the source does not tell
+    pointer: bool  # to an array, else a number or a structure
+    floating: bool = False  # a number with a fraction
+
+
+def kernels_in(source: Source) -> list[str]:
+    """List the kernels of a file; of a CUDA file those that its text declares, whatever macros leave."""
+    if cubin := source.cubin:
+        return list(elf.read(cubin, source.path))
+    if Path(source.path).suffix == ".sass":
+        return [code.kernel for code in listing.parse(source.text, source.path)]
+    if Path(source.path).suffix == ".ptx":
+        return _ENTRY.findall(source.text)
+    return declared_in(_COMMENT.sub(" ", source.text))
+
+
+def parameters_of(source: Source) -> tuple[Declared, ...] | None:
+    """Return the parameters of its kernel, or of the only one that there is; None if they are not found.
+
+    What a macro makes is not seen. Those of PTX and of a cubin are taken for pointers if they have 8 bytes.
+
+    **Raises:** DseError if a cubin lacks the kernel, or has several and none is named.
+    """
+    if cubin := source.cubin:
+        binary = chosen(elf.read(cubin, source.path), source.path, source.kernel)
+        return tuple(Declared("", parameter.size == 8) for parameter in binary.parameters)
+    if Path(source.path).suffix == ".sass":
+        return None
+    built = Path(source.path).suffix == ".ptx"
+    text = _COMMENT.sub(" ", source.text)
+    for match in (_ENTRY if built else KERNEL).finditer(text):
+        if not source.kernel or names(source.kernel, match[1]):
+            declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
+            break
+    else:
+        return None
+    if built:
+        return tuple(
+            Declared(
+                declaration.split()[-1], bool(re.search(r"\.[bsu]64\b", declaration)), ".f" in declaration
+            )
+            for declaration in declarations
+        )
+    declared = []
+    for declaration in declarations:
+        words = re.findall(r"\w+", declaration.split("=")[0].split("[")[0])
+        if words and declaration.strip() != "void":
+            pointer = "*" in declaration or "[" in declaration
+            declared.append(Declared(words[-1], pointer, bool({"float", "double"} & set(words[:-1]))))
+    return tuple(declared)
+
+
+def _in_brackets(text: str, start: int) -> list[str]:
+    """Split at commas, up to the bracket that closes the one before `start`."""
+    parts, depth, begun = [], 0, start
+    for position in range(start, len(text)):
+        letter = text[position]
+        if letter in "([{<":
+            depth += 1
+        elif letter in ")]}>" and depth:
+            depth -= 1
+        elif letter == ")" or (letter == "," and not depth):
+            parts.append(text[begun:position])
+            begun = position + 1
+            if letter == ")":
+                break
+    return [part.strip() for part in parts if part.strip()]
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")

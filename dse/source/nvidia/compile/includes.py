@@ -1,0 +1,72 @@
+"""The files that a kernel's source includes: from its folder and those named, whatever it asks for."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from dse.core.files import is_file, read_bytes
+from dse.errors import DseError
+
+
+def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
+    """Yield the name and text of every file that `text` includes, directly or not, each once.
+
+    Of those that are found nowhere the compiler may have its own.
+
+    **Raises:** DseError, one line that does not quote the file, for a file outside of the folders, and where
+    a macro names the file in `source` or in what lies in the first of the folders.
+    """
+    waiting = [(name, folders, source) for name in _names(text, source)]
+    inside = [Path(folder).resolve() for folder in folders]
+    seen = set()
+    while waiting:
+        name, searched, where = waiting.pop()
+        path = next((path for folder in searched if is_file(path := Path(folder, name))), None)
+        if path is None and is_file(Path(name)):  # absolute, or where the command runs
+            path = Path(name)
+        if path is None or path in seen:
+            continue
+        seen.add(path)
+        if not any(path.resolve().is_relative_to(folder) for folder in inside):
+            raise DseError(f"{where}: include: found {name!r}, expected a file in {inside[0]} or below it")
+        text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
+        yield name
+        yield text
+        own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
+        inner = _names(text, str(path)) if own else _PLAIN.findall(text)
+        waiting += [(each, (str(path.parent), *folders), str(path)) for each in inner]
+
+
+def _names(text: str, where: str) -> list[str]:
+    """List what a file includes, however the directive is written.
+
+    One in a comment or a string counts too: to tell it from others would take all of the language.
+    """
+    names, text = [], _SPLICE.sub("", text)
+    for found in _DIRECTIVE.finditer(text):
+        open_comment, quoted, bracketed, rest = found.groups()
+        if open_comment:
+            raise DseError(f"{where}: include: found a comment of over {_COMMENT} characters behind a #")
+        if quoted or bracketed:
+            names.append(quoted or bracketed)
+        elif rest and _is_first(text, found.start()):
+            raise DseError(f'{where}: include: found {rest[:60]!r}, expected "FILE" or <FILE>')
+    return names
+
+
+def _is_first(text: str, place: int) -> bool:
+    """Tell whether nothing but comments stands before a place on its line."""
+    before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
+    return not before or before.endswith("*/")
+
+
+MOST_BYTES = 1 << 26  # of a file that is included
+_COMMENT = 1000
+_SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*+\r?\n")
+_BLANK = rf"(?:[ \t\f\v]++|/\*(?:(?!\*/).){{0,{_COMMENT}}}+\*/)*+"
+_DIRECTIVE = re.compile(  # a comment that does not end; its file, or a macro
+    rf"(?:#|%:|\?\?=){_BLANK}(?:(/\*)|(?:include_next|include|import|embed)\b{_BLANK}"
+    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))?)',
+    re.DOTALL,
+)
+_PLAIN = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

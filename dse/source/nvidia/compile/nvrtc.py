@@ -1,0 +1,390 @@
+"""CUDA source to machine code, for one configuration at a time, without a GPU and without a toolkit.
+
+NVRTC compiles in a process of its own (`outside`), with limits. It takes a hundredth of a second to some
+seconds, so what comes of it is worth keeping (`cache`) and many configurations are worth several processes
+(`parallel`). A configuration that does not compile is a result like any other; only what is wrong with all of
+them raises. A file of PTX, a cubin or a listing goes the same way, but has no macros.
+"""
+
+import importlib.metadata
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from dse.core.files import read_bytes, read_text
+from dse.core.optional import install, needs
+from dse.core.processes import Stopped, compiler_limits, memory_allowed, run, scratch
+from dse.errors import DseError
+from dse.source.cache import key
+from dse.source.nvidia.compile.compiler_process import Request
+from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
+from dse.source.nvidia.compile.includes import included
+from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
+from dse.source.nvidia.compile.options import check
+from dse.source.nvidia.compile.outside import ask
+from dse.source.nvidia.sass import elf, listing
+from dse.source.nvidia.sass.elf import Binary
+
+if TYPE_CHECKING:
+    from dse.source.nvidia.compile.constants import Constants
+
+
+@dataclass(frozen=True)
+class Source:
+    """A CUDA file, a file of PTX, a cubin or a listing, and what all its configurations share."""
+
+    path: str  # for messages; its suffix tells what it is
+    text: str
+    kernel: str  # its name, or a C++ expression for a template: "scale<4>"; "" for the only one
+    folders: tuple[str, ...]  # where included files are looked for
+    options: tuple[str, ...]  # further ones, of NVRTC
+    digest: str  # of all this and of the files that it includes
+    cubin: bytes = b""  # in the place of text
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Ask for no array: what is not known of one counts as 0."""
+        return ()
+
+    @property
+    def compiler(self) -> str:
+        """The compiler and its version."""
+        return compiler()
+
+    @property
+    def most_declared(self) -> float:
+        """The bytes of shared memory that ptxas lets a kernel declare, whatever the GPU has."""
+        return MOST_DECLARED
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what it can be compiled for."""
+        return architectures()
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return what the code of a configuration hangs on: its macros, as far as the text may name them."""
+        named = None if self.options else _words(self.text)
+        if named is None:
+            return defines
+        return tuple((name, value) for name, value in defines if name in named or not name.isidentifier())
+
+    def compile(self, arch: int, settings: Settings) -> "Compiled | Failure":
+        """Compile one configuration, see `compile_source`."""
+        return compile_source(self, arch, dict(settings))
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> "Constants":
+        """Work out what the text says of `count` configurations."""
+        from dse.source.nvidia.compile.constants import constants  # imports NumPy
+
+        return constants(self.text, defines, count)
+
+
+def read_source(
+    path: Path | str, kernel: str = "", folders: Sequence[Path | str] = (), options: Sequence[str] = ()
+) -> Source:
+    """Read a CUDA file. Files beside it, in `folders` and among the installed CUDA headers may be included.
+
+    A `.ptx`, a `.cubin` or a `.sass` is read too; options are then passed over.
+
+    **Edges:** the digest covers every file that an `#include` names and that is found, whether or not a
+    configuration reads it; not one that is named by a macro.
+    **Raises:** DseError if the file cannot be read, an option is not one of
+    `dse.source.nvidia.compile.options`, or a file outside of these folders is included.
+    """
+    path = Path(path)
+    if path.suffix == ".cubin":
+        cubin = read_bytes(path, MOST_BYTES)
+        return Source(str(path), "", kernel, (), (), key(kernel, path.name, cubin.hex()), cubin)
+    if path.suffix in _BUILT:
+        text = read_text(path, MOST_BYTES)
+        return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
+    text = read_text(path, MOST_BYTES)
+    check(options, f"{path}: compiler options")
+    searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
+    digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
+    return Source(str(path), text, kernel, searched, tuple(options), digest)
+
+
+def compile_source(
+    source: Source, arch: int, defines: Mapping[str, Any], *, ptx: bool = False
+) -> Compiled | Failure:
+    """Compile one configuration to machine code for compute capability `arch` / 10, with line information.
+
+    `defines` are macros; True and False become 1 and 0. A cubin is taken as it is, PTX is assembled.
+
+    **Raises:** DseError if NVRTC is missing or does not know the architecture or an option; if the file lacks
+    the kernel, or has several and none is asked for; of PTX and a cubin, as `load`.
+    """
+    if Path(source.path).suffix in _BUILT:
+        return _loaded(source, arch)
+    _nvrtc()  # or say that it is missing
+    if arch not in architectures():
+        known = ", ".join(map(str, architectures()))
+        raise DseError(f"sm_{arch}: architecture: {compiler()} compiles for {known}")
+    options = [
+        f"--gpu-architecture=sm_{arch}",
+        "-lineinfo",
+        "--ptxas-options=-v",  # tells of spills
+        *source.options,
+        *(f"--include-path={folder}" for folder in source.folders),
+    ]
+    expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
+    text = _with_macros(source, defines)
+    try:
+        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression))
+    except Stopped as how:
+        return _stopped(source.path, how)
+    log, assembly, cubin = made.log, made.ptx, made.cubin
+    if made.status == "NVRTC_ERROR_INVALID_OPTION":
+        raise DseError(f"{source.path}: compiler options: {log.splitlines()[0]}")
+    if made.status:
+        failure = _failure(source.path, log or made.status)
+        if "__nv_name_map" in failure.message:
+            raise no_kernel(source.path, source.kernel, declared_in(source.text))
+        return failure
+    name = made.name or source.kernel
+    binary = chosen(elf.read(cubin, source.path), source.path, name)
+    warnings = "\n".join(line for line in log.splitlines() if not _PTXAS_INFO.match(line))
+    return Compiled(
+        binary,
+        cubin,
+        assembly if ptx else None,
+        warnings,
+        compiler(),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(assembly, binary.kernel),
+    )
+
+
+def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
+    """Load a ready `.cubin`; a `.ptx`, which is assembled for `arch` (default: the one that it targets); or a
+    `.sass`, the listing of machine code that nvdisasm or cuobjdump printed, which tells less.
+
+    Code for an older GPU of the same major number is taken too.
+
+    NVRTC cannot read PTX: that takes nvJitLink, of the extra, or ptxas on the PATH.
+
+    **Raises:** DseError if the file is none of these or cannot be read, if an assembler is missing, if the
+    code is for other GPUs, and if there is no such kernel, or several and none is named.
+    """
+    path = Path(path)
+    if path.suffix not in _BUILT:
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(_BUILT)}")
+    return _loaded(read_source(path, kernel), arch)
+
+
+def _loaded(source: Source, arch: int | None) -> Compiled | Failure:
+    if cubin := source.cubin:
+        binary = _fitting(chosen(elf.read(cubin, source.path), source.path, source.kernel), source, arch)
+        # Beside line information there is the PTX, its lines parted by zeros.
+        ptx = cubin.replace(b"\0", b"\n").decode("ascii", errors="replace")
+        adds_shared = _adds_shared(ptx, binary.kernel)
+        return Compiled(binary, source.cubin, None, "", _assembler(source.cubin), None, adds_shared)
+    if Path(source.path).suffix == ".sass":
+        return _listed(source, arch)
+    target = re.search(r"^\s*\.target\s+sm_(\d+)", source.text, re.MULTILINE)
+    if target is None:
+        raise DseError(f"{source.path}: .target: found none, expected .target sm_..")
+    try:
+        cubin, log = _assembled(source, arch or int(target[1]))
+    except Stopped as how:
+        return _stopped(source.path, how)
+    if not cubin:
+        return _failure(source.path, log)
+    binary = chosen(elf.read(cubin, source.path), source.path, source.kernel)
+    return Compiled(
+        binary,
+        cubin,
+        source.text,
+        "",
+        _assembler(cubin),
+        _spill_bytes(log, binary.kernel),
+        _adds_shared(source.text, binary.kernel),
+    )
+
+
+def _listed(source: Source, arch: int | None) -> Compiled:
+    """Take from a listing what it tells; of the rest nothing is known."""
+    listings = {code.kernel: code for code in listing.parse(source.text, source.path)}
+    code = chosen(listings, source.path, source.kernel)
+    registers, shared_bytes = listing.resources(source.text, code)
+    binary = Binary(
+        kernel=code.kernel,
+        arch=code.arch,
+        code=b"",
+        relocated=False,
+        registers=registers,
+        shared_bytes=shared_bytes,
+        stack_bytes=None,
+        barriers=0,
+        max_threads=None,
+        parameters=(),
+        banks={},
+        constants=(),
+        pointers={},
+    )
+    return Compiled(_fitting(binary, source, arch), b"", None, "", "a listing", None, listing=code)
+
+
+def _fitting(binary: Binary, source: Source, arch: int | None) -> Binary:
+    """Return the same, if a GPU of this architecture executes it."""
+    if arch is not None and not (binary.arch // 10 == arch // 10 and binary.arch <= arch):
+        raise DseError(f"{source.path}: architecture: found sm_{binary.arch}, expected sm_{arch}")
+    return binary
+
+
+def _assembled(source: Source, arch: int) -> tuple[bytes, str]:
+    """Assemble PTX: a cubin, which is empty if it is refused, and what the assembler says."""
+    try:
+        linker = import_module("cuda.bindings.nvjitlink")
+        linker.version()
+    except (ImportError, RuntimeError):  # the binding is missing, or the library
+        return _assembled_outside(source, arch)
+    options = [f"-arch=sm_{arch}", "-lineinfo", "-verbose"]
+    made = ask(Request("nvjitlink", source.text, Path(source.path).name, options))
+    return made.cubin, made.log or made.status
+
+
+def _assembled_outside(source: Source, arch: int) -> tuple[bytes, str]:
+    """Assemble the same by ptxas."""
+    assembler = shutil.which("ptxas")
+    if assembler is None:
+        found = "found no nvidia-nvjitlink and no ptxas"
+        raise DseError(f"{source.path}: PTX: {found}, expected {install('cuda')}")
+    name = Path(source.path).name
+    with scratch({name: source.text.encode()}) as folder:
+        text, made = folder / name, folder / "code.cubin"
+        command = [assembler, "--gpu-name", f"sm_{arch}", "-v", "-lineinfo", str(text), "-o", str(made)]
+        ended = run(command)
+        log = (ended.errors + ended.output).replace(str(text), text.name)
+        return (b"" if ended.code else made.read_bytes()), log
+
+
+@cache
+def compiler() -> str:
+    """Return name and version of the compiler: "NVRTC 13.5.37", or "NVRTC 13.5" where only that is known."""
+    version = "{}.{}".format(*_nvrtc().nvrtcVersion()[1:])
+    for distribution in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
+        try:
+            installed = importlib.metadata.version(distribution)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if installed.startswith(version + "."):
+            return f"NVRTC {installed}"
+    return f"NVRTC {version}"
+
+
+@cache
+def architectures() -> tuple[int, ...]:
+    """List what the compiler can compile for: 80 for sm_80."""
+    return tuple(_nvrtc().nvrtcGetSupportedArchs()[1])
+
+
+@cache
+def _nvrtc() -> Any:
+    with needs("cuda-bindings", install("cuda")):
+        nvrtc = import_module("cuda.bindings.nvrtc")
+    try:
+        nvrtc.nvrtcVersion()
+    except RuntimeError:  # the binding is there, the library is not
+        raise DseError(f"nvidia-cuda-nvrtc: found none, expected {install('cuda')}") from None
+    return nvrtc
+
+
+@lru_cache(maxsize=16)
+def _words(text: str) -> frozenset[str] | None:
+    """List the words of a text; None if it may have more: of other files, or put together from parts."""
+    words = frozenset(_WORD.findall(text))
+    return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
+
+
+def _with_macros(source: Source, defines: Mapping[str, Any]) -> str:
+    """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad."""
+    lines = [f"#define {name} {_macro(value)}\n" for name, value in defines.items()]
+    return f'{"".join(lines)}#line 1 "{Path(source.path).name}"\n{source.text}'
+
+
+def _macro(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else " ".join(str(value).splitlines())
+
+
+def _failure(path: str, log: str) -> Failure:
+    name = Path(path).name
+    if match := _TOO_MUCH.search(log):
+        kernel, kind, used, limit = match.groups()
+        message = (
+            f"{name}: {kernel}: {kind} memory: found {int(used, 16)} B, expected at most {int(limit, 16)} B"
+        )
+        return Failure("too much shared memory" if kind == "shared" else "too much local memory", message)
+    if _NO_MEMORY.search(log):
+        return _stopped(path, Stopped(f"ended: out of memory ({memory_allowed(compiler_limits())})"))
+    lines = log.splitlines() or ["no reason given"]
+    message = next((line.strip() for line in lines if _ERROR.search(line)), lines[0].strip())
+    if match := _NO_FILE.search(message):
+        message = (
+            f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
+            "CUDA's own headers come with the packages nvidia-cuda-runtime and nvidia-cuda-cccl"
+        )
+    return Failure("compile error", message if name in message else f"{name}: {message}")
+
+
+def _stopped(path: str, how: Stopped) -> Failure:
+    return Failure(STOPPED, f"{Path(path).name}: the compiler {how}")
+
+
+def _spill_bytes(log: str, kernel: str) -> int | None:
+    for name, stored, loaded in _SPILLS.findall(log):
+        if name == kernel:
+            return int(stored) + int(loaded)
+    return None
+
+
+def _assembler(cubin: bytes) -> str:
+    """Return the ptxas that made a cubin, by the note that it leaves since CUDA 12."""
+    match = re.search(rb"release [\d.]+, V([\d.]+)", cubin)
+    return f"ptxas {match[1].decode()}" if match else "ptxas"
+
+
+def _adds_shared(ptx: str, kernel: str) -> bool:
+    """Tell whether a kernel, or a function that it may call, names an array whose size the launch gives."""
+    arrays = set(_OPEN_ARRAY.findall(ptx))
+    for body in _FUNCTION.split(ptx)[1:] if arrays else ():
+        name = _WORD.match(body)
+        if (name is None or name[0] == kernel) and arrays & set(_WORD.findall(body)):
+            return True
+    return False
+
+
+def _installed_headers() -> list[Path]:
+    """List the folder that NVIDIA's packages share for their headers."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
+    except importlib.metadata.PackageNotFoundError:
+        return []
+    return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
+
+
+MOST_BYTES = 1 << 26  # of a source, or of code
+# CUDA programming guide, technical specifications: what a kernel declares; a launch may add more.
+MOST_DECLARED = 48 * 1024
+_BUILT = (".cubin", ".ptx", ".sass")
+_OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
+_FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel
+_WORD = re.compile(r"[\w$]+")
+_FROM_ELSEWHERE = {"include", "include_next", "import", "embed"}  # directives
+_PARTS = re.compile(r"##|%:%:|\w\\\r?\n\w")
+_ERROR = re.compile(r"\berror\b|\bfatal\b")
+_NO_MEMORY = re.compile(r"catastrophic error: out of memory|OUT_OF_MEMORY")
+_NO_FILE = re.compile(r'^(.*?): .*(?:could not|cannot) open source file "([^"]+)"')
+_TOO_MUCH = re.compile(
+    r"Entry function '(\w+)' uses too much (\w+) data \((0x[0-9a-f]+) bytes, (0x[0-9a-f]+) max\)"
+)
+_PTXAS_INFO = re.compile(r"ptxas (info|\s+\.)\s*")
+_SPILLS = re.compile(
+    r"Function properties for (\S+)\s+(?:ptxas\s+\.)?\s*\d+ bytes stack frame, "
+    r"(\d+) bytes spill stores, (\d+) bytes spill loads"
+)

@@ -1,0 +1,323 @@
+"""Triton kernels to machine code, for one configuration at a time, for any GPU and without one.
+
+A configuration is what Triton would compile for a launch: constants, options such as `num_warps`, and what it
+makes of the arguments' values: a number that is 1 becomes a constant, one divisible by 16 is known to be so,
+and so are addresses, unless a type says otherwise. How the code is launched, its warps and its shared memory,
+is what Triton says of it, and so is which arguments it still takes.
+
+Checked with Triton 3.9.0, in whose cache what is compiled lies too.
+"""
+
+import ast
+import inspect
+import os
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from dse.core.files import read_text
+from dse.core.processes import Stopped, in_fork
+from dse.errors import DseError
+from dse.source.cache import key
+from dse.source.nvidia.compile.constants import Constants
+from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
+from dse.source.nvidia.compile.triton_function import Function, function, triton
+from dse.source.nvidia.compile.triton_metadata import Box, Metadata
+from dse.source.nvidia.sass import elf
+
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
+ALIGNED = 16  # bytes, and what numbers are divided by
+ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
+
+# Triton's names of types, by those of NumPy and PyTorch.
+TYPES = {
+    "bool": "i1",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "bfloat16": "bf16",
+    **{f"float{bits}": f"fp{bits}" for bits in (16, 32, 64)},
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+}
+
+
+class Specialised(NamedTuple):
+    """What Triton knows of an argument when it compiles."""
+
+    type: str  # as Triton writes it
+    divisible: bool  # by 16
+
+
+class Tensor(NamedTuple):
+    """What Triton is told of a tensor descriptor."""
+
+    type: str  # of an element
+    block: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class TritonSource:
+    """A Triton kernel, and what all its configurations share."""
+
+    path: str
+    kernel: str
+    text: str
+    names: tuple[str, ...]  # of the arguments, in order
+    types: tuple[str, ...]  # of the arguments as Triton writes them; "" where the value tells
+    fixed: Settings  # constants that no configuration varies
+    digest: str  # of the kernel, of all that it calls, and of the above
+
+    @property
+    def compiler(self) -> str:
+        """Triton and its version."""
+        return f"Triton {triton().__version__}"
+
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: Triton's launches add all shared memory."""
+        return float("inf")
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what it can be compiled for."""
+        return ARCHITECTURES
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+        """Tell nothing: what Triton works out is not in the text."""
+        return Constants({}, None)
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return constants, options, and what is known of each argument.
+
+        `arguments` are numbers, or objects with the `type` and `block` of a tensor descriptor; others are
+        arrays or numbers that are not stated.
+
+        **Raises:** DseError if there are too few or too many, or the type of one is not known.
+        """
+        found = function(Path(self.path), self.kernel)
+        where = f"{self.path}: {self.kernel}"
+        if len(arguments) != len(self.names):
+            stated = ", ".join(self.names)
+            raise DseError(
+                f"{where}: arguments: found {len(arguments)}, expected {len(self.names)}: {stated}"
+            )
+        values = dict(self.fixed) | dict(defines)
+        given = zip(found.arguments, self.types, arguments, strict=True)
+        known = {
+            parameter.name: specialised(parameter, kind, argument, where)
+            for parameter, kind, argument in given
+        }
+        stated = dict(zip(self.names, arguments, strict=True))
+        for name, rule in found.heuristics.items():
+            if name not in values:
+                values[name] = _by_rule(rule, stated | values, f"{where}: heuristics: {name}")
+        if missing := [name for name in found.constexprs if name not in values]:
+            raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
+        return (*sorted(values.items()), *known.items())
+
+    def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
+        """Compile one configuration for compute capability `arch` / 10.
+
+        **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
+        """
+        found = function(Path(self.path), self.kernel)
+        where = f"{Path(self.path).name}: {self.kernel}"
+        try:
+            with _silence():
+                data = in_fork(lambda: _answer(found.jit, arch, dict(settings)))
+        except Stopped as how:
+            return Failure(STOPPED, f"{where}: the compiler {how}")
+        made = msgspec.msgpack.decode(data, type=_Made)
+        if made.refused:
+            return Failure("compile error", f"{where}: {made.refused}")
+        metadata = Metadata.model_validate_json(made.metadata)
+        [binary] = elf.read(made.cubin, self.path).values()
+        passed = _passed(found, dict(settings), metadata.tensordesc_meta)
+        rest = len(binary.parameters) - len(passed)
+        passed += (Passed(),) * rest  # memory that Triton itself asks for
+        return Compiled(
+            binary=binary,
+            cubin=made.cubin,
+            ptx=None,
+            log="",
+            compiler=self.compiler,
+            spill_bytes=None,
+            launched=replace(launched_as(metadata), passed=passed),
+        )
+
+
+def read_source(
+    path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
+) -> TritonSource:
+    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`.
+
+    **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
+    kernel's.
+    """
+    found = function(path, kernel)
+    names = tuple(parameter.name for parameter in found.arguments)
+    fixed = {name: value for name, value in found.constexprs.items() if value is not inspect.Parameter.empty}
+    for option in options:
+        name, _, text = option.partition("=")
+        if name not in found.constexprs and name not in OPTIONS:
+            allowed = ", ".join([*found.constexprs, *OPTIONS])
+            raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
+        fixed[name] = _literal(text)
+    known = tuple(map(canonical, types)) or ("",) * len(names)
+    text = read_text(path)
+    digest = key(found.jit.cache_key, text, repr(known), repr(sorted(fixed.items())))
+    return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
+
+
+def canonical(kind: str) -> str:
+    """Write a type as Triton does: `*float16` is `*fp16`."""
+    match = re.fullmatch(r"(\*?k?)(.*?)(:\d+)?", kind.strip(), re.DOTALL)
+    assert match is not None  # each part may be empty
+    pointer, name, hint = match.groups("")
+    return pointer + TYPES.get(name.removeprefix("torch."), name) + hint
+
+
+def has_fractions(kind: str) -> bool:
+    """Return whether a type, as Triton writes it, is of an array of numbers with fractions."""
+    return re.match(r"\*\w*(fp|bf)\d", kind) is not None
+
+
+def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Specialised | Tensor | Any:
+    """Return what Triton knows of an argument when it compiles; a number where that becomes a constant.
+
+    **Raises:** DseError if the type is not known.
+    """
+    name, _, hint = kind.partition(":")
+    if hasattr(argument, "block"):
+        return Tensor(canonical(argument.type), tuple(argument.block))
+    if name == "constexpr":
+        return argument
+    if not isinstance(argument, bool | int | float):
+        if not name:
+            raise DseError(f"{where}: {parameter.name}: found no type, expected one such as *fp16 or i32")
+        return Specialised(name, int(hint or ALIGNED * name.startswith("*") or 1) % ALIGNED == 0)
+    name = name or _type_of(argument)
+    if isinstance(argument, bool | float) or parameter.do_not_specialize:
+        return Specialised(name, False)
+    if argument == 1:
+        return 1
+    return Specialised(name, argument % ALIGNED == 0 and not parameter.do_not_specialize_on_alignment)
+
+
+def launched_as(metadata: Metadata) -> Launched:
+    """Return how code is launched by what Triton says of it."""
+    scratch_bytes = metadata.global_scratch_size * metadata.num_ctas
+    return Launched(32 * metadata.num_warps, metadata.shared, metadata.num_ctas, scratch_bytes)
+
+
+def _type_of(number: bool | int | float) -> str:
+    if isinstance(number, bool):
+        return "u1"
+    if isinstance(number, float):
+        return "fp32"
+    return "i32" if -(2**31) <= number < 2**31 else "i64" if number < 2**63 else "u64"
+
+
+class _Made(NamedTuple):
+    """What came of a compilation."""
+
+    refused: str  # why there is no code
+    cubin: bytes = b""
+    metadata: str = ""
+
+
+def _answer(jit: Any, arch: int, settings: Mapping[str, Any]) -> bytes:
+    try:
+        made = _compiled(jit, arch, settings)
+        metadata = Metadata.model_validate(made.metadata, from_attributes=True)
+        found = _Made("", made.asm["cubin"], metadata.model_dump_json())
+    except Exception as error:  # of any type: it is the compiler's word on this configuration
+        found = _Made(_reason(error))
+    return msgspec.msgpack.encode(found)
+
+
+def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:
+    compiler = triton().compiler
+    target = triton().backends.compiler.GPUTarget("cuda", arch, 32)
+    signature, constants, attributes = {}, {}, {}
+    for place, name in enumerate(jit.arg_names):
+        match settings[name]:
+            case Specialised(kind, divisible):
+                signature[name] = kind
+                if divisible:
+                    attributes[place,] = [["tt.divisibility", ALIGNED]]
+            case Tensor(kind, block):
+                signature[name] = f"tensordesc<{kind}[{', '.join(map(str, block))}]>"
+            case value:
+                signature[name], constants[name] = "constexpr", value
+    options = {name: settings[name] for name in OPTIONS if settings.get(name)}  # no limit of registers is 0
+    return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), target, options)
+
+
+def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:
+    """Return what the parameters take, but for those at the end that Triton itself adds."""
+    passed: list[Passed] = []
+    waiting = list(maps)
+    for place, parameter in enumerate(found.arguments):
+        known = settings[parameter.name]
+        if isinstance(known, Specialised):
+            passed.append(Passed(place, fractions=has_fractions(known.type)))
+        if not isinstance(known, Tensor):
+            continue
+        axes = range(len(known.block))
+        shapes = [Passed(place, "shape", axis) for axis in axes]
+        shapes += [Passed(place, "stride", axis) for axis in axes]
+        if waiting:
+            like = waiting.pop(0)
+            passed.append(Passed(place, "map", box=like.block_size, swizzle=like.swizzle))
+        else:  # code without maps takes the descriptor apart
+            passed += [Passed(place, "pointer"), *shapes, Passed(place, "flag"), Passed(place, "flag")]
+        passed += shapes
+    return tuple(passed)
+
+
+def _by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
+    try:
+        return rule(dict(arguments))
+    except Exception as error:  # of any type: it is the user's function
+        raise DseError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+
+
+def _literal(text: str) -> Any:
+    """Read a constant: a number, True, None, a type such as `tl.float16`; else it is a word."""
+    if re.fullmatch(r"tl\.\w+", text):
+        return getattr(triton().language, text.removeprefix("tl."), text)
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _reason(error: BaseException) -> str:
+    """Return the last line of the innermost error."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keep what the compiler warns of, and what its libraries write to standard error, to themselves."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    try:
+        with tempfile.TemporaryFile() as swallowed, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            os.dup2(swallowed.fileno(), 2)
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -1,0 +1,201 @@
+"""Folders of machine code as Triton keeps it: beside each cubin what Triton says of it."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dse.core.files import is_file, read_bytes, read_text
+from dse.errors import DseError
+from dse.source.cache import key
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.constants import Constants
+from dse.source.nvidia.compile.contract import Compiled, Failure, Passed, Settings
+from dse.source.nvidia.compile.triton import OPTIONS, has_fractions, launched_as
+from dse.source.nvidia.compile.triton_metadata import Metadata, read
+from dse.source.nvidia.sass import elf
+
+BINARY = "binary"  # the parameter: number of a cubin in the order of their paths, from 1
+
+
+class Parameter(NamedTuple):
+    """A parameter of the code, as Triton's own assembly names it."""
+
+    name: str  # of the kernel's argument
+    part: str  # "", or of a tensor descriptor: shape.0, stride.1
+    type: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cubin, and what Triton says of it."""
+
+    cubin: Path
+    metadata: Metadata
+    parameters: tuple[Parameter, ...]  # () where the assembly was not kept
+    digest: str  # of the contents of these files
+
+    @property
+    def options(self) -> dict[str, int]:
+        """The options that it was compiled with; no limit of registers is 0."""
+        return {name: getattr(self.metadata, name) for name in OPTIONS}
+
+    @property
+    def arch(self) -> int:
+        """The architecture that it is for: 80 for sm_80."""
+        return self.metadata.target.arch
+
+
+@dataclass(frozen=True)
+class TritonCache:
+    """A folder of cubins of one kernel, each a configuration."""
+
+    path: str
+    kernel: str
+    entries: tuple[Entry, ...]
+    digest: str
+    text = ""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the arguments, those that every cubin has first."""
+        return tuple(arguments_of(self.entries))
+
+    @property
+    def compiler(self) -> str:
+        """Triton and its version."""
+        return f"Triton {self.entries[0].metadata.triton_version}".strip()
+
+    @property
+    def most_declared(self) -> float:
+        """No limit of its own: Triton's launches add all shared memory."""
+        return float("inf")
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what there are cubins for."""
+        return tuple(sorted({entry.arch for entry in self.entries}))
+
+    def constants(self, defines: Mapping[str, Any], count: int) -> Constants:
+        """Tell nothing: cubins are ready."""
+        return Constants({}, None)
+
+    def settings(self, defines: Settings, arguments: Sequence[Any]) -> Settings:
+        """Return which cubin it is."""
+        return ((BINARY, dict(defines)[BINARY]),)
+
+    def compile(self, arch: int, settings: Settings) -> Compiled | Failure:
+        """Read the cubin. One for another architecture is a failure."""
+        entry = self.entries[dict(settings)[BINARY] - 1]
+        where = str(entry.cubin)
+        if entry.arch != arch:
+            return Failure(
+                "not executed", f"{where}: architecture: found sm_{entry.arch}, expected sm_{arch}"
+            )
+        cubin = read_bytes(entry.cubin, nvrtc.MOST_BYTES)
+        binaries = elf.read(cubin, where)
+        if self.kernel not in binaries:
+            raise DseError(f"{where}: kernel: found {', '.join(binaries) or 'none'}, expected {self.kernel}")
+        binary = binaries[self.kernel]
+        launched = launched_as(entry.metadata)
+        passed = _passed(entry, self.names)
+        passed += (Passed(),) * (len(binary.parameters) - len(passed))
+        launched = replace(launched, passed=passed)
+        return Compiled(binary, cubin, None, "", self.compiler, None, launched=launched)
+
+
+def read_source(path: Path, kernel: str = "") -> TritonCache:
+    """Read a folder of Triton's cache: cubins in it, or in its folders, with a .json beside each.
+
+    **Raises:** DseError if there is none, or several kernels and none is named.
+    """
+    entries = _entries(path.resolve(), _stamps(path))
+    kernels = list(dict.fromkeys(entry.metadata.name for entry in entries))
+    if not entries:
+        raise DseError(f"{path}: found no cubin with Triton's .json beside it, expected one at least")
+    if kernel not in kernels and (kernel or len(kernels) > 1):
+        stated = f"no {kernel}" if kernel else "several"
+        raise DseError(
+            f"{path}: kernel: found {stated}, expected one of {', '.join(kernels)} (given.function)"
+        )
+    chosen = tuple(entry for entry in entries if entry.metadata.name == (kernel or kernels[0]))
+    digest = key(*(f"{entry.cubin}{entry.digest}" for entry in chosen))
+    return TritonCache(str(path), kernel or kernels[0], chosen, digest)
+
+
+def arguments_of(entries: Sequence[Entry]) -> dict[str, str]:
+    """Name the kernel's arguments, with their types; of numbers that Triton compiled in nothing is known."""
+    most = max(entries, key=lambda entry: len(entry.parameters))
+    every = (parameter for entry in (most, *entries) for parameter in entry.parameters if not parameter.part)
+    found: dict[str, str] = {}
+    for parameter in every:
+        found.setdefault(parameter.name, parameter.type)
+    return found
+
+
+def _passed(entry: Entry, names: Sequence[str]) -> tuple[Passed, ...]:
+    boxes = list(entry.metadata.tensordesc_meta)
+    passed = []
+    for name, part, kind in entry.parameters:
+        place, (what, _, axis) = names.index(name), part.partition(".")
+        if what == "shape" or what == "stride":
+            passed.append(Passed(place, what, int(axis)))
+        elif part:
+            passed.append(Passed(place, "flag"))
+        elif kind.startswith("tensordesc") and boxes:
+            box = boxes.pop(0)
+            passed.append(Passed(place, "map", box=box.block_size, swizzle=box.swizzle))
+        else:
+            part = "pointer" if kind.startswith("*") else "all"
+            passed.append(Passed(place, part, fractions=has_fractions(kind)))
+    return tuple(passed)
+
+
+def _stamps(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Tell by time and size which files a folder has: those that are edited are read anew."""
+    files = [*folder.glob("*.*"), *folder.glob("*/*.*")]
+    kept = sorted(file for file in files if file.suffix in (".cubin", ".json", ".ttir") and is_file(file))
+    return tuple((str(file), (found := file.stat()).st_mtime_ns, found.st_size) for file in kept)
+
+
+@lru_cache(maxsize=16)
+def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entry, ...]:
+    entries = []
+    for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
+        told, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
+        if told.is_file():
+            there = [read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, told, assembly) if file.is_file()]
+            digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in there)).hexdigest()
+            entries.append(Entry(cubin, read(told), _parameters(assembly), digest))
+    return tuple(entries)
+
+
+def _parameters(assembly: Path) -> tuple[Parameter, ...]:
+    if not assembly.is_file():
+        return ()
+    declared = re.search(r"tt\.func public @\w+\((.*)\) attributes", read_text(assembly, nvrtc.MOST_BYTES))
+    if declared is None:
+        return ()
+    found = re.findall(r"%([\w.]+): (!?[\w.]+(?:<[^>]*>)?)", declared[1])
+    return tuple(Parameter(*_parted(name), _type(kind)) for name, kind in found)
+
+
+def _parted(name: str) -> tuple[str, str]:
+    base, _, part = name.partition(".")
+    return base, part
+
+
+def _type(kind: str) -> str:
+    """Write a type of the assembly as Triton's signatures have it."""
+    match = re.fullmatch(r"!tt\.(ptr|tensordesc)<(?:((?:\d+x)+))?(\w+).*>", kind)
+    if match is None:
+        return _SHORT.get(kind, kind)
+    what, block, element = match.groups()
+    element = _SHORT.get(element, element)
+    sizes = (block or "").rstrip("x").replace("x", ",")
+    return f"*{element}" if what == "ptr" else f"tensordesc<{element}[{sizes}]>"
+
+
+_SHORT = {f"f{bits}": f"fp{bits}" for bits in (16, 32, 64)}

@@ -1,0 +1,49 @@
+"""What Triton says of a kernel that it has compiled: of it in memory, and in the .json beside a cubin."""
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from dse.core.files import read_json
+from dse.errors import DseError, first_mistake
+
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
+
+
+class Box(BaseModel):
+    """What one copy by a tensor descriptor takes."""
+
+    block_size: tuple[Annotated[int, Field(ge=1, le=256)], ...]  # elements along each axis
+    swizzle: Count = 0  # how the bytes lie in shared memory, by the driver's number
+
+
+class Target(BaseModel):
+    """The GPU that it is for."""
+
+    arch: Count  # 80 for sm_80
+
+
+class Metadata(BaseModel):
+    """The part of it that predictions hang on, under Triton's own names."""
+
+    name: str
+    target: Target
+    num_warps: Annotated[int, Field(ge=1, le=64)]
+    num_stages: Options = 0
+    num_ctas: Annotated[int, Field(ge=1, le=16)] = 1
+    maxnreg: Options = 0
+    shared: Count  # bytes of a block
+    global_scratch_size: Options = 0  # bytes of device memory, for each block
+    tensordesc_meta: Annotated[tuple[Box, ...], BeforeValidator(lambda found: found or ())] = ()
+    triton_version: str = ""
+    hash: str = ""
+
+
+def read(path: Path) -> Metadata:
+    """Read such a .json. **Raises:** DseError, one line, if there is none or it has another form."""
+    try:
+        return Metadata.model_validate(read_json(path))
+    except ValidationError as error:
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None

@@ -1,0 +1,293 @@
+"""Actions: a function of the machine for each step of a basic block that has to be counted or evaluated."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.access_counts import COUNT
+from dse.source.nvidia.execute.boxes import box_action
+from dse.source.nvidia.execute.load_store import PERFORM
+from dse.source.nvidia.execute.semantics import Unsupported, bind
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, Stream, union
+from dse.source.nvidia.sass.opcodes import OPCODES
+from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, P
+from dse.source.nvidia.sass.products import UnknownProductError, described, needs_descriptor
+from dse.source.nvidia.sass.program import BasicBlock, Step, descriptor_slot
+from dse.source.nvidia.sass.usual import usual_test
+
+_U32 = np.uint32
+
+
+def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
+    """What to do for the steps of a block, in order; most need nothing."""
+    made: list[tuple[Step, Action]] = []
+    for step in block.steps:
+        if step.memory and bound.counting:
+            bound.memory_rows[step.index] = bound.rows
+            bound.rows += len(MEMORY_COUNTS) * len(step.memory)
+        if step.memory and (bound.counting or step.needed or step.pipe == "global"):
+            made.append((step, (box_action if step.of_box else _memory_action)(bound, step)))
+        elif step.memory or not (bound.counting or step.needed):
+            pass
+        elif step.guard >= 0 and step.guard_known and step.pipe not in ("control", "barrier"):
+            bound.guard_rows[step.index] = bound.rows
+            bound.rows += 1
+            made.append((step, _guard_action(step, bound.rows - 1)))
+            if step.pipe == "tensor":
+                bound.product_rows[step.index] = bound.rows
+                bound.rows += 1
+                made.append((step, _warp_guard_action(step, bound.rows - 1)))
+        if needs_descriptor(step.opcode):
+            made.append((step, _describe_action(step)))
+        if step.opcode in _BARRIER_MOVES:
+            made.append((step, _BARRIER_MOVES[step.opcode](step)))
+        elif step.needed and not step.memory:
+            made.append((step, _compute_action(bound, step, _usual_test(bound, block, step))))
+    return made
+
+
+def _usual_test(bound: BoundProgram, block: BasicBlock, step: Step) -> bool | None:
+    """As `usual_test`; None where a loop might then never end, as one until a number is 0."""
+    usual = usual_test(step)
+    if usual is None or not step.has("EQ", "NE", "NEU", "EQU"):
+        return usual
+    blocks = bound.program.blocks
+    ways = [block.index in _reached(blocks, after) for after in block.successors]
+    return usual if all(ways) or not any(ways) else None
+
+
+def _reached(blocks: Sequence[BasicBlock], start: int) -> set[int]:
+    """Find the blocks that may be executed from one on, itself among them."""
+    found, left = {start}, [start]
+    while left:
+        new = set(blocks[left.pop()].successors) - found
+        found |= new
+        left += new
+    return found
+
+
+def _guard_action(step: Step, row: int) -> Action:
+    """Count the threads whose guard holds."""
+
+    def count(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.counts[row] += chosen.threads
+
+    return count
+
+
+def _warp_guard_action(step: Step, row: int) -> Action:
+    """Count the warps with a thread whose guard holds."""
+
+    def count(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.counts[row] += chosen.warps
+
+    return count
+
+
+def _describe_action(step: Step) -> Action:
+    """Find out what a product of matrices multiplies whose shape is in a register."""
+    operands = step.sources
+    slot = descriptor_slot(step)
+
+    def describe(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        value = machine.r[slot]
+        values = np.unique(np.broadcast_to(value, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)])
+        if len(values) != 1 or union(machine.taint[slot], chosen):
+            raise machine.program.error(step, "found an instruction descriptor that varies, expected one")
+        try:
+            step.product = described(step.opcode, step.modifiers, operands, int(values[0]))
+        except UnknownProductError as problem:
+            raise machine.program.error(
+                step,
+                f"found {problem}, expected a product of classes of work (sass/products.py)",
+            ) from None
+
+    return describe
+
+
+def _compute_action(bound: BoundProgram, step: Step, usual: bool | None) -> Action:
+    """Write what the instruction's rule gives, and what unknown data it depends on.
+
+    A comparison of unknown data gives what it does for `usual` numbers, if that is told. Where there is no
+    rule, it is an error only if an address or a branch does use the result.
+    """
+    try:
+        evaluate, reads = bind(step, bound.slot_of)
+    except Unsupported as reason:
+        return _unsupported_action(step, str(reason))
+    reads = () if step.given else reads
+    slots = _written(step)
+    of_warps = step.opcode == "R2UR"
+
+    def compute(machine: Machine, lanes: Lanes) -> None:
+        chosen = lanes if step.guard < 0 else machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        taints, taint = machine.taint, 0
+        for slot in reads:
+            taint = taint | taints[slot]
+        if step.guard >= 0:
+            taint = taint | taints[step.guard]
+        written = chosen
+        if of_warps:  # the value of one lane is that of its warp
+            taint, written = union(taint, chosen), machine.sets.whole_warps(chosen)
+        values = evaluate(machine.r, chosen)
+        if usual is not None and not (isinstance(taint, int) and not taint):
+            tests = [_combined(machine, step, np.full((1, 1), test)) for test in (usual, not usual)]
+            values = [np.where(np.asarray(taint) != 0, *pair) for pair in zip(tests, values, strict=False)]
+        for slot, value in zip(slots, values, strict=True):
+            if slot >= 0:
+                machine.write(slot, value, taint, written)
+
+    return compute
+
+
+def _combined(machine: Machine, step: Step, test: np.ndarray) -> np.ndarray:
+    """Combine a test with the predicate that a comparison names last."""
+    if len(step.sources) < 3:
+        return test
+    operand = step.sources[2]
+    with_ = machine.r[operand.slot] ^ operand.negate
+    return test | with_ if step.has("OR") else test ^ with_ if step.has("XOR") else test & with_
+
+
+def _unsupported_action(step: Step, reason: str) -> Action:
+    """Write zeros that nothing which counts may depend on."""
+
+    def lose(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        taint = machine.unsupported(step, reason)
+        for slot in step.writes:
+            zero = np.zeros((1, 1), bool if slot >= P else _U32)
+            machine.write(slot, zero, taint, chosen)
+
+    return lose
+
+
+def _written(step: Step) -> list[int]:
+    """The slot of each value that a rule gives; -1 for what is thrown away."""
+    if step.opcode == "R2P":
+        return list(step.writes)
+    slots: list[int] = []
+    words, _ = OPCODES[step.opcode].widths(step.modifiers, len(step.sources))
+    registers = sum(slot < P for slot in step.writes)
+    for target in step.targets:
+        if target.slot in (RZ, URZ):
+            slots += [-1] * words
+        elif target.kind == "register":
+            slots += range(target.slot, target.slot + max(registers, 1))
+        else:
+            slots.append(-1 if target.slot in (PT, UPT) else target.slot)
+    return slots
+
+
+def _bmov_action(step: Step) -> Action:
+    """Move a convergence barrier's mask to or from a register; .CLEAR empties it."""
+    target, mask = step.targets[0].slot, step.sources[0].slot
+
+    def move(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        value = machine.r[mask]
+        if target != RZ:
+            machine.write(target, value, 0, chosen)
+        if step.has("CLEAR"):
+            machine.write(mask, np.zeros((1, 1), _U32), 0, chosen)
+
+    return move
+
+
+def _bssy_action(step: Step) -> Action:
+    """The active threads will meet at this barrier."""
+    slot = step.sources[0].slot
+
+    def open_(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        if chosen is not None:
+            machine.write(slot, chosen.bits, 0, chosen)
+
+    return open_
+
+
+def _break_action(step: Step) -> Action:
+    """The active threads will not come: take them out of the barrier, for all threads of their warps."""
+    slot = next(operand.slot for operand in step.sources if operand.kind == "barrier")
+
+    def leave(machine: Machine, lanes: Lanes) -> None:
+        chosen = machine.under_guard(step, lanes)
+        for operand in step.sources:
+            if chosen is not None and operand.kind == "predicate":
+                chosen = machine.where(operand.slot, operand.negate, chosen)
+        if chosen is not None:
+            machine.r[slot] = machine.r[slot] & ~chosen.bits
+
+    return leave
+
+
+_BARRIER_MOVES = {"BMOV": _bmov_action, "BSSY": _bssy_action, "BREAK": _break_action}
+
+
+def _moved_on(machine: Machine, step: Step, lanes: Lanes, base: np.ndarray, offset: int) -> Stream:
+    """Write addresses down as those of the execution before, moved on, if they all move by the same."""
+    before = machine.followed.get(step.index)
+    if before is not None and before[0] is lanes and before[1].shape == base.shape:
+        apart = int(base.flat[0]) - int(before[1].flat[0])
+        if before[1] is base or not (base - before[1] != apart).any():
+            base, offset = before[1], offset + apart
+    machine.followed[step.index] = lanes, base
+    return Stream(step.index, machine.phase, lanes, base, offset, step.bytes)
+
+
+def _memory_action(bound: BoundProgram, step: Step) -> Action:
+    """Count what an access asks for, and do it if something depends on it."""
+    row = bound.memory_rows.get(step.index, -1)
+    address = step.memory[-1]
+    count = COUNT[step.pipe]
+    perform = PERFORM[step.pipe] if step.needed else None
+    copied = (
+        [operand for operand in step.sources if operand.kind == "predicate"] if step.kind == "copy" else []
+    )
+
+    def access(machine: Machine, lanes: Lanes) -> None:
+        taint = 0
+        if step.guard >= 0:
+            taint = machine.taint[step.guard]
+            machine.note_unknown(step, "guard", taint, lanes)
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        address_taint = 0
+        for slot in step.bases:
+            address_taint = address_taint | machine.taint[slot]
+        machine.note_unknown(step, "address", address_taint, chosen)
+        base = machine.base(step, address, step.pipe == "global")
+        read: Lanes | None = chosen
+        for operand in copied:  # where it does not hold, zeros are stored
+            read = machine.where(operand.slot, operand.negate, read) if read is not None else None
+        if read is not None and bound.counting:
+            count(machine, step, row, base, address.offset, read)
+        elif read is not None and step.pipe == "global":
+            machine.streams.append(_moved_on(machine, step, read, base, address.offset))
+        if step.kind == "copy" and bound.counting:  # stores what it loads to shared memory
+            to = step.memory[0]
+            shared_row, shared_base = row + len(MEMORY_COUNTS), machine.base(step, to, False)
+            COUNT["shared"](machine, step, shared_row, shared_base, to.offset, chosen)
+        if perform is not None:
+            perform(machine, step, base + address.offset, chosen, taint | address_taint)
+        elif step.pipe == "global" and bound.loads_global and not step.targets:
+            addresses = np.broadcast_to(base, machine.shape)[np.broadcast_to(chosen.mask, machine.shape)]
+            machine.memory.written.add(int(addresses[0]) >> REGION_BITS)
+
+    return access

@@ -1,0 +1,214 @@
+"""Copies of boxes of a tensor between global and shared memory (TMA), of which one thread issues one.
+
+A descriptor among the kernel's parameters tells the tensor; registers tell where the box lies. What is
+outside the tensor is not read or written; shared memory takes the whole box.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import prod
+
+import numpy as np
+
+from dse.hardware.coalescing import SECTOR
+from dse.source.machine.launch import TensorMap, address_of
+from dse.source.machine.memory import in_block
+from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.nvidia.execute.register_changes import Irregular, RegisterChanges, plus, times
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, Action, BoundProgram, Machine, Stream
+from dse.source.nvidia.sass.program import Step
+
+_PASS = 128  # bytes of shared memory
+_UNIT = 16  # bytes that addresses and strides are multiples of
+_PLAIN = {"1D", "2D", "3D", "4D", "5D", "ADD", "MIN", "MAX", "INC", "DEC", "AND", "OR", "XOR"}
+
+
+@dataclass(frozen=True)
+class _Issue:
+    """The boxes that one warp of each block asks for."""
+
+    blocks: np.ndarray  # [blocks] bool: those whose warp does
+    threads: np.ndarray  # [blocks] the thread that does
+    argument: int
+    tensor: TensorMap
+
+    def of_thread(self, value: np.ndarray) -> np.ndarray:
+        """Take the value of the issuing threads: [blocks]."""
+        rows = np.arange(len(self.threads)) if value.shape[0] > 1 else 0
+        return np.broadcast_to(
+            value[rows, self.threads if value.shape[1] > 1 else 0], self.threads.shape
+        ).astype(np.int64)
+
+
+def box_action(bound: BoundProgram, step: Step) -> Action:
+    """Count what a copy of a box asks for, and keep its addresses."""
+    row = bound.memory_rows.get(step.index, -1)
+    known: dict[tuple[int, int], tuple[Machine, np.ndarray, np.ndarray, Stream]] = {}
+
+    def copy(machine: Machine, lanes: Lanes) -> None:
+        if step.guard >= 0:
+            machine.note_unknown(step, "guard", machine.taint[step.guard], lanes)
+        chosen = machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        for slot in step.bases:
+            machine.note_unknown(step, "address", machine.taint[slot], chosen)
+        for warp, issue in _issues(machine, step, chosen):
+            if not machine.all_warps:  # the box moves as a whole: its first row tells where it is
+                row_of_box = (*(1 for _ in issue.tensor.box[:-1]), issue.tensor.box[-1])
+                issue = replace(issue, tensor=replace(issue.tensor, box=row_of_box))
+            base, mask, size = _places(machine, step, issue)
+            issuer = int(machine.threads[WARP * warp]) // WARP
+            if bound.counting:
+                counts = machine.counts
+                counts[row : row + len(MEMORY_COUNTS)] += _of_global(base, mask, size, issue.blocks)
+                counts[row + len(MEMORY_COUNTS) : row + 2 * len(MEMORY_COUNTS)] += _of_shared(issue)
+            # Boxes of one shape in other places have the same addresses, moved on.
+            seen = known.get((warp, size))
+            if seen is not None and seen[0] is machine and np.array_equal(seen[2], mask):
+                apart = (base - seen[1])[mask]
+                if (apart == apart[:1]).all():
+                    before = seen[3]
+                    machine.streams.append(
+                        Stream(
+                            step.index,
+                            machine.phase,
+                            before.lanes,
+                            before.base,
+                            int(apart[:1].sum()),
+                            size,
+                            issuer=issuer,
+                        )
+                    )
+                    continue
+            stream = Stream(step.index, machine.phase, Lanes(mask, mask.shape), base, 0, size, issuer=issuer)
+            known[warp, size] = (machine, base, mask, stream)
+            machine.streams.append(stream)
+            if step.needed and step.kind == "box load":
+                _arrive(machine, step, issue)
+
+    return copy
+
+
+def _issues(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, _Issue]]:
+    """The boxes that are asked for, by the warp's number in its block.
+
+    **Raises:** DseError if they are of no tensor among the arguments, or not boxes of tiles.
+    """
+    if not step.coordinates or not set(step.modifiers) <= _PLAIN:
+        raise machine.program.error(step, "found a box that is no tile, expected 1D to 5D")
+    mask = np.broadcast_to(lanes.by_warp, (machine.shape[0], machine.shape[1] // WARP, WARP))
+    there = np.asarray(mask.any(-1))
+    first = mask.argmax(-1) + WARP * np.arange(mask.shape[1])
+    address = machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+    for warp in np.flatnonzero(there.any(0)).tolist():
+        blocks, threads = there[:, warp], first[:, warp]
+        rows = np.arange(len(threads)) if address.shape[0] > 1 else 0
+        of_warp = np.broadcast_to(address[rows, threads if address.shape[1] > 1 else 0], threads.shape)[
+            blocks
+        ]
+        owners = {machine.argument_at(place) for place in np.unique(of_warp).tolist()}
+        argument = owners.pop() if len(owners) == 1 else -1
+        tensor = machine.launch.arguments[argument] if argument >= 0 else None
+        if not isinstance(tensor, TensorMap) or len(tensor.shape) != len(step.coordinates):
+            dimensions = len(step.coordinates)
+            raise machine.program.error(
+                step, f"found a descriptor of no argument, expected a TensorMap of {dimensions} dimensions"
+            )
+        yield warp, _Issue(blocks, threads, argument, tensor)
+
+
+def _places(machine: Machine, step: Step, issue: _Issue) -> tuple[np.ndarray, np.ndarray, int]:
+    """(address [blocks, places], whether that is inside the tensor, bytes of each place) of the boxes.
+
+    A place is a part of a row of the box, one sector or half of one; there are places for whole warps.
+    """
+    tensor = issue.tensor
+    inner_bytes = tensor.box[-1] * tensor.element_bytes
+    start = [issue.of_thread(machine.r[operand.slot]).astype(np.uint32).view(np.int32).astype(np.int64)
+             for operand in reversed(step.coordinates)]  # fmt: skip
+    origin = sum(
+        (first * stride * tensor.element_bytes for first, stride in zip(start, tensor.strides, strict=True)),
+        np.full(len(issue.threads), address_of(issue.argument)),
+    )
+    strides = [stride * tensor.element_bytes for stride in tensor.strides[:-1]]
+    aligned = not (origin % SECTOR).any() and not any(stride % SECTOR for stride in strides)
+    size = min(SECTOR if aligned else _UNIT, inner_bytes)
+    steps = [*tensor.box[:-1], -(-inner_bytes // size)]
+    units = [*(1 for _ in strides), size // tensor.element_bytes]
+    offset = np.zeros(1, np.int64)
+    inside = np.ones((len(issue.threads), 1), bool)
+    along = zip(steps, units, [*strides, tensor.element_bytes], start, tensor.shape, strict=True)
+    for count, unit, stride, first, extent in along:
+        index = np.arange(count) * unit
+        offset = (offset[:, None] + index * stride).reshape(-1)
+        place = first[:, None] + index
+        within = (place >= 0) & (place < extent)
+        inside = (inside[:, :, None] & within[:, None, :]).reshape(len(inside), -1)
+    padding = -len(offset) % WARP
+    offset = np.concatenate([offset, np.zeros(padding, np.int64)])
+    mask = np.pad(inside & issue.blocks[:, None], ((0, 0), (0, padding)))
+    return origin[:, None] + offset, mask, size
+
+
+def _of_global(base: np.ndarray, mask: np.ndarray, size: int, blocks: np.ndarray) -> np.ndarray:
+    """Requests, sectors, passes through the L1 (none) and bytes: [4, blocks]."""
+    sector = base // SECTOR
+    again = np.zeros(mask.shape, bool)
+    again[:, 1:] = mask[:, :-1] & (sector[:, 1:] == sector[:, :-1])
+    sectors = (mask & ~again).sum(1)
+    return np.array([blocks, sectors, 0 * sectors, size * mask.sum(1)], float)
+
+
+def _of_shared(issue: _Issue) -> np.ndarray:
+    """Requests, sectors (none), passes through the banks and bytes: [4, blocks]."""
+    size = prod(issue.tensor.box) * issue.tensor.element_bytes
+    return np.outer([1.0, 0.0, -(-size // _PASS), size], issue.blocks)
+
+
+def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
+    """What lies in shared memory is of unknown contents."""
+    size = prod(issue.tensor.box) * issue.tensor.element_bytes
+    place = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
+    rows = np.flatnonzero(issue.blocks)
+    words = place[rows][:, None] + np.arange(0, size, 4)
+    taint = machine.source(f"contents of argument {issue.argument}")
+    machine.shared.store(
+        np.repeat(rows, words.shape[1]), words.ravel(), 4, [np.zeros(words.size, np.uint32)], taint
+    )
+
+
+def box_stride(registers: RegisterChanges, machine: Machine, step: Step, lanes: Lanes) -> int:
+    """Bytes that a box moves on by in each trip of a loop, for as long as it stays inside the tensor.
+
+    **Raises:** Irregular if its warps do not move on alike.
+    """
+    if why := registers.why_erratic(step.bases, lanes):
+        raise Irregular(why)
+    strides: set[int] = set()
+    for _, issue in _issues(machine, step, lanes):
+        tensor, total = issue.tensor, None
+        for slot, _, _ in step.memory[-1].bases:
+            for part in (slot, slot + 1):
+                change = registers.by_slot.get(part)
+                if change is not None and issue.of_thread(change)[issue.blocks].any():
+                    raise Irregular("the tensor changes")
+        dimensions = zip(reversed(step.coordinates), tensor.strides, tensor.shape, tensor.box, strict=True)
+        for operand, stride, extent, box in dimensions:
+            change = registers.by_slot.get(operand.slot)
+            if change is None:
+                continue
+            moved = issue.of_thread(change)
+            place = issue.of_thread(machine.r[operand.slot])
+            registers.limit(place[:, None], moved[:, None], range(extent - box + 1), _rows(machine, issue))
+            total = plus(total, times(moved, stride * tensor.element_bytes))
+        moves = np.zeros(1, np.int64) if total is None else total[issue.blocks]
+        strides |= set(np.unique(moves).tolist())
+    if len(strides) != 1:
+        raise Irregular(f"0x{step.address:x} moves on by different distances")
+    return strides.pop()
+
+
+def _rows(machine: Machine, issue: _Issue) -> Lanes:
+    """The issuing blocks as a set of threads."""
+    return machine.sets.of(np.broadcast_to(issue.blocks[:, None], machine.shape))

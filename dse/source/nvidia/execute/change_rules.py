@@ -1,0 +1,326 @@
+"""How a change goes through an instruction, by its opcode.
+
+Each rule turns the changes of an instruction's sources into that of its result (sums, multiples), or cuts
+them off (shifts, compares), and says for how many trips more this holds. It raises `Irregular` where the
+result does not change by the same in every trip.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.nvidia.execute.register_changes import (
+    BITS_32,
+    FOR_EVER,
+    INT32,
+    UINT32,
+    Change,
+    Irregular,
+    RegisterChanges,
+    or_zero,
+    plus,
+    signed,
+    times,
+)
+from dse.source.nvidia.sass.operands import RZ, URZ, Operand
+from dse.source.nvidia.sass.program import Step
+
+_PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are worked out
+_INSIDE_TOO = "it changes in a loop inside too"
+
+
+def _values(step: Step) -> list[Operand]:
+    """The sources that are no predicates."""
+    return [operand for operand in step.sources if operand.kind != "predicate"]
+
+
+def _condition(step: Step) -> Operand:
+    """The first predicate among the sources."""
+    return next(operand for operand in step.sources if operand.kind == "predicate")
+
+
+def _carries(step: Step) -> bool:
+    """Whether a carry goes out to a predicate."""
+    return any(target.text[-1] != "T" for target in step.targets[1:])
+
+
+def _integers(step: Step) -> range:
+    """The integers that the sources are read as."""
+    return UINT32 if step.has("U32") else INT32
+
+
+def _move(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    if step.has("64"):
+        raise Irregular("a pair moves")
+    registers.set(step.targets[0], registers.change(_values(step)[0]), lanes)
+
+
+def _to_uniform(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    """The lowest active lane's change is that of its warp."""
+    change = registers.change(_values(step)[0])
+    if change is not None and change.shape[1] > 1:
+        blocks, threads = lanes.shape
+        lowest = np.broadcast_to(lanes.by_warp, (blocks, threads // WARP, WARP)).argmax(-1)[..., None]
+        by_warp = np.broadcast_to(change, lanes.shape).reshape(blocks, threads // WARP, WARP)
+        change = np.repeat(np.take_along_axis(by_warp, lowest, axis=-1)[..., 0], WARP, axis=1)
+    registers.set(step.targets[0], change, registers.machine.sets.whole_warps(lanes))
+
+
+def _add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    values = _values(step)
+    if step.has("64"):
+        total: Change = None
+        low = np.zeros((1, 1), np.int64)
+        for value in values:
+            _keep_pair(registers, value, lanes)
+            total = plus(total, registers.pair_change(value))
+            low = low + registers.value(value, UINT32)
+        registers.set_pair(step, total, low & 0xFFFFFFFF, lanes)
+        return
+    change: Change = None
+    for value in values:
+        change = plus(change, registers.change(value))
+    if step.has("X") or _carries(step):
+        _keep_carry(registers, [(value, registers.change(value)) for value in values], lanes)
+    registers.set(step.targets[0], change, lanes)
+
+
+def _keep_carry(registers: RegisterChanges, terms: list[tuple[Operand, Change]], lanes: Lanes) -> None:
+    """No term and no sum may overflow, or the carry would change."""
+    total, change = np.zeros((1, 1), np.int64), None
+    for operand, term in terms:
+        value = registers.value(operand, UINT32)
+        registers.limit(value, term, UINT32, lanes)
+        total, change = total + value, plus(change, term)
+    # an incoming carry may add one
+    registers.limit(total & 0xFFFFFFFF, change, UINT32[:-1], lanes)
+
+
+def _multiply_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    a, b, c = _values(step)[:3]
+    if step.has("MOV"):
+        registers.set(step.targets[0], registers.change(c), lanes)
+        return
+    if step.has("HI") or _carries(step):
+        raise Irregular("the high word of a product changes")
+    change_a, change_b = registers.change(a), registers.change(b)
+    if change_a is not None and change_b is not None:
+        raise Irregular("both factors change")
+    if (change_a is not None and registers.change_inside(b)) or (
+        change_b is not None and registers.change_inside(a)
+    ):
+        raise Irregular("the other factor changes in a loop inside")
+    integers = _integers(step)
+    value_a, value_b = registers.value(a, integers), registers.value(b, integers)
+    product = plus(times(change_a, value_b), times(change_b, value_a))
+    if not step.has("WIDE"):
+        registers.set(step.targets[0], plus(product, registers.change(c)), lanes)
+        return
+    registers.limit(value_a, change_a, integers, lanes)
+    registers.limit(value_b, change_b, integers, lanes)
+    _keep_pair(registers, c, lanes)
+    low = (value_a * value_b + _low_word(registers, c)) & 0xFFFFFFFF
+    registers.set_pair(step, plus(product, registers.pair_change(c)), low, lanes)
+
+
+def _keep_pair(registers: RegisterChanges, operand: Operand, lanes: Lanes) -> None:
+    """The low word of a pair may not overflow: its high word would not take the carry."""
+    change = registers.change(operand)
+    if change is not None:
+        registers.limit(registers.value(operand, UINT32), change, UINT32, lanes)
+
+
+def _low_word(registers: RegisterChanges, operand: Operand) -> np.ndarray:
+    """The low word of a 64-bit source."""
+    slots = registers.machine.bound.slots
+    place = (operand.bank, operand.offset)
+    if operand.kind == "constant" and ("constant", place) not in slots:
+        return registers.machine.r[slots["pair", place]].astype(np.int64)
+    return registers.value(operand, UINT32)
+
+
+def _scaled_add(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    values = _values(step)
+    a, b, shift = values[0], values[1], int(values[-1].text, 0)
+    shifted_change = times(registers.change(a), 2**shift)
+    if not step.has("HI"):
+        total_change = plus(shifted_change, registers.change(b))
+        if _carries(step):
+            shifted = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
+            registers.limit(shifted, shifted_change, UINT32, lanes)
+            added = registers.value(b, UINT32)
+            registers.limit(added, registers.change(b), UINT32, lanes)
+            registers.limit((shifted + added) & 0xFFFFFFFF, total_change, UINT32, lanes)
+        registers.set(step.targets[0], total_change, lanes)
+        return
+    upper = values[2] if len(values) > 3 else None
+    if upper is not None and registers.change(upper) is not None:
+        if _carries(step):
+            raise Irregular("the high word of a shifted pair changes")
+        high = _shifted_high_word(registers, a, upper, shift, lanes)
+        registers.set(step.targets[0], plus(high, registers.change(b)), lanes)
+        return
+    # the high word stays as long as the low one does not overflow
+    if step.has("SX32"):
+        registers.limit(registers.value(a, INT32), registers.change(a), INT32, lanes)
+    low = (registers.value(a, UINT32) << shift) & 0xFFFFFFFF
+    registers.limit(low, shifted_change, UINT32, lanes)
+    if step.has("X"):
+        registers.limit(registers.value(b, UINT32), registers.change(b), UINT32, lanes)
+    registers.set(step.targets[0], registers.change(b), lanes)
+
+
+def _shift(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    low, by, high = _values(step)[:3]
+    if step.has("L") and step.has("HI") and step.has("U64") and by.kind == "number":
+        registers.set(
+            step.targets[0], _shifted_high_word(registers, low, high, int(by.text, 0), lanes), lanes
+        )
+        return
+    if registers.change(by) is not None or by.kind != "number" or step.has("U64", "S64"):
+        raise Irregular("a shift of a pair, or by what changes")
+    if not step.has("L") and registers.change_inside(high):
+        raise Irregular(_INSIDE_TOO)
+    count = int(by.text, 0)
+    if step.has("L") and not step.has("HI"):
+        registers.set(step.targets[0], times(registers.change(low), 2**count), lanes)
+        return
+    if step.has("L") or not step.has("HI") or registers.change(low) is not None:
+        raise Irregular("a funnel shift")
+    change = registers.change(high)
+    integers = INT32 if step.has("S32") else UINT32
+    value = registers.value(high, integers)
+    registers.limit(value, change, integers, lanes)
+    if change is None or not (change % 2**count).any():
+        registers.set(step.targets[0], None if change is None else change >> count, lanes)
+        return
+    registers.limit(value & (2**count - 1), change, range(2**count), lanes)
+    registers.set(step.targets[0], None, lanes)
+
+
+def _shifted_high_word(
+    registers: RegisterChanges, low: Operand, high: Operand, count: int, lanes: Lanes
+) -> Change:
+    """Find the change of the high word of a pair shifted left, while its low word does not overflow."""
+    if registers.change_inside(low, high):
+        raise Irregular(_INSIDE_TOO)
+    change = plus(registers.change(low), times(registers.change(high), BITS_32))
+    if change is None:
+        return None
+    _keep_pair(registers, low, lanes)
+    low_change = signed(change * 2**count)
+    registers.limit((registers.value(low, UINT32) << count) & 0xFFFFFFFF, low_change, UINT32, lanes)
+    return (change * 2**count - low_change) >> 32
+
+
+def _select(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    a, b = _values(step)[:2]
+    condition = _condition(step)
+    holds = registers.machine.r[condition.slot] != condition.negate
+    first, second = or_zero(registers.change(a)), or_zero(registers.change(b))
+    registers.set(step.targets[0], np.where(holds, first, second), lanes)
+
+
+def _minimum(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    values = _values(step)
+    integers = _integers(step)
+    if step.opcode.endswith("VIADDMNMX"):
+        total = (registers.value(values[0], UINT32) + registers.value(values[1], UINT32)) & 0xFFFFFFFF
+        left = total if integers is UINT32 else signed(total)
+        left_change = plus(registers.change(values[0]), registers.change(values[1]))
+        other = values[2]
+    else:
+        left, left_change, other = (
+            registers.value(values[0], integers),
+            registers.change(values[0]),
+            values[1],
+        )
+    right, right_change = registers.value(other, integers), registers.change(other)
+    if registers.change_inside(*values):
+        raise Irregular(_INSIDE_TOO)
+    for test in ("LT", "EQ"):
+        _keep_order(registers, test, (left, left_change), (right, right_change), integers, lanes)
+    condition = _condition(step)
+    smaller = registers.machine.r[condition.slot] != condition.negate
+    change = np.where((left < right) == smaller, or_zero(left_change), or_zero(right_change))
+    registers.set(step.targets[0], change, lanes)
+
+
+def _compare(registers: RegisterChanges, step: Step, lanes: Lanes) -> None:
+    a, b = _values(step)[:2]
+    name = next(name for name in step.modifiers if name in ("LT", "LE", "GT", "GE", "EQ", "NE", "F", "T"))
+    tests = ("LT", "EQ") if step.has("EX") else (name,)
+    if (tests != (name,) or name in ("EQ", "NE")) and registers.change_inside(a, b):
+        raise Irregular(_INSIDE_TOO)
+    if step.has("U64", "S64"):
+        if any(side.kind != "register" for side in (a, b)):
+            raise Irregular("a compare of a pair with what is no register")
+        for side in (a, b):
+            _keep_pair(registers, side, lanes)
+        integers = _PAIRS
+        left, right = ((_pair(registers, side), registers.pair_change(side)) for side in (a, b))
+        if any((abs(value) >= _PAIRS.stop).any() for value, _ in (left, right)):
+            raise Irregular("a compare of large pairs")
+    else:
+        integers = _integers(step)
+        left, right = ((registers.value(side, integers), registers.change(side)) for side in (a, b))
+    for test in tests:
+        _keep_order(registers, test, left, right, integers, lanes)
+
+
+def _pair(registers: RegisterChanges, operand: Operand) -> np.ndarray:
+    """A 64-bit source that is a register, as int64."""
+    if operand.slot in (RZ, URZ):
+        return np.zeros((1, 1), np.int64)
+    low, high = registers.machine.r[operand.slot], registers.machine.r[operand.slot + 1]
+    value = low.astype(np.int64) | high.astype(np.int64) << 32
+    return -value if operand.negate else ~value if operand.invert else value
+
+
+def _keep_order(
+    registers: RegisterChanges,
+    test: str,
+    left: tuple[np.ndarray, Change],
+    right: tuple[np.ndarray, Change],
+    integers: range,
+    lanes: Lanes,
+) -> None:
+    """Two values with their changes: all is known only as long as a test of them comes out the same, and none
+    of them overflows.
+    """
+    (left_value, left_change), (right_value, right_change) = left, right
+    registers.limit(left_value, left_change, integers, lanes)
+    registers.limit(right_value, right_change, integers, lanes)
+    change = plus(left_change, times(right_change, -1))
+    if change is None:
+        return
+    apart = left_value - right_value
+    if test in ("EQ", "NE"):
+        divisor = np.where(change == 0, 1, change)
+        meets = (change != 0) & (-apart % divisor == 0) & (-apart // divisor > 0)
+        trips = np.where(meets, -apart // divisor - 1, FOR_EVER)
+        trips = np.where((apart == 0) & (change != 0), 0, trips)
+        registers.limit_trips(trips, lanes)
+        return
+    apart = apart - 1 if test in ("LE", "GT") else apart  # then it is a test for < 0
+    falls = np.where(change < 0, apart // np.maximum(-change, 1), FOR_EVER)
+    rises = np.where(change > 0, (-apart - 1) // np.maximum(change, 1), FOR_EVER)
+    registers.limit_trips(np.where(apart < 0, rises, falls), lanes)
+
+
+RULES: dict[str, Callable[[RegisterChanges, Step, Lanes], None]] = {
+    opcode: rule
+    for rule, opcodes in {
+        _move: "MOV UMOV",
+        _to_uniform: "R2UR",
+        _add: "IADD3 UIADD3 IADD VIADD UVIADD",
+        _multiply_add: "IMAD UIMAD",
+        _scaled_add: "LEA ULEA",
+        _shift: "SHF USHF",
+        _select: "SEL USEL",
+        _minimum: "IMNMX UIMNMX VIMNMX UVIMNMX VIADDMNMX UVIADDMNMX",
+        _compare: "ISETP UISETP",
+    }.items()
+    for opcode in opcodes.split()
+}

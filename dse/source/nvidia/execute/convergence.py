@@ -1,0 +1,63 @@
+"""Threads of a warp that wait for each other where ways meet again."""
+
+import numpy as np
+
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.ready_threads import ReadyThreads
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.program import Step
+
+
+class ConvergencePoints:
+    """Threads held at the convergence points in the ends of basic blocks (BSYNC, WARPSYNC)."""
+
+    def __init__(self, machine: Machine, ready: ReadyThreads) -> None:
+        self.machine, self.ready = machine, ready
+        self.held: dict[int, Lanes] = {}  # by the basic block
+
+    def arrive(self, index: int, step: Step, lanes: Lanes) -> None:
+        """Let threads wait at the end of a basic block, or go on if their warps are complete."""
+        machine = self.machine
+        arriving = machine.under_guard(step, lanes)
+        self.ready.enter(index + 1, machine.rest(lanes, arriving))
+        if arriving is None:
+            return
+        others = self.held.pop(index, None)
+        if others is not None:
+            arriving = machine.sets.of(arriving.mask | others.mask)
+        if self._complete(step, arriving) is arriving:
+            self.ready.enter(index + 1, arriving)
+        else:  # all wait while others may still join them
+            self.held[index] = arriving
+
+    def release(self) -> bool:
+        """Let the threads of complete warps go on from the first point that holds any; False if none does."""
+        machine = self.machine
+        for index in sorted(self.held):
+            lanes = self.held[index]
+            complete = self._complete(machine.program.blocks[index].steps[-1], lanes)
+            if complete is not None:
+                del self.held[index]
+                left = machine.rest(lanes, complete)
+                if left is not None:
+                    self.held[index] = left
+                self.ready.enter(index + 1, complete)
+                return True
+        return False
+
+    def _complete(self, step: Step, lanes: Lanes) -> Lanes | None:
+        """Those of `lanes` who wait for nobody."""
+        machine = self.machine
+        operand = next((operand for operand in step.sources if operand.slot >= 0), None)
+        if operand is not None:
+            expected = machine.r[operand.slot]
+        elif step.sources and step.sources[0].kind == "number":
+            expected = np.full((1, 1), int(step.sources[0].text, 0), np.uint32)
+        else:
+            expected = np.full((1, 1), 0xFFFFFFFF, np.uint32)
+        if lanes.total == machine.live:
+            return lanes
+        live = machine.sets.of(machine.live_mask)
+        missing = (expected & live.bits & ~lanes.bits) != 0
+        complete = machine.sets.of(lanes.mask & ~missing)
+        return lanes if complete.total == lanes.total else complete if complete.total else None

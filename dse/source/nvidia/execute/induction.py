@@ -1,0 +1,256 @@
+"""Follows one trip of a loop and says for how many trips more all goes on evenly.
+
+The change of every register is carried through the trip, instruction by instruction. If each register comes
+out with the change that it went in with, the next trips are known as well: where threads go, and by how much
+each address moves on. What has no rule, data that are loaded for one, is erratic: then the next trips are not
+known, unless they may be estimated. In that case such values may be addresses, but no branch, no guard, and
+nothing that lives on in the next trip may depend on them.
+"""
+
+from math import gcd, lcm
+
+import numpy as np
+
+from dse.hardware.coalescing import LINE, SECTOR
+from dse.source.machine.launch import REGION_BITS
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.boxes import box_stride
+from dse.source.nvidia.execute.change_rules import RULES
+from dse.source.nvidia.execute.register_changes import Change, Irregular, RegisterChanges, plus, times
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.operands import PT, RZ, SLOTS, UPT, URZ, Operand
+from dse.source.nvidia.sass.program import Step, descriptor_slot
+
+_BARRIER_MOVES = ("BSSY", "BREAK", "BMOV")
+
+
+class Examination:
+    """One trip of a loop, followed while it is executed: what changes in it, and whether that is even."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        header: int,
+        last: int,
+        lanes: Lanes,
+        went_in: dict[int, np.ndarray],
+        may_estimate: bool,
+    ) -> None:
+        """Examine a trip that is about to begin.
+
+        `went_in` says by how much each slot changed in the trip before; `header` and `last` are the first and
+        the last basic block of the loop.
+        """
+        self.machine, self.header, self.last, self.lanes = machine, header, last, lanes
+        self.went_in, self.may_estimate = went_in, may_estimate
+        self.registers = RegisterChanges(machine, dict(went_in))
+        self.period = 1  # trips after which addresses lie the same way within a line
+        self.strides: dict[int, int | None] = {}  # by memory instruction; None: not by the same everywhere
+        self.why_estimated = ""  # why counts are not the same in every trip; empty if they are
+        self._stores = False  # whether something is stored that is loaded again
+        self._stored_before = _stored(machine)
+
+    def follow(self, step: Step, lanes: Lanes) -> None:
+        """Work out how what `step` writes will change. Before it is executed.
+
+        **Raises:** Irregular
+        """
+        registers = self.registers
+        if step.guard in registers.erratic and (why := registers.why_erratic([step.guard], lanes)):
+            if step.memory or not step.needed or step.opcode in _BARRIER_MOVES:
+                raise Irregular(why)
+            registers.set_erratic(step.writes, lanes, why)
+            return
+        chosen = self.machine.under_guard(step, lanes)
+        if chosen is None:
+            return
+        if step.memory:
+            self._address(step, chosen)
+        if step.kind == "copy" and (why := registers.why_erratic(_conditions(step), chosen)):
+            raise Irregular(why)
+        if (slot := descriptor_slot(step)) in registers.by_slot or slot in registers.erratic:
+            raise Irregular("an instruction descriptor changes")
+        if step.opcode in _BARRIER_MOVES:
+            self.end(step, chosen)
+        if not step.needed or step.of_box:
+            return
+        if step.given:
+            registers.set_same(step.writes, chosen)
+            return
+        why = registers.why_erratic(step.reads, chosen)
+        changing = registers.any_changes(step.reads)
+        if step.stores or step.atomic or step.kind == "copy":
+            self._store(step, chosen, bool(why) or changing)
+        elif why:
+            registers.set_erratic(step.writes, self._written(step, chosen), why)
+        elif not changing:
+            registers.set_same(step.writes, self._written(step, chosen))
+        elif step.memory:
+            self._load(step, chosen)
+        else:
+            self._compute(step, chosen)
+
+    def end(self, step: Step, lanes: Lanes) -> None:
+        """Check that threads go the same way in every trip where a basic block ends with `step`.
+
+        **Raises:** Irregular
+        """
+        slots = [operand.slot for operand in step.sources if operand.slot not in (PT, UPT, RZ, URZ)]
+        if why := self.registers.why_erratic((*slots, step.guard), lanes):
+            raise Irregular(why)
+        if self.registers.any_changes(slots):
+            raise Irregular(f"0x{step.address:x} goes to different places")
+
+    def why_uneven(self) -> str:
+        """Say, once the trip is over, why the next is not known to be like it; empty if it is."""
+        registers = self.registers
+        live = self.machine.bound.live[self.header]
+        for slot in {*registers.by_slot, *registers.erratic, *self.went_in}:
+            if slot >= SLOTS or not live >> slot & 1:
+                continue
+            if why := registers.why_erratic([slot], self.lanes):
+                return why
+            if registers.differs(slot, self.went_in.get(slot), self.lanes):
+                return f"register slot {slot} does not change evenly"
+        if self._stores:
+            before, now = self._stored_before, _stored(self.machine)
+            if len(now) != len(before) or not all(map(np.array_equal, now, before)):
+                return "what it stores differs from trip to trip"
+        return ""
+
+    # Instructions
+
+    def _compute(self, step: Step, lanes: Lanes) -> None:
+        """A result of what changes."""
+        rule = RULES.get(step.opcode)
+        if rule is None:
+            self._lose(step, lanes, f"{step.opcode} of what changes")
+            return
+        try:
+            rule(self.registers, step, lanes)
+        except (Irregular, KeyError) as reason:
+            self._lose(step, lanes, f"{step.opcode}: {reason}")
+            return
+        for slot in step.writes:
+            self.registers.no_longer_erratic(slot, self._written(step, lanes))
+
+    def _written(self, step: Step, lanes: Lanes) -> Lanes:
+        """The threads that get what some write: R2UR writes for whole warps."""
+        return self.machine.sets.whole_warps(lanes) if step.opcode == "R2UR" else lanes
+
+    def _lose(self, step: Step, lanes: Lanes, why: str) -> None:
+        """Take what `step` writes for erratic."""
+        why = f"0x{step.address:x} {why}"
+        if not self.may_estimate:
+            raise Irregular(why)
+        self.registers.set_erratic(step.writes, lanes, why)
+
+    def _address(self, step: Step, lanes: Lanes) -> None:
+        """The addresses of a memory instruction must all move on by the same."""
+        if step.of_box:
+            self._box(step, lanes)
+            return
+        grain = LINE if step.pipe == "global" else 4
+        stride: int | None = 0
+        why = ""
+        for address in step.memory:
+            stride, why = self._stride(step, address, lanes)
+            if stride is None:
+                break
+            self.period = lcm(self.period, grain // gcd(grain, stride))
+        if stride is not None and self.strides.get(step.index, stride) != stride:
+            stride, why = None, _moves_differently(step)
+        if stride is None:
+            if not self.may_estimate:
+                raise Irregular(why)
+            self.why_estimated = self.why_estimated or why
+        self.strides[step.index] = stride
+
+    def _box(self, step: Step, lanes: Lanes) -> None:
+        """A box of a tensor must move on by the same, inside the tensor."""
+        stride = box_stride(self.registers, self.machine, step, lanes)
+        if self.strides.setdefault(step.index, stride) != stride:
+            raise Irregular(_moves_differently(step))
+        self.period = lcm(self.period, SECTOR // gcd(SECTOR, stride))
+
+    def _stride(self, step: Step, address: Operand, lanes: Lanes) -> tuple[int | None, str]:
+        """(bytes that an address moves on by, why it is not known)"""
+        registers = self.registers
+        total: Change = None
+        wide = step.pipe == "global" and address is step.memory[-1]
+        for slot, factor, narrow in address.bases:
+            pair = wide and not narrow
+            if why := registers.why_erratic((slot, slot + 1) if pair else (slot,), lanes):
+                return None, why
+            change = registers.change_of_slots(slot) if pair else registers.by_slot.get(slot)
+            total = plus(total, times(change, factor))
+        if total is None:
+            return 0, ""
+        shape = np.broadcast_shapes(total.shape, lanes.mask.shape)
+        chosen: np.ndarray = np.broadcast_to(total, shape)[np.broadcast_to(lanes.mask, shape)]
+        stride = int(chosen.max())
+        if (chosen != stride).any():
+            return None, _moves_differently(step)
+        return stride, ""
+
+    def _load(self, step: Step, lanes: Lanes) -> None:
+        """A load from places that change. Memory of unknown contents holds the same everywhere."""
+        empty = step.pipe == "shared" and not self.machine.shared.words.any()
+        if empty or (step.pipe == "global" and self._same_everywhere(step, lanes)):
+            self.registers.set_same(step.writes, lanes)
+        else:
+            self._lose(step, lanes, "loads from different places")
+
+    def _same_everywhere(self, step: Step, lanes: Lanes) -> bool:
+        """Whether no contents are known, or none of the arguments that this step stays inside."""
+        regions = self.machine.memory.regions
+        if all(contents is None for contents in regions.values()):
+            return True
+        stride = self.strides.get(step.index)
+        if stride is None:
+            return False
+        address = self.machine.base(step, step.memory[-1], True) + step.memory[-1].offset
+        shape = np.broadcast_shapes(address.shape, lanes.mask.shape)
+        address = np.broadcast_to(address, shape)
+        touched = np.unique((address >> REGION_BITS)[np.broadcast_to(lanes.mask, shape)]).tolist()
+        if any(regions.get(number) is not None for number in touched):
+            return False
+        region = range(1 << REGION_BITS)
+        self.registers.limit(address & (len(region) - 1), np.full((1, 1), stride), region, lanes)
+        return True
+
+    def _store(self, step: Step, lanes: Lanes, changes: bool) -> None:
+        """The same is stored in the same places in every trip, or nothing in memory that holds nothing."""
+        registers = self.registers
+        if step.atomic or (step.pipe == "global" and step.kind != "copy"):
+            raise Irregular(f"0x{step.address:x} stores what is loaded again")
+        self._stores = True
+        if not changes:
+            return
+        if step.kind == "copy" and not registers.why_erratic(step.bases, lanes):
+            moved, _ = self._stride(step, step.memory[0], lanes)
+            if moved == 0 and self._same_everywhere(step, lanes):
+                return
+        values = step.reads[: len(step.reads) - len(step.bases)]
+        same = not registers.why_erratic(values, lanes) and not any(
+            slot in registers.by_slot for slot in values
+        )
+        zero = not any(self.machine.r[slot].any() for slot in values)
+        if not (step.opcode == "STS" and same and zero and not self.machine.shared.words.any()):
+            raise Irregular(f"0x{step.address:x} stores what is loaded again")
+
+
+def _conditions(step: Step) -> list[int]:
+    """The slots of the predicates among the sources."""
+    return [operand.slot for operand in step.sources if operand.kind == "predicate"]
+
+
+def _moves_differently(step: Step) -> str:
+    """Say that the threads of a memory instruction do not move on together."""
+    return f"0x{step.address:x} moves on by different distances"
+
+
+def _stored(machine: Machine) -> list[np.ndarray]:
+    """Copy what was stored so far in shared and in local memory."""
+    local = machine.local.words
+    return [machine.shared.words.copy(), *(local[address] for address in sorted(local))]

@@ -1,0 +1,201 @@
+"""Runs the threads of a few blocks through a kernel's machine code, all of them as one vector.
+
+Threads that are at the same instruction are executed together, those at the lowest address first, so that
+they meet again as early as they can; at convergence points and barriers they wait for each other as on
+hardware. Only what addresses and branches depend on is computed. The rest is counted: every basic block by
+the warps and threads that enter it, every memory instruction by what it asks for.
+"""
+
+from collections.abc import Sequence
+from copy import copy
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.actions import actions
+from dse.source.nvidia.execute.arrivals import check_arrivals
+from dse.source.nvidia.execute.block_barriers import BlockBarriers
+from dse.source.nvidia.execute.convergence import ConvergencePoints
+from dse.source.nvidia.execute.jumps import taking, targets
+from dse.source.nvidia.execute.loop_skipping import Endless, LoopPolicy, LoopSkipper
+from dse.source.nvidia.execute.ready_threads import ReadyThreads
+from dse.source.nvidia.execute.slice import mark_needed
+from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step
+
+
+def bind_program(program: SassProgram, global_stores: bool = False, counting: bool = True) -> BoundProgram:
+    """Make a program ready to run. With `global_stores`, loads see what the kernel itself stored in global
+    memory. Without `counting`, only the addresses in global memory are followed, and what they depend on.
+    """
+    if counting:
+        live = mark_needed(program, global_stores)
+    else:
+        program = _copied(program)  # which steps are needed is kept in them
+        live = mark_needed(program, global_stores, spaces=("global",))
+    bound = BoundProgram(program, live, global_stores, counting)
+    bound.actions = [actions(bound, block) for block in program.blocks]
+    return bound
+
+
+def _copied(program: SassProgram) -> SassProgram:
+    """Copy a program, with steps of its own."""
+    steps = [copy(step) for step in program.steps]
+    blocks = [
+        BasicBlock(block.index, [steps[step.index] for step in block.steps], block.successors)
+        for block in program.blocks
+    ]
+    return SassProgram(program.kernel, program.arch, steps, blocks, program.block_at)
+
+
+def run(
+    bound: BoundProgram,
+    launch: LaunchArguments,
+    blocks: Sequence[Dimensions],
+    step_limit: int = 200_000,
+    loops: LoopPolicy = LoopPolicy.ESTIMATE,
+    warps: Sequence[int] | None = None,
+) -> Machine:
+    """Run these blocks of a launch to their end; trips of steady loops are counted without running them.
+
+    `loops` says which trips. Loops whose addresses depend on data, as far as no branch does, are estimated
+    from some of their trips: `Machine.estimated` says which, and how far those trips differ.
+
+    **Raises:** DseError if a form of an instruction that matters is not supported, if threads wait for others
+    that never come, or after `step_limit` basic blocks: an endless loop, or one that hangs on data not
+    stated.
+    """
+    with np.errstate(all="ignore"):
+        machine = Machine(bound, launch, blocks, warps)
+        Scheduler(machine, step_limit, loops).run()
+    if bound.counting and warps is None:
+        check_arrivals(machine)
+    if machine.missed_stores and not bound.global_stores:
+        return run(
+            bind_program(bound.program, global_stores=True, counting=bound.counting),
+            launch,
+            blocks,
+            step_limit,
+            loops,
+            warps,
+        )
+    return machine
+
+
+class Scheduler:
+    """Executes basic blocks, one after another, until no thread is left."""
+
+    def __init__(self, machine: Machine, step_limit: int, loops: LoopPolicy) -> None:
+        self.machine, self.step_limit, self.policy = machine, step_limit, loops
+        self.loops = LoopSkipper(machine, may_estimate=loops is LoopPolicy.ESTIMATE)
+        self.ready = ReadyThreads(machine)
+        self.convergence = ConvergencePoints(machine, self.ready)
+        self.barriers = BlockBarriers(machine, self.ready)
+        self.ends = {
+            "BRA": self.branch, "JMP": self.branch, "CALL": self.branch, "EXIT": self.exit, "RET":
+            self.jump, "BRX": self.jump, "BRXU": self.jump, "BSYNC": self.convergence.arrive, "WARPSYNC":
+            self.convergence.arrive, "BAR": self.barriers.arrive,
+        }  # fmt: skip
+
+    def run(self) -> None:
+        """Run all threads to their end."""
+        machine, ready = self.machine, self.ready
+        ready.enter(0, machine.sets.of(machine.live_mask))
+        came_from = -1
+        executed = 0
+        while ready or self.release():
+            index, lanes = ready.take_lowest()
+            executed += 1
+            if executed > self.step_limit:
+                raise self.still_running(index)
+            if self.policy is not LoopPolicy.RUN:
+                self.watch(index, lanes, came_from)
+            came_from = index
+            machine.trace.append((index, lanes))
+            machine.counts[2 * index] += lanes.warps
+            machine.counts[2 * index + 1] += lanes.threads
+            self.execute(index, lanes)
+        machine.close_phase(np.ones(machine.shape[0], bool), -1)
+
+    def watch(self, index: int, lanes: Lanes, came_from: int) -> None:
+        """Skip trips of the loop that begins with a basic block which threads are about to enter."""
+        if index > came_from:
+            self.loops.enter_from_above(index, lanes)
+            return
+        try:
+            self.loops.enter_from_below(index, lanes, self.ready.lowest)
+        except Endless:
+            raise self.still_running(index) from None
+
+    def execute(self, index: int, lanes: Lanes) -> None:
+        """Execute the steps of a basic block, and let threads go where its end says."""
+        machine, loops = self.machine, self.loops
+        if loops.examined:
+            before = None
+            for step, action in machine.bound.actions[index]:
+                if step is not before:
+                    loops.follow(step, lanes)
+                before = step
+                action(machine, lanes)
+        else:
+            for _, action in machine.bound.actions[index]:
+                action(machine, lanes)
+        last = machine.program.blocks[index].steps[-1]
+        end = self.ends.get(last.opcode)
+        if end is None:
+            self.ready.enter(index + 1, lanes)
+            return
+        if loops.examined:
+            loops.end(last, lanes)
+        end(index, last, lanes)
+
+    def branch(self, index: int, step: Step, lanes: Lanes) -> None:
+        """Some go to the target, the others on."""
+        taken = taking(self.machine, step, lanes)
+        if taken is not None:
+            self.ready.enter(step.jump, taken)
+        self.ready.enter(index + 1, self.machine.rest(lanes, taken))
+
+    def exit(self, index: int, step: Step, lanes: Lanes) -> None:
+        """Some are at their end, the others go on."""
+        gone = taking(self.machine, step, lanes)
+        if gone is not None:
+            self.machine.exit(gone)
+        self.ready.enter(index + 1, self.machine.rest(lanes, gone))
+
+    def jump(self, index: int, step: Step, lanes: Lanes) -> None:
+        """Some go to addresses in a register, the others on."""
+        jumping = self.machine.under_guard(step, lanes)
+        self.ready.enter(index + 1, self.machine.rest(lanes, jumping))
+        if jumping is not None:
+            for target, going in targets(self.machine, step, jumping):
+                self.ready.enter(target, going)
+
+    def release(self) -> bool:
+        """Nobody can go on: let those go whose wait is over. False if nobody is left.
+
+        **Raises:** DseError if all that are left wait for others.
+        """
+        if self.convergence.release() or self.barriers.release():
+            return True
+        waiting = sorted({*self.convergence.held, *self.barriers.arrived})
+        if waiting:
+            program = self.machine.program
+            step = program.blocks[waiting[0]].steps[-1]
+            raise program.error(step, "found threads that wait for others for ever, expected all to arrive")
+        return False
+
+    def still_running(self, index: int) -> DseError:
+        """The error of a kernel that reaches the limit, or is known to."""
+        program = self.machine.program
+        taint = 0
+        for bits in self.machine.unknown.values():
+            taint = taint | bits
+        names = self.machine.sources_of(taint)
+        because = f"; it depends on what is not stated: {', '.join(names)}" if names else ""
+        address = program.blocks[index].steps[0].address
+        found = f"still running after {self.step_limit} basic blocks, at 0x{address:x}"
+        expected = "an end (an endless loop, or one that waits for memory)"
+        return DseError(f"{program.kernel}: {found}: expected {expected}{because}")

@@ -1,0 +1,61 @@
+"""Branches: the threads that take one, and where those go that jump to an address in a register."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.machine.state import Machine, union
+from dse.source.nvidia.sass.operands import PT, UPT
+from dse.source.nvidia.sass.program import Step
+
+
+def taking(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
+    """Find those of `lanes` that take a branch; None if there are none."""
+    taken = machine.under_guard(step, lanes)
+    taint = machine.taint[step.guard] if step.guard >= 0 else 0
+    for operand in step.sources:
+        if operand.kind == "predicate" and operand.slot not in (PT, UPT):
+            taint = taint | machine.taint[operand.slot]
+            taken = machine.where(operand.slot, operand.negate, taken) if taken is not None else None
+        elif operand.kind == "predicate" and operand.negate:
+            taken = None
+    machine.note_unknown(step, "branch", taint, lanes)
+    if taken is not None and step.has("DIV", "CONV"):
+        taken = _diverged(machine, step, taken)
+    return taken
+
+
+def _diverged(machine: Machine, step: Step, lanes: Lanes) -> Lanes | None:
+    """BRA.DIV goes where the active threads are not those of the mask, as far as these still run."""
+    mask = step.sources[0]
+    expected = ~machine.r[mask.slot] if mask.invert else machine.r[mask.slot]
+    live = machine.sets.of(machine.live_mask)
+    missing = (expected & live.bits) != lanes.bits
+    diverged = machine.sets.of(lanes.mask & missing)
+    return diverged if diverged.total else None
+
+
+def targets(machine: Machine, step: Step, lanes: Lanes) -> Iterator[tuple[int, Lanes]]:
+    """Find the basic blocks that threads jump to, and which threads do.
+
+    RET goes to an address in a register; BRX adds the one of the next instruction, and a number.
+
+    **Raises:** DseError if there is no basic block at an address.
+    """
+    slot = next(operand.slot for operand in step.sources if operand.kind == "register")
+    offset = 0
+    if step.opcode != "RET":
+        offset = step.address + machine.program.spacing
+        offset += sum(int(operand.text, 0) for operand in step.sources if operand.kind == "number")
+    machine.note_unknown(step, "branch", machine.taint[slot], lanes)
+    address = np.broadcast_to((machine.r[slot].astype(np.int64) + offset) & 0xFFFFFFFF, machine.shape)
+    mask = np.broadcast_to(lanes.mask, machine.shape)
+    for target in np.unique(address[mask]).tolist():
+        if target not in machine.program.block_at:
+            names = machine.sources_of(union(machine.taint[slot], lanes))
+            unknown = f" (it depends on {', '.join(names)})" if names else ""
+            raise machine.program.error(
+                step, f"found a jump to 0x{target:x}{unknown}, expected a basic block"
+            )
+        yield machine.program.block_at[target], machine.sets.of(mask & (address == target))

@@ -1,0 +1,193 @@
+"""Does the loads and stores that an address or a branch depends on."""
+
+from collections.abc import Callable, Iterable
+from functools import reduce
+from operator import or_
+
+import numpy as np
+
+from dse.source.machine.memory import in_block, regions_of
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.machine.state import Machine, Taint, union
+from dse.source.nvidia.sass.operands import RZ, URZ
+from dse.source.nvidia.sass.program import Step
+
+_U32 = np.uint32
+
+
+def _data(machine: Machine, step: Step) -> tuple[list[np.ndarray], list[Taint]]:
+    """The registers that a store or an atomic takes its data from, in order, and their taints."""
+    slots: list[int] = []
+    for operand, words in zip(step.sources, step.source_words, strict=True):
+        if operand.kind == "register":
+            slots += (
+                [operand.slot]
+                if operand.slot in (RZ, URZ) and words == 1
+                else range(operand.slot, operand.slot + words)
+            )
+    zero = machine.r[RZ]
+    values = [zero if RZ <= slot <= RZ + 1 else machine.r[slot] for slot in slots]
+    return values, [0 if RZ <= slot <= RZ + 1 else machine.taint[slot] for slot in slots]
+
+
+def _of_all(taints: Iterable[Taint]) -> Taint:
+    """Join the unknown sources of several values."""
+    return reduce(or_, taints, 0)
+
+
+def _flat(machine: Machine, lanes: Lanes, address: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(mask [blocks, threads], block and address of each thread in it)."""
+    mask = np.broadcast_to(lanes.mask, machine.shape)
+    block = np.nonzero(mask)[0]
+    return mask, block, np.broadcast_to(address, machine.shape)[mask]
+
+
+def _put(
+    machine: Machine, step: Step, lanes: Lanes, mask: np.ndarray, words: list[np.ndarray], taint: Taint
+) -> None:
+    """Write loaded words, one value for each thread of `mask`, to the destination registers."""
+    first = next((target for target in step.targets if target.kind == "register"), None)
+    if first is None or first.slot in (RZ, URZ):
+        return
+    for number, word in enumerate(words):
+        full = np.zeros(machine.shape, _U32)
+        full[mask] = _extended(word, step)
+        machine.write(first.slot + number, full, taint, lanes)
+
+
+def _extended(word: np.ndarray, step: Step) -> np.ndarray:
+    """Extend a loaded word by its sign, if the instruction does."""
+    for name, kind in (("S8", np.int8), ("S16", np.int16)):
+        if step.has(name):
+            return word.astype(kind).astype(np.int32).view(_U32)
+    return word
+
+
+def _load_global(machine: Machine, address: np.ndarray, size: int) -> tuple[list[np.ndarray], int]:
+    """(words of each access, their taint)."""
+    words, unknown, outside = machine.memory.load(address, size)
+    taint = machine.source("global memory outside the arguments") if outside else 0
+    for region in unknown:
+        taint |= machine.source(f"contents of argument {region - 1}")
+    return words, taint
+
+
+def _access_global(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to global memory, or copy from it to shared memory."""
+    mask, block, flat = _flat(machine, lanes, address)
+    memory = machine.memory
+    data, taints = _data(machine, step)
+    data_taint = _of_all(taints)
+    if step.kind == "store":
+        memory.store(flat, step.bytes, [np.broadcast_to(value, machine.shape)[mask] for value in data])
+        return
+    words, unknown = _load_global(machine, flat, step.bytes)
+    taint = taint | unknown
+    if memory.written and not machine.bound.global_stores and memory.written.intersection(regions_of(flat)):
+        machine.missed_stores = True
+    if step.atomic:
+        taint = taint | data_taint | machine.source("the order of atomic operations")
+        values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+        words, new = _atomic(step, flat, words[0], values)
+        memory.store(flat, 4, [new])
+    if step.kind == "copy":
+        to = in_block(machine.base(step, step.memory[0], False) + step.memory[0].offset)
+        zeroed = ~_copied(machine, step, lanes)[mask]
+        words = [np.where(zeroed, _U32(0), word) for word in words] if zeroed.any() else words
+        to = np.broadcast_to(to, machine.shape)[mask]
+        machine.shared.store(block, to, step.bytes, words, union(taint, lanes))
+    elif step.targets:
+        _put(machine, step, lanes, mask, words, taint)
+
+
+def _copied(machine: Machine, step: Step, lanes: Lanes) -> np.ndarray:
+    """Whether each thread reads what it copies; the others store zeros: [blocks, threads]."""
+    read: Lanes | None = lanes
+    for operand in step.sources:
+        if operand.kind == "predicate" and read is not None:
+            read = machine.where(operand.slot, operand.negate, read)
+    return np.broadcast_to(np.zeros((1, 1), bool) if read is None else read.mask, machine.shape)
+
+
+def _access_shared(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to shared memory."""
+    mask, block, flat = _flat(machine, lanes, in_block(address))
+    memory = machine.shared
+    data, taints = _data(machine, step)
+    data_taint = _of_all(taints)
+    values = [np.broadcast_to(value, machine.shape)[mask] for value in data]
+    if step.opcode == "STS":
+        memory.store(block, flat, step.bytes, values, union(taint | data_taint, lanes))
+        return
+    words = memory.load(block, flat, step.bytes)
+    stored = memory.taint(block, flat, step.bytes)
+    if step.atomic:
+        words, new = _atomic(step, flat + (block << 32), words[0], values)
+        memory.store(block, flat, 4, [new], stored | union(data_taint, lanes))
+        taint = taint | (machine.source("the order of atomic operations") if step.writes else 0)
+    if step.targets:
+        _put(machine, step, lanes, mask, words, taint | stored)
+
+
+def _access_local(machine: Machine, step: Step, address: np.ndarray, lanes: Lanes, taint: Taint) -> None:
+    """Load from or store to the threads' own memory."""
+    memory = machine.local
+    if step.kind == "store":
+        by_all = lanes.total == machine.live
+        for number, (word, unknown) in enumerate(zip(*_data(machine, step), strict=True)):
+            size, place = min(step.bytes, 4), address + 4 * number
+            stored: Taint = taint | unknown
+            memory.store(lanes.mask, place, size, [word], stored, by_all)
+        return
+    first = step.targets[0].slot
+    for number, word in enumerate(memory.load(lanes.mask, address, step.bytes)):
+        unknown = memory.taint(lanes.mask, address + 4 * number, min(step.bytes, 4))
+        machine.write(first + number, _extended(word, step), taint | unknown, lanes)
+
+
+_ATOMIC = {
+    "MIN": np.minimum,
+    "MAX": np.maximum,
+    "AND": np.bitwise_and,
+    "OR": np.bitwise_or,
+    "XOR": np.bitwise_xor,
+}
+
+
+def _atomic(
+    step: Step, address: np.ndarray, old: np.ndarray, values: list[np.ndarray]
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """(what each thread gets back, what is there afterwards), threads taking turns in their order."""
+    unit = values[0] if values else np.ones(old.shape, _U32)
+    name = next((name for name in step.modifiers if name in _ATOMIC), "")
+    if step.has("CAS"):
+        return [old], np.where(old == values[0], values[1], old)
+    if step.has("EXCH"):
+        return [old], unit
+    order = np.argsort(address, kind="stable")
+    starts = np.ones(len(address), bool)
+    starts[1:] = address[order][1:] != address[order][:-1]
+    group = np.cumsum(starts) - 1
+    if name:
+        kind = np.int32 if step.has("S32") else _U32
+        total = old[order][starts].view(kind).copy()
+        _ATOMIC[name].at(total, group, unit[order].view(kind))
+        new = np.empty_like(old)
+        new[order] = total[group].view(_U32)
+        return [old], new
+    running = np.cumsum(unit[order], dtype=_U32)
+    before = running - unit[order]
+    before = before - before[starts][group]
+    last = np.append(np.nonzero(starts)[0][1:] - 1, len(address) - 1)
+    back, new = np.empty_like(old), np.empty_like(old)
+    back[order] = old[order] + before
+    new[order] = (old[order] + before + unit[order])[last][group]
+    return [back], new
+
+
+# (machine, step, addresses, threads that take part, taint of the addresses)
+PERFORM: dict[str, Callable[[Machine, Step, np.ndarray, Lanes, Taint], None]] = {
+    "global": _access_global,
+    "shared": _access_shared,
+    "local": _access_local,
+}

@@ -1,0 +1,192 @@
+"""Runs some warps of many blocks, for their addresses in global memory alone: a row of blocks as one of them.
+
+Blocks in a row, along x or y, that do the same, but for addresses that move on evenly from block to block,
+are known by the first. As with the trips of a loop that is not guessed but proven: the number of the block is
+a register that changes by one, and the change is carried through all that the first block does (`induction`),
+which says for how many blocks more all branches go the same way. Where that cannot be shown each is run.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.execute.induction import Examination
+from dse.source.nvidia.execute.interpret import Scheduler, bind_program, run
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
+from dse.source.nvidia.execute.register_changes import (
+    FOR_EVER,
+    Change,
+    Irregular,
+    RegisterChanges,
+    slot_of,
+)
+from dse.source.nvidia.machine.addresses import Addresses
+from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.sass.operands import Operand
+from dse.source.nvidia.sass.program import Step
+
+_NUMBERS = "SR_CTAID.X", "SR_CTAID.Y"  # of a block along each dimension of the grid that rows may have
+_HEADER = -1  # in place of the first basic block of a loop
+_ATTEMPTS = 4  # to cut rows where blocks begin to differ
+_SHORTEST = 4  # blocks in a row, mean, that are worth it
+
+
+def addresses_of(
+    machine: Machine, blocks: Sequence[Dimensions], warps: Sequence[int] | None = None
+) -> Addresses:
+    """Run some warps of other blocks of a launch that was run; no trips of loops are estimated.
+
+    **Raises:** DseError as `run`, and if they do far more than the blocks that were run before.
+    """
+    bound, limit = machine.bound, max(5_000, 4 * len(machine.trace))
+    if bound.only_addresses is None:
+        bound.only_addresses = bind_program(bound.program, bound.global_stores, counting=False)
+    only_addresses, launch = bound.only_addresses, machine.launch
+    for axis in range(len(_NUMBERS)):
+        try:
+            return _by_rows(only_addresses, launch, blocks, limit, warps, axis)
+        except Apart:
+            pass
+    return Addresses.of(run(only_addresses, launch, blocks, limit, LoopPolicy.SKIP, warps))
+
+
+def _by_rows(
+    bound: BoundProgram,
+    launch: LaunchArguments,
+    blocks: Sequence[Dimensions],
+    limit: int,
+    warps: Sequence[int] | None,
+    axis: int,
+) -> Addresses:
+    """Run the first blocks of rows along a dimension of the grid.
+
+    **Raises:** Apart if too many rows are needed; DseError as `run`.
+    """
+    rows = _rows(np.array(blocks), axis, launch.grid[axis] - 1)
+    for _ in range(_ATTEMPTS):
+        if _SHORTEST * len(rows) > len(blocks):
+            break
+        machine = Machine(bound, launch, [blocks[row[0]] for row in rows], warps)
+        examination = _run(machine, limit, _NUMBERS[axis])
+        parts = [part for row, more in zip(rows, examination.more, strict=True) for part in _cut(row, more)]
+        if len(parts) == len(rows):
+            of, ahead = np.empty(len(blocks), int), np.empty(len(blocks), int)
+            for number, row in enumerate(rows):
+                of[row], ahead[row] = number, np.arange(len(row))
+            return Addresses(machine, of, ahead, examination.strides)
+        rows = parts
+    raise Apart("too few blocks do the same")
+
+
+def _rows(blocks: np.ndarray, axis: int, last: int) -> list[np.ndarray]:
+    """List the stretches of blocks [blocks, 3] that follow each other along a dimension, by their indices.
+
+    The last block of the grid, which mostly differs, is not among those before it.
+    """
+    others = [other for other in (2, 1, 0) if other != axis]
+    order = np.lexsort((blocks[:, axis], *(blocks[:, other] for other in others[::-1])))
+    step = np.zeros(3, int)
+    step[axis] = 1
+    blocks = blocks[order]
+    parted = (np.diff(blocks, axis=0) != step).any(axis=1) | (blocks[1:, axis] == last)
+    return np.split(order, 1 + np.flatnonzero(parted))
+
+
+def _cut(row: np.ndarray, more: int) -> list[np.ndarray]:
+    """Cut a row where blocks are no more known to do what its first block does.
+
+    What ends that mostly comes again after as many blocks, but a single block may be one at an edge.
+    """
+    return np.split(row, range(more + 1, len(row), more + 1) if more else [1] if len(row) > 1 else [])
+
+
+class Apart(Exception):
+    """Blocks in a row that do not do the same."""
+
+
+def _run(machine: Machine, limit: int, number: str) -> "_OfBlocks":
+    with np.errstate(all="ignore"):
+        scheduler = Scheduler(machine, limit, LoopPolicy.SKIP)
+        examination = _OfBlocks(machine, number)
+        scheduler.loops.examined.append(examination)
+        scheduler.run()
+    if machine.missed_stores or _HEADER in machine.irregular:
+        raise Apart(machine.irregular.get(_HEADER, "it loads what it stored"))
+    return examination
+
+
+class _Changes(RegisterChanges):
+    """Changes from block to block, as some of the threads see them."""
+
+    def __init__(self, machine: Machine) -> None:
+        super().__init__(machine, {})
+        self.lanes = machine.sets.of(machine.live_mask)  # that execute the present step
+        self.more = np.full(machine.shape[0], FOR_EVER)  # blocks for which all is known to go on like this
+
+    def change(self, operand: Operand) -> Change:
+        """Find the change of a 32-bit source; none if it is that of other threads."""
+        return super().change(operand) if self.any_changes((slot_of(operand),)) else None
+
+    def any_changes(self, slots: Iterable[int]) -> bool:
+        """Tell whether one of these slots changes in some of the threads."""
+        changes = [self.by_slot[slot] for slot in slots if slot in self.by_slot]
+        everyone = self.lanes.total == self.machine.live
+        return any(everyone or (self.lanes.mask & (change != 0)).any() for change in changes)
+
+    def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
+        """Know all for so many blocks more at most, the least number of the lanes of each."""
+        least = np.where(lanes.mask, trips, FOR_EVER).min(axis=1)
+        self.more = np.minimum(self.more, np.maximum(least, 0))
+
+
+class _OfBlocks(Examination):
+    """All that the first blocks of some rows do, followed while they are run."""
+
+    def __init__(self, machine: Machine, number: str) -> None:
+        """`number` is the special register that grows by one from block to block."""
+        everyone = machine.sets.of(machine.live_mask)
+        super().__init__(machine, _HEADER, len(machine.program.blocks), everyone, {}, may_estimate=False)
+        self.numbered = {
+            step.index
+            for step in machine.program.steps
+            if any(operand.text == number for operand in step.sources)
+        }
+        self.registers = self.changes = _Changes(machine)
+
+    @property
+    def more(self) -> list[int]:
+        """Blocks behind the first of each row that do the same."""
+        return self.changes.more.tolist()
+
+    def follow(self, step: Step, lanes: Lanes) -> None:
+        """Work out how what `step` writes differs in the next block.
+
+        **Raises:** Apart
+        """
+        changing = self.changes.by_slot.keys()
+        aside = step.memory or step.index in self.numbered or step.pipe in ("control", "tensor")
+        if not aside and changing.isdisjoint(step.reads) and changing.isdisjoint(step.writes):
+            return  # mostly: nothing that it reads or writes differs
+        self.changes.lanes = lanes
+        try:
+            if step.index not in self.numbered:
+                super().follow(step, lanes)
+            elif step.opcode not in ("S2R", "S2UR"):
+                raise Irregular(f"{step.opcode} of the block's number")
+            elif (chosen := self.machine.under_guard(step, lanes)) is not None:
+                self.registers.set(step.targets[0], np.ones((1, 1), np.int64), chosen)
+        except Irregular as reason:
+            raise Apart(str(reason)) from None
+
+    def end(self, step: Step, lanes: Lanes) -> None:
+        """Check that threads go the same way in every block.
+
+        **Raises:** Apart
+        """
+        self.changes.lanes = lanes
+        try:
+            super().end(step, lanes)
+        except Irregular as reason:
+            raise Apart(str(reason)) from None

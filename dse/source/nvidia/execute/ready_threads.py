@@ -1,0 +1,39 @@
+"""The threads that can go on, and where they do."""
+
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.machine.state import Machine
+
+
+class ReadyThreads:
+    """Threads that can go on, by the basic block that they are to enter: one set for each."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self._waiting: dict[int, Lanes] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def enter(self, index: int, lanes: Lanes | None) -> None:
+        """Let threads, if there are any, enter a basic block, together with those that are to enter it
+        already.
+
+        **Raises:** DseError if there is no such basic block.
+        """
+        if lanes is None:
+            return
+        program = self.machine.program
+        if index >= len(program.blocks):
+            raise program.error(program.steps[-1], "found the end of the code, expected EXIT")
+        others = self._waiting.get(index)
+        self._waiting[index] = lanes if others is None else self.machine.sets.of(lanes.mask | others.mask)
+
+    def take_lowest(self) -> tuple[int, Lanes]:
+        """Take out the threads that are to enter the first basic block, and its number."""
+        index = min(self._waiting)
+        return index, self._waiting.pop(index)
+
+    @property
+    def lowest(self) -> int:
+        """The first basic block that threads are to enter; behind the last one if there is none."""
+        return min(self._waiting, default=len(self.machine.program.blocks))

@@ -1,0 +1,210 @@
+"""By how much registers change from one trip of a loop to the next, and for how many trips more that is
+known.
+
+A change is the same in every trip: a register that changes holds its value plus so many times its change.
+What changes in another way is erratic.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from dse.source.machine.thread_set import Lanes
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.operands import RZ, URZ, Operand, P
+from dse.source.nvidia.sass.program import Step
+
+FOR_EVER = 2**40  # trips
+BITS_32 = 2**32
+INT32 = range(-(2**31), 2**31)  # as which a register may be read
+UINT32 = range(BITS_32)
+
+Change = np.ndarray | None  # int64, of one trip; None: none
+
+
+class Irregular(Exception):
+    """A loop whose trips cannot be foreseen; the message says why."""
+
+
+def plus(a: Change, b: Change) -> Change:
+    """Add two changes."""
+    return b if a is None else a if b is None else a + b
+
+
+def times(a: Change, factor: "int | np.ndarray") -> Change:
+    """Multiply a change by what stays the same."""
+    return None if a is None else a * factor
+
+
+def signed(change: np.ndarray) -> np.ndarray:
+    """Read the low 32 bits of a change as a signed number."""
+    return ((change + 2**31) & 0xFFFFFFFF) - 2**31
+
+
+def or_zero(change: Change) -> np.ndarray:
+    """Make an array of a change: zero if there is none."""
+    return np.zeros((1, 1), np.int64) if change is None else change
+
+
+def slot_of(operand: Operand) -> int:
+    """Find the slot of a register; -1 for numbers, constants and the zero registers, which do not change."""
+    return operand.slot if operand.kind == "register" and operand.slot not in (RZ, URZ) else -1
+
+
+class RegisterChanges:
+    """The change of every register from one trip to the next, as far as a trip has been followed.
+
+    A slot that is neither in `by_slot` nor in `erratic` holds the same in every trip.
+    """
+
+    def __init__(self, machine: Machine, by_slot: dict[int, np.ndarray]) -> None:
+        self.machine = machine
+        self.by_slot = by_slot  # int64
+        self.erratic: dict[int, tuple[str, np.ndarray]] = {}  # slot → why, in which threads
+        self.trips = FOR_EVER  # for which all is known to go on like this
+        self.inner: list[RegisterChanges] = []  # of loops inside this one that are examined now
+
+    # What is read
+
+    def change(self, operand: Operand) -> Change:
+        """Find the change of a 32-bit source, its sign taken in.
+
+        **Raises:** Irregular if only a part of the register is read, and that changes.
+        """
+        change = self.by_slot.get(slot_of(operand))
+        if change is None:
+            return None
+        if operand.absolute or (operand.part and operand.part not in ("64", "U32", "S32")):
+            raise Irregular("part of a register changes")
+        return -change if operand.negate or operand.invert else change
+
+    def pair_change(self, operand: Operand) -> Change:
+        """Find the change of a 64-bit source."""
+        slot = slot_of(operand)
+        if slot < 0:
+            return None
+        total = self.change_of_slots(slot)
+        return times(total, -1) if operand.negate or operand.invert else total
+
+    def change_of_slots(self, slot: int) -> Change:
+        """Find the change of the 64 bits in a slot and the next."""
+        return plus(self.by_slot.get(slot), times(self.by_slot.get(slot + 1), BITS_32))
+
+    def any_changes(self, slots: Iterable[int]) -> bool:
+        """Tell whether one of these slots changes."""
+        return any(slot in self.by_slot for slot in slots)
+
+    def value(self, operand: Operand, integers: range) -> np.ndarray:
+        """Read a 32-bit source as it is in this trip, as one of `INT32` or `UINT32`: int64."""
+        if operand.kind == "number":
+            raw = np.full((1, 1), int(operand.text, 0) & 0xFFFFFFFF, np.uint32)
+        elif operand.kind == "constant":
+            raw = self.machine.r[self.machine.bound.slots["constant", (operand.bank, operand.offset)]]
+        else:
+            raw = self.machine.r[operand.slot]
+        raw = np.negative(raw) if operand.negate else ~raw if operand.invert else raw
+        return raw.view(np.int32).astype(np.int64) if integers is INT32 else raw.astype(np.int64)
+
+    def why_erratic(self, slots: Iterable[int], lanes: Lanes) -> str:
+        """Say why one of these slots is erratic in some of these threads; empty if none is."""
+        for slot in slots:
+            if slot in self.erratic:
+                why, mask = self.erratic[slot]
+                if mask is lanes.mask or (mask & lanes.mask).any():
+                    return why
+        return ""
+
+    def change_inside(self, *operands: Operand) -> bool:
+        """Tell whether a loop inside this one changes one of these too."""
+        slots = [slot for slot in map(slot_of, operands) if slot >= 0]
+        return any(slot in loop.by_slot or slot in loop.erratic for loop in self.inner for slot in slots)
+
+    def differs(self, slot: int, change: Change, lanes: Lanes) -> bool:
+        """Tell whether a slot changes by something else in one of these threads."""
+        return bool((lanes.mask & (or_zero(change) != or_zero(self.by_slot.get(slot)))).any())
+
+    # What is written
+
+    def set(self, operand: Operand, change: Change, lanes: Lanes) -> None:
+        """Let a 32-bit destination change by so much in these threads."""
+        slot = slot_of(operand)
+        if slot < 0:
+            return
+        if change is not None:
+            change = signed(change)
+            change = change if change.any() else None
+        if lanes.total != self.machine.live:
+            before = self.by_slot.get(slot)
+            if before is not None or change is not None:
+                change = np.where(
+                    lanes.mask, 0 if change is None else change, 0 if before is None else before
+                )
+        if change is None:
+            self.by_slot.pop(slot, None)
+        else:
+            self.by_slot[slot] = change
+
+    def set_pair(self, step: Step, change: Change, low: np.ndarray, lanes: Lanes) -> None:
+        """Let a 64-bit destination change by so much, for as long as its low word does not overflow."""
+        target = step.targets[0]
+        upper = Operand("register", target.text, target.slot + 1)
+        if target.slot in (RZ, URZ):
+            return
+        if change is None:
+            self.set(target, None, lanes)
+            self.set(upper, None, lanes)
+            return
+        low_change = signed(change)
+        self.limit(low, low_change, UINT32, lanes)
+        self.set(target, low_change, lanes)
+        self.set(upper, (change - low_change) >> 32, lanes)
+
+    def set_same(self, slots: Iterable[int], lanes: Lanes) -> None:
+        """Let these slots hold the same in every trip."""
+        for slot in slots:
+            self._set_slot_same(slot, lanes)
+            self.no_longer_erratic(slot, lanes)
+
+    def set_erratic(self, slots: Iterable[int], lanes: Lanes, why: str) -> None:
+        """Let these slots change in a way that is not followed."""
+        for slot in slots:
+            self._set_slot_same(slot, lanes)
+            mask = self.erratic[slot][1] | lanes.mask if slot in self.erratic else lanes.mask
+            self.erratic[slot] = why, mask
+
+    def _set_slot_same(self, slot: int, lanes: Lanes) -> None:
+        if slot < P:
+            self.set(Operand("register", "", slot), None, lanes)
+
+    def no_longer_erratic(self, slot: int, lanes: Lanes) -> None:
+        """Forget what a slot held in these threads, as it is written."""
+        if slot in self.erratic:
+            why, mask = self.erratic[slot]
+            left = mask & ~lanes.mask
+            if left.any():
+                self.erratic[slot] = why, left
+            else:
+                del self.erratic[slot]
+
+    # For how many trips
+
+    def limit(self, value: np.ndarray, change: Change, within: range, lanes: Lanes) -> None:
+        """Know all only as long as value + trips * change lies in a range, in all lanes."""
+        if change is None:
+            return
+        value = value.astype(np.int64)
+        if change.size == 1:
+            step = int(change.flat[0])
+            if step:
+                room = within.stop - 1 - value if step > 0 else value - within.start
+                self.limit_trips(room // abs(step), lanes)
+            return
+        with np.errstate(all="ignore"):
+            up = np.where(change > 0, (within.stop - 1 - value) // np.maximum(change, 1), FOR_EVER)
+            down = np.where(change < 0, (value - within.start) // np.maximum(-change, 1), FOR_EVER)
+        self.limit_trips(np.minimum(up, down), lanes)
+
+    def limit_trips(self, trips: np.ndarray, lanes: Lanes) -> None:
+        """Know all for so many trips at most, the least number of all lanes."""
+        least = int(np.where(lanes.mask, trips, FOR_EVER).min())
+        self.trips = min(self.trips, max(least, 0))

@@ -1,0 +1,204 @@
+"""Writes down that what a machine did is done so many times more: counts, order of execution and addresses.
+
+A part of the records lies between two marks; it is one trip of a loop, or a whole period of them.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from dse.hardware.coalescing import LINE
+from dse.source.nvidia.execute.mark import Mark
+from dse.source.nvidia.execute.register_changes import Irregular
+from dse.source.nvidia.machine.state import Machine, PhaseSpan, Stream, distance
+
+_MOST = 500_000  # phases, basic blocks or addresses that may be written down one by one
+
+
+@dataclass(frozen=True)
+class Repetition:
+    """How often each executed part is done again."""
+
+    times: int
+    trips: int = 1  # of the loop, in each part
+    earlier: int = 0  # of the times, those that come before the part that was executed
+
+
+def check_size(machine: Machine, since: Mark, times: int) -> None:
+    """Check how much cannot be written down as a repetition.
+
+    **Raises:** Irregular if it is too much.
+    """
+    entries = len(since.closed_phases(machine))
+    if len(machine.repeats) > since.repeats:
+        entries += len(machine.trace) - since.trace + len(machine.streams) - since.streams
+    if times * entries > _MOST:
+        raise Irregular("it makes too many trips with barriers or loops in them")
+
+
+def move_on(machine: Machine, changes: Mapping[int, np.ndarray], trips: int) -> None:
+    """Let registers change as they do in so many trips. `changes` are of one trip, by slot."""
+    for slot, change in changes.items():
+        machine.r[slot] = machine.r[slot] + (trips * change).astype(np.uint64).astype(np.uint32)
+
+
+# Counts and phases
+
+
+def repeat_counts(machine: Machine, since: Mark, times: int) -> None:
+    """Count so many times more what was counted since a mark.
+
+    **Raises:** Irregular if that began and ended in phases which other barriers opened.
+    """
+    closed = since.closed_phases(machine)
+    if not closed:
+        machine.counts = machine.counts + times * (machine.counts - since.counts)
+        return
+    before, now = (
+        [machine.phases[number].opened for number in phase.tolist()] for phase in (since.phase, machine.phase)
+    )
+    if before != now:
+        raise Irregular("its phases are not alike")
+    for _ in range(times):
+        for number in closed:
+            span = machine.phases[number]
+            machine.phases.append(PhaseSpan(span.opened, span.closed))
+            machine.phase_counts.append(machine.phase_counts[number])
+
+
+def check_phases_alike(machine: Machine, since: Mark) -> None:
+    """Check that open phases have the counts that they had at a mark, if any have ended since.
+
+    **Raises:** Irregular
+    """
+    if since.closed_phases(machine) and not np.array_equal(since.counts, machine.counts):
+        raise Irregular("its phases are not alike")
+
+
+# Order of execution
+
+
+def repeat_trace(machine: Machine, marks: Sequence[Mark], times: int) -> None:
+    """Repeat the basic blocks between the first mark and the last, those from mark to mark one after the
+    other.
+
+    Those of a loop inside that was skipped are written down every time.
+    """
+    trace, repeats = machine.trace, machine.repeats
+    first, last = marks[0], marks[-1]
+    if last.repeats == first.repeats:
+        repeats.append((first.trace, last.trace, times))
+        return
+    parts = [
+        (
+            trace[mark.trace : after.trace],
+            [
+                (start - mark.trace, end - mark.trace, more)
+                for start, end, more in repeats[mark.repeats : after.repeats]
+            ],
+        )
+        for mark, after in pairwise(marks)
+    ]
+    del trace[first.trace :], repeats[first.repeats :]
+    for blocks, inner in parts:
+        for _ in range(times + 1):
+            offset = len(trace)
+            trace += blocks
+            repeats += [(offset + start, offset + end, more) for start, end, more in inner]
+
+
+# Addresses
+
+
+def repeat_streams(
+    machine: Machine,
+    marks: Sequence[Mark],
+    repetition: Repetition,
+    strides: Mapping[int, int | None],
+    before: Iterable[Stream],
+) -> float:
+    """Repeat the addresses asked for between the marks, and return the share of requests without any.
+
+    Addresses move on by `strides` bytes in each trip, by memory instruction. Where that is None they move on
+    as they do on average from one part to the next, or since `before`, the trip before the first part;
+    requests whose threads do not move on together are left out.
+    """
+    streams = machine.streams
+    parts = [streams[mark.streams : after.streams] for mark, after in pairwise(marks)]
+    del streams[marks[0].streams :]
+    times, earlier = repetition.times, repetition.earlier
+    left_out = requests = 0.0
+    for number, part in enumerate(parts):
+        drift: dict[int, float] = {}
+        if any(strides[stream.step] is None for stream in part):
+            if number + 1 < len(parts):
+                drift = _drift(part, parts[number + 1], times + 1)
+            elif number:
+                drift = _drift(parts[number - 1], part, times + 1)
+            else:
+                drift = _drift(before, part, 1)
+        moving: list[tuple[Stream, float]] = []
+        for stream in part:
+            count = float(stream.lanes.warps.sum()) * stream.repeats
+            stride = strides[stream.step]
+            requests += count
+            if stride is not None:
+                moving.append((stream, stride * repetition.trips))
+            elif stream.step in drift:
+                moving.append((stream, drift[stream.step]))
+            else:
+                left_out += count
+        streams += _moved(moving, range(-earlier, 0))
+        streams += part
+        streams += _moved(moving, range(1, times - earlier + 1))
+    return left_out / requests if requests else 0.0
+
+
+def _moved(streams: Sequence[tuple[Stream, float]], times: range) -> Iterator[Stream]:
+    """These streams again, each time as many bytes on as stand beside them: whole numbers are exact."""
+    if all(stream.repeats == 1 for stream, _ in streams):
+        if times:
+            yield from (replace(stream, trips=times, stride=stride) for stream, stride in streams)
+        return
+    distances = [distance(np.array(times), stride).tolist() for _, stride in streams]
+    for of_streams in zip(*distances, strict=True):
+        for (stream, _), moved in zip(streams, of_streams, strict=True):
+            yield replace(stream, offset=stream.offset + moved)
+
+
+def _drift(before: Iterable[Stream], after: Iterable[Stream], trips: int) -> dict[int, float]:
+    """Bytes that each memory instruction moves on by in a trip, on average; those whose threads move on
+    together.
+    """
+    drift: dict[int, float] = {}
+    earlier, later = _ends(before), _ends(after)
+    for step in earlier.keys() & later.keys():
+        means = []
+        for old, new in zip(earlier[step], later[step], strict=True):
+            if old.lanes is not new.lanes:
+                break
+            apart = _last_address(new) - _last_address(old)
+            shape = np.broadcast_shapes(apart.shape, new.lanes.mask.shape)
+            chosen = np.broadcast_to(apart, shape)[np.broadcast_to(new.lanes.mask, shape)]
+            mean = float(chosen.mean())
+            if np.ptp(chosen) > max(LINE, abs(mean) / 4):
+                break
+            means.append(mean)
+        if len(means) == 2:
+            drift[step] = sum(means) / 2 / trips
+    return drift
+
+
+def _ends(streams: Iterable[Stream]) -> dict[int, tuple[Stream, Stream]]:
+    """The first and the last execution of each memory instruction."""
+    ends: dict[int, tuple[Stream, Stream]] = {}
+    for stream in streams:
+        first = ends[stream.step][0] if stream.step in ends else stream
+        ends[stream.step] = (first, stream)
+    return ends
+
+
+def _last_address(stream: Stream) -> np.ndarray:
+    return stream.base + stream.offsets()[-1]

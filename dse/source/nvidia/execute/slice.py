@@ -1,0 +1,268 @@
+"""Finds the instructions that must be evaluated: those that addresses, predicates and branches depend on.
+
+A backward slice, by a fixed point of liveness over the basic blocks. Sets of slots are the bits of a Python
+integer. Memory is a slot too, one for shared, one for global; a thread's own (local) memory has one for each
+word that is addressed from the stack pointer alone, so that a spilled accumulator pulls nothing in.
+"""
+
+from collections.abc import Collection, Iterable
+from functools import reduce
+from operator import or_
+
+from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, UR, URZ, P
+from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, descriptor_slot
+
+STACK = 1  # register of the stack pointer
+_SHARED = 1 << SLOTS
+_GLOBAL = 1 << (SLOTS + 1)
+_ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses worked out at run time
+_WORDS = SLOTS + 3  # first word of local memory
+_STEERING = ("control", "barrier")  # pipes of what decides where threads go
+_VARYING = ~(1 << PT | 1 << UPT)
+_UNIFORM = ((1 << URZ) - 1) & ~((1 << UR) - 1)
+_OF_OTHER_LANES = ("SHFL", "VOTE", "VOTEU", "MATCH", "REDUX", "CREDUX")
+_SPACES = {"shared": _SHARED, "global": _GLOBAL}
+
+# What is wanted, as bits of slots, under each guard (predicate, negated): of threads in which it holds. None:
+# in any case.
+Wanted = dict[tuple[int, bool] | None, int]
+# By R2UR's index: uniform predicates that say whether a guard holds in any thread of the warp.
+Votes = dict[int, dict[int, tuple[int, bool]]]
+
+
+def mark_needed(
+    program: SassProgram, global_stores: bool = False, spaces: Collection[str] = ("global", "shared", "local")
+) -> list[int]:
+    """Set `needed` of each step, and return the slots that are live where each block begins, as bits.
+
+    With `global_stores`, loads from global memory see what the kernel itself stored there. `spaces` are those
+    of which addresses are wanted even where nothing depends on what lies there.
+    """
+    memory = _Memory(program, global_stores, spaces)
+    predecessors: list[list[int]] = [[] for _ in program.blocks]
+    for block in program.blocks:
+        for successor in block.successors:
+            predecessors[successor].append(block.index)
+    under_guards = any(step.pipe == "tensor" or step.of_box for step in program.steps)
+    votes = _votes(program, predecessors) if under_guards else {}
+    facts = [[_facts(step, memory) for step in block.steps] for block in program.blocks]
+    # Warps in different code exchange words of shared memory, if they wait for each other by barriers there.
+    parted = any(step.opcode == "SYNCS" for step in program.steps)
+    exchanged = 0
+    live: list[Wanted] = [{} for _ in program.blocks]
+
+    def before(block: BasicBlock, mark: bool) -> Wanted:
+        """What is wanted where a basic block begins."""
+        wanted: Wanted = {None: exchanged}
+        for successor in block.successors:
+            for guard, bits in live[successor].items():
+                wanted[guard] = wanted.get(guard, 0) | bits
+        for fact in reversed(facts[block.index]):
+            needed = _step_back(wanted, fact, votes, under_guards)
+            if mark:
+                fact[-1].needed = needed
+        return wanted
+
+    waiting = list(range(len(program.blocks)))
+    while waiting:
+        block = program.blocks[waiting.pop()]
+        wanted = before(block, mark=False)
+        if wanted != live[block.index]:
+            live[block.index] = wanted
+            waiting += predecessors[block.index]
+        if parted and not exchanged and any(bits & _SHARED for bits in wanted.values()):
+            exchanged, waiting = _SHARED, list(range(len(program.blocks)))
+    for block in program.blocks:
+        before(block, mark=True)
+    _mark_known_guards(program, predecessors)
+    return [reduce(or_, wanted.values(), 0) for wanted in live]
+
+
+def _step_back(
+    wanted: Wanted, fact: tuple[int, int, int, int, Step], votes: Votes, under_guards: bool
+) -> bool:
+    """Turn what is wanted behind a step into what is wanted before it; return whether that needs the step."""
+    always, wanted_by, kills, reads, step = fact
+    if len(wanted) > 1:
+        _guards_are_written(wanted, step, votes)
+    askers = [guard for guard, bits in wanted.items() if bits & wanted_by]
+    guard = (step.guard, step.guard_negated) if under_guards and step.guard >= 0 else None
+    reader = guard
+    if askers:
+        if guard is None:
+            for asker in askers:
+                wanted[asker] &= ~kills
+            reader = askers[0] if len(askers) == 1 else None
+        elif step.pipe not in ("tensor", "texture") and not step.stores:
+            written = _bits(step.writes)
+            wanted[guard] = wanted.get(guard, 0) & ~written
+            if step.opcode == "R2UR":  # a warp has one such register: it is written if any thread does
+                for vote, of in votes.get(step.index, {}).items():
+                    if of == guard and (vote, False) in wanted:
+                        wanted[vote, False] &= ~written
+        if step.opcode in _OF_OTHER_LANES or (step.opcode == "R2UR" and guard is None):
+            reader = None
+        wanted[reader] = wanted.get(reader, 0) | reads
+    if guard is None:
+        wanted[None] |= always
+    else:  # of the guard itself every thread wants to know
+        of_guard = (reads | always) & 1 << step.guard if askers or always else 0
+        wanted[None] |= of_guard
+        wanted[guard] = wanted.get(guard, 0) | (always & ~of_guard)
+    if len(wanted) > 1:
+        for condition in [each for each in wanted if each is not None]:
+            wanted[condition] &= ~wanted[None]
+            if not wanted[condition]:
+                del wanted[condition]
+    return bool(askers)
+
+
+def _guards_are_written(wanted: Wanted, step: Step, votes: Votes) -> None:
+    """Where a guard is written, what is wanted under it is wanted before in any case.
+
+    A vote that says whether a guard holds in any thread hands on what of the whole warp is wanted.
+    """
+    for guard in [each for each in wanted if each is not None and each[0] in step.writes]:
+        bits = wanted.pop(guard)
+        of = _voted(step)
+        if of is not None and guard == (step.targets[0].slot, False):
+            wanted[of] = wanted.get(of, 0) | (bits & _UNIFORM)
+            bits &= ~_UNIFORM
+        wanted[None] |= bits
+
+
+def _voted(step: Step) -> tuple[int, bool] | None:
+    """The guard of which a vote says whether it holds in any thread; None if it is no such vote."""
+    if step.opcode != "VOTEU" or not step.has("ANY") or step.guard >= 0 or len(step.targets) != 1:
+        return None
+    (source,) = step.sources
+    return (source.slot, source.negate)
+
+
+def _votes(program: SassProgram, predecessors: list[list[int]]) -> Votes:
+    """Find the votes that still hold at each R2UR, through barriers too."""
+    found: Votes = {}
+    ends: dict[int, dict[int, tuple[int, bool]]] = {}
+    for block in program.blocks:
+        entered = predecessors[block.index]
+        straight = entered == [block.index - 1] and not program.blocks[block.index - 1].steps[-1].branches
+        known = dict(ends[block.index - 1]) if straight else {}
+        for step in block.steps:
+            if step.opcode == "R2UR":
+                found[step.index] = dict(known)
+            known = {
+                vote: of for vote, of in known.items() if vote not in step.writes and of[0] not in step.writes
+            }
+            if (of := _voted(step)) is not None:
+                known[step.targets[0].slot] = of
+        ends[block.index] = known
+    return found
+
+
+def _mark_known_guards(program: SassProgram, predecessors: list[list[int]]) -> None:
+    """Set `guard_known`: false where the predicate may have been written by a step that is not evaluated."""
+    stale = [0] * len(program.blocks)  # where each block ends
+    waiting = list(range(len(program.blocks)))[::-1]
+    effects = []
+    for block in program.blocks:
+        gains = loses = 0
+        for step in block.steps:
+            predicates = _bits([slot for slot in step.writes if slot >= P])
+            if predicates and not step.needed:
+                gains, loses = gains | predicates, loses & ~predicates
+            elif predicates and not step.partial:
+                gains, loses = gains & ~predicates, loses | predicates
+        effects.append((gains, loses))
+
+    def entering(index: int) -> int:
+        bits = 0
+        for predecessor in predecessors[index]:
+            bits |= stale[predecessor]
+        return bits
+
+    while waiting:
+        index = waiting.pop()
+        gains, loses = effects[index]
+        after = (entering(index) & ~loses) | gains
+        if after != stale[index]:
+            stale[index] = after
+            waiting += program.blocks[index].successors
+    for block in program.blocks:
+        now = entering(block.index)
+        for step in block.steps:
+            step.guard_known = step.guard < 0 or not now >> step.guard & 1
+            for slot in step.writes:
+                if slot >= P and not step.needed:
+                    now |= 1 << slot
+                elif slot >= P and not step.partial:
+                    now &= ~(1 << slot)
+
+
+class _Memory:
+    """The bits that stand for what an access may read or write."""
+
+    def __init__(self, program: SassProgram, global_stores: bool, spaces: Collection[str]) -> None:
+        self.global_stores, self.spaces = global_stores, spaces
+        moved = [step for block in program.blocks[1:] for step in block.steps if STACK in step.writes]
+        self.steady_stack = not moved
+        self.local = _ANYWHERE
+        for step in program.steps:
+            if step.pipe == "local":
+                self.local |= self.words(step)
+
+    def words(self, step: Step) -> int:
+        """Of an access at the stack pointer plus a constant, its words; 0 otherwise."""
+        (address,) = step.memory
+        if not self.steady_stack or [base[0] for base in address.bases] != [STACK] or address.offset < 0:
+            return 0
+        return _bits(range(_WORDS + address.offset // 4, _WORDS + (address.offset + max(step.bytes, 4)) // 4))
+
+
+def _facts(step: Step, memory: _Memory) -> tuple[int, int, int, int, Step]:
+    """(bits it always needs, bits that make it needed, bits it kills, bits it then needs, the step)."""
+    wanted_by = kills = _bits(step.writes)
+    reads = 0 if step.given else _bits(step.reads)
+    always = 0
+    if step.pipe in _STEERING:
+        always |= reads
+    addressed = bool(step.memory) and step.pipe in memory.spaces
+    if addressed:
+        always |= _bits(step.bases)
+    if step.kind == "copy":  # a predicate tells whether global memory is read
+        always |= _bits([operand.slot for operand in step.sources if operand.kind == "predicate"]) & _VARYING
+    if (slot := descriptor_slot(step)) >= 0:
+        always |= 1 << slot
+    if step.guard >= 0:
+        reads |= 1 << step.guard
+        if addressed or step.pipe in _STEERING:
+            always |= 1 << step.guard
+    if step.partial:
+        kills = 0
+    if step.pipe == "local":
+        words = memory.words(step)
+        if step.kind == "store":
+            wanted_by, kills = (
+                words | (0 if words else memory.local) | _ANYWHERE,
+                words if step.guard < 0 else 0,
+            )
+        else:
+            reads |= words or memory.local
+    elif step.memory and step.pipe in _SPACES:
+        space = _SPACES[step.pipe]
+        if step.pipe == "global" and not memory.global_stores:
+            space = 0
+        if step.stores or step.atomic:
+            wanted_by |= space
+        if step.kind in ("load", "copy", "atomic"):
+            reads |= space
+        if step.kind in ("copy", "box load"):
+            wanted_by = _SHARED
+    return always, wanted_by, kills, reads, step
+
+
+def _bits(slots: Iterable[int]) -> int:
+    """Make a set of slots."""
+    bits = 0
+    for slot in slots:
+        bits |= 1 << slot
+    return bits

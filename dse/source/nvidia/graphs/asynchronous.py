@@ -1,0 +1,104 @@
+"""What a warp has under way beside its instructions, and which instructions wait for that.
+
+Asynchronous copies, and products of a warp group or a block, are closed into groups that are waited for
+(`dse.source.nvidia.profile.async_groups` has the instructions that do so). A group may be empty, but on an
+mbarrier. Source: PTX ISA, cp.async.commit_group and wgmma.commit_group.
+"""
+
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
+
+from dse.source.nvidia.graphs.rolled_trace import RolledLoop, bodies_repeated, unrolled
+from dse.source.nvidia.profile.async_groups import Role, role
+from dse.source.nvidia.sass.program import Step
+
+# (waiting instruction, instruction that it waits for) → which of its runs, from 1, the latest
+Waits = Mapping[tuple[int, int], int]
+
+
+def adds_up(step: Step, before: Step) -> bool:
+    """Tell whether a product of a warp group goes on with another's sums, which it does not wait for."""
+    roles = role(step), role(before)
+    products = all(one is not None and one.starts and one.queue == "products" for one in roles)
+    return products and step.writes == before.writes
+
+
+def in_bulk(step: Step) -> bool:
+    """Tell whether one instruction moves a box or an array between global and shared memory."""
+    one = role(step)
+    return one is not None and one.starts and one.queue in ("mbarrier", "stores") and step.pipe != "tensor"
+
+
+def with_waits(
+    steps: list[Step], loops: list[RolledLoop], most: int
+) -> tuple[list[Step], list[RolledLoop], Waits]:
+    """Repeat the bodies of loops until all that is waited for is of an instruction's latest run.
+
+    A dependence names no other run. Where that takes more than `most` instructions, bodies are repeated as
+    often as fit: what is waited for is then of later trips than it is in truth.
+    """
+    found = waits(steps, loops)
+    needed: dict[RolledLoop, int] = {}
+    for (_, begun), back in found.items():
+        around = [loop for loop in loops if loop.first <= begun <= loop.last]
+        if back > 1 and around:
+            needed[around[-1]] = max(needed.get(around[-1], 1), back)
+    for at_most in range(max(needed.values(), default=1), 1, -1):
+        times = {loop: _times(min(back, at_most), loop.trips) for loop, back in needed.items()}
+        repeated = bodies_repeated(steps, loops, times)
+        if len(repeated[0]) <= most:
+            return *repeated, waits(*repeated)
+    return steps, loops, found
+
+
+def _times(least: int, trips: int) -> int:
+    """Choose how often to repeat a body, so that with the trips left over it is written least often."""
+    return min(range(least, 2 * least), key=lambda times: times + trips % times)
+
+
+def waits(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> Waits:
+    """Find all that is waited for, once each loop has run until it goes on the same way."""
+    roles = {i: one for i, step in enumerate(steps) if (one := role(step)) is not None}
+    events = list(roles)
+    left = max((one.left or 0 for one in roles.values()), default=0)
+    settled = 2 + sum(one.closes for one in roles.values()) + left
+    inside = [loop for loop in (_among(events, loop) for loop in loops) if loop is not None]
+    under_way, runs, found = _UnderWay(), Counter[int](), dict[tuple[int, int], int]()
+    for event in unrolled(0, len(events), inside, most_trips=settled):
+        i = events[event]
+        runs[i] += 1
+        for begun, run in under_way.execute(roles[i], i, runs[i]):
+            found[i, begun] = max(found.get((i, begun), 1), runs[begun] - run + 1)
+    return found
+
+
+def _among(events: Sequence[int], loop: RolledLoop) -> RolledLoop | None:
+    """Return a loop by the numbers of the events in it; None if it has none."""
+    first, stop = bisect_left(events, loop.first), bisect_left(events, loop.last + 1)
+    return RolledLoop(first, stop - 1, loop.trips) if first < stop else None
+
+
+class _UnderWay:
+    """The groups that were not waited for, oldest first; of each what began, as (instruction, run)."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, list[tuple[int, int]]] = {}
+        self.groups: defaultdict[str, deque[list[tuple[int, int]]]] = defaultdict(deque)
+
+    def execute(self, role: Role, number: int, run: int) -> list[tuple[int, int]]:
+        """Execute an instruction, and return what it waits for."""
+        if role.starts:
+            self.open.setdefault(role.queue, []).append((number, run))
+        if role.closes:
+            group, queue = self.open.pop(role.queue, []), role.into or role.queue
+            if group or queue != "mbarrier":
+                self.groups[queue].append(group)
+        awaited: list[tuple[int, int]] = []
+        if role.waits:
+            groups = self.groups[role.queue]
+            if role.left is None:
+                return groups.popleft() if groups else self.open.pop(role.queue, [])
+            while len(groups) > role.left:
+                awaited += groups.popleft()
+        return awaited

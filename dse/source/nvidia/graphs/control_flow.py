@@ -1,0 +1,125 @@
+"""The basic blocks that were executed, and how often warps went from one to another.
+
+This is read from the order in which a machine executed them.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from dse.source.machine.thread_set import WARP, Lanes
+from dse.source.nvidia.graphs.dominators import dominators
+from dse.source.nvidia.graphs.instructions import MemoryDemand
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.single_warp import entries
+
+END = -1  # stands for the end of the kernel, as a basic block
+INDIRECT = ("RET", "BRX", "BRXU", "JMX", "JMXU")
+DIRECT = ("BRA", "JMP", "CALL", "EXIT")
+
+
+class ControlFlow:
+    """The basic blocks that were executed and how often an average warp went along each edge between them."""
+
+    def __init__(self, machine: Machine, weights: Sequence[float] | None) -> None:
+        """`weights` says how many blocks of the grid each that was run stands for; all count the same if
+        None.
+        """
+        self.machine = machine
+        given = np.ones(machine.shape[0]) if weights is None else np.asarray(weights, float)
+        self.weights = given / (given.sum() * (machine.shape[1] // WARP))  # to the average warp
+        self.demand = MemoryDemand(machine, self.weights)
+        splitting = _Splitting(machine, self.weights)
+        self.edges: dict[tuple[int, int], np.ndarray] = {}  # from, to → warps, lanes
+        self.splits: dict[int, np.ndarray] = {}  # block → visits that split, and their lanes on either side
+        for place, (index, more, lanes) in enumerate(entries(machine)):
+            self._follow(place, index, lanes, 1.0 + more, splitting)
+        self.executed = sorted({0, *(target for _, target in self.edges if target >= 0)})
+        self.after: dict[int, list[int]] = {index: [] for index in self.executed}
+        self.before: dict[int, list[int]] = {index: [] for index in (END, *self.executed)}
+        for source, target in sorted(self.edges):
+            self.after[source].append(target)
+            self.before[target].append(source)
+        self.dominators = dominators(self.executed, self.after, 0)
+
+    def along(self, source: int, target: int) -> tuple[float, float]:
+        """Count the (warps, lanes) of an average warp that went along an edge."""
+        warps, lanes = self.edges.get((source, target), np.zeros(2)).tolist()
+        return warps, lanes
+
+    def starting(self) -> float:
+        """Count the warps that the kernel starts with, of an average warp."""
+        return float(self.machine.trace[0][1].warps @ self.weights)
+
+    def _follow(self, place: int, index: int, lanes: Lanes, times: float, splitting: "_Splitting") -> None:
+        """Count where the threads of one execution of a basic block go, the one at `place` of the trace."""
+        last = self.machine.program.blocks[index].steps[-1]
+        if last.opcode in INDIRECT:
+            for target, going in splitting.scattered(place, lanes):
+                self._count(index, target, going, times)
+            return
+        if last.opcode not in DIRECT or last.jump == index + 1:
+            self._count(index, index + 1, lanes, times)
+            return
+        # The lower address is executed next, so those that go there are in the next entry, and nobody else
+        # of these.
+        target = last.jump
+        near = index + 1 if not 0 <= target <= index else target
+        first, second = splitting.next_at(place, near, lanes)
+        self._count(index, near, first, times)
+        self._count(index, target if near != target else index + 1, second, times)
+        if first is not None and second is not None:
+            taken, passed = (first, second) if near == target else (second, first)
+            self.splits[index] = self.splits.get(index, 0.0) + times * splitting.warps_in_both(taken, passed)
+
+    def _count(self, source: int, target: int, lanes: Lanes | None, times: float) -> None:
+        """Count threads that go along an edge."""
+        if lanes is not None:
+            total = self.edges.setdefault((source, target), np.zeros(2))
+            total += times * np.array([lanes.warps @ self.weights, lanes.threads @ self.weights])
+
+
+class _Splitting:
+    """How threads that executed a basic block together part, by the sets that are executed afterwards."""
+
+    def __init__(self, machine: Machine, weights: np.ndarray) -> None:
+        self.machine, self.weights = machine, weights
+        self._parted: dict[tuple[int, int], tuple[Lanes, Lanes | None, Lanes | None]] = {}
+        self._in_both: dict[tuple[int, int], np.ndarray] = {}
+
+    def next_at(self, place: int, near: int, lanes: Lanes) -> tuple[Lanes | None, Lanes | None]:
+        """(those of `lanes` that are next at block `near`, the others)."""
+        trace = self.machine.trace
+        if place + 1 == len(trace) or trace[place + 1][0] != near:
+            return None, lanes
+        following = trace[place + 1][1]
+        if following is lanes:
+            return lanes, None
+        key = (id(lanes), id(following))
+        if key not in self._parted:
+            first = self.machine.sets.of(lanes.mask & following.mask)
+            first = first if first.total else None
+            self._parted[key] = following, first, self.machine.rest(lanes, first)
+        return self._parted[key][1:]
+
+    def scattered(self, place: int, lanes: Lanes) -> Iterator[tuple[int, Lanes]]:
+        """The blocks where these threads are met again, wherever they went, and which threads are."""
+        left: Lanes | None = lanes
+        for index, others in self.machine.trace[place + 1 :]:
+            here = self.machine.sets.of(left.mask & others.mask)
+            if here.total:
+                yield index, here
+                left = self.machine.rest(left, here)
+                if left is None:
+                    return
+
+    def warps_in_both(self, taken: Lanes, passed: Lanes) -> np.ndarray:
+        """Warps that have lanes in both, and how many in each: of an average warp."""
+        key = (id(taken), id(passed))
+        if key not in self._in_both:
+            a, b = (np.count_nonzero(lanes.by_warp, axis=-1) for lanes in (taken, passed))
+            both = (a > 0) & (b > 0)
+            shape = (self.machine.shape[0], both.shape[1])
+            counts = (np.broadcast_to(np.where(both, x, 0), shape).sum(1) for x in (both, a, b))
+            self._in_both[key] = np.array([count @ self.weights for count in counts])
+        return self._in_both[key]

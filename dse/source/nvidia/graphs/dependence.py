@@ -1,0 +1,134 @@
+"""The instruction dependence graph (IDG) of what one warp of a launch executed, with loops rolled.
+
+The basic blocks that the warp executed are rolled to loops (`rolled_trace`) and written out, each loop's body
+once. An instruction needs those that last wrote the registers which it reads, its guard among them, and those
+which it writes, as in `dse.source.nvidia.profile.single_warp`. Where the first trip of a loop takes a value
+from before the loop and later ones from the trip before, it needs both: the later of the two waits for the
+earlier, so that this asks for nothing more. An instruction that waits for asynchronous copies or products of
+matrices needs those; where they began several trips before, the body is there as many times, for as many
+fewer trips (`asynchronous`).
+
+Source: Lemeire, Cornelis & Konstantinidis, Sec. 3.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.source.nvidia.graphs.asynchronous import adds_up, in_bulk, with_waits
+from dse.source.nvidia.graphs.instructions import MemoryDemand, kind_of
+from dse.source.nvidia.graphs.rolled_trace import RolledLoop, RolledTrace, unrolled
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.program import Step
+
+MOST_INSTRUCTIONS = 4_095  # of a dependence graph, loops rolled: as many as the simulator takes
+MOST_NESTED = 4  # loops, one in another: likewise
+
+
+@dataclass(frozen=True)
+class GraphInstruction:
+    """One instruction of a warp; what it asks memory for is of one issue, the mean over the block's warps."""
+
+    address: int
+    text: str
+    line: int | None
+    pipe: str  # one of dse.source.nvidia.sass.opcodes.PIPES
+    kind: str  # "compute", "memory" or "barrier"
+    needs: tuple[int, ...]  # those waited for; of later ones, or itself: the run before, in a loop with it
+    writes: bool  # whether it has a result that others could wait for
+    requests: float = 0.0  # share of the issues in which a thread or more takes part
+    sectors: float = 0.0  # of 32 bytes; global and local memory
+    passes: float = 0.0  # lines of 128 bytes; shared: through the banks, shuffles take one
+    shared_passes: float = 0.0  # of a copy from global to shared memory, beside its lines
+    product: Product | None = None  # of matrices, of one issue; None: unknown, or no product
+
+
+@dataclass(frozen=True)
+class DependenceGraph:
+    """The instructions that one warp executes, in the order of issue."""
+
+    kernel: str
+    arch: int
+    instructions: tuple[GraphInstruction, ...]
+    loops: tuple[RolledLoop, ...]  # outer ones before those inside
+
+    def order(self, most_trips: int | None = None) -> list[int]:
+        """List the numbers of the instructions as they run, each loop `most_trips` times at most."""
+        return unrolled(0, len(self.instructions), self.loops, most_trips)
+
+    @cached_property
+    def runs(self) -> list[int]:
+        """How often each instruction is issued."""
+        runs = [1] * len(self.instructions)
+        for loop in self.loops:
+            for i in range(loop.first, loop.last + 1):
+                runs[i] *= loop.trips
+        return runs
+
+    @property
+    def insts(self) -> Mapping[str, int]:
+        """The number of instructions issued, by pipe."""
+        total: dict[str, int] = {}
+        for instruction, runs in zip(self.instructions, self.runs, strict=True):
+            total[instruction.pipe] = total.get(instruction.pipe, 0) + runs
+        return total
+
+
+def dependence_graph(
+    machine: Machine,
+    block: int,
+    warp: int,
+    most: int = MOST_INSTRUCTIONS,
+    nested: int = MOST_NESTED,
+) -> DependenceGraph:
+    """Make the graph of one warp of one of the blocks that were run, by their numbers.
+
+    Where loops lie in one another deeper than `nested`, the outer ones are unrolled.
+
+    **Raises:** DseError if there are more than `most` instructions, or none.
+    """
+    rolled = RolledTrace(machine, block, warp, nested)
+    if not 1 <= rolled.size <= most:
+        found = f"{rolled.size:,} instructions with loops rolled"
+        raise DseError(f"{machine.program.kernel}: graph: found {found}, expected 1 to {most:,}")
+    steps, loops, waits = with_waits(*rolled.written_out(), most)
+    needs = _needs(steps, loops)
+    for waiting, begun in waits:
+        needs[waiting].add(begun)
+    awaited = {begun for _, begun in waits}
+    demand = MemoryDemand(machine, np.eye(machine.shape[0])[block])
+    instructions = tuple(
+        GraphInstruction(
+            address=step.address,
+            text=step.text,
+            line=step.line,
+            pipe=step.pipe,
+            kind="memory" if in_bulk(step) else kind_of(step),
+            needs=tuple(sorted(needed)),
+            writes=bool(step.writes) or number in awaited,
+            product=demand.product(step),
+            **demand.of(step),
+        )
+        for number, (step, needed) in enumerate(zip(steps, needs, strict=True))
+    )
+    return DependenceGraph(machine.program.kernel, machine.program.arch, instructions, tuple(loops))
+
+
+def _needs(steps: Sequence[Step], loops: Sequence[RolledLoop]) -> list[set[int]]:
+    """Find those that each instruction waits for. From its second trip on, a loop finds what the last trip
+    left.
+    """
+    needs: list[set[int]] = [set() for _ in steps]
+    written: dict[int, int] = {}
+    for i in unrolled(0, len(steps), loops, 2):
+        step = steps[i]
+        for slot in (*step.reads, step.guard, *step.writes):
+            if slot in written and not adds_up(step, steps[written[slot]]):
+                needs[i].add(written[slot])
+        for slot in step.writes:
+            written[slot] = i
+    return needs

@@ -1,0 +1,63 @@
+"""The kinds of the instructions of a graph, and what each asks memory for."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, Machine
+from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.program import Step
+
+WAITED_FOR = ("global", "local", "texture")  # pipes with a latency that warps wait for
+
+
+def kind_of(step: Step) -> str:
+    """Tell the kind of an instruction: "memory", "barrier" or "compute"."""
+    if step.pipe in WAITED_FOR:
+        return "memory"
+    return "barrier" if _waits_for_block(step) else "compute"
+
+
+def _waits_for_block(step: Step) -> bool:
+    """Tell whether threads wait for the others of their block."""
+    return step.opcode == "BAR" and not step.has("ARV")
+
+
+class MemoryDemand:
+    """The requests of instructions to memory, by the counts of all phases."""
+
+    def __init__(self, machine: Machine, weights: np.ndarray) -> None:
+        """`weights` is how much each block that was run counts: [blocks]"""
+        phase_counts = [counts for counts in machine.phase_counts if counts is not None]
+        self.counts = np.sum(phase_counts, axis=0) @ weights  # rows as Machine.counts
+        self._rows, self._product_rows = machine.bound.memory_rows, machine.bound.product_rows
+        self._block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
+
+    def entering(self, block: int) -> tuple[float, float]:
+        """Count the (warps, threads) that entered a basic block."""
+        warps, threads = self.counts[2 * block : 2 * block + 2].tolist()
+        return warps, threads
+
+    def of(self, step: Step) -> dict[str, float]:
+        """Say what one issue asks for. One that moves data between the lanes of a warp takes a pass."""
+        row = self._rows.get(step.index)
+        if row is None:
+            shuffles = step.pipe == "shared"
+            return {"requests": 1.0, "passes": 1.0} if shuffles else {}
+        issues = max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
+        requests, sectors, passes, _ = (self.counts[row : row + len(MEMORY_COUNTS)] / issues).tolist()
+        if step.has("BYPASS"):  # past the L1
+            passes = 0.0
+        demand = {"requests": requests, "sectors": sectors, "passes": passes}
+        if len(step.memory) > 1:
+            demand["shared_passes"] = float(self.counts[row + len(MEMORY_COUNTS) + 2]) / issues
+        return demand
+
+    def product(self, step: Step) -> Product | None:
+        """Say what one issue multiplies: under a guard, warps may multiply nothing."""
+        row = self._product_rows.get(step.index)
+        if step.product is None or row is None:
+            return step.product
+        share = float(self.counts[row]) / max(float(self.counts[2 * self._block_of[step.index]]), 1e-300)
+        numbers = ("multiply_adds", "from_registers", "shared_bytes")
+        return replace(step.product, **{name: share * getattr(step.product, name) for name in numbers})

@@ -1,0 +1,197 @@
+"""The basic blocks that a warp executed, with loops rolled.
+
+They are a word; a stretch of it that follows itself becomes a loop, again and again, so that loops nest.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.single_warp import segments
+from dse.source.nvidia.sass.program import Step
+
+_LONGEST = 128  # basic blocks and inner loops in the body of a loop; loops with more are not seen
+
+
+@dataclass(frozen=True)
+class RolledLoop:
+    """Instructions first..last, which run `trips` times, one time after another."""
+
+    first: int
+    last: int
+    trips: int
+
+
+class RolledTrace:
+    """The basic blocks of a warp as a word with loops.
+
+    A token of the word is a basic block's number, or beyond those a loop's: equal loops have equal numbers.
+    """
+
+    def __init__(self, machine: Machine, block: int, warp: int, nested: int) -> None:
+        """Loops that lie in one another deeper than `nested` are unrolled when the word is written out."""
+        self._blocks = machine.program.blocks
+        self._nested = nested
+        self._loops: dict[int, tuple[tuple[int, ...], int]] = {}  # token → body, trips
+        self._tokens: dict[tuple[tuple[int, ...], int], int] = {}
+        self._word: list[int] = []
+        for segment, more in segments(machine, block, warp):
+            if more and segment:
+                body: list[int] = []
+                for index in segment:
+                    self._add(body, index)
+                self._add(self._word, self._loop(tuple(body), more + 1))
+            else:
+                for index in segment:
+                    self._add(self._word, index)
+
+    @property
+    def size(self) -> int:
+        """How many instructions it has once it is written out."""
+        return sum(map(self._size, self._word))
+
+    def written_out(self) -> tuple[list[Step], list[RolledLoop]]:
+        """Its instructions, those of a loop once, and its loops, outer ones before those inside."""
+        steps: list[Step] = []
+        loops: list[RolledLoop] = []
+        for token in self._word:
+            self._write(token, steps, loops)
+        return steps, sorted(loops, key=lambda loop: (loop.first, -loop.last))
+
+    def _loop(self, body: tuple[int, ...], trips: int) -> int:
+        """The token of a loop."""
+        if len(body) == 1 and body[0] in self._loops:  # of a loop alone: that loop for longer
+            body, inner = self._loops[body[0]]
+            trips *= inner
+        token = self._tokens.setdefault((body, trips), len(self._blocks) + len(self._tokens))
+        self._loops[token] = body, trips
+        return token
+
+    def _add(self, word: list[int], token: int) -> None:
+        """Append a token to a word, and roll the word's end."""
+        word.append(token)
+        while self._fold(word):
+            pass
+
+    def _fold(self, word: list[int]) -> bool:
+        """Let the end of the word become a loop, or go into the one before it."""
+        last = word[-1]
+        if last in self._loops:
+            body, trips = self._loops[last]
+            before = self._loops.get(word[-2]) if len(word) > 1 else None
+            if before is not None and before[0] == body:
+                word[-2:] = [self._loop(body, before[1] + trips)]
+                return True
+            if tuple(word[-1 - len(body) : -1]) == body:
+                word[-1 - len(body) :] = [self._loop(body, trips + 1)]
+                return True
+        for length in range(1, min(len(word) - 1, _LONGEST) + 1):
+            before = word[-1 - length]
+            if before in self._loops:
+                body, trips = self._loops[before]
+                if len(body) == length and tuple(word[-length:]) == body:
+                    word[-1 - length :] = [self._loop(body, trips + 1)]
+                    return True
+            # One trip follows another by a jump back: else the body would begin somewhere in its middle.
+            if before == last and self._entry(word[-length]) <= self._exit(last):
+                body = tuple(word[-length:])
+                if tuple(word[-2 * length : -length]) == body:
+                    word[-2 * length :] = [self._loop(body, 2)]
+                    return True
+        return False
+
+    def _entry(self, token: int) -> int:
+        """The basic block that a token begins with."""
+        while token in self._loops:
+            token = self._loops[token][0][0]
+        return token
+
+    def _exit(self, token: int) -> int:
+        """The basic block that a token ends with."""
+        while token in self._loops:
+            token = self._loops[token][0][-1]
+        return token
+
+    def _depth(self, token: int) -> int:
+        """How many loops lie in one another."""
+        if token not in self._loops:
+            return 0
+        return 1 + max(map(self._depth, self._loops[token][0]))
+
+    def _size(self, token: int) -> int:
+        """Instructions of a token once it is written out."""
+        if token not in self._loops:
+            return len(self._blocks[token].steps)
+        body, trips = self._loops[token]
+        once = sum(map(self._size, body))
+        return once if self._depth(token) <= self._nested else trips * once
+
+    def _write(self, token: int, steps: list[Step], loops: list[RolledLoop]) -> None:
+        """Append the instructions and loops of a token."""
+        if token not in self._loops:
+            steps += self._blocks[token].steps
+            return
+        body, trips = self._loops[token]
+        stays = self._depth(token) <= self._nested
+        first = len(steps)
+        for _ in range(1 if stays else trips):
+            for inner in body:
+                self._write(inner, steps, loops)
+        if stays:
+            loops.append(RolledLoop(first, len(steps) - 1, trips))
+
+
+def unrolled(first: int, stop: int, loops: Sequence[RolledLoop], most_trips: int | None) -> list[int]:
+    """Numbers of the instructions first..stop-1 as they run, each of the loops `most_trips` times at most."""
+    numbers: list[int] = []
+    i, rest = first, list(loops)
+    while i < stop:
+        if rest and rest[0].first == i:
+            loop = rest.pop(0)
+            inner = [other for other in rest if other.last <= loop.last]
+            rest = rest[len(inner) :]
+            trips = loop.trips if most_trips is None else min(loop.trips, most_trips)
+            numbers += unrolled(i, loop.last + 1, inner, most_trips) * trips
+            i = loop.last + 1
+        else:
+            numbers.append(i)
+            i += 1
+    return numbers
+
+
+_Item = TypeVar("_Item")
+
+
+def bodies_repeated(
+    steps: Sequence[_Item], loops: Sequence[RolledLoop], times: Mapping[RolledLoop, int]
+) -> tuple[list[_Item], list[RolledLoop]]:
+    """Write the bodies of some loops several times, for as many fewer trips; behind each loop, the trips that
+    are left over.
+    """
+    written: list[_Item] = []
+    written_loops: list[RolledLoop] = []
+
+    def write(first: int, stop: int, within: Sequence[RolledLoop]) -> None:
+        i, rest = first, list(within)
+        while i < stop:
+            if not rest or rest[0].first > i:
+                written.append(steps[i])
+                i += 1
+                continue
+            loop = rest.pop(0)
+            inner = [other for other in rest if other.last <= loop.last]
+            rest = rest[len(inner) :]
+            copies = times.get(loop, 1)
+            trips, left = divmod(loop.trips, copies)
+            begin = len(written)
+            for _ in range(copies if trips else 0):
+                write(i, loop.last + 1, inner)
+            if trips > 1:
+                written_loops.append(RolledLoop(begin, len(written) - 1, trips))
+            for _ in range(left):
+                write(i, loop.last + 1, inner)
+            i = loop.last + 1
+
+    write(0, len(steps), loops)
+    return written, sorted(written_loops, key=lambda loop: (loop.first, -loop.last))

@@ -1,0 +1,28 @@
+"""Where many blocks access global memory, told by those that were run."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dse.source.nvidia.machine.state import Machine
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where blocks access global memory: a machine that ran some, and which of them each block is like."""
+
+    machine: Machine
+    row: np.ndarray  # [blocks] that of the block in the machine
+    ahead: np.ndarray  # [blocks] how many blocks further along the row
+    strides: Mapping[int, int | None] = field(default_factory=dict)  # bytes a block, by memory instruction
+
+    @staticmethod
+    def of(machine: Machine) -> "Addresses":
+        """Take a machine that ran all of its blocks."""
+        count = machine.shape[0]
+        return Addresses(machine, np.arange(count), np.zeros(count, int))
+
+    def moved(self, step: int) -> np.ndarray:
+        """Tell how far the addresses of an instruction lie from those in the machine: [blocks] bytes."""
+        return self.ahead * (self.strides.get(step) or 0)

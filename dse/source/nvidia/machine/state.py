@@ -1,0 +1,397 @@
+"""The state of the blocks that are run: registers, memory, who is alive, what was counted."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.hardware.coalescing import SECTOR
+from dse.source.machine.launch import (
+    PARAMETERS,
+    ConstantBank,
+    Dimensions,
+    LaunchArguments,
+    UnknownArgument,
+    constant_bank,
+)
+from dse.source.machine.memory import GlobalMemory, LocalMemory, SharedMemory
+from dse.source.machine.thread_set import WARP, Lanes, LaneSets
+from dse.source.nvidia.sass.operands import PT, SLOTS, UPT, Operand, P
+from dse.source.nvidia.sass.program import SassProgram, Step
+
+_U32 = np.uint32
+
+# Which unknown data a value depends on, a bit for each: of all threads, or [1 or blocks, 1 or threads].
+Taint = Any  # int or int64 array
+
+# What is counted of a memory instruction, in this order: warps that execute it with a thread or more; sectors
+# of global and local memory; passes through the banks of shared memory, or lines of the others; threads.
+MEMORY_COUNTS = ("requests", "sectors", "passes", "threads")
+
+MOST_PHASE_BYTES = 1 << 28  # of the counters of all phases: thousands of them
+
+
+@dataclass(eq=False)
+class Stream:
+    """Addresses that one execution of a memory instruction asked for, or one that was repeated.
+
+    A loop that is skipped makes trips before and after the one that was executed, which is number 0: in each
+    the addresses lie `stride` bytes on.
+    """
+
+    step: int
+    phase: np.ndarray  # [blocks], see Machine.phases
+    lanes: Lanes  # of a box of a tensor: of the places in it, in place of threads
+    base: np.ndarray  # [1 or blocks, 1 or threads] bytes
+    offset: int
+    size: int = 4  # bytes at each address
+    trips: range = range(1)
+    stride: float = 0
+    issuer: int = -1  # of a box, the warp that asked for it
+
+    @property
+    def repeats(self) -> int:
+        """The number of executions that it stands for."""
+        return len(self.trips)
+
+    def offsets(self, most: int | None = None) -> np.ndarray:
+        """List how far the addresses of each execution lie from `base`: [repeats] bytes; of the first `most`
+        only.
+        """
+        return self.offset + distance(np.array(self.trips[:most]), self.stride)
+
+
+def distance(trips: np.ndarray, stride: float) -> np.ndarray:
+    """Tell how many bytes addresses move on by in so many trips.
+
+    A stride that is estimated is a float: then it is whole sectors, so that many are alike.
+    """
+    if isinstance(stride, int):
+        return trips * stride
+    return np.rint(trips * stride / SECTOR).astype(np.int64) * SECTOR
+
+
+class LocalSpan(NamedTuple):
+    """Where in the threads' own memory an instruction went."""
+
+    start: int  # byte
+    end: int
+    moves: bool = False  # whether its executions went to different places
+
+
+class Estimated(NamedTuple):
+    """Trips of a loop that were not executed, and whose accesses depend on data."""
+
+    trips: int
+    spread: float  # of sectors and passes of the trips that were, largest less smallest over their mean
+    no_address: float  # share of the requests to global memory that are not in `Machine.streams`
+
+
+@dataclass
+class PhaseSpan:
+    """A stretch of some blocks between two barriers; -1 stands for the start and the end of the kernel."""
+
+    opened: int  # address of the barrier
+    closed: int = -1
+
+
+def union(taint: Taint, lanes: Lanes) -> int:
+    """Collect the unknown data that some of `lanes` depend on."""
+    if isinstance(taint, int):
+        return taint
+    return int(np.bitwise_or.reduce(np.where(lanes.mask, taint, 0), axis=None))
+
+
+class BoundProgram:
+    """A program whose instructions are bound to what they do, one for all launches of it.
+
+    `dse.source.nvidia.execute.interpret.bind_program` makes it.
+    """
+
+    def __init__(
+        self, program: SassProgram, live: list[int], global_stores: bool, counting: bool = True
+    ) -> None:
+        self.program = program
+        self.counting = counting  # else only the addresses in global memory are followed
+        self.live = live  # slots that are live where each basic block begins, as bits
+        self.global_stores = global_stores
+        self.slots: dict[tuple[str, Any], int] = {}
+        self.size = SLOTS
+        # rows of the counters: two for each basic block, then what steps need
+        self.rows = 2 * len(program.blocks)
+        self.guard_rows: dict[int, int] = {}
+        self.product_rows: dict[int, int] = {}  # of products of matrices under a guard: warps
+        self.memory_rows: dict[int, int] = {}
+        self.loads_global = any(
+            step.needed and step.pipe == "global" and step.targets for step in program.steps
+        )
+        self.actions: list[list[tuple[Step, Action]]] = []  # of each basic block
+        self.only_addresses: BoundProgram | None = None  # the same without counting, once it is asked for
+
+    def slot_of(self, kind: str, key: Any) -> int:
+        """Find the slot of a constant, a number or a special register; pairs take two."""
+        slot = self.slots.get((kind, key))
+        if slot is None:
+            slot = self.slots[kind, key] = self.size
+            self.size += 2 if kind == "pair" or (kind == "number" and key[1] == 2) else 1
+        return slot
+
+
+class Machine:
+    """The state of the blocks that are run; of some `warps` of each only, if they are given."""
+
+    def __init__(
+        self,
+        bound: BoundProgram,
+        launch: LaunchArguments,
+        blocks: Sequence[Dimensions],
+        warps: Sequence[int] | None = None,
+    ) -> None:
+        self.bound, self.launch, self.program = bound, launch, bound.program
+        self.all_warps = warps is None
+        chosen = np.arange(-(-launch.threads // WARP)) if warps is None else np.array(warps)
+        self.threads = (chosen[:, None] * WARP + np.arange(WARP)).ravel()  # their numbers in the block
+        self.shape = (len(blocks), len(self.threads))
+        self.sets = LaneSets(self.shape)
+        self.sources: list[str] = []  # of unknown data; bit n of a taint is sources[n]
+        self.source_bits: dict[str, int] = {}
+        self.r: list[np.ndarray] = [np.zeros((1, 1), _U32)] * bound.size
+        for slot in range(P, SLOTS):
+            self.r[slot] = np.zeros((1, 1), bool)
+        for slot in (PT, UPT):
+            self.r[slot] = np.ones((1, 1), bool)
+        self.taint: list[Taint] = [0] * bound.size
+        self._set_constants(blocks)
+        for slot in range(UPT + 1, SLOTS):
+            self.r[slot] = np.zeros((1, 1), _U32)
+        self.live_mask = self.threads[None, :] < launch.threads
+        self.live = int(self.live_mask.sum()) * len(blocks)
+        self.counts = np.zeros((bound.rows, len(blocks)))
+        self.phases = [PhaseSpan(-1)]
+        self.phase = np.zeros(len(blocks), int)
+        self.phase_counts: list[np.ndarray | None] = [None]  # as counts, of phases that are over
+        self.kept_bytes = 0  # by them
+        self.shared, self.local, self.memory = SharedMemory(len(blocks)), LocalMemory(), GlobalMemory(launch)
+        self.streams: list[Stream] = []
+        self.local_spans: dict[int, LocalSpan] = {}  # by step
+        self.trace: list[tuple[int, Lanes]] = []  # basic blocks in the order of execution
+        self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
+        self.estimated: dict[int, Estimated] = {}  # by the first basic block of a loop
+        self.irregular: dict[int, str] = {}  # loops that cannot be skipped, by their first block, and why
+        self.unknown: dict[tuple[int, str], int] = {}  # (step, what of it) → taint
+        self._unsupported: dict[int, tuple[Step, str]] = {}  # by their taint
+        self.missed_stores = False
+        self.patterns: dict[tuple, tuple] = {}
+        self.bases: dict[tuple, tuple] = {}
+        self.followed: dict[int, tuple[Lanes, np.ndarray]] = {}  # last addresses of each step
+        self.guards: dict[tuple, tuple] = {}
+
+    def _set_constants(self, blocks: Sequence[Dimensions]) -> None:
+        """Fill the slots of numbers, constants and special registers."""
+        launch = self.launch
+        bank = constant_bank(self.program.kernel, self.program.arch, launch)
+        self.owners, self.parameters = bank.owners, bank.parameters
+        thread = self.threads.astype(_U32)[None, :]
+        x, y, _ = launch.block
+        special = {
+            "SR_TID.X": thread % _U32(x),
+            "SR_TID.Y": thread // _U32(x) % _U32(y),
+            "SR_TID.Z": thread // _U32(x * y),
+            "SR_LANEID": thread % _U32(WARP),
+            "SR_CgaCtaId": np.zeros((1, 1), _U32),
+            "SR_LTMASK": (_U32(1) << thread % _U32(WARP)) - _U32(1),
+            "SR_EQMASK": _U32(1) << thread % _U32(WARP),
+            "SR_GTMASK": ~((_U32(2) << thread % _U32(WARP)) - _U32(1)),
+            "SR_LEMASK": (_U32(2) << thread % _U32(WARP)) - _U32(1),
+            "SR_GEMASK": ~((_U32(1) << thread % _U32(WARP)) - _U32(1)),
+        }
+        for axis, name in enumerate("XYZ"):
+            special[f"SR_CTAID.{name}"] = np.array([[block[axis]] for block in blocks], _U32)
+            special[f"SR_NCTAID.{name}"] = np.full((1, 1), launch.grid[axis], _U32)
+        for (kind, key), slot in self.bound.slots.items():
+            if kind == "number":
+                bits, words = key
+                for word in range(words):
+                    self.r[slot + word] = np.full((1, 1), bits >> 32 * word & 0xFFFFFFFF, _U32)
+            elif kind == "special" and key in special:
+                self.r[slot] = special[key]
+            elif kind == "bank":
+                self.r[slot], self.taint[slot] = self._bank(bank, key)
+            elif kind == "special":
+                self.taint[slot] = self.source(f"special register {key}")
+            else:
+                for word in range(2 if kind == "pair" else 1):
+                    number, offset = key[0], key[1] + 4 * word
+                    self.r[slot + word], self.taint[slot + word] = self._constant(bank, number, offset)
+
+    def _constant(self, bank: ConstantBank, number: int, offset: int) -> tuple[np.ndarray, int]:
+        """(word, taint) of one place in constant memory."""
+        if number == 0:
+            owner = bank.owners.get(offset, -1)
+            taint = 0
+            if owner >= 0 and isinstance(self.launch.arguments[owner], UnknownArgument):
+                taint = self.source(f"argument {owner}")
+            elif offset >= bank.parameters and offset not in bank.words:
+                taint = self.source(f"parameter at 0x{offset:x}")
+            return np.full((1, 1), bank.words.get(offset, 0), _U32), taint
+        data = self.launch.banks.get(number)
+        if data is None or offset + 4 > len(data):
+            return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
+        return np.full((1, 1), int.from_bytes(data[offset : offset + 4], "little"), _U32), 0
+
+    def _bank(self, bank: ConstantBank, number: int) -> tuple[np.ndarray, int]:
+        """(words [1, n], taint) of a whole bank of constant memory."""
+        if number == 0:
+            words = np.zeros((1, max(bank.words) // 4 + 1), _U32)
+            for offset, word in bank.words.items():
+                words[0, offset // 4] = word
+            unknown = any(isinstance(argument, UnknownArgument) for argument in self.launch.arguments)
+            return words, self.source("arguments") if unknown else 0
+        data = self.launch.banks.get(number)
+        if not data:
+            return np.zeros((1, 1), _U32), self.source(f"constant bank {number}")
+        return np.frombuffer(data + bytes(-len(data) % 4), _U32)[None, :], 0
+
+    def argument_at(self, address: int) -> int:
+        """Find the argument that an address among the parameters means; -1 if it means none."""
+        return self.owners.get(address - PARAMETERS + self.parameters, -1)
+
+    def source(self, name: str) -> int:
+        """Find the taint of a source of unknown data."""
+        if name not in self.source_bits:
+            self.source_bits[name] = 1 << len(self.sources)
+            self.sources.append(name)
+        return self.source_bits[name]
+
+    def unsupported(self, step: Step, reason: str) -> int:
+        """Find the taint of the result of an instruction that is not evaluated."""
+        bit = self.source(f"results of {step.opcode}")
+        self._unsupported.setdefault(bit, (step, reason))
+        return bit
+
+    # Registers
+
+    def write(self, slot: int, value: np.ndarray, taint: Taint, lanes: Lanes) -> None:
+        """Write a slot in some threads; the others keep what they have."""
+        if lanes.total == self.live:
+            self.r[slot] = value
+            self.taint[slot] = taint
+        else:
+            self.r[slot] = np.where(lanes.mask, value, self.r[slot])
+            old = self.taint[slot]
+            if old is not taint and not (isinstance(old, int) and isinstance(taint, int) and old == taint):
+                self.taint[slot] = np.where(lanes.mask, np.int64(taint), np.int64(old))
+
+    def under_guard(self, step: Step, lanes: Lanes) -> Lanes | None:
+        """Find those of `lanes` whose guard holds; None if there are none."""
+        if step.guard < 0:
+            return lanes
+        return self.where(step.guard, step.guard_negated, lanes)
+
+    def where(self, slot: int, negated: bool, lanes: Lanes) -> Lanes | None:
+        """Find those of `lanes` where a predicate holds; None if there are none."""
+        predicate = self.r[slot]
+        if predicate.size == 1:
+            return lanes if bool(predicate.flat[0]) != negated else None
+        key = (slot, negated, id(lanes))
+        known = self.guards.get(key)
+        if known is None or known[0] is not predicate or known[1] is not lanes:
+            mask = lanes.mask & (~predicate if negated else predicate)
+            chosen = self.sets.of(mask)
+            chosen = lanes if chosen.total == lanes.total else chosen if chosen.total else None
+            if len(self.guards) > 500:
+                self.guards.clear()
+            known = self.guards[key] = (predicate, lanes, chosen)
+        return known[2]
+
+    def rest(self, lanes: Lanes, taken: Lanes | None) -> Lanes | None:
+        """Find those of `lanes` that are not in `taken`; None if there are none."""
+        if taken is None:
+            return lanes
+        if taken.total == lanes.total:
+            return None
+        return self.sets.of(lanes.mask & ~taken.mask)
+
+    def note_unknown(self, step: Step, what: str, taint: Taint, lanes: Lanes) -> None:
+        """Keep in mind that something of a step depends on unknown data.
+
+        **Raises:** DseError if it is an address or a branch that depends on an instruction without a rule.
+        """
+        if isinstance(taint, np.ndarray):
+            taint = union(taint, lanes)
+        if taint:
+            for bit, (unsupported, reason) in self._unsupported.items():
+                if taint & bit and what != "guard":  # a guard decides on one access alone
+                    raise self.program.error(
+                        unsupported, f"found {reason}, expected what an address or a branch may depend on"
+                    )
+            self.unknown[step.index, what] = self.unknown.get((step.index, what), 0) | taint
+
+    # Addresses
+
+    def base(self, step: Step, address: Operand, wide: bool) -> np.ndarray:
+        """Add up the registers of an address: int64, [1 or blocks, 1 or threads]."""
+        key = (address.bases, wide)
+        values = [self.r[slot] for slot, _, _ in address.bases]
+        if wide:
+            values += [self.r[slot + 1] for slot, _, narrow in address.bases if not narrow]
+        known = self.bases.get(key)
+        if known is not None and all(a is b for a, b in zip(known[0], values, strict=True)):
+            return known[1]
+        total = np.zeros((1, 1), np.int64)
+        for slot, factor, narrow in address.bases:
+            term = self.r[slot].astype(np.int64)
+            if wide and not narrow:
+                term = term | self.r[slot + 1].astype(np.int64) << 32
+            total = total + term * factor
+        if not wide:
+            total = total & 0xFFFFFFFF
+        self.bases[key] = (values, total)
+        return total
+
+    # Control
+
+    def exit(self, lanes: Lanes) -> None:
+        """Let these threads end."""
+        self.live_mask = self.live_mask & ~lanes.mask
+        self.live -= lanes.total
+
+    def live_threads(self) -> np.ndarray:
+        """Count the threads that have not ended: [blocks]"""
+        return np.broadcast_to(np.count_nonzero(self.live_mask, axis=1), self.shape[:1])
+
+    def close_phase(self, blocks: np.ndarray, address: int) -> None:
+        """End the phase of these blocks at a barrier, which opens the next; -1: at the kernel's end."""
+        for number in np.unique(self.phase[blocks]).tolist():
+            members = blocks & (self.phase == number)
+            counted = np.where(members, self.counts, 0.0)
+            phase = self.phases[number]
+            if members.sum() < (self.phase == number).sum():  # others are still in it
+                self.phases.append(PhaseSpan(phase.opened))
+                self.phase_counts.append(None)
+                moved = self.phase.copy()
+                moved[members] = number = len(self.phases) - 1
+                self.phase, phase = moved, self.phases[number]
+            self.kept_bytes += counted.nbytes
+            if self.kept_bytes > MOST_PHASE_BYTES:
+                raise DseError(
+                    f"{self.program.kernel}: found {len(self.phases):,} barriers passed, expected fewer"
+                )
+            phase.closed = address
+            self.phase_counts[number] = counted
+            self.counts = np.where(members, 0.0, self.counts)
+            if address >= 0:
+                self.phases.append(PhaseSpan(address))
+                self.phase_counts.append(None)
+                moved = self.phase.copy()
+                moved[members] = len(self.phases) - 1
+                self.phase = moved
+
+    def sources_of(self, taint: int) -> tuple[str, ...]:
+        """Name the unknown data in a taint."""
+        return tuple(name for bit, name in enumerate(self.sources) if taint >> bit & 1)
+
+
+Action = Callable[[Machine, Lanes], None]  # what is done for one step of a basic block

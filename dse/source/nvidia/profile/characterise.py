@@ -1,0 +1,349 @@
+"""Counts what the average block of a launch does, phase by phase between its barriers.
+
+Numbers of the sampled blocks are weighted by how many blocks each stands for.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from dse.source.machine.blocks import Sample, representative
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.nvidia.caches.cache_model import Traffic
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine
+from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
+from dse.source.nvidia.sass.listing import Listing
+from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
+from dse.source.nvidia.sass.products import Product
+from dse.source.nvidia.sass.program import SassProgram, Step, program
+from dse.source.nvidia.sass.usual import usual_guards
+
+_PASS = 128  # bytes of shared memory
+# Of what moves data between global and shared memory, what it does to shared memory.
+_OTHER_END = {"copy": "shared store", "box load": "shared store", "box store": "shared load"}
+# What accesses are told apart by; an atomic counts as a store if nothing is returned, else as a load.
+ACCESSES = ("global load", "global store", "shared load", "shared store", "local load", "local store")
+
+
+@dataclass(frozen=True)
+class AccessCounts:
+    """The accesses of one kind that an average block makes in one pass of a phase."""
+
+    requests: float = 0.0  # warp instructions with at least one thread
+    sectors: float = 0.0  # of 32 bytes, each request by itself; global and local
+    passes: float = 0.0  # shared: through the banks; global, local: lines of 128 bytes
+    bytes: float = 0.0  # asked for by threads
+
+
+@dataclass(frozen=True)
+class PhaseCounts:
+    """The counts of an average block between two barriers, in one pass."""
+
+    opened: int  # address of the barrier, -1: start of the kernel
+    closed: int  # -1: its end
+    passes: float  # how often an average block goes through it
+    insts: Mapping[str, float]  # warp instructions by pipe
+    active: float  # share of a warp's lanes that execute, mean over its instructions
+    fp32_ops: float  # adds, multiplies, multiply-adds, of threads whose predicate holds
+    fp32_ops_unsure: float  # those under predicates that depend on computed data; not in fp32_ops
+    accesses: Mapping[str, AccessCounts]  # by ACCESSES
+    new_sectors: Mapping[str, float]  # "load", "store": of global memory, not touched before by the block
+    traffic: Traffic | None  # between the caches; None where no caches were looked at
+    walk: Walk | None  # one warp alone, one pass; None where its latencies are not known
+    # Asynchronous copies, among the loads of global memory; their passes are those of shared memory.
+    copies: AccessCounts = AccessCounts()
+    # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
+    tensor: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def warp_insts(self) -> float:
+        """Warp instructions of all pipes."""
+        return sum(self.insts.values())
+
+
+@dataclass(frozen=True)
+class UnknownDecision:
+    """A decision that depends on data that was not stated."""
+
+    address: int
+    instruction: str
+    line: int | None
+    what: str  # "branch", "address" or "guard"
+    depends_on: tuple[str, ...]
+    matters: bool = True  # whether an access, a product, a barrier, a loop or the end hangs on it
+
+
+@dataclass(frozen=True)
+class Characterisation:
+    """The counts of one launch of one kernel."""
+
+    kernel: str
+    arch: int
+    grid: Dimensions
+    block: Dimensions
+    sampled: int  # blocks that were run
+    phases: tuple[PhaseCounts, ...]
+    executed: Mapping[int, float]  # address of an instruction → warps that issue it, over the grid
+    spread: float  # largest difference in warp instructions among blocks inside the grid, relative
+    unknown: tuple[UnknownDecision, ...]
+    unskipped: Mapping[int, str]  # loops that were run in full, and why
+    estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
+    warp_size: int = 32
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of the grid."""
+        return int(np.prod(self.grid))
+
+    @property
+    def warps(self) -> int:
+        """Warps of a block."""
+        return -(-int(np.prod(self.block)) // self.warp_size)
+
+    def total(self, kind: str, field: str) -> float:
+        """Add up a field of one kind of access over all phases of an average block.
+
+        `total("shared load", "passes")`, say.
+        """
+        return sum(
+            phase.passes * getattr(phase.accesses[kind], field)
+            for phase in self.phases
+            if kind in phase.accesses
+        )
+
+    def insts(self, *pipes: str) -> float:
+        """Return the warp instructions of an average block; all of them if no pipe is named."""
+        chosen = pipes or PIPES
+        return sum(phase.passes * phase.insts.get(pipe, 0.0) for phase in self.phases for pipe in chosen)
+
+    @property
+    def fp32_ops(self) -> float:
+        """Single-precision operations of the grid, of data that is finite and of the normal range.
+
+        Half of those whose predicates depend on computed data: what stands for both branches of an `if` has
+        each of its predicates and its opposite.
+        """
+        return self.blocks * sum(
+            phase.passes * (phase.fp32_ops + phase.fp32_ops_unsure / 2) for phase in self.phases
+        )
+
+
+def prepare(listing: Listing) -> BoundProgram:
+    """Make a listing ready to run: keep it where one kernel is launched in several ways."""
+    return bind_program(program(listing))
+
+
+def characterise(
+    kernel: BoundProgram | Listing,
+    launch: LaunchArguments,
+    times: Timing | None = None,
+    inside: int = 1,
+    step_limit: int = 200_000,
+    sample: Sample | None = None,
+) -> Characterisation:
+    """Run the representative blocks of a launch and count.
+
+    With `times`, one warp's critical path is worked out too. `inside` is the number of blocks taken from the
+    inside of each dimension of the grid; or `sample` says which blocks to run.
+
+    **Raises:** as `dse.source.nvidia.execute.interpret.run`.
+    """
+    ready = kernel if isinstance(kernel, BoundProgram) else prepare(kernel)
+    sample = representative(launch.grid, inside) if sample is None else sample
+    return summary(run(ready, launch, sample.blocks, step_limit), sample, times)
+
+
+def summary(
+    machine: Machine,
+    sample: Sample,
+    times: Timing | None = None,
+    traffic: Mapping[tuple[int, int], Traffic] | None = None,
+) -> Characterisation:
+    """Average what was counted in the blocks of a sample. The machine keeps the addresses, in `streams`.
+
+    `traffic` is that of its phases by `dse.source.nvidia.caches.cache_model.misses`.
+    """
+    launch, weights = machine.launch, np.array(sample.weights) / machine.launch.blocks
+    walks: dict[tuple[int, int], Walk] = {}
+    if times is not None:
+        block = int(np.argmax(weights))
+        walks = walk(machine, block, longest_warp(machine, block), times)
+    touched = _first_touches(machine, weights)
+    usually: dict[int, bool] = {}
+    for block in machine.program.blocks:
+        usually |= usual_guards(block)
+    counts: dict[tuple[int, int], np.ndarray] = {}
+    for phase, counters in zip(machine.phases, machine.phase_counts, strict=True):
+        if counters is not None:
+            key = (phase.opened, phase.closed)
+            passing = (counters[0::1].any(axis=0)).astype(float)
+            row = np.vstack([counters, passing])
+            counts[key] = counts[key] + row if key in counts else row
+    phases = tuple(
+        _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key), usually)
+        for key, numbers in counts.items()
+    )
+    whole = np.sum(list(counts.values()), axis=0)
+    grid_total = whole @ weights * launch.blocks
+    lengths = np.array([len(block.steps) for block in machine.program.blocks])
+    per_block = lengths @ whole[: 2 * len(lengths) : 2]
+    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
+    program_ = machine.program
+    return Characterisation(
+        kernel=program_.kernel,
+        arch=program_.arch,
+        grid=launch.grid,
+        block=launch.block,
+        sampled=len(sample.blocks),
+        phases=phases,
+        executed={
+            step.address: float(grid_total[2 * block.index])
+            for block in program_.blocks
+            for step in block.steps
+        },
+        spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
+        unknown=_unknown(machine),
+        unskipped={
+            program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
+        },
+        estimated={
+            program_.blocks[header].steps[0].address: trips for header, trips in machine.estimated.items()
+        },
+    )
+
+
+def _phase(
+    machine: Machine,
+    key: tuple[int, int],
+    counts: np.ndarray,
+    path: Walk | None,
+    touched: Mapping[tuple[tuple[int, int], str], float],
+    traffic: Traffic | None,
+    usually: Mapping[int, bool],
+) -> PhaseCounts:
+    """Describe one pass of a phase; `counts` are of the average block over all its passes."""
+    program_, ready = machine.program, machine.bound
+    passes = max(float(counts[-1]), 1e-300)
+    insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
+    lanes = sure = unsure = 0.0
+    tensor: dict[str, float] = {}
+    accesses, copies = {kind: np.zeros(4) for kind in ACCESSES}, np.zeros(4)
+    for block in program_.blocks:
+        warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
+        if not warps:
+            continue
+        lanes += threads * len(block.steps)
+        for step in block.steps:
+            insts[step.pipe] += warps
+            operations = OPCODES[step.opcode].fp32
+            if operations and step.guard_known:
+                row = ready.guard_rows.get(step.index)
+                sure += operations * (threads if row is None else float(counts[row]))
+            elif operations and step.index in usually:
+                sure += operations * threads * usually[step.index]
+            elif operations:
+                unsure += operations * threads
+            if step.product is not None:
+                row = ready.product_rows.get(step.index)
+                add_product(tensor, step.product, warps if row is None else float(counts[row]))
+            if step.memory:
+                row = ready.memory_rows[step.index]
+                requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
+                if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
+                    through = 0.0
+                accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
+                if step.kind in _OTHER_END:
+                    loaded = sectors
+                    requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
+                        : len(MEMORY_COUNTS)
+                    ]
+                    accesses[_OTHER_END[step.kind]] += (requests, sectors, through, active * step.bytes)
+                    if step.kind in ("copy", "box load"):
+                        copies += (requests, loaded, through, active * step.bytes)
+    total = sum(insts.values())
+    once = None if path is None else path * (1 / path.passes)
+    return PhaseCounts(
+        opened=key[0],
+        closed=key[1],
+        passes=passes,
+        insts={pipe: count / passes for pipe, count in insts.items() if count},
+        active=lanes / (32 * total) if total else 0.0,
+        fp32_ops=sure / passes,
+        fp32_ops_unsure=unsure / passes,
+        accesses={
+            kind: AccessCounts(*(numbers / passes).tolist())
+            for kind, numbers in accesses.items()
+            if numbers[0]
+        },
+        copies=AccessCounts(*(copies / passes).tolist()),
+        tensor={name: work / passes for name, work in tensor.items()},
+        new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
+        walk=once,
+        traffic=None if traffic is None else traffic * (1 / passes),
+    )
+
+
+def add_product(tensor: dict[str, float], product: Product, warps: float) -> None:
+    """Add the work of so many warps' products of matrices."""
+    for name, amount in (
+        (product.kind, product.multiply_adds),
+        ("mma_warp", product.from_registers),
+        ("shared", product.shared_bytes / _PASS),
+    ):
+        if warps * amount:
+            tensor[name] = tensor.get(name, 0.0) + warps * amount
+
+
+def _kind(step: Step) -> str:
+    stores = step.stores or (step.atomic and not step.writes)
+    return f"{step.pipe} {'store' if stores else 'load'}"
+
+
+def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
+    decisions = []
+    for (index, what), taint in sorted(machine.unknown.items()):
+        step = machine.program.steps[index]
+        names = tuple(name for bit, name in enumerate(machine.sources) if taint >> bit & 1)
+        matters = what == "address" or (what == "branch" and _parts_work(machine.program, step))
+        decisions.append(UnknownDecision(step.address, step.text, step.line, what, names, matters))
+    return tuple(decisions)
+
+
+def _parts_work(program_: SassProgram, branch: Step) -> bool:
+    """Tell whether a branch may skip more than arithmetic. Calls come back, and count as arithmetic."""
+    if branch.opcode == "CALL":
+        return False
+    target = _target(program_, branch)
+    skipped = program_.steps[branch.index + 1 : target]
+    return target <= branch.index or any(
+        step.pipe in ("global", "tensor", "barrier", "texture")
+        or step.of_box
+        or step.kind in _PARTING
+        or (step.branches and _target(program_, step) <= branch.index)
+        for step in skipped
+    )
+
+
+def _target(program_: SassProgram, branch: Step) -> int:
+    """Return the index of the step that a branch goes to; before all others if it names none."""
+    return program_.blocks[branch.jump].steps[0].index if branch.jump >= 0 else -1
+
+
+_PARTING = ("end", "indirect branch")
+
+
+def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[int, int], str], float]:
+    """Count the sectors of global memory that an average block touches first, by phase and way."""
+    from dse.source.nvidia.profile.first_touches import first_touches  # imports Numba
+
+    ways = [_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
+    touches: dict[tuple[tuple[int, int], str], float] = {}
+    for way in ("load", "store"):
+        streams = [stream for stream in machine.streams if ways[stream.step] == way]
+        for phase, counts in zip(machine.phases, first_touches(machine, streams), strict=True):
+            if counts.any():
+                key = ((phase.opened, phase.closed), way)
+                touches[key] = touches.get(key, 0.0) + float(counts @ weights)
+    return touches

@@ -1,0 +1,202 @@
+"""Turns what was counted of a launch into what models take: the average warp, as a `dse.types.Kernel`."""
+
+from typing import Any
+
+import numpy as np
+
+from dse.errors import DseError
+from dse.hardware.coalescing import SECTOR
+from dse.source.nvidia.caches.cache_model import Traffic
+from dse.source.nvidia.profile.characterise import AccessCounts, Characterisation, PhaseCounts
+from dse.source.nvidia.profile.single_warp import SOURCES, Walk
+from dse.source.nvidia.profile.warp_counts import WarpCounts, WarpPhases
+from dse.source.nvidia.sass.opcodes import PIPES
+from dse.types import CLASSES, MMA, TENSOR, Kernel, PerClass
+from dse.types import Phase as KernelPhase
+
+# Pipes that stand for more than one kind of instruction; `uniform` takes issue slots, as `control` does.
+_WORK = {name: (name,) for name in ("fp64", "int32", "imul32", "sfu", "barrier")} | {"fp32": ("fp32", "fp16")}
+_OTHER = ("control", "other", "constant", "uniform", "tensor")
+_MEMORY = ("shared", "global", "local")
+_LOADS, _STORES = ("global load", "local load"), ("global store", "local store")
+_GLOBAL, _LOCAL = ("global load", "global store"), ("local load", "local store")
+_SHARED = ("shared load", "shared store")
+# The class of what a warp waits for, as in `single_warp.timing`; loads and copies are told apart by memory.
+_LATENCY_OF = {
+    "fp32": "fp32", "fp16": "fp32", "fp64": "fp64", "int32": "int32", "uniform": "int32", "imul32": "imul32",
+    "sfu": "sfu", "shared": "shared", "constant": "shared", "other": "shared", "local": "l1",
+    **dict(zip(MMA, MMA, strict=True)),
+}  # fmt: skip
+
+
+def warp_counts(counts: Characterisation) -> WarpCounts:
+    """Average one launch over its warps.
+
+    **Raises:** DseError if the kernel uses textures, which no model knows.
+    """
+    if counts.insts("texture"):
+        raise DseError(
+            f"{counts.kernel}: found texture instructions, expected those of pipes that models know"
+        )
+    warps = counts.warps
+    traffic = [phase.traffic * phase.passes for phase in counts.phases if phase.traffic is not None]
+    served = sum(traffic, Traffic()).served
+    phases = WarpPhases(
+        passes=np.array([phase.passes for phase in counts.phases]),
+        insts=np.array([_insts(phase, *PIPES) / warps for phase in counts.phases]),
+        memory_insts=np.array(
+            [_insts(phase, "shared", "global", "local") / warps for phase in counts.phases]
+        ),
+        slots=np.array([0.0 if phase.walk is None else phase.walk.slots for phase in counts.phases]),
+        work=_per_class([_work(phase, warps) for phase in counts.phases]),
+        async_work=_per_class([_async_work(phase, warps) for phase in counts.phases]),
+        waits=_per_class([_waits(phase) for phase in counts.phases]),
+        async_waits=_per_class([_async_waits(phase, served) for phase in counts.phases]),
+    )
+
+    def whole(of_phases: list[float]) -> float:
+        """Sum over all passes what the phases have in one."""
+        return sum(passes * value for passes, value in zip(phases.passes.tolist(), of_phases, strict=True))
+
+    def total(field: str, *kinds: str) -> float:
+        return whole([_total(phase, field, *kinds) / warps for phase in counts.phases])
+
+    scattered = [_scattered(phase) for phase in counts.phases]
+    uncoal_insts = whole([sum(access.requests for access in accesses) / warps for accesses in scattered])
+    uncoal_sectors = whole([sum(access.sectors for access in accesses) / warps for accesses in scattered])
+    loads, stores = total("requests", *_LOADS), total("requests", *_STORES)
+    walks = [phase.walk * phase.passes for phase in counts.phases if phase.walk is not None]
+    chain, waits = sum(path.chain for path in walks), sum(path.waits for path in walks)
+    return WarpCounts(
+        shared_insts=whole(
+            [_total(phase, "requests", *_SHARED) / warps + _shuffles(phase, warps) for phase in counts.phases]
+        ),
+        load_insts=loads,
+        store_insts=stores,
+        sectors=total("sectors", *_GLOBAL, *_LOCAL),
+        work=np.array([whole(column) for column in phases.work.T.tolist()]),
+        other_insts=whole([_insts(phase, *_OTHER) / warps for phase in counts.phases]),
+        uncoal_insts=uncoal_insts,
+        transactions_per_uncoal=_quotient(uncoal_sectors, uncoal_insts, 1.0),
+        bytes_per_access=_quotient(total("bytes", *_GLOBAL, *_LOCAL), loads + stores, 0.0),
+        ilp=max(1.0, _quotient(sum(path.insts for path in walks), chain, 1.0)),
+        mlp=max(1.0, _quotient(sum(path.loads for path in walks), waits, 1.0)),
+        phases=phases,
+    )
+
+
+def _insts(phase: PhaseCounts, *pipes: str) -> float:
+    return sum(phase.insts.get(pipe, 0.0) for pipe in pipes)
+
+
+def _total(phase: PhaseCounts, field: str, *kinds: str) -> float:
+    return sum(getattr(phase.accesses[kind], field) for kind in kinds if kind in phase.accesses)
+
+
+def _shuffles(phase: PhaseCounts, warps: int) -> float:
+    """Count shuffles: they go through the same pipe as accesses to shared memory, one pass each."""
+    return max(_insts(phase, "shared") / warps - _total(phase, "requests", *_SHARED) / warps, 0.0)
+
+
+def _scattered(phase: PhaseCounts) -> list[AccessCounts]:
+    """List the accesses to global memory that touch more than twice the sectors that their bytes fill."""
+    accesses = [phase.accesses[kind] for kind in _GLOBAL if kind in phase.accesses]
+    return [access for access in accesses if access.sectors * SECTOR > 2 * access.bytes]
+
+
+def _work(phase: PhaseCounts, warps: int) -> dict[str, float]:
+    """Return the units of work of the average warp by class."""
+    traffic = phase.traffic or _without_caches(phase)
+    return (
+        dict.fromkeys(CLASSES, 0.0)
+        | {name: _insts(phase, *pipes) / warps for name, pipes in _WORK.items()}
+        | {name: phase.tensor.get(name, 0.0) / warps for name in TENSOR}
+        | {
+            "shared": _total(phase, "passes", *_SHARED) / warps
+            + _shuffles(phase, warps)
+            + phase.tensor.get("shared", 0.0) / warps,
+            "l1": _total(phase, "passes", *_GLOBAL, *_LOCAL) / warps,
+            "l2": traffic.l2_sectors / warps,
+            "dram": traffic.dram_sectors / warps,
+        }
+    )
+
+
+def _async_work(phase: PhaseCounts, warps: int) -> dict[str, float]:
+    """Return the units of work of asynchronous copies, of the average warp."""
+    traffic, copies = phase.traffic or _without_caches(phase), phase.copies
+    share = _quotient(copies.sectors, _total(phase, "sectors", *_LOADS), 0.0)
+    return dict.fromkeys(CLASSES, 0.0) | {
+        "shared": copies.passes / warps,
+        "l2": share * traffic.loads_past_l1 / warps,
+        "dram": share * traffic.loads_past_l2 / warps,
+    }
+
+
+def _waits(phase: PhaseCounts) -> dict[str, float]:
+    """Count the results that a warp waits for, by class."""
+    waits: dict[str, float] = dict.fromkeys(CLASSES, 0.0)
+    if phase.walk is not None:
+        waited = _waited(phase.walk)
+        for source, name in _LATENCY_OF.items():
+            waits[name] += waited[source]
+        served = (phase.traffic or _without_caches(phase)).served
+        for level, share in zip(("l1", "l2", "dram"), served, strict=True):
+            waits[level] += waited["global"] * share
+    return waits
+
+
+def _async_waits(phase: PhaseCounts, served: tuple[float, float, float]) -> dict[str, float]:
+    """Count the asynchronous copies waited for, by where they come from, in shares of the whole launch."""
+    copies = 0.0 if phase.walk is None else _waited(phase.walk)["copy"]
+    shares = zip(("l1", "l2", "dram"), served, strict=True)
+    return dict.fromkeys(CLASSES, 0.0) | {level: copies * share for level, share in shares}
+
+
+def _waited(walk: Walk) -> dict[str, float]:
+    """Return the results waited for, by where they come from."""
+    return dict(zip(SOURCES, walk.latencies.tolist(), strict=True))
+
+
+def _per_class(phases: list[dict[str, float]]) -> np.ndarray:
+    """Join numbers by class to an array [phases, classes]."""
+    return np.array([[phase[name] for name in CLASSES] for phase in phases]).reshape(-1, len(CLASSES))
+
+
+def _without_caches(phase: PhaseCounts) -> Traffic:
+    """Return the traffic if a block finds again what it touched before, and nothing else."""
+
+    def asked(kind: str) -> float:
+        return phase.accesses[kind].sectors if kind in phase.accesses else 0.0
+
+    loads, stores = phase.new_sectors["load"], phase.new_sectors["store"] + asked("local store")
+    return Traffic(asked("global load"), loads, loads, stores, stores)
+
+
+_PLAIN_OF_PHASE = ("passes", "insts", "memory_insts", "slots")
+_PER_CLASS = ("work", "async_work", "waits", "async_waits")
+
+
+def to_kernel(warps: WarpCounts) -> Kernel:
+    """Return launches as one `Kernel`, whose fields have their leading shape."""
+    phases = warps.phases
+
+    def phase(number: int) -> KernelPhase:
+        plain: Any = {name: getattr(phases, name)[..., number] for name in _PLAIN_OF_PHASE}
+        classes: Any = {name: _classes(getattr(phases, name)[..., number, :]) for name in _PER_CLASS}
+        return KernelPhase(**classes, **plain)
+
+    plain: Any = {
+        name: getattr(warps, name) for name in Kernel.__dataclass_fields__ if name not in ("work", "phases")
+    }
+    return Kernel(
+        work=_classes(warps.work), phases=tuple(map(phase, range(phases.passes.shape[-1]))), **plain
+    )
+
+
+def _classes(values: np.ndarray) -> PerClass:
+    return PerClass(*np.moveaxis(values, -1, 0))
+
+
+def _quotient(a: float, b: float, otherwise: float) -> float:
+    return a / b if b else otherwise

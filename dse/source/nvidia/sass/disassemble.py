@@ -1,0 +1,115 @@
+"""Makes listings of machine code, with nvdisasm.
+
+To start nvdisasm takes a quarter of a second of CPU, whatever it is given; one kernel's code takes a tenth of
+that. So many kernels go through one process: their code, back to back, is read as one piece of raw code and
+cut up again. Raw code has no source lines; where those are wanted, each kernel takes a process of its own.
+"""
+
+import importlib.metadata
+import os
+import shutil
+from collections.abc import Sequence
+from functools import cache
+from itertools import accumulate, groupby
+from pathlib import Path
+
+from dse.core.optional import install
+from dse.core.processes import Stopped, run, scratch
+from dse.errors import DseError
+from dse.source.nvidia.sass import elf, listing
+from dse.source.nvidia.sass.elf import Binary
+from dse.source.nvidia.sass.listing import Listing, SassInstruction
+
+
+def disassemble(binaries: Sequence[Binary]) -> list[Listing]:
+    """List the code of each kernel, in order. No source lines, and no labels but the kernel's own.
+
+    **Raises:** DseError if nvdisasm is missing or does not know the architecture or the code, and for code
+    that waits for addresses from loading it.
+    """
+    listings: list[Listing | None] = [None] * len(binaries)
+    order = sorted(range(len(binaries)), key=lambda index: binaries[index].arch)
+    for arch, group in groupby(order, key=lambda index: binaries[index].arch):
+        indices = list(group)
+        for first in range(0, len(indices), _BATCH):
+            batch = indices[first : first + _BATCH]
+            for index, code in zip(batch, _raw(arch, [binaries[index] for index in batch]), strict=True):
+                listings[index] = code
+    return [code for code in listings if code is not None]
+
+
+def with_lines(cubin: bytes, kernel: str, where: str) -> Listing:
+    """List the code of one kernel with labels, and with source lines if it was compiled with -lineinfo.
+
+    **Raises:** DseError as `disassemble`, and if the cubin has no such kernel.
+    """
+    text = _nvdisasm(["-c", "-gi"], cubin, where)
+    for code in listing.parse(text, where):
+        if code.kernel == kernel:
+            return code
+    raise DseError(f"{where}: kernel: found no {kernel}, expected one of {', '.join(elf.read(cubin, where))}")
+
+
+def _raw(arch: int, binaries: Sequence[Binary]) -> list[Listing]:
+    """List kernels of one architecture, which go through one process."""
+    for binary in binaries:
+        if binary.relocated:
+            raise DseError(f"{binary.kernel}: code: found addresses left open for loading, expected none")
+    ends = list(accumulate(len(binary.code) for binary in binaries))
+    code = b"".join(binary.code for binary in binaries)
+    text = _nvdisasm(["-b", f"SM{arch}"], code, binaries[0].kernel)
+    pieces: list[list[SassInstruction]] = [[] for _ in binaries]
+    piece = 0
+    for instruction in listing.instructions(text, binaries[0].kernel):
+        while instruction.address >= ends[piece]:
+            piece += 1
+        pieces[piece].append(_moved(instruction, ends[piece] - len(binaries[piece].code)))
+    return [
+        Listing(binary.kernel, arch, tuple(instructions), {binary.kernel: 0})
+        for binary, instructions in zip(binaries, pieces, strict=True)
+    ]
+
+
+def _moved(instruction: SassInstruction, base: int) -> SassInstruction:
+    """The instruction as if the code began at `base`: branch targets count from what nvdisasm was given."""
+    operands = instruction.operands
+    if operands and instruction.opcode.split(".", 1)[0] in _TARGETS and operands[-1].startswith("0x"):
+        operands = (*operands[:-1], hex(int(operands[-1], 16) - base))
+    return SassInstruction(
+        instruction.address - base, instruction.predicate, instruction.opcode, operands, instruction.line
+    )
+
+
+def _nvdisasm(options: list[str], data: bytes, where: str) -> str:
+    with scratch({"code": data}) as folder:
+        path = folder / "code"
+        try:
+            ended = run([_tool(), *options, path])
+        except Stopped as how:
+            raise DseError(f"{where}: nvdisasm {how}") from None
+    if ended.code:
+        reason = next(iter(ended.errors.split("\n")), "").replace(str(path), where)
+        raise DseError(f"{where}: nvdisasm failed: {reason or ended.code}")
+    return ended.output
+
+
+@cache
+def _tool() -> str:
+    """Find nvdisasm: in its package, else on the PATH."""
+    try:
+        files = importlib.metadata.files("nvidia-cuda-nvdisasm") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        path = Path(str(file.locate()))
+        if path.stem == "nvdisasm" and os.access(path, os.X_OK):
+            return str(path)
+    if on_path := shutil.which("nvdisasm"):
+        return on_path
+    raise DseError(f"nvdisasm: found none, expected {install('cuda')}")
+
+
+_BATCH = 64  # kernels of one process
+_TARGETS = frozenset(
+    {"BRA", "BRX", "BSSY", "CALL", "JMP", "LEPC", "PBK", "PCNT", "PRET", "RET", "SSY", "CAL", "JCAL"}
+)

@@ -1,0 +1,186 @@
+"""Reads what a cubin says of its kernels: registers, memory, parameters, constants, machine code.
+
+A cubin is an ELF file. The code of a kernel is in section `.text.NAME`; attributes are in `.nv.info` (those
+that name a symbol) and `.nv.info.NAME`, each a format, a number and a value. NVIDIA does not document them:
+formats and numbers are those that nvdisasm prints (as `EIATTR_...`), and the values are held against ptxas in
+the tests.
+"""
+
+import io
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dse.core.optional import install, needs
+from dse.errors import DseError
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One argument of a kernel."""
+
+    offset: int  # bytes from the start of constant bank 0
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One `__constant__` variable."""
+
+    name: str  # mangled
+    bank: int
+    offset: int  # bytes
+    size: int  # bytes
+
+
+@dataclass(frozen=True)
+class Binary:
+    """One kernel of a cubin."""
+
+    kernel: str  # mangled
+    arch: int  # 80 for sm_80
+    code: bytes
+    relocated: bool  # whether some instructions wait for addresses that only loading gives
+    registers: int  # of a thread
+    shared_bytes: int  # of a block: what is declared with its size, not what a launch adds
+    stack_bytes: int | None  # of a thread: local arrays, spilled registers, calls; None if recursion hides it
+    barriers: int  # numbered ones that it uses
+    max_threads: tuple[int, int, int] | None  # of a block, from __launch_bounds__
+    parameters: tuple[Parameter, ...]
+    banks: Mapping[int, bytes]  # constant banks as loaded
+    constants: tuple[Constant, ...]
+    pointers: Mapping[int, str]  # offsets in bank 4 of global variables' addresses, and their names
+
+
+def read(cubin: bytes, where: str) -> dict[str, Binary]:
+    """Read the kernels of a cubin, by name, in its order.
+
+    **Raises:** DseError if it is no cubin, or pyelftools is missing.
+    """
+    with needs("pyelftools", install("cuda")):
+        from elftools.common.exceptions import ELFError
+        from elftools.elf.elffile import ELFFile
+
+    try:
+        elf = ELFFile(io.BytesIO(cubin))
+        if elf["e_machine"] != "EM_CUDA":
+            raise ELFError("not for CUDA")
+        sections = {section.name: section for section in elf.iter_sections()}
+        symbols = list(sections[".symtab"].iter_symbols())  # type: ignore[attr-defined]
+        names = [symbol.name for symbol in symbols]
+        flags, abi = elf["e_flags"], elf["e_ident"]["EI_ABIVERSION"]
+        arch = flags >> 8 & 0xFF if abi >= _ABI_ARCH_IN_SECOND_BYTE else flags & 0xFF
+        shared_attributes = list(_attributes(sections[".nv.info"].data()))
+
+        def of_symbol(number: int, kernel: str) -> int | None:
+            """The value of an attribute that names its symbol."""
+            for attribute, value in shared_attributes:
+                if attribute == number:
+                    symbol, figure = struct.unpack("<II", value)
+                    if names[symbol] == kernel:
+                        return figure
+            return None
+
+        banks, constants = _constants(elf, symbols)
+        pointers = _pointers(sections, names)
+        kernels = {}
+        for name, section in sections.items():
+            kernel = name.removeprefix(".text.")
+            if kernel == name or f".nv.constant0.{kernel}" not in sections:
+                continue  # a function without parameters of its own is no kernel
+            own = list(_attributes(sections[f".nv.info.{kernel}"].data()))
+            stack = of_symbol(_MIN_STACK_SIZE, kernel) or of_symbol(_FRAME_SIZE, kernel) or 0
+            shared = sections.get(f".nv.shared.{kernel}")
+            shared_bytes = shared["sh_size"] if shared else 0
+            registers = of_symbol(_REGCOUNT, kernel) or section["sh_info"] >> 24
+            if shared_bytes >= 2**31 or registers > _MOST_REGISTERS:
+                raise ELFError(f"{shared_bytes} B of shared memory, {registers} registers")
+            relocations = [sections.get(f"{prefix}.text.{kernel}") for prefix in (".rel", ".rela")]
+            kernels[kernel] = Binary(
+                kernel=kernel,
+                arch=arch,
+                code=section.data(),
+                relocated=any(table is not None and table["sh_size"] for table in relocations),
+                registers=registers,
+                # From 9.0 on the section begins with what the system keeps for itself.
+                shared_bytes=max(0, shared_bytes - _RESERVED_BYTES) if arch >= 90 else shared_bytes,
+                stack_bytes=None if stack == _UNKNOWN_STACK else stack,
+                barriers=next((value[0] for number, value in own if number == _NUM_BARRIERS), 0),
+                max_threads=next(
+                    (struct.unpack("<III", value) for number, value in own if number == _MAX_THREADS), None
+                ),
+                parameters=_parameters(own),
+                banks={bank: data for bank, owner, data in banks if owner in ("", kernel)},
+                constants=constants,
+                pointers=pointers,
+            )
+    except Exception as error:  # of any type: what else it is made of, the library for ELF follows blindly
+        what = str(error) if isinstance(error, ELFError) else type(error).__name__
+        raise DseError(
+            f"{where}: found no cubin that can be read ({what}), expected what nvcc -cubin writes"
+        ) from None
+    return kernels
+
+
+def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Read the number and value of each: two or fewer bytes in place, or as many as a length says."""
+    position = 0
+    while position < len(data):
+        form, number, value = struct.unpack_from("<BBH", data, position)
+        position += 4
+        if form == _SIZED:
+            yield number, data[position : position + value]
+            position += value
+        else:
+            yield number, value.to_bytes(2, "little")
+
+
+def _parameters(attributes: list[tuple[int, bytes]]) -> tuple[Parameter, ...]:
+    base = next((struct.unpack_from("<H", value, 4)[0] for n, value in attributes if n == _PARAM_CBANK), 0)
+    parameters = {}
+    for number, value in attributes:
+        if number == _KPARAM_INFO:
+            _, ordinal, offset, packed = struct.unpack("<IHHI", value)
+            parameters[ordinal] = Parameter(base + offset, packed >> 18)
+    return tuple(parameters[ordinal] for ordinal in sorted(parameters))
+
+
+def _constants(elf, symbols) -> tuple[list[tuple[int, str, bytes]], tuple[Constant, ...]]:
+    """Read constant banks as (number, kernel or "" for all, contents), and the variables in them."""
+    banks, constants = [], []
+    numbers = {}
+    for index, section in enumerate(elf.iter_sections()):
+        bank, _, kernel = section.name.removeprefix(".nv.constant").partition(".")
+        if bank.isdigit() and section.name.startswith(".nv.constant"):
+            numbers[index] = int(bank)
+            banks.append((int(bank), kernel, section.data()))
+    for symbol in symbols:
+        if symbol["st_shndx"] in numbers and symbol["st_info"]["type"] == "STT_OBJECT":
+            bank = numbers[symbol["st_shndx"]]
+            constants.append(Constant(symbol.name, bank, symbol["st_value"], symbol["st_size"]))
+    return banks, tuple(constants)
+
+
+def _pointers(sections, names: list[str]) -> dict[int, str]:
+    """Read the global variables whose addresses bank 4 will hold, by offset."""
+    for prefix in (".rel", ".rela"):
+        if table := sections.get(f"{prefix}.nv.constant4"):
+            addresses = (
+                (entry["r_offset"], names[entry["r_info_sym"]]) for entry in table.iter_relocations()
+            )
+            return dict(sorted(addresses))
+    return {}
+
+
+_MOST_REGISTERS = 255  # of a thread
+_SIZED = 4  # format: the value's length stands before it
+_MAX_THREADS = 0x05
+_PARAM_CBANK = 0x0A
+_FRAME_SIZE = 0x11
+_MIN_STACK_SIZE = 0x12
+_KPARAM_INFO = 0x17
+_REGCOUNT = 0x2F
+_NUM_BARRIERS = 0x4C
+_ABI_ARCH_IN_SECOND_BYTE = 8
+_RESERVED_BYTES = 1024
+_UNKNOWN_STACK = 0xFFFFFFFF

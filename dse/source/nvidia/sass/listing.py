@@ -1,0 +1,237 @@
+"""Reads the machine code of kernels, as nvdisasm and cuobjdump print it, into instructions.
+
+Both print one instruction a line, behind its address in a comment. What differs is what stands around them:
+nvdisasm opens a kernel with its section `.text.NAME`, cuobjdump with `Function : NAME`; both may put labels
+between, nvdisasm also the source line. Branches name labels or addresses; here they always are addresses.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from dse.errors import DseError
+from dse.source.nvidia.sass.operands import operand
+
+
+@dataclass(frozen=True, slots=True)
+class SassInstruction:
+    """One machine instruction."""
+
+    address: int  # bytes from the kernel's start
+    predicate: str  # "@P0", "@!UP1"; "" if always executed
+    opcode: str  # with modifiers: "IMAD.WIDE.U32"
+    operands: tuple[str, ...]  # as printed; a branch target, or an address of code, as hex: "0x1a0"
+    line: int | None  # of the source file that holds the kernel
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The code of one kernel, device functions that it calls included."""
+
+    kernel: str  # mangled
+    arch: int  # 80 for sm_80
+    instructions: tuple[SassInstruction, ...]
+    labels: dict[str, int]  # address of each; the kernel's own name is one
+
+
+def parse(text: str, where: str) -> list[Listing]:
+    """Read the kernels that `nvdisasm FILE.cubin` or `cuobjdump -sass FILE` printed, in its order.
+
+    With nvdisasm's `-gi`, instructions have their source line; where code was inlined from another file, the
+    line that it was inlined at.
+
+    **Raises:** DseError that names `where` and the line, if an instruction cannot be read, its label is
+    missing, the architecture is not named, or there is no kernel.
+    """
+    arch = None
+    listings: list[Listing] = []
+    reader: _KernelReader | None = None  # of the kernel that we are in, None in other sections
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _ARCH.search(line):
+            arch = int(match[1])
+        elif match := _KERNEL.match(line):
+            if reader:
+                listings.append(reader.listing())
+            if arch is None:
+                raise DseError(
+                    f"{where}:{number}: architecture: found none, expected .target sm_.. before the code"
+                )
+            reader = _KernelReader(match[1] or match[2], arch, where)
+        elif _SECTION.match(line):
+            if reader:
+                listings.append(reader.listing())
+            reader = None
+        elif reader:
+            reader.read(line, number)
+    if reader:
+        listings.append(reader.listing())
+    if not listings:
+        raise DseError(f"{where}: code: found no kernel, expected the text of nvdisasm or cuobjdump -sass")
+    return listings
+
+
+def instructions(text: str, where: str) -> Iterator[SassInstruction]:
+    """Read the text that `nvdisasm -b` printed of raw code: no kernels, no labels."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := _INSTRUCTION.match(line):
+            try:
+                yield _instruction(match, None)
+            except ValueError as error:
+                raise _unreadable(line, where, number, f" ({error})") from None
+        elif _ADDRESS.match(line):
+            raise _unreadable(line, where, number)
+
+
+def resources(text: str, kernel: Listing) -> tuple[int, int]:
+    """Find (registers of a thread, declared shared memory of a block in bytes) of a kernel in the text.
+
+    **Edges:** where the text does not tell the registers, they are those up to the highest one that an
+    instruction names; shared memory that it does not tell of is 0.
+    """
+    name = re.escape(kernel.kernel)
+    attribute = re.search(_REGISTERS.format(name=name), text)
+    section = re.search(_REGISTERS_OF_SECTION.format(name=name), text)
+    shared = re.search(_SHARED.format(name=name), text)
+    if attribute is not None:
+        registers = int(attribute[1], 0)
+    elif section is not None:
+        registers = int(section[1])
+    else:
+        named = (
+            int(register)
+            for instruction in kernel.instructions
+            for operand in instruction.operands
+            for register in _REGISTER.findall(operand)
+        )
+        registers = 1 + max(named, default=0)
+    if registers > _MOST_REGISTERS:
+        found = f"found {registers}, expected at most {_MOST_REGISTERS}"
+        raise DseError(f"{kernel.kernel}: registers: {found}")
+    shared_bytes = int(shared[1], 0) if shared is not None else 0
+    # From 9.0 on the section begins with what the system keeps for itself.
+    return registers, max(0, shared_bytes - _RESERVED_BYTES) if kernel.arch >= 90 else shared_bytes
+
+
+class _KernelReader:
+    """Reads the lines of one kernel. Labels may stand behind their use, so they are put in at the end."""
+
+    def __init__(self, kernel: str, arch: int, where: str) -> None:
+        self.kernel, self.arch, self.where = kernel, arch, where
+        self.instructions: list[SassInstruction] = []
+        self.labels: dict[str, int] = {kernel: 0}
+        self.waiting: list[str] = []  # labels of the next address
+        self.uses: list[tuple[int, int]] = []  # instructions that name labels, and their lines in the text
+        self.source = ""  # file that holds the kernel: the one of its first instruction
+        self.line: int | None = None
+        self.located = False  # whether the comments above the next instruction gave its line
+
+    def read(self, line: str, number: int) -> None:
+        """Take in one line of the kernel's text."""
+        if match := _INSTRUCTION.match(line):
+            try:
+                instruction = _instruction(match, self.line)
+            except ValueError as error:
+                raise _unreadable(line, self.where, number, f" ({error})") from None
+            if self.instructions and instruction.address <= self.instructions[-1].address:
+                raise _unreadable(line, self.where, number, " (its address is not above the last)")
+            for label in self.waiting:
+                self.labels[label] = instruction.address
+            self.waiting.clear()
+            self.located = False
+            if "(" in match[4]:
+                self.uses.append((len(self.instructions), number))
+            self.instructions.append(instruction)
+        elif match := _LABEL.match(line):
+            self.waiting.append(match[1])
+        elif "//##" in line:
+            self._locate(line)
+        elif _ADDRESS.match(line):
+            raise _unreadable(line, self.where, number)
+
+    def _locate(self, line: str) -> None:
+        """Note the source line: of comments, from the innermost call outwards, the first in our file."""
+        source_lines = _SOURCE_LINE.findall(line)
+        if not self.source and source_lines:
+            self.source = source_lines[-1][0]
+        for file, number in source_lines:
+            if file == self.source and not self.located:
+                self.line, self.located = int(number), True
+
+    def listing(self) -> Listing:
+        """The kernel as read so far, with addresses in place of labels."""
+        if not self.instructions:
+            raise DseError(f"{self.where}: {self.kernel}: found no instructions, expected some")
+        end = self.instructions[-1].address + _spacing(self.instructions)
+        for label in self.waiting:
+            self.labels[label] = end
+        for index, number in self.uses:
+            old = self.instructions[index]
+            operands = tuple(self._resolved(operand, number) for operand in old.operands)
+            self.instructions[index] = replace(old, operands=operands)
+        return Listing(self.kernel, self.arch, tuple(self.instructions), self.labels)
+
+    def _resolved(self, operand: str, number: int) -> str:
+        """`(.L_x_1) and 32@lo((kernel + .L_x_1@srel)) as addresses. Names of data are left as they are."""
+        if match := _BRANCH.fullmatch(operand):
+            label = match[1]
+            if label not in self.labels:
+                raise DseError(
+                    f"{self.where}:{number}: label: found no {label} in {self.kernel}, expected one"
+                )
+            return hex(self.labels[label])
+        if (match := _CODE_ADDRESS.fullmatch(operand)) and match[2] in self.labels:
+            address = self.labels[match[2]]
+            return hex(address >> 32 if match[1] == "hi" else address & 0xFFFFFFFF)
+        return operand
+
+
+def _instruction(match: re.Match[str], line: int | None) -> SassInstruction:
+    """Read an instruction. **Raises:** ValueError as `dse.source.nvidia.sass.operands`."""
+    address, predicate, opcode, text = match.groups()
+    operands = _operands(text)
+    for each in operands:
+        operand(each)
+    return SassInstruction(int(address, 16), predicate or "", opcode, operands, line)
+
+
+def _operands(text: str) -> tuple[str, ...]:
+    """Split at commas and blanks outside brackets: "R20 `(f)" are two operands."""
+    if "(" in text or "{" in text:
+        return tuple(_OPERAND.findall(text.split("(*", 1)[0]))  # there, nvdisasm lists where a branch may go
+    return tuple(text.replace(",", " ").split())
+
+
+def _spacing(code: list[SassInstruction]) -> int:
+    return code[-1].address - code[-2].address if len(code) > 1 else 16
+
+
+def _unreadable(line: str, where: str, number: int, why: str = "") -> DseError:
+    found = line.strip()[:_SHOWN]
+    return DseError(
+        f"{where}:{number}: instruction: found {found!r}{why}, expected '/*address*/ OPCODE operands ;'"
+    )
+
+
+_ARCH = re.compile(r"^\s*(?:\.target\s+sm_|code for sm_|\.headerflags\s.*?EF_CUDA_SM)(\d{1,4})(?!\d)")
+_KERNEL = re.compile(r"^\s*(?:\.section\s+\.text\.([^,\s]+)|Function : (\S+))")
+_SECTION = re.compile(r"^\s*\.section\s|^//-{5,}")
+_LABEL = re.compile(r"^\s*(?!\.text\.)([.$\w]+):\s*$")
+_SOURCE_LINE = re.compile(r'"([^"]*)", line (\d{1,9})')
+_SHOWN = 200  # characters of a line
+_ADDRESS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/")
+# Braces mark instructions issued together before Volta; a comment with the encoding may stand behind.
+_INSTRUCTION = re.compile(
+    r"^\s*/\*([0-9a-f]{4,8})\*/\s+(?:\{\s*)?(?:(@!?U?P\w+)\s+)?([A-Z][\w.]*)([^;]*);\s*\}?\s*(?:/\*.*\*/\s*)?$"
+)
+_OPERAND = re.compile(r"(?:[^\s,({]|\((?:[^()]|\([^()]*\))*\)|\{[^}]*\})+")
+_BRANCH = re.compile(r"`\(([^()]+)\)")
+_CODE_ADDRESS = re.compile(r"32@(lo|hi)\(\([^()]+\+ *([.$\w]+)@srel\)\)")
+_REGISTER = re.compile(r"\bR(\d+)\b")
+_REGISTERS = r"EIATTR_REGCOUNT\n(?:(?!//).*\n)*?.*index@\({name}\)\s*\n.*\.word\s+(0x[0-9a-f]{{1,8}})\b"
+_REGISTERS_OF_SECTION = r"\.section\s+\.text\.{name},.*\n\s*\.sectioninfo\s+@\"SHI_REGISTERS=(\d{{1,4}})\b\""
+_SHARED = (
+    r"\.section\s+\.nv\.shared\.{name},.*\n"
+    r"(?:\s*(?:\.sectionflags|\.align|\.nv\.shared).*\n)*\s*\.zero\s+(\d{{1,9}}|0x[0-9a-f]{{1,8}})\b"
+)
+_RESERVED_BYTES = 1024
+_MOST_REGISTERS = 255  # of a thread

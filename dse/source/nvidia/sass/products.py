@@ -1,0 +1,191 @@
+"""Products of matrices: what one warp's instruction on tensor cores multiplies, and where its operands are.
+
+Three families. HMMA, IMMA, QMMA and DMMA take all operands out of a warp's registers. HGMMA, IGMMA and QGMMA
+(compute capability 9.0) are of a warp group, four warps that take a quarter each: B, and A where it is no
+register, come from shared memory. UTCHMMA, UTCIMMA and UTCQMMA (10.0) are issued once for a block, with sums
+in tensor memory; their shape and types are in a register, the instruction descriptor.
+
+Source: PTX ISA 8.8, sections on mma, wgmma and tcgen05.mma ("Instruction descriptor"), against what ptxas
+makes of each form.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from dse.source.nvidia.sass.operands import Operand
+
+UNIT_BYTES = (16 * 16 + 16 * 8) * 2  # operands of `mma_warp`: 16 x 16 by 16 x 8 halves
+_GROUP = 4  # warps of a warp group
+
+
+class UnknownProductError(Exception):
+    """An instruction on matrices that no class of work fits; says what of it."""
+
+
+@dataclass(frozen=True)
+class Product:
+    """What one warp's instruction multiplies."""
+
+    kind: str  # one of dse.types.MMA
+    multiply_adds: float
+    from_registers: float  # in units of `mma_warp`, by bytes of A and B; 0 if B is in shared memory
+    shared_bytes: float  # of A and B in shared memory
+
+
+@dataclass(frozen=True)
+class _Type:
+    """A type of operands: bits of one, its class with sums in 32 bits and with sums in half precision."""
+
+    bits: int
+    kind: str
+    kind_half: str = ""
+
+
+_HALF = _Type(16, "mma_fp16", "mma_fp16_fp16")
+_TYPES = {
+    "BF16": _Type(16, "mma_fp16"),
+    "TF32": _Type(32, "mma_tf32"),
+    "S8": _Type(8, "mma_int8"),
+    "U8": _Type(8, "mma_int8"),
+    # Narrower floats lie in bytes too, and take as long.
+    **dict.fromkeys(("E4M3", "E5M2", "E2M3", "E3M2", "E2M1"), _Type(8, "mma_fp8", "mma_fp8")),
+}
+_DEFAULTS = {"H": _HALF, "D": _Type(64, "mma_fp64")}  # of families whose type need not be named
+_WARP = re.compile(r"([HIQD])MMA")
+_WARP_GROUP = re.compile(r"([HIQ])GMMA")
+_BLOCK = re.compile(r"UTC([HIQ])MMA")
+_SHAPES = {  # as they are printed
+    "884": (8, 8, 4),
+    "1684": (16, 8, 4),
+    "1688": (16, 8, 8),
+    "8816": (8, 8, 16),
+    "16816": (16, 8, 16),
+    "16832": (16, 8, 32),
+    "16864": (16, 8, 64),
+}
+
+
+def is_product(opcode: str) -> bool:
+    """Tell whether an opcode multiplies matrices."""
+    return opcode.endswith("MMA")
+
+
+def needs_descriptor(opcode: str) -> bool:
+    """Tell whether shape and types are in a register: use `described`."""
+    return opcode.startswith("UTC") and is_product(opcode)
+
+
+def product(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> Product | None:
+    """Tell what an instruction multiplies; None if it multiplies no matrices, or if a register tells.
+
+    Of sparse products (.SP), only half of the pairs along K are multiplied, and A is as short.
+
+    **Raises:** UnknownProductError for types or shapes that no class of work fits.
+    """
+    if not is_product(opcode) or needs_descriptor(opcode):
+        return None
+    of = _type(opcode, modifiers)
+    kind = of.kind_half if _half_sums(modifiers) else of.kind
+    if not kind:
+        raise UnknownProductError("half-precision sums of such operands")
+    m, n, k = _shape(modifiers)
+    sparse = 2 if "SP" in modifiers else 1
+    a_bytes, b_bytes = m * k * of.bits / 8 / sparse, k * n * of.bits / 8
+    multiply_adds = m * n * k / sparse
+    if _WARP_GROUP.fullmatch(opcode):
+        shared = b_bytes + (0.0 if _a_in_registers(operands) else a_bytes)
+        return Product(kind, multiply_adds / _GROUP, 0.0, shared / _GROUP)
+    quads = 4 if (opcode, m) == ("HMMA", 8) else 1  # Volta's: one product for each quad of lanes, in steps
+    steps = (2 if _half_sums(modifiers) else 4) if quads == 4 else 1
+    share = quads / steps
+    return Product(kind, multiply_adds * share, (a_bytes + b_bytes) * share / UNIT_BYTES, 0.0)
+
+
+def described(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand], descriptor: int) -> Product:
+    """Tell what an instruction multiplies whose shape and types are in the 32 bits of a descriptor.
+
+    **Raises:** UnknownProductError for types that no class of work fits, and for products of two blocks.
+    """
+    family = _BLOCK.fullmatch(opcode)
+    if not family or "2CTA" in modifiers:
+        raise UnknownProductError("such a product")
+    sparse = 2 if descriptor >> 2 & 1 else 1
+    sums, a_type = descriptor >> 4 & 3, descriptor >> 7 & 7
+    n, m = (descriptor >> 17 & 63) * 8, (descriptor >> 24 & 31) * 16
+    if family[1] == "H":
+        of = {0: _HALF, 1: _TYPES["BF16"], 2: _TYPES["TF32"]}.get(a_type)
+    else:
+        of = _TYPES["E4M3" if family[1] == "Q" else "S8"]
+    kind = "" if of is None else of.kind_half if sums == 0 and family[1] != "I" else of.kind
+    if of is None or not kind or not m or not n:
+        raise UnknownProductError(f"the instruction descriptor 0x{descriptor:x}")
+    k = 256 // of.bits * sparse  # 32 bytes
+    a_bytes, b_bytes = m * k * of.bits / 8 / sparse, k * n * of.bits / 8
+    a_in_shared = operands[0].text.startswith("gdesc")
+    return Product(kind, m * n * k / sparse, 0.0, b_bytes + (a_bytes if a_in_shared else 0.0))
+
+
+def product_words(opcode: str, modifiers: Sequence[str], operands: Sequence[Operand]) -> tuple[int, ...]:
+    """Count the registers of the destination and of each source, of products that are not `described`.
+
+    **Raises:** UnknownProductError as `product`.
+    """
+    m, n, k = _shape(modifiers)
+    of = _type(opcode, modifiers)
+    threads = 128 if _WARP_GROUP.fullmatch(opcode) else 32
+    sum_bits = 16 if _half_sums(modifiers) else max(32, of.bits if of.bits == 64 else 0)
+    sparse = 2 if "SP" in modifiers else 1
+
+    def words(elements: int, bits: int) -> int:
+        return max(1, elements * bits // 32 // threads)
+
+    if opcode == "HMMA" and m == 8:  # one step of a product for each quad
+        d, a, b = 2, 2, 2
+    else:
+        d, a, b = words(m * n, sum_bits), words(m * k // sparse, of.bits), words(n * k, of.bits)
+    sources = list(operands[1:])
+    if threads == 32:
+        return (d, *[a, b, d, *(1 for _ in sources[3:])][: len(sources)])
+    counts: list[int] = []
+    for number, source in enumerate(sources):
+        if source.kind == "descriptor":  # 64 bits for each matrix
+            counts.append(2 if _a_in_registers(operands) else 4)
+        elif source.kind == "register":
+            counts.append(a if number == 0 else d)
+        else:
+            counts.append(1)
+        if len(counts) > 2 + _a_in_registers(operands) and source.kind == "register":
+            counts[-1] = 1  # which of the pairs a sparse product takes
+    return (d, *counts)
+
+
+def _a_in_registers(operands: Sequence[Operand]) -> bool:
+    return len(operands) > 1 and operands[1].kind == "register"
+
+
+def _half_sums(modifiers: Sequence[str]) -> bool:
+    """Whether sums are of half precision: the first type that is named is the sums'."""
+    return next((name for name in modifiers if name in ("F16", "F32")), "") == "F16"
+
+
+def _type(opcode: str, modifiers: Sequence[str]) -> _Type:
+    """The type of A and B. Where they differ, both have the same width."""
+    family = _WARP.fullmatch(opcode) or _WARP_GROUP.fullmatch(opcode)
+    if family and "SF" not in modifiers:
+        named = [_TYPES[name] for name in modifiers if name in _TYPES]
+        if named:
+            return named[0]
+        if family[1] in _DEFAULTS:
+            return _DEFAULTS[family[1]]
+    raise UnknownProductError("operands of such types")
+
+
+def _shape(modifiers: Sequence[str]) -> tuple[int, int, int]:
+    """(m, n, k) of "16816", or of "64x128x16"."""
+    for name in modifiers:
+        if name in _SHAPES:
+            return _SHAPES[name]
+        if match := re.fullmatch(r"(\d+)x(\d+)x(\d+)", name):
+            return int(match[1]), int(match[2]), int(match[3])
+    raise UnknownProductError("such a shape")

@@ -1,0 +1,364 @@
+"""A listing made ready to run: operands read, registers numbered, branches resolved, cut into basic blocks.
+
+A basic block ends where threads may part or must meet: at branches, barriers and points of convergence.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import cache
+
+from dse.errors import DseError
+from dse.source.nvidia.sass.listing import Listing, SassInstruction
+from dse.source.nvidia.sass.opcodes import OPCODES, Kind, Opcode, Pipe
+from dse.source.nvidia.sass.operands import PT, RZ, UPT, URZ, B, Operand, P, operand
+from dse.source.nvidia.sass.products import (
+    Product,
+    UnknownProductError,
+    needs_descriptor,
+    product,
+    product_words,
+)
+
+_CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
+_PREDICATES = range(7)
+_OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # addresses of theirs are in shared memory
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """One instruction, its operands read."""
+
+    index: int
+    address: int
+    instruction: SassInstruction
+    opcode: str  # without modifiers: the name of a row of OPCODES
+    modifiers: tuple[str, ...]
+    pipe: Pipe
+    kind: Kind  # of access, or of branch
+    line: int | None
+    guard: int  # slot of the predicate under which it executes; -1 if always
+    guard_negated: bool
+    targets: tuple[Operand, ...]  # destinations
+    sources: tuple[Operand, ...]
+    source_words: tuple[int, ...]  # registers of each source
+    writes: tuple[int, ...]  # slots
+    reads: tuple[int, ...]  # slots; the guard's is not among them
+    memory: tuple[Operand, ...]  # addresses; LDGSTS has two
+    bases: tuple[int, ...]  # slots that addresses are made of
+    bytes: int  # that one thread loads or stores
+    partial: bool  # may leave some of `writes` as they were
+    product: Product | None  # of matrices; where a register tells which, only after it was run
+    jump: int = -1  # index of the basic block that it goes to, if it names one
+    needed: bool = False  # whether addresses or branches depend on it
+    guard_known: bool = True  # whether the guard is evaluated
+
+    @property
+    def text(self) -> str:
+        """The instruction as it is printed, without its guard."""
+        return f"{self.instruction.opcode} {', '.join(self.instruction.operands)}".strip()
+
+    def has(self, *modifiers: str) -> bool:
+        """Whether it is modified by any of these."""
+        return any(modifier in self.modifiers for modifier in modifiers)
+
+    @property
+    def stores(self) -> bool:
+        """Whether it writes memory and gives nothing back."""
+        return OPCODES[self.opcode].stores
+
+    @property
+    def given(self) -> bool:
+        """Whether what it writes depends on no operand: waits and requests that succeed."""
+        return self.opcode in ("SYNCS", "USETMAXREG", "UTCATOMSWS")
+
+    @property
+    def of_box(self) -> bool:
+        """Whether it moves a box of a tensor between global and shared memory."""
+        return OPCODES[self.opcode].of_box
+
+    @property
+    def coordinates(self) -> tuple[Operand, ...]:
+        """Of a box, the registers that hold its place in the tensor, innermost dimension first."""
+        return box_coordinates(self.opcode, self.modifiers, self.memory)
+
+    @property
+    def atomic(self) -> bool:
+        """Whether it changes memory in one step, with or without its old value given back."""
+        return OPCODES[self.opcode].atomic
+
+    @property
+    def branches(self) -> bool:
+        """Whether the next instruction may be elsewhere, or none."""
+        return OPCODES[self.opcode].branches
+
+    @property
+    def conditional(self) -> bool:
+        """Whether only some of the threads may execute it."""
+        return self.guard >= 0
+
+
+@dataclass(eq=False, slots=True)
+class BasicBlock:
+    """Instructions that are executed together, and the blocks that may follow."""
+
+    index: int
+    steps: list[Step]
+    successors: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class SassProgram:
+    """A kernel ready to be sliced and run."""
+
+    kernel: str
+    arch: int
+    steps: list[Step]
+    blocks: list[BasicBlock]
+    block_at: dict[int, int] = field(repr=False)  # address → the block that begins there
+
+    @property
+    def spacing(self) -> int:
+        """Bytes of an instruction."""
+        return self.steps[1].address - self.steps[0].address if len(self.steps) > 1 else 16
+
+    def error(self, step: Step, problem: str) -> DseError:
+        """A one-line error that names the kernel and the instruction."""
+        return DseError(f"{self.kernel}: instruction 0x{step.address:x} ({step.text}): {problem}")
+
+
+def program(listing: Listing) -> SassProgram:
+    """Make a listing ready to be sliced and run.
+
+    **Raises:** DseError that names the first opcode that is not known, or a branch that leads nowhere.
+    """
+    steps = [_read(listing, index, instruction) for index, instruction in enumerate(listing.instructions)]
+    addresses = [step.address for step in steps]
+    index_at = {address: index for index, address in enumerate(addresses)}
+    jumps = {step.index: _jump(listing, step) for step in steps if step.branches}
+    leaders = {0} | {step.index + 1 for step in steps if step.branches or step.kind == "meeting"}
+    for index, target in jumps.items():
+        if target is None:
+            continue
+        if target not in index_at:
+            raise DseError(
+                f"{listing.kernel}: instruction 0x{addresses[index]:x}: branch: found 0x{target:x},"
+                " expected the address of an instruction"
+            )
+        leaders.add(index_at[target])
+    if any(step.kind == "indirect branch" for step in steps):
+        leaders |= {index_at[address] for address in listing.labels.values() if address in index_at}
+    starts = sorted(leader for leader in leaders if leader < len(steps))
+    blocks = [
+        BasicBlock(number, steps[start:end])
+        for number, (start, end) in enumerate(zip(starts, [*starts[1:], len(steps)], strict=True))
+    ]
+    for index, target in jumps.items():
+        if target is not None:
+            steps[index].jump = bisect_right(starts, index_at[target]) - 1
+    _connect(steps, blocks)
+    block_at = {addresses[start]: number for number, start in enumerate(starts)}
+    return SassProgram(listing.kernel, listing.arch, steps, blocks, block_at)
+
+
+def _read(listing: Listing, index: int, instruction: SassInstruction) -> Step:
+    """Read the operands of an instruction. **Raises:** DseError if they are not those of its opcode."""
+    try:
+        return _step(listing, index, instruction)
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        where = f"{listing.kernel}: instruction 0x{instruction.address:x}"
+        found = f"{instruction.opcode} {', '.join(instruction.operands)}"
+        raise DseError(
+            f"{where}: operands: found {found!r} ({error}), expected those of {instruction.opcode}"
+        ) from None
+
+
+def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
+    row, modifiers = _row_and_modifiers(instruction.opcode)
+    if row is None:
+        raise DseError(
+            f"{listing.kernel}: instruction 0x{instruction.address:x}: opcode: found {instruction.opcode},"
+            " expected one that is known (dse/source/nvidia/sass/opcodes.py)"
+        )
+    operands = tuple(map(operand, instruction.operands))
+    count = row.destinations(operands)
+    targets, sources = operands[:count], operands[count:]
+    try:
+        of_matrices = product(row.name, modifiers, operands)
+    except UnknownProductError as problem:
+        raise DseError(
+            f"{listing.kernel}: instruction 0x{instruction.address:x} ({instruction.opcode}): product of"
+            f" matrices: found {problem}, expected those of classes of work (sass/products.py)"
+        ) from None
+    if of_matrices is None:
+        target_words, source_words = row.widths(modifiers, len(sources))
+    else:
+        target_words, *source_words = product_words(row.name, modifiers, operands)
+    addresses = tuple([read for read in sources if read.kind == "address"])
+    in_global = row.pipe in ("global", "texture", "other") and row.name not in _OF_MBARRIERS
+    bases = _bases(addresses, in_global)
+    if row.of_box:
+        bases = [coordinate.slot for coordinate in box_coordinates(row.name, modifiers, addresses)] + bases[
+            1:
+        ]
+    writes = _target_slots(targets, target_words)
+    reads = [*_source_slots(sources, source_words), *bases]
+    _add_implied(row.name, modifiers, sources, writes, reads)
+    guard, guard_negated = _guard(instruction.predicate)
+    return Step(
+        index=index,
+        address=instruction.address,
+        instruction=instruction,
+        opcode=row.name,
+        modifiers=modifiers,
+        pipe=row.pipe,
+        kind=row.kind,
+        line=instruction.line,
+        guard=guard,
+        guard_negated=guard_negated,
+        targets=targets,
+        sources=sources,
+        source_words=tuple(source_words),
+        writes=_variable(writes),
+        reads=_variable(reads),
+        memory=addresses if row.accesses_memory else (),
+        bases=_variable(bases),
+        bytes=row.data(modifiers),
+        partial=guard >= 0 or row.pipe in ("tensor", "texture"),
+        product=of_matrices,
+    )
+
+
+@cache
+def _row_and_modifiers(text: str) -> tuple[Opcode | None, tuple[str, ...]]:
+    opcode, *modifiers = text.split(".")
+    return OPCODES.get(opcode), tuple(modifiers)
+
+
+def _target_slots(targets: tuple[Operand, ...], words: int) -> list[int]:
+    slots: list[int] = []
+    for target in targets:
+        if target.slot in (RZ, URZ):
+            continue
+        if target.kind == "register":
+            slots += range(target.slot, target.slot + words)
+        elif target.slot >= 0:
+            slots.append(target.slot)
+    return slots
+
+
+def _source_slots(sources: tuple[Operand, ...], source_words: list[int]) -> list[int]:
+    """The slots of all sources but addresses."""
+    slots: list[int] = []
+    for read, words in zip(sources, source_words, strict=True):
+        if read.slot in (RZ, URZ):
+            continue
+        if read.kind in ("register", "descriptor"):
+            slots += range(read.slot, read.slot + words)
+        elif read.slot >= 0:
+            slots.append(read.slot)
+    return slots
+
+
+def descriptor_slot(step: Step) -> int:
+    """The slot of the register that tells what a product of matrices multiplies; -1 if none does."""
+    if not needs_descriptor(step.opcode):
+        return -1
+    return next(operand.slot for operand in step.sources if operand.text.startswith("idesc"))
+
+
+def box_coordinates(
+    opcode: str, modifiers: tuple[str, ...], addresses: tuple[Operand, ...]
+) -> tuple[Operand, ...]:
+    """The registers of a box's coordinates: they follow that of its address in shared memory.
+
+    A load has the address of its mbarrier in between. Empty if the box is not one of tiles.
+    """
+    dimensions = next((int(name[0]) for name in modifiers if name in ("1D", "2D", "3D", "4D", "5D")), 0)
+    if not addresses or not addresses[0].bases:
+        return ()
+    first = addresses[0].bases[0][0] + (2 if opcode == "UTMALDG" else 1)
+    return tuple(Operand("register", "", first + number) for number in range(dimensions))
+
+
+def _bases(addresses: tuple[Operand, ...], in_global: bool) -> list[int]:
+    """The slots that addresses are made of. Of a copy, the last address is the one in global memory."""
+    slots: list[int] = []
+    for address in addresses:
+        for slot, _, narrow in address.bases:
+            is_pair = in_global and not narrow and address is addresses[-1]
+            slots += (slot, slot + 1) if is_pair else (slot,)
+    return slots
+
+
+def _add_implied(
+    opcode: str, modifiers: tuple[str, ...], sources: tuple[Operand, ...], writes: list[int], reads: list[int]
+) -> None:
+    """Add the slots that an instruction writes and reads without naming them as such an operand."""
+    if opcode in ("P2R", "R2P"):
+        mask = int(sources[-1].text, 0)
+        predicates = [P + bit for bit in _PREDICATES if mask >> bit & 1]
+        (reads if opcode == "P2R" else writes).extend(predicates)
+    elif OPCODES[opcode].of_box:
+        addresses = tuple(read for read in sources if read.kind == "address")
+        first = addresses[0].bases[0][0]
+        count = len(box_coordinates(opcode, modifiers, addresses)) + (2 if opcode == "UTMALDG" else 1)
+        reads += range(first, first + count)
+    elif opcode == "BMOV" and "CLEAR" in modifiers:
+        writes += [slot for slot in reads if slot >= B]
+    elif opcode in ("BSSY", "BREAK"):
+        writes += [read.slot for read in sources if read.kind == "barrier"]
+
+
+def _guard(predicate: str) -> tuple[int, bool]:
+    """The slot of the predicate under which an instruction executes, -1 if always; whether it is negated."""
+    if not predicate:
+        return -1, False
+    condition = operand(predicate[1:])
+    always = condition.slot in (PT, UPT) and not condition.negate
+    return -1 if always else condition.slot, condition.negate
+
+
+def _variable(slots: list[int]) -> tuple[int, ...]:
+    """Leave out the slots that always hold the same value."""
+    return tuple([slot for slot in slots if slot not in _CONSTANTS])
+
+
+def _jump(listing: Listing, step: Step) -> int | None:
+    """The address that a branch names; None if it names none."""
+    if step.kind != "branch":
+        return None
+    target = step.sources[-1] if step.sources else None
+    if target is None or target.kind != "number":
+        raise DseError(
+            f"{listing.kernel}: instruction 0x{step.address:x} ({step.text}): found a call that leaves the"
+            " kernel, expected all functions in it (compile without relocatable device code)"
+        )
+    return int(target.text, 0)
+
+
+def _connect(steps: list[Step], blocks: list[BasicBlock]) -> None:
+    """Fill in which blocks may follow each."""
+    after_calls = tuple(block.index + 1 for block in blocks if block.steps[-1].opcode == "CALL")
+    entered = {step.jump for step in steps if step.jump >= 0}
+    # An indirect branch may go wherever a block begins that no other way leads into, or that has a label.
+    loose = tuple(
+        block.index
+        for block in blocks[1:]
+        if block.index in entered or blocks[block.index - 1].steps[-1].branches
+    )
+    for block in blocks:
+        last, following = block.steps[-1], {block.index + 1}
+        has_condition = last.conditional or any(
+            read.kind in ("predicate", "register") for read in last.sources
+        )
+        if last.opcode == "EXIT":
+            following = following if last.conditional else set()
+        elif last.opcode == "RET":
+            following = set(after_calls) | (following if last.conditional else set())
+        elif last.kind == "indirect branch":
+            following |= set(loose)
+        elif last.opcode == "CALL":
+            following = {last.jump} | (following if last.conditional else set())
+        elif last.kind == "branch":
+            following = {last.jump} | (following if has_condition else set())
+        block.successors = tuple(sorted(index for index in following if index < len(blocks)))

@@ -1,0 +1,279 @@
+"""Compiles and executes configurations of a kernel's CUDA source, and keeps on disk what that gives.
+
+Several configurations go through one process together, since starting nvdisasm costs more than one of them.
+Machine code and what comes of executing it are kept apart.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from math import prod
+from pathlib import Path
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+from dse.core.parallel import each, processors
+from dse.core.version import __version__
+from dse.errors import DseError
+from dse.hardware import occupancy
+from dse.kernels.description import Build, Description
+from dse.source.cache import Cache, key
+from dse.source.kept import pack, unpack
+from dse.source.launches import Configuration, build_of
+from dse.source.machine.blocks import Sample, representative
+from dse.source.nvidia.arguments import as_launched, launch_of
+from dse.source.nvidia.caches.cache_model import Traffic, caches_of, latency, misses, touched_bytes
+from dse.source.nvidia.compile import nvrtc, triton, triton_cache
+from dse.source.nvidia.compile.contract import Compiled, Failure, Source, lasting
+from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute.moved_blocks import addresses_of
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.characterise import Characterisation, prepare, summary
+from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.to_kernel import warp_counts
+from dse.source.nvidia.profile.warp_counts import WarpCounts
+from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.sass.listing import Listing
+from dse.types import Gpu, Resources
+
+FORMAT = "17"  # to be changed with what is kept, and with how it is worked out
+_BATCH = 16  # configurations that go through one process together, at most
+Code = TypeVar("Code")
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """The resources and the counts of one configuration."""
+
+    registers: int  # of a thread
+    shared_bytes: int  # of a block
+    stack_bytes: int | None  # of a thread; None if recursion hides it
+    spill_bytes: int | None  # that a thread moves if each such instruction runs once; None if not known
+    compiler: str
+    counts: Characterisation  # `executed` is left out: it is as long as the code
+    warp: WarpCounts  # the average one
+
+
+def source_of(description: Description) -> Any:  # a Source, whose compiler may be missing
+    """Read the source file of a kernel, as its compiler does.
+
+    **Raises:** DseError if it has none or cannot be read.
+    """
+    path, build = build_of(description)
+    if path.is_dir():
+        return triton_cache.read_source(path, build.kernel)
+    return _READERS.get(path.suffix, _cuda)(path, build)
+
+
+def _cuda(path: Path, build: Build) -> Any:
+    return nvrtc.read_source(path, build.kernel, options=build.options)
+
+
+def _triton(path: Path, build: Build) -> Source:
+    return triton.read_source(path, build.kernel, build.types, build.options)
+
+
+_READERS: Mapping[str, Callable[[Path, Build], Source]] = {".py": _triton}  # others are CUDA
+
+
+def characterise_all(
+    source: Source,
+    arch: int,
+    wanted: Sequence[Configuration],
+    gpu: Gpu | None = None,
+    cache: Cache | None = None,
+    workers: int | None = None,
+    progress: Callable[[int], None] = lambda steps: None,
+    characterise_batch: "Callable[[Job], dict[str, KernelProfile | Failure]] | None" = None,
+) -> list[KernelProfile | Failure]:
+    """Profile each configuration, or take it from the cache. `progress` gets the steps just done.
+
+    With a `gpu`, whose fields are scalars, its caches and latencies are taken into account. Other compilers
+    than CUDA's have a `characterise_batch` of their own.
+
+    What stands against one configuration is its result: that the compiler refuses it, that an instruction is
+    not supported, that it does not end.
+
+    **Raises:** DseError for what is wrong with all: as its `compile` and `disassemble`, and of the cache.
+    """
+    cache = cache or Cache()
+    gpu = None if gpu is None else jax.tree.map(np.asarray, gpu)
+    same = (source.digest, str(arch), source.compiler, __version__, FORMAT, repr(jax.tree.leaves(gpu)))
+    keys = [key(*same, repr(configuration)) for configuration in wanted]
+    kept = {name: unpack(data, KernelProfile, Failure) for name, data in cache.get(keys).items()}
+    results = {name: result for name, result in kept.items() if result is not None}
+    missing = {
+        name: configuration for name, configuration in zip(keys, wanted, strict=True) if name not in results
+    }
+    workers = workers or processors()
+    size = max(1, min(_BATCH, -(-len(missing) // (4 * workers))))
+    names, done = list(missing), len(wanted) - len(missing)
+    progress(done)
+    jobs = [
+        Job(source, arch, gpu, cache, {name: missing[name] for name in names[first : first + size]})
+        for first in range(0, len(names), size)
+    ]
+
+    def batches_done(batches: int) -> None:
+        nonlocal done
+        now = len(wanted) - len(missing) + min(batches * size, len(missing))
+        progress(now - done)
+        done = now
+
+    for made in each(characterise_batch or _characterise_batch, jobs, workers, batches_done):
+        results |= made
+    return [results[name] for name in keys]
+
+
+@dataclass(frozen=True)
+class Job:
+    """Some configurations, by their keys."""
+
+    source: Source
+    arch: int
+    gpu: Gpu | None
+    cache: Cache
+    wanted: Mapping[str, Configuration]
+
+
+def _characterise_batch(job: Job) -> dict[str, KernelProfile | Failure]:
+    made_by_key = compiled(job, Compiled)
+    results: dict[str, KernelProfile | Failure] = {}
+    ready: dict[str, Compiled] = {}
+    for name, made in made_by_key.items():
+        if isinstance(made, Failure):
+            results[name] = made
+        elif made.adds_shared and job.wanted[name].shared_bytes is None:
+            stated = "shared memory whose size only the launch says"
+            message = (
+                f"{made.binary.kernel}: shared memory: found {stated}, expected its size (given.shared_bytes)"
+            )
+            results[name] = Failure("not executed", message)
+        elif made.binary.relocated:
+            where = made.binary.kernel
+            message = f"{where}: code: found addresses left open for loading, expected none"
+            results[name] = Failure("not executed", message)
+        else:
+            ready[name] = made
+    unread = {name: made.binary for name, made in ready.items() if made.listing is None}
+    listings = dict(zip(unread, disassemble(list(unread.values())), strict=True))
+    for name, made in ready.items():
+        listing = made.listing or listings[name]
+        try:
+            profile = executed(made, listing, as_launched(made, job.wanted[name]), job.gpu)
+            results[name] = _unstated(profile, made, job.source) or profile
+        except DseError as error:
+            results[name] = Failure("not executed", str(error))
+    _keep(job.cache, results)
+    return results
+
+
+def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
+    cache.put({name: pack(result) for name, result in results.items() if lasting(result)})
+
+
+def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
+    """Refuse counts of a Triton kernel that hang on an array of whole numbers whose contents are not stated.
+
+    Where zeros end programs early, or send all loads to one place, they would count for less than they do.
+    Arrays of numbers with fractions are taken to hold zeros.
+    """
+    passed = made.launched.passed if made.launched is not None else None
+    if not passed or not source.names:
+        return None
+    for decision in profile.counts.unknown:
+        for what in decision.depends_on:
+            if decision.matters and (array := _CONTENTS.match(what)):
+                if passed[int(array[1])].fractions:
+                    continue
+                place = passed[int(array[1])].argument
+                name = "Triton's own memory" if place is None else source.names[place]
+                does = "ends or skips work" if decision.what == "branch" else "says where others are read"
+                given = f"{name}=SIZE:int32:VALUES, an expression of index and random (given.arguments)"
+                message = (
+                    f"{made.binary.kernel}: {name}: found no contents of the array, which {does}, expected"
+                )
+                return Failure("not executed", f"{message} {given}")
+    return None
+
+
+_CONTENTS = re.compile(r"contents of argument (\d+)")
+
+
+def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
+    """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind.
+
+    `kind` is what the compiler of the source makes.
+    """
+    same = ("compiled", job.source.digest, str(job.arch), job.source.compiler, __version__, FORMAT)
+    settings = {
+        name: job.source.settings(configuration.defines, configuration.arguments)
+        for name, configuration in job.wanted.items()
+    }
+    digests = {name: key(*same, repr(some)) for name, some in settings.items()}
+    kept = job.cache.get(set(digests.values()))
+    made: dict[str, Any] = {}  # by digest
+    for name, digest in digests.items():
+        if digest not in made:
+            found = unpack(kept[digest], kind, Failure) if digest in kept else None
+            if found is None:
+                found = job.source.compile(job.arch, settings[name])
+                if lasting(found):
+                    job.cache.put({digest: pack(found, smaller=True)})
+            made[digest] = found
+    return {name: made[digest] for name, digest in digests.items()}
+
+
+def resources(made: Compiled, configuration: Configuration) -> Resources:
+    """Return what a launch asks for."""
+    fields: dict[str, Any] = {
+        "threads": prod(configuration.block),
+        "blocks": prod(configuration.grid),
+        "registers": made.binary.registers,
+        "shared_bytes": made.binary.shared_bytes + (configuration.shared_bytes or 0),
+    }
+    return Resources(**fields)
+
+
+def counted(
+    machine: Machine, sample: Sample, made: Compiled, configuration: Configuration, gpu: Gpu
+) -> Characterisation:
+    """Count what the blocks of a sample did, with the caches and latencies of a GPU (scalars)."""
+    asked = resources(made, configuration)
+    touched = touched_bytes(machine, made.binary.stack_bytes)
+    caches = caches_of(gpu, int(asked.shared_bytes), int(resident_blocks(gpu, asked)), touched)
+    traffic = misses(machine, sample, caches, partial(addresses_of, machine))
+    times = timing(gpu, latency(sum(traffic.values(), Traffic()), gpu))
+    return summary(machine, sample, times, traffic)
+
+
+@jax.jit
+def resident_blocks(gpu: Gpu, asked: Resources) -> jax.Array:
+    """Return the blocks of a launch that the busiest SM holds at a time."""
+    return occupancy.launch(gpu, asked)[0].resident_blocks
+
+
+def executed(
+    made: Compiled, listing: Listing, configuration: Configuration, gpu: Gpu | None
+) -> KernelProfile:
+    """Profile one configuration by executing its machine code.
+
+    **Raises:** DseError if it cannot be executed.
+    """
+    binary = made.binary
+    launch, sample = launch_of(made, configuration), representative(configuration.grid)
+    machine = run(prepare(listing), launch, sample.blocks)
+    counts = summary(machine, sample) if gpu is None else counted(machine, sample, made, configuration, gpu)
+    counts = replace(counts, executed={})
+    return KernelProfile(
+        registers=binary.registers,
+        shared_bytes=binary.shared_bytes + (configuration.shared_bytes or 0),
+        stack_bytes=binary.stack_bytes,
+        spill_bytes=made.spill_bytes,
+        compiler=made.compiler,
+        counts=counts,
+        warp=warp_counts(counts),
+    )

@@ -1,0 +1,7 @@
+"""Every way in which a kernel comes in: by name, as kernel.toml, T1 problem, CUDA source or machine code."""
+
+from dse.source.readers.given import Given
+from dse.source.readers.kernel import counts_of, kernel
+from dse.source.readers.read import load
+
+__all__ = ["Given", "counts_of", "kernel", "load"]

@@ -1,0 +1,153 @@
+"""Kernels in a CUDA file, in PTX, in a cubin or in a listing: the caller says how they are launched."""
+
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dse import kernels
+from dse.core.space.expression import FUNCTIONS, Expression, parse
+from dse.core.space.space import Space
+from dse.errors import DseError, one_of
+from dse.kernels.counts import Number
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, Build, Description
+from dse.source.nvidia.compile.declared import Declared, kernels_in, parameters_of
+from dse.source.nvidia.compile.nvrtc import read_source
+from dse.source.readers.argument_types import TYPES, type_of
+from dse.source.readers.given import Given, build_with, refuse
+
+
+def load(path: Path, given: Given) -> Description:
+    """Read a kernel from such a file: one launch, or those that are tried.
+
+    Arguments that are not given are arrays of which nothing is known, and numbers that are not stated. Those
+    that are given as numbers are sizes of the problem, which block and grid may be expressions of.
+
+    **Raises:** DseError if the file cannot be read, has several kernels and none is named, or if block or
+    grid are missing or an argument cannot be read.
+    """
+    refuse(given, ("signature",), f"{path}, expected it with a Triton kernel")
+    source = read_source(path, given.function)
+    if not given.function and len(names := kernels_in(source)) > 1:
+        raise DseError(f"given.function: found none for {path}, expected one of {', '.join(names)}")
+    for field, sizes, what in (
+        ("block", given.block, "the threads of a block: 256, or TILE,TILE/4 of what is tried"),
+        ("grid", given.grid, "the blocks: 1024, or ceil(n/BLOCK) of arguments and what is tried"),
+    ):
+        if not sizes:
+            raise DseError(f"given.{field}: found none for {path}, expected {what}{_or_instead(path)}")
+    tuned = [name for name, _ in given.tuned]
+    declared = parameters_of(source)
+    placed = _placed(given.arguments, declared)
+    problem = _numbers(placed, declared or (), tuned)
+    names = [*tuned, *problem]
+    build = Build(
+        kernel=given.function,
+        defines=tuple((name, parse(name, "given.tuned", tuned)) for name in tuned),
+        block=tuple(parse(size, "given.block", names) for size in given.block),
+        grid=tuple(parse(size, "given.grid", names) for size in given.grid),
+        arguments=_arguments(placed, declared, problem),
+    )
+    return Description(
+        name=given.function or path.stem,
+        path=path,
+        source=path,
+        variant_of=given.function or path.stem,
+        space=Space(dict(given.tuned)),
+        problem=tuple(problem.items()),
+        build=build_with(build, given),
+    )
+
+
+def _or_instead(path: Path) -> str:
+    """Name the files beside it that say how it is launched."""
+    beside = [kernels.FILE, *sorted(file.name for file in path.parent.glob("*T1*.json"))]
+    files = [str(path.with_name(name)) for name in beside if path.with_name(name).is_file()]
+    return f"; or give {' or '.join(files)} in its place" if files else ""
+
+
+def _placed(given: Sequence[str], declared: Sequence[Declared] | None) -> dict[int, str]:
+    """Place the arguments given, by name or in order."""
+    if declared is None:
+        return dict(enumerate(given))
+    names = [parameter.name for parameter in declared]
+    placed: dict[int, str] = {}
+    for text in given:
+        named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
+        if named is not None and named[1] not in names:
+            raise DseError(
+                f"given.arguments: found {named[1]!r}, {one_of(named[1], list(filter(None, names)))}"
+            )
+        place = next(n for n in range(len(given) + len(names)) if n not in placed)
+        if named is not None:
+            place, text = names.index(named[1]), named[2]
+        if place >= len(names):
+            which = f" ({', '.join(names)})" if any(names) else ""
+            raise DseError(
+                f"given.arguments: found {len(given)} arguments, expected at most {len(names)}{which}"
+            )
+        placed[place] = text
+    return placed
+
+
+def _numbers(
+    placed: Mapping[int, str], declared: Sequence[Declared], tuned: Sequence[str]
+) -> dict[str, Number]:
+    """Find the arguments that are numbers, by names that expressions can use."""
+    numbers: dict[str, Number] = {}
+    for place, parameter in enumerate(declared):
+        name, text = parameter.name or "", placed.get(place, "?")
+        usable = name.isidentifier() and not keyword.iskeyword(name) and name not in (*FUNCTIONS, *tuned)
+        if not usable or parameter.pointer is not False or text.strip() == "?":
+            continue
+        value = _given_argument(text, parameter)
+        if isinstance(value, Expression):
+            numbers[name] = value({}, np).item()
+    return numbers
+
+
+def _arguments(
+    placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
+) -> tuple[Expression | ArrayArgument | None, ...]:
+    """Read the arguments: sizes of the problem by name, and as unknown those that are not given."""
+    if declared is None:
+        return tuple(_given_argument(text, None) for text in placed.values())
+    return tuple(
+        parse(known.name, "given.arguments", problem)
+        if known.name in problem
+        else _given_argument(placed.get(place, "?"), known)
+        for place, known in enumerate(declared)
+    )
+
+
+def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:
+    """Read `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array."""
+    where = (
+        f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
+    )
+    pointer = None if declared is None else declared.pointer
+    size, *more = (part.strip() for part in text.split(":", 2))
+    if text.strip() == "?" and pointer is False:
+        return None
+    if text.strip() == "?":
+        return UNKNOWN_ARRAY
+    if more and pointer is False:
+        raise DseError(f"{where}: found the array {text!r}, expected a number")
+    try:
+        number = parse(size, where, ())
+        value = number({}, np).item()
+    except DseError:
+        expected = "a number" if pointer is False else "a number or SIZE[:TYPE[:VALUES]]"
+        raise DseError(f"{where}: found {text!r}, expected {expected}") from None
+    if not more and not pointer:
+        return parse(float(value), where) if declared is not None and declared.floating else number
+    element = type_of(more[0]) if more else ("uint8", 1)
+    if element is None:
+        raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
+    kind, parts = element
+    if not isinstance(value, int) or value < 0:
+        raise DseError(f"{where}: size: found {size}, expected a number of elements")
+    values = parse(more[1], f"{where}: values", ("index", "random")) if len(more) > 1 else None
+    return ArrayArgument(parse(parts * value, where), kind, values)

@@ -1,0 +1,59 @@
+"""Facts of a kernel that its file does not hold: the caller gives them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from dse.core.space.expression import parse
+from dse.errors import DseError
+from dse.kernels.description import Build, Description
+
+
+@dataclass(frozen=True)
+class Given:
+    """The part of how a kernel is compiled and launched that its file does not say."""
+
+    function: str = ""
+    block: tuple[int | str, ...] = ()  # threads along x, y, z: numbers, or expressions of what is tuned
+    grid: tuple[int | str, ...] = ()  # blocks
+    arguments: tuple[str, ...] = ()  # a number, or SIZE[:TYPE[:VALUES]]; NAME= may stand before
+    defines: tuple[tuple[str, str], ...] = ()  # macros; constants of Triton that are no numbers
+    shared_bytes: int | None = None  # of a block, that the launch adds
+    tuned: tuple[tuple[str, tuple[int | float, ...]], ...] = ()  # macros, and the values that are tried
+    signature: tuple[str, ...] = ()  # of Triton: types of the arguments, in order or as NAME=TYPE
+    sizes: tuple[tuple[str, int | float], ...] = ()  # numbers by name, of which a file may make sizes
+
+
+def refuse(given: Given, fields: Iterable[str], why: str) -> None:
+    """Check that some facts are not given. **Raises:** DseError that says why the first of them is not."""
+    for field in fields:
+        if getattr(given, field) not in ((), None):
+            raise DseError(f"given.{field}: found it with {why}")
+
+
+def with_given(description: Description, given: Given, name: str) -> Description:
+    """Change the kernel of a file that says how it is launched by what else may be given.
+
+    **Raises:** DseError for a launch, which the file says, or a macro that a parameter defines; or if the
+    file says no launch after all. `name` is the file's in messages.
+    """
+    says = f"{name}, expected none: the file says how it is launched"
+    refuse(given, ("block", "grid", "arguments", "tuned", "signature"), says)
+    if replace(given, sizes=()) == Given():
+        return description
+    if description.build is None:
+        raise DseError(f"{description.path}: source: found no block and grid, expected a table with them")
+    clash = [macro for macro, _ in given.defines if macro in dict(description.build.defines)]
+    if clash:
+        raise DseError(f"given.defines: found {clash[0]}, expected none that a parameter defines")
+    return replace(description, build=build_with(description.build, given))
+
+
+def build_with(build: Build, given: Given) -> Build:
+    """Put the function, macros and shared memory that are given into a build."""
+    shared = given.shared_bytes
+    return replace(
+        build,
+        kernel=given.function or build.kernel,
+        options=(*build.options, *(f"--define-macro={name}={value}" for name, value in given.defines)),
+        shared_bytes=build.shared_bytes if shared is None else parse(shared, "given.shared_bytes"),
+    )

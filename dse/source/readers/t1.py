@@ -1,0 +1,269 @@
+"""Read tuning problems in T1 form, the JSON that Kernel Tuner, KTT and BAT share.
+
+The grid is ceil(problem size / product of the grid divisors) in each dimension, as Kernel Tuner has it; there
+`GlobalSize` does not always fit the problem's size, and is not read. Without a `ProblemSize`, as KTT writes
+it, `GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or the language is OpenCL.
+"""
+
+import ast
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from dse.core.files import read_json
+from dse.core.space.expression import Expression, parse
+from dse.core.space.space import MOST_VALUES, Space, values_of
+from dse.errors import DseError, first_mistake
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of the kernel, in the file's own words; None where it does not say."""
+
+    name: str
+    type: str
+    memory: str | None  # Vector or Scalar
+    access: str | None  # ReadOnly, WriteOnly or ReadWrite
+    size: Any  # elements: a number, or an expression in the file's own language
+    fill: str | None = None  # Constant, Random, ...
+    value: Any = None  # of a constant fill; below which random numbers lie
+    constant: bool = False  # whether it is a `__constant__` variable and not passed
+
+
+@dataclass(frozen=True)
+class T1Problem:
+    """The content of a T1 file; expressions are over the parameters of `space`."""
+
+    name: str
+    space: Space
+    problem_size: tuple[int, ...]
+    threads: Expression  # of a block
+    grid: Expression  # blocks
+    grid_div: tuple[tuple[Expression, ...], ...]  # by which each problem size is divided
+    blocks: tuple[Expression, ...]  # along x, y, z, where there is no problem size
+    shared_memory: Expression  # bytes of a block that are asked for at the launch
+    language: str
+    kernel_name: str
+    arguments: tuple[Argument, ...]
+    path: Path
+    kernel_file: str | None  # as written there
+    options: tuple[str, ...]  # of the compiler
+    block: tuple[Expression, ...]  # threads of a block along x, y, z
+
+
+class _Parameter(BaseModel):
+    Name: str
+    Values: Any  # a list, or the text of one
+
+
+class _Condition(BaseModel):
+    Expression: str
+
+
+class _ConfigurationSpace(BaseModel):
+    TuningParameters: list[_Parameter]
+    Conditions: list[_Condition] = []
+
+
+class _Sizes(BaseModel):
+    X: Any
+    Y: Any = 1
+    Z: Any = 1
+
+
+class _Argument(BaseModel):
+    Name: str = ""
+    Type: str
+    MemoryType: str | None = None
+    AccessType: str | None = None
+    Size: Any = None
+    FillType: str | None = None
+    FillValue: Any = None
+    MemType: str | None = None
+
+
+class _KernelSpecification(BaseModel):
+    Language: str
+    KernelName: str
+    KernelFile: str | None = None
+    CompilerOptions: list[str] | None = None
+    LocalSize: _Sizes
+    BenchmarkName: str | None = None
+    ProblemSize: Any = None
+    GlobalSize: _Sizes | None = None
+    GlobalSizeType: str | None = None
+    GridDivX: list[Any] | None = None
+    GridDivY: list[Any] | None = None
+    GridDivZ: list[Any] | None = None
+    SharedMemory: Any = 0
+    Arguments: list[_Argument] = []
+
+
+class _General(BaseModel):
+    BenchmarkName: str | None = None
+
+
+class _File(BaseModel):
+    General: _General = _General()
+    ConfigurationSpace: _ConfigurationSpace
+    KernelSpecification: _KernelSpecification
+
+
+def load(path: str | Path) -> T1Problem:
+    """Read a T1 file.
+
+    **Edges:** without divisors for a dimension its problem size is divided by the block's size there,
+    Kernel Tuner's default. Values are numbers: lists, `range(...)`, simple comprehensions over one
+    name, and sums of these.
+    **Errors:** DseError, one line that names the file and the field.
+    """
+    try:
+        file = _File.model_validate(read_json(Path(path)))
+    except ValidationError as error:
+        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+
+    space = _space(file.ConfigurationSpace, f"{path}: ConfigurationSpace")
+    kernel, where = file.KernelSpecification, f"{path}: KernelSpecification"
+
+    def read(text: Any, field: str) -> Expression:
+        return parse(text, f"{where}.{field}", space.names)
+
+    block = [read(getattr(kernel.LocalSize, axis), f"LocalSize.{axis}") for axis in "XYZ"]
+    if kernel.ProblemSize is None and kernel.GlobalSize is None:
+        raise DseError(f"{where}: found neither ProblemSize nor GlobalSize, expected one of them")
+    problem_size, grid_div, grid, blocks = (), [], [], ()
+    if kernel.ProblemSize is not None:
+        problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize")
+    elif kernel.GlobalSize is not None:
+        texts = [getattr(kernel.GlobalSize, axis) for axis in "XYZ"]
+        if (kernel.GlobalSizeType or kernel.Language).upper() == "OPENCL":  # threads
+            texts = [f"ceil(({text}) / ({own.text}))" for text, own in zip(texts, block, strict=True)]
+        blocks = tuple(read(text, f"GlobalSize.{axis}") for text, axis in zip(texts, "XYZ", strict=True))
+        grid = list(blocks)
+    for axis, own_size, size in zip("XYZ", block, problem_size, strict=False):
+        given = getattr(kernel, f"GridDiv{axis}")
+        divisors = (
+            [own_size]
+            if given is None
+            else [read(divisor, f"GridDiv{axis}[{i}]") for i, divisor in enumerate(given)]
+        )
+        grid_div.append(tuple(divisors))
+        grid.append(read(f"ceil({size} / ({_product(divisors)}))", f"GridDiv{axis}"))
+    return T1Problem(
+        name=file.General.BenchmarkName or kernel.BenchmarkName or kernel.KernelName,
+        space=space,
+        problem_size=problem_size,
+        threads=read(_product(block), "LocalSize"),
+        grid=read(_product(grid), "GridDivX"),
+        grid_div=tuple(grid_div),
+        blocks=blocks,
+        shared_memory=read(kernel.SharedMemory or 0, "SharedMemory"),
+        language=kernel.Language,
+        kernel_name=kernel.KernelName,
+        arguments=tuple(
+            Argument(
+                name=given.Name or f"argument {number}",
+                type=given.Type,
+                memory=given.MemoryType,
+                access=given.AccessType,
+                size=given.Size,
+                fill=given.FillType,
+                value=given.FillValue,
+                constant=_is_constant(given),
+            )
+            for number, given in enumerate(kernel.Arguments, 1)
+        ),
+        path=Path(path),
+        kernel_file=kernel.KernelFile,
+        options=tuple(kernel.CompilerOptions or ()),
+        block=tuple(block),
+    )
+
+
+def _is_constant(given: _Argument) -> bool:
+    """Whether the file means a `__constant__` variable: Kernel Tuner's word for it, or KTT's."""
+    return (given.MemType or "").lower() == "constant" or (given.MemoryType or "").lower() == "symbol"
+
+
+def _space(given: _ConfigurationSpace, where: str) -> Space:
+    values: dict[str, Any] = {}
+    for i, parameter in enumerate(given.TuningParameters):
+        field = f"{where}.TuningParameters[{i}]"
+        if parameter.Name in values:
+            raise DseError(f"{field}.Name: found '{parameter.Name}' twice, expected each name once")
+        spec = parameter.Values
+        numbers = _numbers(spec, f"{field}.Values") if isinstance(spec, str) else spec
+        values[parameter.Name] = values_of(numbers, f"{field}.Values")
+    try:
+        space = Space(values)
+    except DseError as error:
+        raise DseError(f"{where}.TuningParameters: {error}") from None
+    conditions = tuple(
+        parse(condition.Expression, f"{where}.Conditions[{i}].Expression", values)
+        for i, condition in enumerate(given.Conditions)
+    )
+    return replace(space, constraints=conditions)
+
+
+def _problem_size(given: Any, where: str) -> tuple[int, ...]:
+    sizes = given if isinstance(given, list) else [given]
+    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
+        raise DseError(f"{where}: found {given!r}, expected one to three integers above 0")
+    return tuple(sizes)
+
+
+def _product(factors: list[Expression]) -> str:
+    return " * ".join(f"({factor.text})" for factor in factors) or "1"
+
+
+def _numbers(text: str, where: str) -> list[Any]:
+    """Find the list that a piece of Python stands for by walking its tree: the text is never run."""
+    try:
+        return _list(ast.parse(text.strip(), mode="eval").body, where)
+    except SyntaxError as error:
+        raise DseError(f"{where}: cannot read {text!r}: {error.msg}") from None
+    except ValueError as error:
+        raise DseError(f"{where}: cannot read {text!r}: {error}") from None
+    except (RecursionError, MemoryError):
+        raise DseError(f"{where}: found a list nested too deeply, expected a plain one") from None
+
+
+def _list(node: ast.expr, where: str) -> list[Any]:
+    match node:
+        case ast.List(elts=elements) | ast.Tuple(elts=elements):
+            items = [_number(element, where) for element in elements]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            items = _list(left, where) + _list(right, where)
+        case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner], keywords=[]):
+            items = _list(inner, where)
+        case ast.Call(func=ast.Name(id="range"), args=[_, *_] as ends, keywords=[]) if len(ends) <= 3:
+            numbers = range(*(_whole(end, where) for end in ends))
+            items = list(numbers[: MOST_VALUES + 1])  # one too many is enough to be refused
+        case ast.ListComp(
+            elt=element,
+            generators=[ast.comprehension(target=ast.Name(id=name), iter=source, ifs=conditions, is_async=0)],
+        ):
+            values = np.asarray(_list(source, where))
+            for condition in conditions:
+                values = values[parse(ast.unparse(condition), where, {name}).holds({name: values}, np)]
+            result = parse(ast.unparse(element), where, {name})({name: values}, np)
+            items = np.broadcast_to(result, values.shape).tolist()
+        case _:
+            raise ValueError("only lists, range(...), comprehensions over one name, and sums of these")
+    if len(items) > MOST_VALUES:
+        raise DseError(f"{where}: found {len(items)} values, expected at most {MOST_VALUES}")
+    return items
+
+
+def _number(node: ast.expr, where: str) -> int | float:
+    return parse(ast.unparse(node), where, ())({}, np).item()
+
+
+def _whole(node: ast.expr, where: str) -> int:
+    number = _number(node, where)
+    if not isinstance(number, int):
+        raise DseError(f"{where}: found {number} in a range, expected an integer")
+    return number

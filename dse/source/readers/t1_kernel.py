@@ -1,0 +1,261 @@
+"""Kernels of tuning problems in T1 form: read from the source that it names, or with its space in another."""
+
+import ast
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from dse.core.files import is_file
+from dse.core.space.expression import Expression, parse
+from dse.core.space.space import Space
+from dse.errors import DseError
+from dse.kernels.description import Alias, ArrayArgument, Build, Description
+from dse.source.amd.compile import options as of_hip
+from dse.source.nvidia.compile import options as of_cuda
+from dse.source.nvidia.compile.declared import parameters_of
+from dse.source.nvidia.compile.nvrtc import read_source
+from dse.source.readers import t1
+from dse.source.readers.argument_types import type_of
+from dse.source.readers.given import Given, with_given
+from dse.source.readers.t1 import Argument, T1Problem
+
+# What nvcc takes and NVRTC does not, or what is said by the GPU that a command names.
+_OF_NVCC = ("-O", "-arch", "-gencode", "--gpu-architecture", "-Xcompiler", "-lineinfo", "-cubin", "-ptx")
+
+
+class _OwnLanguage(ast.NodeTransformer):
+    """Reads sizes and values in the file's own language: parameters, and what Kernel Tuner adds to them.
+
+    `ProblemSize[0]` is the size along x; `max(parameter)` and `min(parameter)` are over its values; a scalar
+    argument stands for its value.
+    """
+
+    def __init__(self, problem: T1Problem, sizes: Mapping[str, int]) -> None:
+        self.values: Mapping[str, tuple] = problem.space.values
+        self.scalars = {
+            given.name: given.value for given in problem.arguments if isinstance(given.value, int | float)
+        }
+        self.scalars = {name: value for name, value in self.scalars.items() if name not in self.values}
+        self.known = {*self.values, *sizes, "index", "random"}
+        named = (f"problem_size_{axis}" for axis in "xyz")
+        self.sizes = [
+            name if name in sizes else str(size)
+            for name, size in zip(named, problem.problem_size, strict=False)
+        ]
+
+    def read(self, given: Any, where: str) -> Expression:
+        """Read a size or value as an expression. **Raises:** DseError that begins with `where`."""
+        if not isinstance(given, str):
+            return parse(given, where, self.known)
+        try:
+            tree = self.visit(ast.parse(given.strip(), mode="eval").body)
+            text = ast.unparse(tree)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            raise DseError(f"{where}: found {given!r}, expected a number or an expression") from None
+        return parse(text, where, self.known)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.expr:
+        """Replace `ProblemSize[axis]`."""
+        match node:
+            case ast.Subscript(value=ast.Name(id="ProblemSize"), slice=ast.Constant(value=int(axis))):
+                if 0 <= axis < len(self.sizes):
+                    return ast.parse(self.sizes[axis], mode="eval").body
+        return node
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Replace `max(parameter)` and `min(parameter)`."""
+        match node:
+            case ast.Call(func=ast.Name(id="max" | "min" as which), args=[ast.Name(id=name)], keywords=[]):
+                if name in self.values:
+                    return ast.Constant(max(self.values[name]) if which == "max" else min(self.values[name]))
+        return self.generic_visit(node)  # type: ignore[return-value]
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        """Replace a scalar argument by its value."""
+        return ast.Constant(self.scalars[node.id]) if node.id in self.scalars else node
+
+
+def load(path: Path, given: Given) -> Description:
+    """Read the kernel of a T1 file, see `of_problem` and `dse.source.readers.given.with_given`."""
+    return with_given(of_problem(t1.load(path)), given, str(path))
+
+
+def of_problem(problem: T1Problem) -> Description:
+    """Describe a T1 problem's kernel: parameters are macros under their own names, sizes can be changed.
+
+    **Raises:** DseError if it is neither CUDA nor HIP, its file is missing, or an argument cannot be read.
+    """
+    where = f"{problem.path}: KernelSpecification"
+    if problem.language.upper() not in _OPTIONS_OF:
+        raise DseError(f"{where}.Language: found {problem.language}, expected {' or '.join(_OPTIONS_OF)}")
+    if problem.kernel_file is None:
+        raise DseError(f"{where}.KernelFile: found nothing, expected the name of a .cu or .hip file")
+    source = problem.path.parent / problem.kernel_file
+    if not is_file(source):
+        raise DseError(f"{where}.KernelFile: found no file {source}, expected one beside it")
+
+    names = problem.space.names
+    sizes = {f"problem_size_{axis}": size for axis, size in zip("xyz", problem.problem_size, strict=False)}
+    sizes = {name: size for name, size in sizes.items() if name not in names}
+    language = _OwnLanguage(problem, sizes)
+    grid = []
+    for axis, divisors in enumerate(problem.grid_div):
+        product = " * ".join(f"({divisor.text})" for divisor in divisors) or "1"
+        grid.append(f"ceil({language.sizes[axis]} / ({product}))")
+    grid += [blocks.text for blocks in problem.blocks]
+    known = {*names, *sizes}
+    read = [
+        _argument(problem.arguments[place], language, f"{where}.Arguments[{place}]")
+        for place in _passed(problem, source, f"{where}.Arguments")
+    ]
+    return Description(
+        name=problem.name,
+        path=problem.path,
+        source=source,
+        variant_of=problem.name,
+        space=problem.space,
+        problem=tuple(sizes.items()),
+        build=Build(
+            kernel=problem.kernel_name,
+            defines=tuple((name, parse(name, where, names)) for name in names),
+            block=problem.block,
+            grid=tuple(parse(text, f"{where}.ProblemSize", known) for text in grid),
+            arguments=tuple(argument for argument, _ in read),
+            options=_options(problem),
+            shared_bytes=None if problem.shared_memory.text == "0" else problem.shared_memory,
+        ),
+        assumptions=tuple(assumption for _, assumption in read if assumption),
+    )
+
+
+def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:
+    """Choose the arguments that the kernel takes: what is said to be constant too, if it is a parameter.
+
+    **Raises:** DseError that names what is missing, if the kernel has more parameters.
+    """
+    text = read_source(source, problem.kernel_name)
+    declared = [parameter.name for parameter in parameters_of(text) or ()]
+    chosen = [
+        place for place, given in enumerate(problem.arguments) if not given.constant or given.name in declared
+    ]
+    between = re.search(rf"\b{re.escape(problem.kernel_name)}\s*\(([^)]*)", text.text)
+    if len(chosen) < len(declared) and between is not None and "#" not in between[1]:
+        named, short = {given.name for given in problem.arguments}, len(declared) - len(chosen)
+        missing = [name for name in declared if name not in named]
+        raise DseError(
+            f"{where}: found {len(chosen)}, expected one for each parameter of {problem.kernel_name}, in "
+            f"this order: {', '.join(declared)}; add {', '.join(missing) if len(missing) == short else short}"
+        )
+    return chosen
+
+
+def _argument(
+    given: Argument, language: _OwnLanguage, where: str
+) -> tuple[Expression | ArrayArgument | None, str | None]:
+    """Read an argument, and state what is assumed of it where the file does not say it."""
+    kind, parts = type_of(given.type) or (None, 1)
+    if (given.memory or "").lower() == "scalar" or (given.memory is None and given.size is None):
+        random = (given.fill or "Constant").lower() != "constant"
+        if kind is None or parts > 1 or given.value is None or random:
+            return None, None
+        value = language.read(given.value, f"{where}.FillValue")
+        number = f"1.0 * ({value.text})" if kind.startswith("float") else f"floor({value.text})"
+        return parse(number, f"{where}.FillValue"), None
+    values = None
+    only_written = (given.access or "").lower() == "writeonly"
+    fill = (given.fill or "").lower()
+    if kind is not None and given.size is not None and not only_written and fill in ("constant", "random"):
+        if fill == "constant":
+            values = language.read(0 if given.value is None else given.value, f"{where}.FillValue")
+        else:
+            highest = language.read(1 if given.value is None else given.value, f"{where}.FillValue")
+            whole = "random * ({})" if kind.startswith("float") else "floor(random * ({}))"
+            values = parse(whole.format(highest.text), f"{where}.FillValue")
+    assumption = None
+    try:
+        if given.size is None:
+            raise DseError(f"{where}.Size: found nothing, expected a number of elements")
+        size = language.read(given.size, f"{where}.Size")
+    except DseError as error:
+        if values is not None:  # each element is worked out
+            raise
+        size, assumption = parse(0, where), f"{error}; so nothing is known of the array"
+    if kind is None:
+        return ArrayArgument(size, "uint8", None), assumption
+    return ArrayArgument(parse(f"{parts} * ({size.text})", f"{where}.Size"), kind, values), assumption
+
+
+def _options(problem: T1Problem) -> tuple[str, ...]:
+    """Choose the options that its compiler takes; folders are relative to the file.
+
+    **Raises:** DseError for an option that may not stand in a file, or a folder that is not below it.
+    """
+    where, here = f"{problem.path}: KernelSpecification.CompilerOptions", problem.path.parent
+    options = []
+    for option in problem.options:
+        named = re.fullmatch(r"(?:-I|--include-path=)(.+)", option)
+        if named is not None:
+            folder = (here / named[1].strip()).resolve()
+            if not folder.is_relative_to(here.resolve()):
+                raise DseError(f"{where}: found {option!r}, expected a folder in {here} or below it")
+            option = f"-I{folder}"
+        if not option.startswith(_OF_NVCC):
+            options.append(option)
+    _OPTIONS_OF[problem.language.upper()].check(options, where)
+    return tuple(options)
+
+
+_OPTIONS_OF = {"CUDA": of_cuda, "HIP": of_hip}
+
+
+def with_space(description: Description, problem: T1Problem) -> Description:
+    """Give a kernel the parameters, values and conditions of a T1 problem in place of its own space.
+
+    Names are matched as those of measured tables are: by one of the kernel's `spaces`, or as they stand. A
+    parameter that the kernel does not know changes no prediction and is left out.
+
+    **Raises:** DseError if the problem lacks a parameter of the kernel, or has a condition on one that the
+    kernel does not know and that has several values.
+    """
+    own, sizes = description.space.names, dict(description.problem)
+
+    def named(alias: Alias) -> tuple[dict[str, Any], list[str], list[str]]:
+        """Values by our names; what is missing; what is unknown."""
+        ours = {dict(alias.rename).get(name, name): values for name, values in problem.space.values.items()}
+        ours |= {name: (value,) for name, value in alias.set}
+        missing = [name for name in own if name not in ours]
+        return ours, missing, [name for name in ours if name not in own and name not in sizes]
+
+    aliases = [*description.spaces, Alias(description.name)]
+    alias = min(aliases, key=lambda alias: sum(map(len, named(alias)[1:])))
+    values, missing, unknown = named(alias)
+    renamed = dict(alias.rename)
+    constants = {name: values.pop(name) for name in [*unknown, *(set(values) & set(sizes))]}
+    bound = set().union(*(condition.names for condition in problem.space.constraints)) | set(sizes)
+    several = [name for name, choices in constants.items() if len(choices) > 1 and name in bound]
+    if missing or several:
+        wrong = (
+            f"no {missing[0]!r}"
+            if missing
+            else f"several values of {several[0]!r} in a condition or as a size"
+        )
+        raise DseError(f"{problem.name}: parameters: found {wrong}, expected {', '.join(own)}")
+
+    def ours(text: str) -> str:
+        """A condition in our names, constants by their values."""
+        known = renamed | {name: str(choices[0]) for name, choices in constants.items() if name not in sizes}
+        return re.sub(r"[A-Za-z_]\w*", lambda word: known.get(word[0], word[0]), text)
+
+    return replace(
+        description,
+        space=Space(
+            {name: values[name] for name in own},
+            tuple(
+                parse(ours(condition.text), f"{problem.name}: Conditions", {*own, *sizes})
+                for condition in problem.space.constraints
+            ),
+        ),
+        problem=tuple((name, constants.get(name, (size,))[0]) for name, size in sizes.items()),
+    )

@@ -1,0 +1,104 @@
+"""Arguments of a Triton kernel as a command line gives them."""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+
+from dse.core.space.expression import parse
+from dse.errors import DseError, one_of
+from dse.kernels.counts import Number
+from dse.kernels.description import UNKNOWN_ARRAY, ArrayArgument, DescriptorArgument
+from dse.source.nvidia.compile.triton import TYPES, canonical
+from dse.source.readers.argument_types import type_of
+from dse.source.readers.triton_kernel import Argument
+
+
+def placed(texts: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Place arguments by name or in order. **Raises:** DseError for one too many, or an unknown name."""
+    found: dict[str, str] = {}
+    for text in texts:
+        named = re.match(r"\s*([A-Za-z_]\w*)\s*=(?!=)(.*)", text, re.DOTALL)
+        left = [name for name in names if name not in found]
+        if named is None and not left:
+            raise DseError(f"given.arguments: found {len(texts)} arguments, expected at most {len(names)}")
+        name, value = (named[1], named[2]) if named else (left[0], text)
+        if name not in names:
+            raise DseError(f"given.arguments: found {name!r}, {one_of(name, names)}")
+        found[name] = value.strip()
+    return found
+
+
+def sized(
+    types: Mapping[str, str], texts: Mapping[str, str], given: Sequence[tuple[str, Number]]
+) -> dict[str, Number]:
+    """Return numbers by name: those of arguments that are no arrays, and all that are given besides."""
+    found = {name: number_of(text) for name, text in texts.items()}
+    plain = {
+        name: number
+        for name, number in found.items()
+        if number is not None and not types.get(name, "").startswith(("*", "tensordesc"))
+    }
+    return plain | dict(given)
+
+
+def stated(
+    name: str, kind: str, texts: Mapping[str, str], sizes: Mapping[str, Number], allowed: Collection[str]
+) -> tuple[str, Argument]:
+    """Return an argument's type, "" where its value tells, and what is said of it."""
+    where = f"given.arguments: {name}"
+    if name in sizes:
+        return kind, parse(name, where, sizes)
+    if kind.startswith("tensordesc"):
+        return "", _descriptor(kind, texts.get(name), where, allowed)
+    if name in texts or kind.startswith("*"):
+        return _array(kind, texts.get(name, "?"), where, allowed)
+    return kind, None
+
+
+def number_of(text: str) -> Number | None:
+    """Read a number, or return None."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return None
+
+
+def split(text: str) -> list[str]:
+    """Split at commas that stand in no brackets."""
+    return [part.strip() for part in re.split(r",(?![^(<\[]*[)>\]])", text)]
+
+
+def _array(kind: str, text: str, where: str, allowed: Collection[str]) -> tuple[str, Argument]:
+    """Read `SIZE[:TYPE[:VALUES]]`, or an expression for a number; `?` is not known."""
+    size, *more = (part.strip() for part in text.split(":", 2))
+    if text == "?":
+        return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
+    if not kind.startswith("*") and not more:
+        return kind, parse(text, where, allowed)
+    name = "uint8"
+    if more:
+        known = type_of(more[0])
+        name = known[0] if known else _NUMPY.get(canonical(more[0]), "")
+        if not name:
+            raise DseError(f"{where}: type: found {more[0]!r}, expected one of {', '.join(TYPES)}")
+    values = parse(more[1], f"{where}: values", {*allowed, "index", "random"}) if len(more) > 1 else None
+    return kind or canonical(f"*{name}"), ArrayArgument(parse(size, f"{where}: size", allowed), name, values)
+
+
+def _descriptor(kind: str, text: str | None, where: str, allowed: Collection[str]) -> DescriptorArgument:
+    """Read the shape of a tensor descriptor, `ROWS,COLUMNS`: its rows lie one after the other."""
+    match = re.fullmatch(r"tensordesc<(\w+)\[(.+)\]>", kind)
+    if match is None:
+        raise DseError(f"given.signature: found {kind!r}, expected one such as tensordesc<fp16[64, 64]>")
+    element, block = match.groups()
+    blocks = [parse(size, "given.signature", allowed) for size in split(block)]
+    shape = [parse(size, where, allowed) for size in split(text)] if text else []
+    if len(shape) != len(blocks):
+        raise DseError(f"{where}: found {text or 'none'}, expected the {len(blocks)} sizes of its array: M,K")
+    inner = [" * ".join(f"({size.text})" for size in shape[axis + 1 :]) or 1 for axis in range(len(shape))]
+    strides = tuple(parse(size, where) for size in inner)
+    return DescriptorArgument(canonical(element), tuple(shape), strides, tuple(blocks))
+
+
+_NUMPY = {theirs: ours for ours, theirs in TYPES.items()}

@@ -1,0 +1,98 @@
+"""Triton kernels in a Python file: the caller says what is tried, and how it is launched."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+from dse.core.space.expression import parse
+from dse.errors import DseError, one_of
+from dse.kernels.counts import Number
+from dse.kernels.description import GPU_NAMES, Description
+from dse.source.nvidia.compile.triton import OPTIONS, TYPES, canonical
+from dse.source.nvidia.compile.triton_function import Function, function
+from dse.source.readers.given import Given, refuse
+from dse.source.readers.triton_arguments import number_of, placed, sized, stated
+from dse.source.readers.triton_kernel import Argument, Stated, describe, of_decorators
+
+
+def load(path: Path, given: Given) -> Description:
+    """Read a kernel of such a file.
+
+    Arrays that are not given are ones of which nothing is known. Numbers have the values that are given for
+    their names, or those are not stated.
+
+    **Raises:** DseError if the file cannot be imported, has no such kernel, or something is missing.
+    """
+    refuse(given, ("block", "shared_bytes"), f"{path}: Triton decides on it")
+    found = function(path, given.function)
+    if not given.grid:
+        raise DseError(f"given.grid: found none for {path}, expected X[,Y[,Z]] such as cdiv(M, BLOCK_M)")
+    types, fixed = _signature(given.signature, found)
+    names = [argument.name for argument in found.arguments]
+    texts = placed(given.arguments, names)
+    values: dict[str, Sequence[Number]] = dict(given.tuned)
+    values |= {name: (number,) for name, number in fixed.items() if name not in (*values, *names)}
+    others = {*values, *OPTIONS, *found.constexprs}
+    sizes = sized(types, texts, [(name, size) for name, size in given.sizes if name not in others])
+    allowed = {*found.constexprs, *OPTIONS, *sizes, *GPU_NAMES}
+    arguments: dict[str, Argument] = {}
+    for name in names:
+        if types.get(name) == "constexpr":
+            arguments[name] = parse(fixed[name], "given.signature")
+        else:
+            types[name], arguments[name] = stated(name, types.get(name, ""), texts, sizes, allowed)
+    known = Stated(
+        types=types,
+        arguments={name: argument for name, argument in arguments.items() if argument is not None},
+        sizes=sizes,
+        values=values,
+        constants=dict(given.defines),
+        grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
+    )
+    told = {name: sizes.get(name, SimpleNamespace(dtype=types.get(name, ""))) for name in names}
+    return describe(found, known if given.tuned else of_decorators(found, known, told))
+
+
+def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str], dict[str, Number]]:
+    """Place types by name or in order, of all parameters or of all but the constants.
+
+    Returns types, and numbers that stand in the place of types.
+    """
+    everything = [parameter.name for parameter in found.jit.params]
+    names = [parameter.name for parameter in found.arguments]
+    plain = [entry for entry in entries if not re.match(r"\s*\w+\s*=", entry)]
+    order = everything if len(plain) == len(everything) else names
+    if plain and len(plain) != len(order):
+        raise DseError(
+            f"given.signature: found {len(plain)} types, expected {len(names)}: {', '.join(names)}"
+        )
+    placed = dict(zip(order, plain, strict=False))
+    placed |= {name.strip(): kind for name, _, kind in (entry.partition("=") for entry in entries) if kind}
+    types, numbers = {}, {}
+    for name, text in placed.items():
+        if name not in everything:
+            raise DseError(f"given.signature: found {name!r}, {one_of(name, everything)}")
+        number = number_of(text)
+        if number is not None:
+            numbers[name] = number
+            types |= {name: "constexpr"} if name in names else {}
+        elif name in names:
+            types[name] = _checked(text.strip(), name)
+        elif text.strip() != "constexpr":
+            raise DseError(f"given.signature: {name}: found {text.strip()!r}, expected a number")
+    return types, numbers
+
+
+def _checked(text: str, name: str) -> str:
+    kind = canonical(text)
+    scalar = kind.removeprefix("*").removeprefix("k").partition(":")[0]
+    known = {*TYPES.values(), "u1", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
+    if kind.startswith("tensordesc") and re.fullmatch(r"tensordesc<\w+\[[^\]]+\]>", kind.replace(" ", "")):
+        return kind.replace(" ", "")
+    if scalar not in known:
+        raise DseError(
+            f"given.signature: {name}: found {text!r}, expected *TYPE, TYPE, tensordesc<TYPE[...]> or a"
+            f" number; TYPE is one of {', '.join(sorted(known))}"
+        )
+    return kind

@@ -1,0 +1,163 @@
+"""A Triton kernel as a description: its space, its arguments, and how it is launched."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from dse.core.space.expression import Expression, parse
+from dse.core.space.listed import Listed
+from dse.core.space.space import Space
+from dse.errors import DseError, one_of
+from dse.kernels.counts import Number
+from dse.kernels.description import (
+    GPU_NAMES,
+    UNKNOWN_ARRAY,
+    ArrayArgument,
+    Build,
+    Contents,
+    Description,
+    DescriptorArgument,
+)
+from dse.source.nvidia.compile.triton import OPTIONS, canonical
+from dse.source.nvidia.compile.triton_function import Function
+
+Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
+
+
+@dataclass(frozen=True)
+class Stated:
+    """What is said of a kernel besides its function."""
+
+    types: Mapping[str, str] = field(default_factory=dict)  # of arguments, as Triton or NumPy writes them
+    arguments: Mapping[str, Argument] = field(default_factory=dict)
+    sizes: Mapping[str, Number] = field(default_factory=dict)  # numbers that expressions may name
+    values: Mapping[str, Sequence[Number]] = field(default_factory=dict)  # that are tried
+    rows: Sequence[Mapping[str, Number]] = ()  # configurations; together with each of `values`
+    constants: Mapping[str, str] = field(default_factory=dict)  # that are no numbers, as text
+    grid: Sequence[Expression | Callable[..., Any]] = ()
+    assumptions: tuple[str, ...] = ()
+
+
+def describe(found: Function, stated: Stated) -> Description:
+    """Describe a kernel by its function and what else is said of it.
+
+    **Raises:** DseError if a constant or a type is missing, or is not the kernel's.
+    """
+    constexprs, names = found.constexprs, [argument.name for argument in found.arguments]
+    where = f"{found.path}: {found.name}"
+    _known(stated.types, [*names, *constexprs], "given.signature")
+    _known(stated.arguments, names, "given.arguments")
+    rows = [_numbers(row) for row in stated.rows]
+    for row in rows:
+        if row.keys() != rows[0].keys():
+            raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
+    tuned: dict[str, Sequence[Number]] = {
+        name: sorted({row[name] for row in rows})
+        for name in (rows[0] if rows else ())
+        if name not in stated.values
+    }
+    several = tuple(name for name, values in tuned.items() if len(values) > 1)
+    listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
+    tuned |= stated.values
+    _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
+    space: dict[str, Any] = {}
+    for name, default in constexprs.items():
+        if name in tuned:
+            space[name] = tuned[name]
+        elif name not in stated.constants and name not in found.heuristics:
+            if default is inspect.Parameter.empty:
+                raise DseError(
+                    f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,..."
+                )
+            if isinstance(default, int | float):
+                space[name] = [default]
+    for name, default in OPTIONS.items():
+        if name not in space and name not in stated.constants and (name in tuned or default is not None):
+            space[name] = tuned.get(name, [default])
+    types = tuple(canonical(stated.types.get(name, "")) for name in names)
+    allowed = {*space, *stated.sizes, *GPU_NAMES}
+    arguments = tuple(
+        stated.arguments.get(name, UNKNOWN_ARRAY if kind.startswith("*") else None)
+        for name, kind in zip(names, types, strict=True)
+    )
+    for name, kind, argument in zip(names, types, arguments, strict=True):
+        if argument is None and not kind:
+            raise DseError(
+                f"given.signature: {where}: found no type of {name}, expected one such as *fp16 or i32"
+            )
+    return Description(
+        name=found.name,
+        path=found.path,
+        source=found.path,
+        variant_of=found.name,
+        space=Space(space, tuple(listed) if several else ()),
+        problem=tuple((name, value) for name, value in stated.sizes.items() if name not in space),
+        build=Build(
+            kernel=found.name,
+            defines=tuple((name, parse(name, "given.constexprs", allowed)) for name in space),
+            block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
+            grid=tuple(stated.grid),
+            arguments=arguments,
+            options=tuple(f"{name}={text}" for name, text in stated.constants.items()),
+            types=types,
+        ),
+        assumptions=stated.assumptions,
+    )
+
+
+def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
+    """Say which configurations there are; what is no number must be the same in all."""
+    if not configs:
+        raise DseError(f"{found.path}: {found.name}: configs: found none, expected one at least")
+    words = {name: value for name, value in configs[0].items() if not isinstance(value, int | float)}
+    for name, value in words.items():
+        if any(config.get(name) != value for config in configs):
+            raise DseError(
+                f"{found.path}: {found.name}: {name}: found {value!r} among others, expected numbers"
+            )
+    numbers = [{name: value for name, value in row.items() if name not in words} for row in configs]
+    constants = {name: as_text(value) for name, value in words.items()} | dict(stated.constants)
+    return replace(stated, rows=numbers, constants=constants)
+
+
+def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any]) -> Stated:
+    """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
+
+    `arguments` are values by name; those of arrays are tensors, or stand in for them. A hook that fails is
+    passed over, and that is stated.
+    """
+    configs, assumptions = list(found.configs), stated.assumptions
+    if not configs:
+        return stated
+    if found.prune is not None:
+        try:
+            configs = list(found.prune(configs, dict(arguments)))
+        except Exception as error:  # of any type: it is the user's function
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
+    return with_configs(
+        found, replace(stated, assumptions=assumptions), [settings(config) for config in configs]
+    )
+
+
+def settings(config: Any) -> dict[str, Any]:
+    """Return all that a `triton.Config` sets; no limit of registers is 0."""
+    options = {name: getattr(config, name, None) for name in OPTIONS}
+    return {**{name: value or 0 for name, value in options.items()}, **config.kwargs}
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, Number]:
+    return {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
+
+
+def as_text(value: Any) -> str:
+    """Write a constant that is no number as `dse.source.nvidia.compile.triton.read_source` reads it."""
+    kind = getattr(value, "name", None)  # of a Triton type
+    return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
+
+
+def _known(given: Any, allowed: Sequence[str], field: str) -> None:
+    for name in given:
+        if name not in allowed:
+            raise DseError(f"{field}: found {name!r}, {one_of(name, allowed)}")

@@ -1,6 +1,0 @@
-"""Tuning spaces: parameters, constraints, and the expression language that both are written in."""
-
-from dse.space.expression import Expression, parse
-from dse.space.space import Space, values_of
-
-__all__ = ["Expression", "Space", "parse", "values_of"]

@@ -1,0 +1,120 @@
+"""How near searches come to the optimum of large spaces: `bench/search.py [--sampler tpe] [--seeds 5]`.
+
+Kernels with longer lists of values: 10 to 64 million configurations, of gemm few of which fulfil the
+constraints. The optimum by the model comes from a sweep that looks at all of them. Each search is a study of
+Optuna in memory; how far above the optimum its best is is told on the way, and what share of its time Optuna
+takes: the mean and the worst of all seeds. Gaussian processes need torch.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from dse import kernels
+from dse.explore.search import study
+from dse.explore.sweep.product import Product
+from dse.explore.sweep.sweep import Sweep
+from dse.hardware import gpus
+from dse.kernels.description import Description
+from dse.models import get
+from dse.report.show import progress, show
+
+GPU, MODEL = "rtx-a4000", "phase"
+MARKS = (100, 200, 500, 1_000, 2_000)  # trials after which the best is noted
+SPACES: Mapping[str, Mapping[str, Any]] = {
+    "gemm": {
+        **{name: {"powers_of_two": [4, 64]} for name in ("MDIMC", "NDIMC", "MDIMA", "NDIMB")},
+        **{name: {"powers_of_two": [16, 256]} for name in ("MWG", "NWG")},
+        **{name: {"powers_of_two": [1, 8]} for name in ("VWM", "VWN", "KWI")},
+        **dict.fromkeys(("STRM", "STRN", "SA", "SB"), (0, 1)),
+        "KWG": {"powers_of_two": [8, 64]},
+    },
+    "convolution": {
+        "block_size_x": {"from": 1, "to": 160},
+        "block_size_y": {"from": 1, "to": 32},
+        "tile_size_x": {"from": 1, "to": 16},
+        "tile_size_y": {"from": 1, "to": 16},
+    },
+    "dedispersion": {
+        "block_size_x": {"from": 1, "to": 64},
+        "block_size_y": {"from": 1, "to": 256},
+        "tile_size_x": {"from": 1, "to": 16},
+        "tile_size_y": {"from": 1, "to": 16},
+    },
+}
+
+
+def large(name: str) -> Description:
+    """Return a kernel with longer lists of values."""
+    kernel = kernels.load(name)
+    return replace(kernel, space=kernel.space.with_values(SPACES[name]))
+
+
+def searched(kernel: Description, chosen: str, trials: int, best: float, seed: int) -> list[dict[str, Any]]:
+    """Search once: a row at each mark."""
+    file = gpus.load(GPU)
+    variants = study.variants([(kernel, kernel.sizes())])
+    found = study.start(variants, file.name, MODEL, ("time",), chosen, seed=seed, trials=trials)
+    rows, began = [], time.process_time()
+    with progress(chosen, trials) as advance:
+        for mark in (*(mark for mark in MARKS if mark < trials), trials):
+            study.run(found, file.gpu, MODEL, mark)
+            advance(mark - (rows[-1]["trials"] if rows else 0))
+            reached = found.best()[0]["time_s"]
+            total = found.shares.model + found.shares.optuna
+            rows.append(
+                {"kernel": kernel.name, "sampler": chosen, "seed": seed, "trials": mark, "time_s": reached}
+                | {"above_optimum_percent": 100 * (reached / best - 1)}
+                | {"optuna_percent": 100 * found.shares.optuna / total, "cpu_s": time.process_time() - began}
+            )
+    return rows
+
+
+def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mean and the worst of all seeds, at each mark."""
+    groups: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["kernel"], row["sampler"], row["trials"]), []).append(row)
+    table = []
+    for (kernel, chosen, trials), same in groups.items():
+        above = [row["above_optimum_percent"] for row in same]
+        table.append(
+            {"kernel": kernel, "sampler": chosen, "trials": trials, "seeds": len(same)}
+            | {"mean_above_percent": sum(above) / len(same), "worst_above_percent": max(above)}
+            | {name: sum(row[name] for row in same) / len(same) for name in ("optuna_percent", "cpu_s")}
+        )
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--kernel", action="append", choices=SPACES, help="repeatable; all without it")
+    parser.add_argument("--trials", type=int, default=2_000)
+    parser.add_argument("--sampler", action="append", help="of dse search; repeatable; tpe without it")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
+    options = parser.parse_args()
+    rows, heads = [], []
+    for name in options.kernel or SPACES:
+        kernel = large(name)
+        product = Product.of([(kernel, kernel.sizes())], [gpus.load(GPU)], [get(MODEL)])
+        [best] = Sweep(product, progress=progress).top(1)
+        heads.append({"kernel": name, "configurations": kernel.space.size, "optimum_s": best["time_s"]})
+        rows += [
+            row
+            for chosen in options.sampler or ["tpe"]
+            for seed in range(options.seeds)
+            for row in searched(kernel, chosen, options.trials, best["time_s"], seed)
+        ]
+    if options.json:
+        print(json.dumps({"spaces": heads, "searches": rows, "summary": summary(rows)}))
+    else:
+        show(heads, title=f"Spaces, and their optimum on {GPU} by {MODEL}")
+        show(summary(rows), title="Searches")
+
+
+if __name__ == "__main__":
+    main()

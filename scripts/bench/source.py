@@ -1,0 +1,201 @@
+"""Speed of reading kernels from source: `bench/source.py [--configurations 16] [--only AMD] [--json]`.
+
+CPU seconds of compiling and executing configurations of `convolution` (unrolled) and of a kernel whose loop
+has 1,536 trips (`dedispersion`), for an NVIDIA and an AMD GPU, and of Triton kernels (with an empty
+TRITON_CACHE_DIR, else what lies there is taken); wall seconds of compiling with 1 process and with all
+processors, of reading 4,000 configurations that were worked out before, and of the phase model over a million
+characterised ones. With `--page docs/amd.md` the CPU seconds are written there.
+"""
+
+import argparse
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse import kernels
+from dse.accuracy import markdown
+from dse.core.files import fill
+from dse.core.parallel import collect_seldom, processors
+from dse.evaluate.rank import configurations as valid
+from dse.hardware import gpus, occupancy
+from dse.models.phase import predict
+from dse.report.show import show
+from dse.source.amd import source as amd
+from dse.source.amd.compile.source import Built
+from dse.source.cache import Cache
+from dse.source.kernel import as_models_take_it
+from dse.source.launches import configurations
+from dse.source.nvidia.arguments import as_launched
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compiler
+from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.source import characterise_all, source_of
+from dse.source.nvidia.source import executed as execute
+
+GPU = "a100-pcie-40gb"
+AMD_GPU = "mi250x"
+ARCH = 80
+TRITON = ("triton_matmul", "triton_softmax", "triton_layer_norm", "triton_attention", "triton_moe")
+MILLION = 1 << 20
+
+
+def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[float, Any]:
+    started = clock()
+    result = work()
+    return clock() - started, result
+
+
+def all_of_it() -> float:
+    """CPU seconds of this process and of those that it has ended: Triton assembles in one of its own."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
+def executed(kernel: str, number: int) -> dict[str, float]:
+    """CPU seconds of one configuration, mean over `number` of them, and of the slowest."""
+    description, gpu = kernels.load(kernel), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    if "use_shmem" in parameters:
+        description = replace(description, space=description.space.with_values({"use_shmem": (1,)}))
+        parameters = valid(description, None, number)
+    source, compiling, executing, found = source_of(description), [], [], 0
+    for wanted in configurations(description, parameters, description.sizes(), gpu):
+        settings = source.settings(wanted.defines, wanted.arguments)
+        seconds, made = timed(partial(source.compile, ARCH, settings), all_of_it)
+        compiling.append(seconds)
+        if not isinstance(made, Compiled):
+            continue
+        (listing,) = disassemble([made.binary])
+        executing.append(timed(partial(execute, made, listing, as_launched(made, wanted), gpu))[0])
+        found += 1
+    return {
+        "configurations": found,
+        "compile [CPU s]": float(np.mean(compiling)),
+        "execute [CPU s]": float(np.mean(executing)),
+        "slowest [CPU s]": float(np.max(executing)),
+    }
+
+
+def executed_on_amd(kernel: str, number: int) -> dict[str, float]:
+    """The same for an AMD GPU. Its compiler is a process of its own."""
+    description, gpu = kernels.load(kernel), jax.tree.map(np.asarray, gpus.load(AMD_GPU).gpu)
+    parameters = valid(description, None, number)
+    source, compiling, executing = amd.source_of(description), [], []
+    for wanted in configurations(description, parameters, description.sizes(), gpu):
+        settings = source.settings(wanted.defines, wanted.arguments)
+        seconds, made = timed(partial(source.compile, amd.architecture(gpu), settings), all_of_it)
+        compiling.append(seconds)
+        if isinstance(made, Built):
+            executing.append(timed(partial(amd.executed, made, wanted, gpu, source.kernel))[0])
+    return {
+        "configurations": len(executing),
+        "compile [CPU s]": float(np.mean(compiling)),
+        "execute [CPU s]": float(np.mean(executing)),
+        "slowest [CPU s]": float(np.max(executing)),
+    }
+
+
+def compiling(number: int) -> dict[str, float]:
+    """Wall seconds of compiling the same configurations with one process and with all processors."""
+    description, gpu = kernels.load("convolution"), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    wanted = configurations(description, parameters, description.sizes(), gpu)
+    found = {}
+    for workers in sorted({1, processors()}):
+        with tempfile.TemporaryDirectory() as folder:
+            cache = Cache(Path(folder, "cache.sqlite"))
+            work = partial(characterise_all, source_of(description), ARCH, wanted, None, cache, workers)
+            found[f"{workers} processes [s]"] = timed(work, time.perf_counter)[0]
+    return {"configurations": number, **found}
+
+
+def again() -> dict[str, float]:
+    """Wall seconds of 4,000 configurations from the cache, up to arrays that models take."""
+    description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
+    wanted = []
+    for width in range(256, 256 + 32 * 120, 32):  # some thousand launches of few programs
+        sizes = description.sizes(width=width)
+        wanted += configurations(description, valid(description, {"width": width}), sizes, gpu)
+    wanted, source = wanted[:4_000], source_of(description)
+    with tempfile.TemporaryDirectory() as folder:
+        cache = Cache(Path(folder, "cache.sqlite"))
+        characterise_all(source, ARCH, wanted, gpu, cache)
+        seconds, _ = timed(
+            lambda: as_models_take_it(characterise_all(source, ARCH, wanted, gpu, cache)),
+            time.perf_counter,
+        )
+    return {"configurations": len(wanted), "from the cache [s]": seconds}
+
+
+def predicting(number: int) -> dict[str, float]:
+    """Wall seconds of the phase model over a million launches, compilation apart: float32, all cores."""
+    description, gpu = kernels.load("transpose"), gpus.load(GPU).gpu
+    parameters = valid(description, None, number)
+    wanted = configurations(description, parameters, description.sizes(), gpu)
+    kernel, resources = as_models_take_it(characterise_all(source_of(description), ARCH, wanted, gpu))
+    index = np.arange(MILLION) % len(wanted)
+    kernel = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index], jnp.float32), kernel)
+    resources = jax.tree.map(lambda x: jnp.asarray(np.broadcast_to(x, len(wanted))[index]), resources)
+
+    @eqx.filter_jit
+    def seconds(gpu, kernel, resources):
+        launch, _ = occupancy.launch(gpu, resources)
+        return predict(gpu, kernel, launch).seconds
+
+    seconds(gpu, kernel, resources).block_until_ready()
+    runs = [
+        timed(lambda: seconds(gpu, kernel, resources).block_until_ready(), time.perf_counter)[0]
+        for _ in range(3)
+    ]
+    return {"configurations": MILLION, "phases": len(kernel.phases), "phase model [s]": min(runs)}
+
+
+def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
+    """What is timed, by title."""
+    few = max(2, number // 4)
+    return {
+        "convolution": partial(executed, "convolution", number),
+        "dedispersion": partial(executed, "dedispersion", few),
+        **{name: partial(executed, name, few) for name in TRITON},
+        "convolution on AMD": partial(executed_on_amd, "convolution", number),
+        "dedispersion on AMD": partial(executed_on_amd, "dedispersion", few),
+        "compiling": partial(compiling, number),
+        "again": again,
+        "phase model": partial(predicting, 64),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
+    parser.add_argument("--only", default="", metavar="TEXT", help="parts whose title holds this")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write CPU seconds between its markers")
+    options = parser.parse_args()
+    collect_seldom()  # as the processes do that execute configurations
+    found = {title: work() for title, work in parts(options.configurations).items() if options.only in title}
+    if options.json:
+        print(json.dumps(found | {"compiler": compiler(), "processors": os.cpu_count()}))
+    elif options.page:
+        rows = {title: row for title, row in found.items() if "execute [CPU s]" in row}
+        columns = list(next(iter(rows.values())))
+        cells = [[title, *(markdown.number(row[name]) for name in columns)] for title, row in rows.items()]
+        fill(options.page, "seconds", markdown.table(["kernel", *columns], cells))
+    else:
+        for title, row in found.items():
+            show([row], title=title)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+"""How many (GPU, launch) points a second a work flow graph is evaluated for, and how long looking at lanes
+takes: `bench/wfg.py [--points N] [--json]`.
+
+The graph has a loop, a branch that warps split at, barriers and three loads; each point has a GPU and a
+launch of its own. Lanes: one access of a block of 256 threads, and one in each of 65,536 configurations. One
+compilation first.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse.core.space.expression import parse
+from dse.hardware.banks import passes
+from dse.hardware.coalescing import sectors_and_lines
+from dse.hardware.lanes import threads
+from dse.kernels.symbolic.average import average_access
+from dse.models.wfg.graph import Barrier, Compute, Memory, Scratchpad, WfgBranch, WfgLoop, WorkFlow
+from dse.models.wfg.weights import Hardware, average_warp, effective
+
+CONFIGURATIONS = 65_536
+jax.config.update("jax_enable_x64", True)
+
+
+def graph() -> WorkFlow:
+    then = (Memory(bytes=512, name="b"), Compute(insts=8, ilp=2, uses=("b",)))
+    otherwise = (Compute(insts=3), Scratchpad(cycles=32))
+    body = (
+        Memory(bytes=128, name="a"),
+        Compute(insts=20, ilp=1.5),
+        WfgBranch(taken=0.75, passed=0.5, then=then, otherwise=otherwise),
+        Compute(insts=12, ilp=2, uses=("a",)),
+        Barrier(),
+    )
+    return (Memory(bytes=128, name="c"), WfgLoop(trips=64, body=body), Compute(insts=5, uses=("c",)))
+
+
+def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
+    """The quickest of some runs, after one that compiles."""
+    jax.block_until_ready(run())
+    taken = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        jax.block_until_ready(run())
+        taken.append(time.perf_counter() - start)
+    return min(taken)
+
+
+def points(count: int) -> float:
+    rng = np.random.default_rng(0)
+    fields: dict[str, Any] = {
+        "issue_cycles": rng.choice([1.0, 2.0, 4.0], count),
+        "pipeline_latency": rng.uniform(4, 24, count),
+        "bytes_per_cycle": rng.uniform(4, 64, count),
+        "mem_latency": rng.uniform(200, 700, count),
+    }
+    hardware = Hardware(**fields)
+    blocks = jnp.asarray(rng.integers(1, 9, count), float)
+    warps = blocks * rng.integers(1, 9, count)
+
+    def run(graph: WorkFlow, hardware: Hardware, warps: jax.Array, blocks: jax.Array) -> jax.Array:
+        return average_warp(effective(graph, warps, blocks), hardware, warps, serial=True).warp_latency
+
+    compiled = jax.jit(run)
+    return seconds(lambda: compiled(graph(), hardware, warps, blocks))
+
+
+def block_of_256() -> float:
+    index = parse("ty * n + tx * 3", "index")
+
+    def run(n: jax.Array) -> tuple[jax.Array, jax.Array]:
+        names, mask = threads((16, 16, 1), jnp.arange(8))
+        at = index(names | {"n": n})
+        return sectors_and_lines(4 * at, mask)[0], passes(4 * at, mask, 4)
+
+    compiled, n = jax.jit(run), jnp.asarray(1000)
+    return seconds(lambda: compiled(n), 100)
+
+
+def configurations(text: str, shared: bool) -> float:
+    index, rng = parse(text, "index"), np.random.default_rng(0)
+    shape = (1, CONFIGURATIONS)
+    x, y = (jnp.asarray(2 ** rng.integers(low, 6, shape)) for low in (2, 3))
+
+    def run(x: jax.Array, y: jax.Array, n: jax.Array) -> dict[str, jax.Array]:
+        one = jnp.asarray(1)
+        return average_access(index, (), {"n": n}, (x, y, one), jnp.asarray([[32]]), 4, shared)
+
+    compiled, n = jax.jit(run), jnp.asarray(1000)
+    return seconds(lambda: compiled(x, y, n), 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--points", type=int, default=10**6)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
+    options = parser.parse_args()
+    found = {
+        "points": options.points,
+        "points_per_second": options.points / points(options.points),
+        "block_of_256_ms": 1e3 * block_of_256(),
+        "global_accesses_per_second": CONFIGURATIONS / configurations("(by * nty + ty) * n + tx", False),
+        "shared_accesses_per_second": CONFIGURATIONS / configurations("tx * 17 + ty", True),
+        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+    }
+    if options.json:
+        print(json.dumps(found))
+        return
+    print(
+        f"work flow graph: {found['points_per_second']:.3g} points a second, of {options.points} in one call"
+    )
+    print(f"a block of 256 threads, lane by lane: {found['block_of_256_ms']:.3f} ms")
+    for space in ("global", "shared"):
+        rate = found[f"{space}_accesses_per_second"]
+        print(f"an access to {space} memory, in {CONFIGURATIONS} configurations: {rate:.3g} a second")
+    print(found["machine"])
+
+
+if __name__ == "__main__":
+    main()

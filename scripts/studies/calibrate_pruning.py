@@ -1,0 +1,172 @@
+"""Check whether pruning keeps its promise, and how much: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
+
+DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and named. Of each file is learned
+what `dse.explore.prune.calibration` keeps of a measured space, from --slices of it; --calibration writes that
+to a file, as dse/explore/prune/calibration.toml is. Then, with --json or -o or without --calibration, over
+--trials random sets of measurements of each size: how often the kept set held a configuration within 5 % of
+the optimum, and the median share kept, with what was learned of the other kernels on other GPUs only. With
+--known FILE that is read from a file that --calibration wrote before, of the same folder.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.accuracy.known import from_description
+from dse.accuracy.spaces import files
+from dse.core.files import fill, replacing
+from dse.core.jax_cache import cache
+from dse.errors import DseError
+from dse.explore.prune.calibration import KnownSpaces, load
+from dse.explore.prune.keep import keep
+from dse.explore.prune.slices import known, nearly
+from dse.explore.tune.candidates import Candidates
+from dse.models import DEFAULT as MODEL
+from dse.report.show import show
+
+WITHIN, RISK = 0.05, 0.05
+SIZES = (0, 20, 50, 100)
+EXPLAINED = 0.7  # Spearman's rank correlation, from which on the model explains a space
+
+
+@dataclass(frozen=True)
+class MeasuredSpace:
+    """One measured file of a described kernel."""
+
+    name: str
+    gpu: str
+    kernel: str
+    seconds: np.ndarray  # infinite where it failed
+    candidates: Candidates
+
+
+def spaces(folder: Path) -> Iterator[MeasuredSpace]:
+    """Read the files whose kernels are described."""
+    for path in files(folder):
+        described = from_description(path, MODEL, note=_tell)
+        if described is None:
+            _tell(f"{path}: no kernel lists the space {path.parent.name}: left out")
+            continue
+        _, kernel, table, candidates = described
+        seconds = np.where(table.ok, table.time_s, np.inf)
+        yield MeasuredSpace(path.parent.name, path.name.split(".")[0], kernel, seconds, candidates)
+
+
+def learned(some: Sequence[MeasuredSpace], slices: int) -> KnownSpaces:
+    """Learn from all of them."""
+    found = []
+    for one in some:
+        found.append(known(one.name, one.kernel, one.gpu, one.candidates, one.seconds, WITHIN, slices))
+        _tell(f"{one.name} on {one.gpu}: spread {found[-1].spread:.2f}")
+    return KnownSpaces(MODEL, WITHIN, slices, tuple(found))
+
+
+def remembered(path: Path, some: Sequence[MeasuredSpace]) -> KnownSpaces:
+    """Read what was learned of just these spaces. DseError if it is of others."""
+    found = load(path)
+    spaces = [f"{one.space} on {one.gpu}" for one in found.spaces]
+    expected = [f"{one.name} on {one.gpu}" for one in some]
+    if spaces != expected:
+        raise DseError(f"{path}: found {', '.join(spaces)}, expected {', '.join(expected)}")
+    return found
+
+
+def rows(some: Sequence[MeasuredSpace], all_known: KnownSpaces, trials: int) -> list[dict[str, Any]]:
+    """Prune each space with each number of measurements, by what is known of others: a row each."""
+    table = []
+    for one, about in zip(some, all_known.spaces, strict=True):
+        apart = all_known.apart_from(one.kernel, one.gpu)
+        good = nearly(one.seconds, WITHIN)
+        for size in SIZES:
+            kept = [
+                keep(one.candidates, RISK, WITHIN, _told(one.seconds, size, trial), apart)
+                for trial in range(trials if size else 1)
+            ]
+            row: dict[str, Any] = {"space": one.name, "gpu": one.gpu, "measured": size}
+            row |= {"spearman": about.spearman, "nearly fastest [%]": 100 * float(good.mean())}
+            row["holds"] = float(np.mean([good[x.places].any() for x in kept]))
+            row["kept [%]"] = 100 * float(np.median([x.share for x in kept]))
+            row["with a reason"] = float(np.mean([bool(x.reason) for x in kept]))
+            table.append(row)
+            _tell(f"{one.name} on {one.gpu}, {size} measured: {row['holds']:.2f}, {row['kept [%]']:.1f} %")
+    return table
+
+
+def _told(seconds: np.ndarray, count: int, seed: int) -> dict[int, float]:
+    """Take measurements at random, failures included."""
+    places = np.random.default_rng(1000 + seed).permutation(len(seconds))[:count]
+    return {int(place): float(seconds[place]) for place in places}
+
+
+def _tell(message: str) -> None:
+    print(message, file=sys.stderr)
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Summarise all files, by the number of measurements, where the model explains a space and where not."""
+    result = []
+    for size in SIZES:
+        some = [row for row in rows if row["measured"] == size]
+        row: dict[str, Any] = {"measured": size, "files": len(some)}
+        row["holds, worst file"] = min(row["holds"] for row in some)
+        for name, explained in (("explained", True), ("others", False)):
+            shares = [row["kept [%]"] for row in some if (row["spearman"] >= EXPLAINED) == explained]
+            row[f"kept, {name} [%]"] = float(np.median(shares)) if shares else None
+        result.append(row)
+    return result
+
+
+def markdown(table: Sequence[dict[str, Any]]) -> str:
+    """Write rows as a table in Markdown."""
+    names = list(dict.fromkeys(name for row in table for name in row))
+    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join("---" for _ in names) + " |"]
+    for row in table:
+        cells = ["" if row.get(name) is None else row[name] for name in names]
+        lines.append("| " + " | ".join(f"{x:.3g}" if isinstance(x, float) else f"{x}" for x in cells) + " |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--trials", type=int, default=20)
+    parser.add_argument("--slices", type=int, default=100)
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
+    parser.add_argument("-o", "--out", type=Path, help="a page with the two markers, to be filled")
+    parser.add_argument("--calibration", type=Path, help="write what was learned there")
+    parser.add_argument("--known", type=Path, help="a file that --calibration wrote: learn nothing anew")
+    options = parser.parse_args()
+    cache()
+    try:
+        some = list(spaces(options.folder))
+        if not some:
+            raise DseError(f"{options.folder}: found no table of a described kernel, expected some")
+        found = remembered(options.known, some) if options.known else learned(some, options.slices)
+        if options.calibration:
+            with replacing(options.calibration) as path:
+                path.write_text(found.text(), encoding="utf-8")
+            if not (options.json or options.out):
+                return 0
+        table = rows(some, found, options.trials)
+        if options.json:
+            print(json.dumps({"rows": table, "summary": summary(table)}))
+        elif options.out is None:
+            show(table, title="Pruning")
+            show(summary(table), title="All")
+        else:
+            fill(options.out, "pruning", f"{markdown(summary(table))}\n\n{markdown(table)}")
+    except DseError as error:
+        print(f"calibrate_pruning.py: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

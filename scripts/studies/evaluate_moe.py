@@ -1,0 +1,258 @@
+"""How well configurations of Triton's matrix products are predicted: `evaluate_moe.py DIR [--train DIR2]
+[--json]`.
+
+DIR has near_best.csv.gz (all configurations within 1 % of the best) or recorded_best.csv.gz (the best of
+tuning runs), or both. Each GPU is scored by what the others tell (constants, prior, weight of the prior),
+records by those of other architectures. `--train DIR2` learns from DIR2 instead, `--shipped` takes what the
+package comes with. `--write` fits all of DIR and writes dse/models/matrix/constants.toml and prior.csv.gz.
+"""
+
+import argparse
+import gzip
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+
+from dse.accuracy.markdown import table
+from dse.core.files import fill
+from dse.errors import DseError
+from dse.explore.matrix import prior, rank
+from dse.explore.matrix.fit import fit
+from dse.explore.matrix.records import NearBest, Recorded, gpu_file, near_best, recorded
+from dse.explore.matrix.scores import (
+    BY,
+    Trained,
+    by_gpu,
+    configured,
+    depths,
+    near_best_hits,
+    rates,
+    recorded_depths,
+)
+from dse.models.matrix import constants
+from dse.models.matrix.constants import Constants
+from dse.models.matrix.machine import Machine
+from dse.report.show import show
+
+EVERY = 3  # cases of the fit: the others say the same
+EVERY_RECORD = 12
+LEAST_SHARE = 0.04  # of the table that is written
+FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
+SOURCE = (
+    "near-best configurations of Triton's fused-MoE kernel on A100, H800 and L40, zksainx/pipeweave 55e0317; "
+    "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all Apache-2.0)"
+)
+
+
+class Fits:
+    """Constants fitted to near-best sets and records of some GPUs, each combination once."""
+
+    def __init__(self, cases: Sequence[NearBest], records: Sequence[Recorded]) -> None:
+        self.cases, self.records = by_gpu(cases), records
+        self._known: dict[frozenset[str], np.ndarray] = {}
+
+    @staticmethod
+    def of(folder: Path) -> "Fits":
+        """What a folder has of GPUs that are known."""
+        return Fits(_known(near_best(folder), []), _known(recorded(folder), []))
+
+    def without(self, left_out: Callable[[str], bool]) -> tuple[list[NearBest], list[Recorded]]:
+        """All that GPUs tell but for those left out."""
+        near = [case for gpu, found in self.cases.items() if not left_out(gpu) for case in found]
+        return near, [one for one in self.records if not left_out(one.gpu)]
+
+    def coordinates(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> np.ndarray:
+        """x of the constants."""
+        gpus = frozenset(f"{one.gpu} ({type(one).__name__})" for one in [*near, *records])
+        if gpus not in self._known:
+            print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
+            self._known[gpus] = fit(near[::EVERY], records[::EVERY_RECORD])
+        return self._known[gpus]
+
+    def trained(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> Trained:
+        """What these tell."""
+        found = Constants.at(jnp.asarray(self.coordinates(near, records), jnp.float32))
+        return Trained.of(found, rank.WEIGHT, configured([*near, *records]))
+
+
+def main() -> None:
+    """Score, and print or write."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--train", type=Path, metavar="DIR2", help="learn from this folder")
+    parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
+    parser.add_argument("--write", action="store_true", help="fit all, and write the package's files")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="fill the tables of this page")
+    given = parser.parse_args()
+    for folder in filter(None, (given.folder, given.train)):
+        if not any((folder / name).is_file() for name in FILES):
+            raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
+    told = Fits.of(given.train or given.folder)
+    if given.write:
+        write_files(told)
+    if given.write and not (given.page or given.json):
+        return
+    found = evaluate(given.folder, told, given.shipped, elsewhere=given.train is not None)
+    if given.page:
+        fill_page(given.page, found)
+    if given.json:
+        print(json.dumps(found, indent=2))
+    else:
+        present(found)
+
+
+def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = False) -> dict:
+    """All scores of a folder, by what is told of the others, or by all that is told if that is elsewhere."""
+    skipped: list[str] = []
+    near = _known(near_best(folder), skipped)
+    records = _known(recorded(folder), skipped)
+    own = None
+    if shipped:
+        own = Trained.of(constants.fitted(), rank.WEIGHT, configured(_all(told)), prior.shipped())
+    elif elsewhere:
+        own = told.trained(*told.without(lambda gpu: False))
+
+    def without(gpu: str) -> Trained:
+        """What others tell; records of the same architecture may be the same card by another name."""
+        if own:
+            return own
+        near, records = told.without(lambda other: gpu_file(other).name == gpu_file(gpu).name)
+        return told.trained(near, [one for one in records if _architecture(one.gpu) != _architecture(gpu)])
+
+    hits, errors = {}, {}
+    for gpu, cases in by_gpu(near).items():
+        hits[gpu], errors[gpu] = near_best_hits(cases, without(gpu))
+    result: dict = {}
+    if near:
+        mapes = {gpu: round(float(np.abs(one).mean()), 4) for gpu, one in errors.items()}
+        result["near_best"] = {
+            **rates(hits.values()),
+            "mape": round(float(np.abs(np.concatenate(list(errors.values()))).mean()), 4),
+            "by_gpu": {gpu: {**rates([one]), "mape": mapes[gpu]} for gpu, one in hits.items()},
+        }
+    if records:
+        result["recorded"] = _recorded(records, told, own)
+    result["skipped"] = sorted(set(skipped))
+    return result
+
+
+def _recorded(records: Sequence[Recorded], told: Fits, own: Trained | None) -> dict:
+    depth = {by: np.full(len(records), np.nan) for by in BY}
+    architectures = np.array([_architecture(one.gpu) for one in records])
+    for architecture in sorted(set(architectures)):
+        places = np.flatnonzero(architectures == architecture)
+        trained = own or told.trained(
+            *told.without(lambda gpu, left_out=architecture: _architecture(gpu) == left_out)
+        )
+        for by, values in recorded_depths([records[int(place)] for place in places], trained).items():
+            depth[by][places] = values
+    kinds = {
+        "all": np.full(len(records), True),
+        "depth_known": np.array([one.depth_known for one in records]),
+        "moe": np.array([one.kernel == "moe" for one in records]),
+        "w8a8": np.array([one.kernel == "w8a8" for one in records]),
+    }
+    kinds |= {
+        gpu: np.array([one.gpu == gpu for one in records]) for gpu in sorted({one.gpu for one in records})
+    }
+    return {
+        name: {"cases": int(chosen.sum()), **depths({by: values[chosen] for by, values in depth.items()})}
+        for name, chosen in kinds.items()
+        if chosen.any()
+    }
+
+
+def write_files(told: Fits) -> None:
+    """Fit everything and write the package's constants and prior."""
+    x = told.coordinates(*told.without(lambda gpu: False))
+    architectures = sorted({_architecture(one.gpu) for one in _all(told)})
+    others = [told.without(lambda gpu, one=one: _architecture(gpu) == one) for one in architectures]
+    left_out = np.array([told.coordinates(*found) for found in others])
+    constants.FILE.write_text(constants.text(x, left_out.std(axis=0), SOURCE), encoding="utf-8")
+    shares = prior.Prior.of(configured(_all(told)))
+    prior.FILE.write_bytes(gzip.compress(shares.text(LEAST_SHARE).encode(), mtime=0))
+
+
+def fill_page(page: Path, found: dict) -> None:
+    """Write the tables of docs/accuracy.md."""
+    if missing := [name for name in ("near_best", "recorded") if name not in found]:
+        raise DseError(f"--page: found no {missing[0]}, expected both files in the folder")
+    near = found["near_best"]
+    shown = [by for by in BY if by != "prior"]
+    columns = [f"{by}, {first}" for by in shown for first in ("first", "ten")]
+    rows = [
+        [
+            gpu,
+            *(f"{one[by][key]:.3f}" for by in shown for key in ("top1", "top10")),
+            f"{100 * one['mape']:.1f} %",
+        ]
+        for gpu, one in [*near["by_gpu"].items(), ("all", near)]
+    ]
+    fill(page, "near-best", table(["GPU", *columns, "error of the best time"], rows))
+    keys = ("median_percentile", "top_5_percent", "top_10_percent")
+    names = ("median depth", "within 5 %", "within 10 %")
+    kinds = [by for by in BY if by not in ("random", "prior")]
+    rows = [
+        [name.replace("NVIDIA_", "").replace("_", " "), str(one["cases"])]
+        + [f"{one[by][key]:.3f}" for by in kinds for key in keys]
+        for name, one in found["recorded"].items()
+    ]
+    header = ["records", "cases", *(f"{by}, {name}" for by in kinds for name in names)]
+    fill(page, "recorded", table(header, rows))
+
+
+def present(found: dict) -> None:
+    """Print tables."""
+    if "near_best" in found:
+        near = found["near_best"]
+        rows = [
+            {"gpu": gpu, "by": by, **scores[by]}
+            for gpu, scores in [*near["by_gpu"].items(), ("all", near)]
+            for by in BY
+        ]
+        show(rows, title="Near-best sets: share of cases with a hit")
+        show([{"gpu": gpu, "mape": one["mape"]} for gpu, one in near["by_gpu"].items()], title="Best times")
+    if "recorded" in found:
+        rows = [
+            {"records": name, "cases": one["cases"], "by": by, **one[by]}
+            for name, one in found["recorded"].items()
+            for by in BY
+        ]
+        show(rows, title="Recorded bests: depth in the ranking of the tuner's space")
+    for line in found["skipped"]:
+        print(f"not scored: {line}")
+
+
+def _all(told: Fits) -> list[NearBest | Recorded]:
+    near, records = told.without(lambda gpu: False)
+    return [*near, *records]
+
+
+def _known(cases: Sequence, skipped: list[str]) -> list:
+    """Those of GPUs that can be predicted."""
+    usable: dict[str, bool] = {}
+    for gpu in dict.fromkeys(case.gpu for case in cases):
+        try:
+            Machine.of([gpu_file(gpu)])
+            usable[gpu] = True
+        except DseError as error:
+            skipped.append(f"{gpu}: {error}")
+            usable[gpu] = False
+    return [case for case in cases if usable[case.gpu]]
+
+
+def _architecture(gpu: str) -> str:
+    return gpu_file(gpu).header.architecture
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except DseError as error:
+        print(f"evaluate_moe.py: {error}", file=sys.stderr)
+        sys.exit(2)

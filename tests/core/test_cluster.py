@@ -1,0 +1,143 @@
+"""Work spread over threads and over a real local cluster, of which a worker is killed in the middle."""
+
+import os
+import signal
+import sys
+import time
+
+import cloudpickle
+import pytest
+
+import dse
+from dse.core.cluster import _awaited, client, in_threads, on_cluster, spreading
+from dse.errors import DseError
+
+
+def squares(units):
+    time.sleep(0.02 * len(units))
+    return [unit * unit for unit in units]
+
+
+def collected(spread, count, meanwhile=lambda done: None):
+    found, last = [], 0
+    for units, result in spread(squares, range(count)):
+        assert units.start == last  # in order, none twice
+        last = units.stop
+        found += result
+        meanwhile(last)
+    return found
+
+
+def test_threads_keep_the_order():
+    assert collected(in_threads(3), 20) == [i * i for i in range(20)]
+
+
+def test_units_may_be_a_list():
+    assert list(in_threads(2)(len, ["one", "two"])) == [(["one"], 1), (["two"], 1)]
+
+
+DEVICES = """
+import os
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=4"
+import dse, jax.numpy as jnp
+from dse.core.cluster import in_threads
+from dse.explore.sweep import plan
+print(len({str(used) for _, used in in_threads(2)(lambda units: jnp.zeros(1).devices(), range(8))}))
+plan.CONFIGURATIONS = 128
+print(dse.sweep("matmul_tiled", ["a100", "h200"], "phase").top(5, ["gpu"]))
+"""
+
+
+@pytest.mark.slow
+def test_all_devices_do_some_of_the_work_with_the_same_result(run_python):
+    ran = run_python(DEVICES)
+    assert ran.code == 0, ran.err
+    devices, _, best = ran.out.partition("\n")
+    assert devices == "4"
+    assert best == f"{dse.sweep('matmul_tiled', ['a100', 'h200'], 'phase').top(5, ['gpu'])}\n"
+
+
+def test_an_error_of_a_unit_comes_out():
+    def fails(units):
+        raise DseError("found nothing")
+
+    with pytest.raises(DseError, match="found nothing"):
+        list(in_threads(2)(fails, range(10)))
+
+
+@pytest.fixture(scope="module")
+def two_workers():
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers cannot import this file
+    with client(workers=2) as connected:
+        yield connected
+
+
+def test_a_worker_that_dies_is_made_up_for(two_workers):
+    pids = list(two_workers.run(os.getpid).values())
+    killed = []
+
+    def kill(done):
+        if done >= 5 and not killed:
+            killed.append(pids[0])
+            os.kill(pids[0], signal.SIGKILL)
+
+    assert len(pids) == 2
+    assert collected(on_cluster(two_workers), 100, kill) == [i * i for i in range(100)]
+    assert killed
+    assert pids[0] not in two_workers.run(os.getpid).values()
+
+
+def test_tasks_grow_to_take_seconds(two_workers):
+    sizes = [len(units) for units, _ in on_cluster(two_workers)(squares, range(60))]
+    assert sizes[0] == 1
+    assert max(sizes) > 3
+
+
+def test_workers_are_sent_their_own_units_alone(two_workers):
+    found = [result for _, result in on_cluster(two_workers)("".join, list("cluster"))]
+    assert "".join(found) == "cluster"
+
+
+def test_an_error_of_a_cluster_comes_out(two_workers):
+    def fails(units):
+        raise DseError("found nothing")
+
+    with pytest.raises(DseError, match="found nothing"):
+        list(on_cluster(two_workers)(fails, range(10)))
+
+
+@pytest.mark.parametrize("address", ["nowhere", "tls://127.0.0.1:1", "http://127.0.0.1:1"])
+def test_no_scheduler(address):
+    with (
+        pytest.raises(DseError, match=f"cluster: found no scheduler at {address}"),
+        spreading(address=address),
+    ):
+        pass
+
+
+def test_a_scheduler_beside_workers():
+    with pytest.raises(DseError, match="together with cluster"), spreading(2, "tcp://127.0.0.1:1"):
+        pass
+
+
+class _Late:
+    """A task that ends while its caller finds that it has waited for too long."""
+
+    def __init__(self, result):
+        self.own = result
+
+    def result(self, timeout=None):
+        if timeout is not None:
+            raise TimeoutError("timed out after 5 s.")
+        if isinstance(self.own, Exception):
+            raise self.own
+        return self.own
+
+    def done(self):
+        return True
+
+
+def test_a_task_that_ends_at_the_last_moment_counts():
+    assert _awaited(None, _Late((0.1, "found"))) == (0.1, "found")
+    with pytest.raises(TimeoutError, match="of its own"):
+        _awaited(None, _Late(TimeoutError("of its own")))

@@ -1,0 +1,253 @@
+"""Files are written whole or not at all."""
+
+import errno
+import os
+import re
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+import pytest
+
+from dse.core.files import (
+    MOST_TOML_BYTES,
+    cache_folder,
+    check_target,
+    fill,
+    given_path,
+    is_file,
+    is_folder,
+    locked,
+    own_folder,
+    read_bytes,
+    read_toml,
+    replacing,
+)
+from dse.errors import DseError
+
+
+def test_replaces_when_the_block_ends(tmp_path):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+    with replacing(path) as temporary:
+        assert temporary.parent == tmp_path
+        assert temporary.suffix == ".txt"
+        temporary.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_lock_is_had_once_and_goes_with_its_file(tmp_path):
+    path = tmp_path / "lock"
+    with path.open("w") as first, path.open("w") as second:
+        assert locked(first)
+        assert not locked(second)
+        first.close()
+        assert locked(second)
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_leaves_the_old_file_when_the_block_fails(tmp_path, error):
+    path = tmp_path / "out.txt"
+    path.write_text("old")
+
+    def write_half():
+        with replacing(path) as temporary:
+            temporary.write_text("half")
+            raise error
+
+    with pytest.raises(error):
+        write_half()
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_loop_of_links_is_not_written_through(tmp_path):
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(DseError, match="loop: found a loop of links, expected a file name"):
+        check_target(tmp_path / "loop")
+
+
+def test_writes_through_a_link(tmp_path):
+    target, link = tmp_path / "target.txt", tmp_path / "link.txt"
+    target.write_text("old")
+    link.symlink_to(target)
+    with replacing(link) as temporary:
+        temporary.write_text("new")
+    assert link.is_symlink()
+    assert target.read_text() == "new"
+
+
+def test_a_device_is_written_directly():
+    with replacing(os.devnull) as path:
+        assert str(path) == os.devnull
+    assert not os.path.isfile(os.devnull)
+
+
+def test_what_cannot_be_written_leaves_nothing(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("old")
+    for path in (tmp_path / "folder", tmp_path / "none" / "a", tmp_path / "file" / "a"):
+        with pytest.raises(DseError, match=re.escape(f"{path}: found")), replacing(path) as half:
+            half.write_text("new")
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["file", "folder"]
+
+
+def test_the_old_file_stays_until_the_new_one_is_whole(tmp_path, monkeypatch):
+    def fails(half, target):
+        assert (half.read_text(), target.read_text()) == ("new", "old")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "a.svg"
+    path.write_text("old")
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(DseError, match=r"cannot write: No space left on device$"), replacing(path) as half:
+        half.write_text("new")
+    assert [each.name for each in tmp_path.iterdir()] == ["a.svg"]
+    assert path.read_text() == "old"
+
+
+def test_fills_a_section_and_leaves_the_rest(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("# Title\n<!-- speed: begin -->\nold\n<!-- speed: end -->\nmore\n")
+    for text in ("new", "newer"):
+        fill(page, "speed", text)
+        expected = f"# Title\n<!-- speed: begin -->\n\n{text}\n\n<!-- speed: end -->\nmore\n"
+        assert page.read_text() == expected
+
+
+def test_a_page_without_the_section_is_left_alone(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("<!-- speed: begin -->\nold\n")
+    with pytest.raises(DseError, match=r"page.md: found no markers, expected <!-- speed: begin -->"):
+        fill(page, "speed", "new")
+    assert page.read_text() == "<!-- speed: begin -->\nold\n"
+    with pytest.raises(DseError, match=r"absent.md: cannot read"):
+        fill(tmp_path / "absent.md", "speed", "new")
+
+
+def test_a_folder_of_ones_own(tmp_path):
+    before = os.umask(0)
+    try:
+        own_folder(tmp_path / "a" / "b")
+    finally:
+        os.umask(before)
+    assert [(tmp_path / each).stat().st_mode & 0o777 for each in ("a", "a/b")] == [0o700, 0o700]
+    (tmp_path / "a").chmod(0o775)
+    own_folder(tmp_path / "a")
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o755
+    (tmp_path / "a").chmod(0o777)
+    with pytest.raises(DseError, match=r"a: found a folder that all may write to; set DSE_CACHE"):
+        own_folder(tmp_path / "a")
+
+
+def test_a_folder_of_someone_else(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "getuid", lambda: tmp_path.stat().st_uid + 4321)
+    if tmp_path.stat().st_uid == 0:  # whom everybody trusts
+        os.chown(tmp_path, 1234, -1)
+    with pytest.raises(DseError, match=r"owner: found user \d+, expected \d+, who runs this"):
+        own_folder(tmp_path)
+
+
+def test_a_user_without_a_home(monkeypatch):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", nobody)
+    assert cache_folder() == Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+
+
+def test_a_home_that_cannot_be_written(monkeypatch, tmp_path):
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "none"))
+    assert cache_folder().is_relative_to(tmp_path)  # it can be made
+    elsewhere = Path(tempfile.gettempdir()) / f"dse-{os.getuid()}"
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)
+    assert cache_folder() == elsewhere
+    place = tmp_path / "none" / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "dse"
+    place.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda path, mode: path != place)
+    assert cache_folder() == elsewhere  # another user's, in a home that is ours
+
+
+def test_a_machine_where_nothing_can_be_written(monkeypatch):
+    def nowhere():
+        raise FileNotFoundError(2, "No usable temporary directory found in ['/tmp']")
+
+    for name in ("DSE_CACHE", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    assert cache_folder().name == f"dse-{os.getuid()}"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_a_pipe_is_read_to_its_end(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    content = os.urandom(10**5)
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    writer.start()
+    assert read_bytes(tmp_path / "pipe", 10**6) == content
+    writer.join()
+
+
+@pytest.mark.parametrize(("name", "reason"), [("a" * 300, "File name too long"), ("~nobody-here/x", "home")])
+def test_paths_that_no_file_can_have(name, reason):
+    with pytest.raises(DseError, match=rf"^path: found '.{{1,110}}', expected one .*: .*{reason}"):
+        given_path(name)
+
+
+def test_paths_of_files(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert given_path("~/x") == tmp_path / "x"
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    assert not given_path(tmp_path / "loop").is_file()
+
+
+def test_paths_that_we_have_no_right_to_look_at(monkeypatch):
+    def refused(path, **options):
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as changed:
+        changed.setattr(os, "stat", refused)
+        found = given_path("a"), is_file(Path("a")), is_folder(Path("a"))
+    assert found == (Path("a"), False, False)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a = ", "is not TOML: Invalid value"),
+        (b"a = \xff", "text: found byte 4 that is no UTF-8"),
+        (b"a = " + b"[" * 100_000, "is not TOML: nested too deep"),
+        (b"a = " + b"9" * 5_000, "is not TOML: Exceeds the limit"),
+        (b"#" * (MOST_TOML_BYTES + 1), "found more than 16,777,216 bytes, expected a smaller file"),
+    ],
+)
+def test_what_is_no_toml_is_one_line(tmp_path, content, message):
+    path = tmp_path / "a.toml"
+    path.write_bytes(content)
+    with pytest.raises(DseError) as error:
+        read_toml(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+    assert len(str(error.value)) < 400 + len(str(path))
+    assert "\n" not in str(error.value)
+
+
+def test_a_file_without_end_is_too_large():
+    with pytest.raises(DseError, match=r"^/dev/zero: found more than"):
+        read_toml(Path("/dev/zero"))
+
+
+def test_a_name_as_long_as_can_be(tmp_path):
+    path = tmp_path / ("µ" * 120 + "-long.parquet")
+    with replacing(path) as half:
+        assert half.suffix == ".parquet"
+        half.write_text("new")
+    assert [each.name for each in tmp_path.iterdir()] == [path.name]
+    assert path.read_text() == "new"

@@ -1,0 +1,73 @@
+"""Machine code is kept in the project's cache, and not needed there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPT = """
+import dse.core.numba_cache as compile
+from numba.core import config
+
+before = config.CACHE_DIR
+
+
+@compile.compiled
+def twice(x):
+    return 2 * x
+
+
+print(twice(21), sum(twice.stats.cache_hits.values()), config.CACHE_DIR == before)
+"""
+
+
+def run(script: Path, cache: Path) -> list[str]:
+    """What the script prints with its machine code in a folder."""
+    environment = os.environ | {"DSE_CACHE": str(cache)}
+    return subprocess.run(
+        [sys.executable, script], env=environment, check=True, capture_output=True, text=True
+    ).stdout.split()
+
+
+def test_the_second_process_finds_what_the_first_compiled(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    assert run(script, tmp_path / "cache") == ["42", "0", "True"]
+    assert run(script, tmp_path / "cache") == ["42", "1", "True"]
+    assert run(script, tmp_path / "other") == ["42", "0", "True"]
+
+
+def test_without_a_folder_each_process_compiles(tmp_path: Path):
+    script, taken = tmp_path / "script.py", tmp_path / "taken"
+    script.write_text(SCRIPT)
+    taken.write_text("a file where the folder would be")
+    assert run(script, taken) == ["42", "0", "True"]
+    assert run(script, taken) == ["42", "0", "True"]
+
+
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_what_is_damaged_is_made_again(tmp_path: Path, suffix: str):
+    script, cache = tmp_path / "script.py", tmp_path / "cache"
+    script.write_text(SCRIPT)
+    run(script, cache)
+    for path in cache.rglob(f"*.{suffix}"):
+        path.write_bytes(b"damaged")
+    assert run(script, cache) == ["42", "0", "True"]
+    assert run(script, cache) == ["42", "1", "True"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no limit of the size of files")
+def test_where_nothing_can_be_kept_each_process_compiles(tmp_path: Path):
+    script = tmp_path / "script.py"
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    script.write_text(f"{limit}resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n{SCRIPT}")
+    assert run(script, tmp_path / "cache") == ["42", "0", "True"]
+
+
+@pytest.mark.parametrize("module", ["dse.simulator", "dse.simulator.pipeline"])
+def test_numba_waits_for_a_simulation(module: str):
+    script = f"import sys, {module}; print('numba' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout
+    assert said.strip() == "False"

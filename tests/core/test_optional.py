@@ -1,0 +1,29 @@
+"""Optional packages: what is told where one is missing, or cannot be imported."""
+
+import pytest
+
+from dse.core.optional import install, needs
+from dse.errors import DseError
+
+
+@pytest.mark.parametrize(
+    ("problem", "found"),
+    [
+        (ModuleNotFoundError("No module named 'x'"), "found none"),
+        (
+            ImportError("libx.so: no such file"),
+            "found one that cannot be imported (ImportError: libx.so: no such file)",
+        ),
+        (OSError("undefined\nsymbol"), "found one that cannot be imported (OSError: undefined symbol)"),
+    ],
+)
+def test_what_is_missing_or_broken(problem, found):
+    with pytest.raises(DseError) as mistake, needs("x", install("cuda")):
+        raise problem
+    assert str(mistake.value) == f'x: {found}, expected the extra "cuda": pip install "gpu-dse[cuda]"'
+
+
+def test_what_is_there():
+    with needs("json", "pip install json"):
+        import json
+    assert json.loads("1") == 1

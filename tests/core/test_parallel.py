@@ -1,0 +1,113 @@
+import errno
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+import pytest
+
+from dse.core.parallel import _uninterrupted, each
+from dse.errors import DseError
+
+# What workers run they have to import, and test files are no modules: so it comes from elsewhere.
+
+
+@pytest.mark.parametrize("workers", [1, 2, None])
+def test_results_are_in_order(workers: int | None):
+    told: list[int] = []
+    items = [range(200_000 * (3 - n % 4)) for n in range(8)]  # the first end last
+    assert each(sum, items, workers, told.append) == [sum(item) for item in items]
+    assert told == list(range(1, 9))
+    assert each(sum, [], workers) == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_raised_is_raised_here(workers: int):
+    with pytest.raises(ValueError, match=r"invalid literal for int.*'7x'"):
+        each(int, ["7x", "7x"], workers)
+
+
+def test_a_process_that_vanishes_is_told():
+    with pytest.raises(DseError, match=r"^workers: found a process that ended early"):
+        each(os._exit, [1, 2], 2)
+
+
+def test_a_long_name_of_the_folder_of_temporary_files(tmp_path, monkeypatch, run_python):
+    """Which is too long for a socket in it."""
+    folder = tmp_path / ("x" * 100)
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    ran = run_python("from dse.core.parallel import each; print(each(len, ['a', 'bb'], 2))")
+    assert (ran.out, ran.err) == ("[1, 2]\n", "")
+
+
+def test_processes_that_cannot_be_started_are_told(monkeypatch):
+    def scarce(*given):
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", scarce)
+    with pytest.raises(DseError, match=r"^workers: found none that starts, .*: Too many open files$"):
+        each(len, ["a", "bb"], 2)
+
+
+@pytest.fixture
+def interruptible():
+    """Also where the tests run in the background, which has interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_while_processes_start_waits_until_they_are_known():
+    reached = []
+
+    def start():
+        with _uninterrupted():
+            signal.raise_signal(signal.SIGINT)
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert reached == ["the end"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_an_interrupt_ends_it_soon():
+    threading.Timer(0.5, os.kill, [os.getpid(), signal.SIGINT]).start()
+    before = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        each(time.sleep, [60, 60, 60], 2)
+    assert time.monotonic() - before < 30
+    assert not multiprocessing.active_children()
+
+
+@pytest.mark.slow
+def test_workers_end_with_a_parent_that_is_killed(run_python):
+    ran = run_python(
+        "import os, subprocess, sys, time\n"
+        "code = 'import time; from dse.core.parallel import each; each(time.sleep, [99, 99], 2)'\n"
+        "quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}\n"
+        "parent = subprocess.Popen([sys.executable, '-c', code], start_new_session=True, **quiet)\n"
+        "time.sleep(1.5)\n"
+        "parent.kill()\n"
+        "parent.wait()\n"
+        "deadline = time.monotonic() + 10\n"
+        "while time.monotonic() < deadline:\n"
+        "    try:\n"
+        "        os.killpg(parent.pid, 0)\n"
+        "    except ProcessLookupError:\n"
+        "        print('all gone')\n"
+        "        break\n"
+        "    time.sleep(0.05)\n"
+        "else:\n"
+        "    os.killpg(parent.pid, 9)\n"
+    )
+    assert (ran.out, ran.err) == ("all gone\n", "")
+
+
+def test_workers_seldom_look_for_garbage():
+    assert each(eval, ["__import__('gc').get_threshold()[0]"] * 2, 2) == [200_000, 200_000]

@@ -1,0 +1,156 @@
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from dse.core import processes
+from dse.core.processes import Limits, Stopped, compiler_limits, in_fork, run
+from dse.errors import DseError
+
+LIMITS = Limits(seconds=20, memory_bytes=10**9, output_bytes=10**6)
+
+
+def python(code, limits=LIMITS, **options):
+    return run([sys.executable, "-I", "-c", code], limits, **options)
+
+
+def test_what_a_program_prints_and_its_code(tmp_path):
+    code = "import sys, os; print(os.getcwd(), os.environ['A']); print('no', file=sys.stderr); sys.exit(3)"
+    ended = python(code, folder=tmp_path, environment={"A": "1"})
+    assert (ended.code, ended.output, ended.errors) == (3, f"{tmp_path} 1\n", "no\n")
+
+
+def test_it_reads_what_it_is_given():
+    assert python("import sys; print(repr(sys.stdin.read()))", text="a\u00b5\n").output == "'a\u00b5\\n'\n"
+
+
+def test_it_reads_no_input():
+    assert python("import sys; print(repr(sys.stdin.read()))").output == "''\n"
+
+
+def test_a_program_that_does_not_end(tmp_path):
+    started = time.monotonic()
+    left = tmp_path / "left"
+    child = f"import time; time.sleep(2); open({str(left)!r}, 'w')"
+    code = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])"
+    with pytest.raises(Stopped, match=r"^ended after 0.5 s \(DSE_COMPILE_SECONDS\)$"):
+        python(code, Limits(0.5, 10**9, 10**6))
+    time.sleep(max(0, started + 3 - time.monotonic()))
+    assert not left.exists()  # what it had started ended with it
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems cannot limit a process from outside")
+class TestOnLinux:
+    def test_memory(self):
+        ended = python("import time; time.sleep(0.3); bytearray(2 * 10**9)")
+        assert ended.code == 1
+        assert "MemoryError" in ended.errors
+
+    def test_output(self):
+        with pytest.raises(Stopped, match="wrote over 1 MB"):
+            python(
+                "import signal, sys, time; signal.signal(signal.SIGXFSZ, signal.SIG_DFL); time.sleep(0.3)\n"
+                "while True: print('x' * 1000)"
+            )
+
+    def test_a_signal(self):
+        with pytest.raises(Stopped, match=r"^ended by SIGSEGV \(it may take 1 GB, DSE_COMPILE_GB\)$"):
+            python("import os; os.kill(os.getpid(), 11)")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
+@pytest.mark.parametrize("printed", [0, 4000])
+def test_no_room_for_what_it_prints(printed, monkeypatch):
+    """As on a full disk: what is printed is cut off, and few programs tell."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    code = "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\nimport os\n"
+    code += f"[os.write(1, b'x' * 10) for _ in range(100)] if {printed} else 0"
+    try:
+        with pytest.raises(DseError, match="temporary files: cannot write: File too large; TMPDIR"):
+            python(code, text="" if printed else "x" * 4000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of files")
+def test_a_limit_of_files_that_is_not_ours(monkeypatch):
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        told = processes.died(-signal.SIGXFSZ, LIMITS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert told == "ended: it wrote over 1,000 bytes (ulimit -f)"
+
+
+def test_files_that_go_with_a_block(monkeypatch):
+    with processes.scratch({"a": b"1"}) as folder:
+        assert (folder / "a").read_bytes() == b"1"
+    assert not folder.exists()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    with pytest.raises(DseError, match="cannot write: No such file"), processes.scratch({}):
+        raise AssertionError
+
+
+def test_a_program_that_is_missing(tmp_path):
+    with pytest.raises(FileNotFoundError):
+        run([tmp_path / "none"], LIMITS)
+
+
+def test_limits_of_compilers_come_from_the_environment(monkeypatch):
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", "7")
+    monkeypatch.setenv("DSE_COMPILE_GB", "0.5")
+    limits = compiler_limits()
+    assert (limits.seconds, limits.memory_bytes) == (7, 5 * 10**8)
+
+
+@pytest.mark.parametrize("given", ["0", "-1", "nan", "inf", "x", "1e9", "9" * 5000])
+def test_limits_that_are_none(monkeypatch, given):
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", given)
+    with pytest.raises(DseError, match=r"^DSE_COMPILE_SECONDS: found .{1,50}, expected a number above 0"):
+        compiler_limits()
+
+
+def test_no_file_of_it_stays_open():
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0
+    python("pass")
+    assert (len(os.listdir("/proc/self/fd")) if before else 0) == before
+
+
+FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="no forks here")
+
+
+@FORKS
+def test_a_fork_answers_with_what_this_process_has():
+    here = threading.get_ident()
+    assert in_fork(lambda: f"{here}".encode()) == f"{here}".encode()
+
+
+@FORKS
+def test_a_fork_meets_its_limits():
+    began = time.monotonic()
+    with pytest.raises(Stopped, match=r"^ended after 0.2 s \(DSE_COMPILE_SECONDS\)$"):
+        in_fork(lambda: bytes(time.sleep(60) or 0), Limits(0.2, 10**9, 10**6))
+    with pytest.raises(Stopped, match=r"^ended with code 1 \(it may take 0.1 GB, DSE_COMPILE_GB\)$"):
+        in_fork(lambda: bytes(10**9)[:3], Limits(20, 10**8, 10**6))
+    with pytest.raises(Stopped, match=r"^ended by SIGKILL"):
+        in_fork(lambda: bytes(os.kill(os.getpid(), signal.SIGKILL) or 0), Limits(20, 10**9, 10**6))
+    assert time.monotonic() - began < 30  # less than it sleeps
+
+
+@FORKS
+def test_nothing_of_a_fork_is_left_where_its_parent_is_killed(tmp_path: Path):
+    code = "import time; from dse.core.processes import in_fork; "
+    code += "in_fork(lambda: bytes(print('on', flush=True) or time.sleep(60)))"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        assert parent.stdout.readline() == b"on\n"
+        parent.kill()
+        assert parent.stdout.read() == b""  # ends when the last that has it open does

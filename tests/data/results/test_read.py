@@ -1,0 +1,253 @@
+"""Result files of every command, read back."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from dse.data.results.read import read
+from dse.data.results.space import codes
+from dse.data.results.vocabulary import MEASURED, NO_GPU
+from dse.data.tables import write_table
+from dse.errors import DseError
+
+MODELS = ("phase", "roofline")
+
+
+def sweep(order=None):
+    """Two kernels, one GPU, two models; the second kernel lacks `tile`, and one launch cannot run."""
+    rows = [
+        {
+            "kernel": k,
+            "gpu": "A",
+            "model": m,
+            "block": b,
+            "tile": t,
+            "threads": 32 * b,
+            "seconds": s * b * (t or 1),
+        }
+        | {"bottleneck": "dram" if b == 1 else None}
+        for k, tiles in (("one", (1, 2)), ("two", (None,)))
+        for m, s in (("phase", 1e-3), ("roofline", 2e-3))
+        for b in (1, 2, 4)
+        for t in tiles
+    ]
+    rows[2]["seconds"] = float("inf")
+    rows = rows if order is None else [rows[i] for i in order]
+    return {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def table(path, columns):
+    pyarrow.parquet.write_table(pa.table(columns), path)
+    return path
+
+
+def test_a_sweep_becomes_a_space_a_kernel_with_a_forecast_a_model(tmp_path):
+    one, two = read([table(tmp_path / "s.parquet", sweep())], MODELS).spaces
+    assert (one.kernel, two.kernel, one.gpu, one.source) == ("one", "two", "A", "s.parquet")
+    assert {name: values.tolist() for name, values in one.parameters.items()} == {
+        "block": [1, 1, 2, 2, 4, 4],
+        "tile": [1, 2, 1, 2, 1, 2],
+    }
+    assert one.parameters["tile"].dtype == np.int64  # the empty cells are another kernel's
+    assert list(two.parameters) == ["block"]
+    np.testing.assert_allclose(one.forecasts["roofline"]["time_s"], [2e-3, 4e-3, 4e-3, 8e-3, 8e-3, 16e-3])
+    assert np.isnan(one.forecasts["phase"]["time_s"]).tolist() == [False, False, True, False, False, False]
+    assert one.forecasts["phase"]["bottleneck"].tolist() == ["dram", "dram", None, None, None, None]
+    assert one.facts["threads"].tolist() == [32, 32, 64, 64, 128, 128]
+
+
+def test_rows_in_any_order_and_models_that_lack_some(tmp_path):
+    columns = sweep()
+    order = np.random.default_rng(3).permutation(len(columns["block"]))[:-1].tolist()
+    spaces = read([table(tmp_path / "s.parquet", sweep(order))], MODELS).spaces
+    seen = {
+        (space.kernel, model, b, t): time
+        for space in spaces
+        for model, told in space.forecasts.items()
+        for b, t, time in zip(
+            space.parameters["block"],
+            space.parameters.get("tile", np.full(space.count, np.nan)),
+            told["time_s"],
+            strict=True,
+        )
+        if np.isfinite(time)
+    }
+    wanted = [
+        (
+            columns["kernel"][i],
+            columns["model"][i],
+            columns["block"][i],
+            columns["tile"][i],
+            columns["seconds"][i],
+        )
+        for i in order
+        if np.isfinite(columns["seconds"][i])
+    ]
+    assert len(seen) == len(wanted)
+    by_name = {(k, m, b, t if t == t else None): s for (k, m, b, t), s in seen.items()}
+    assert by_name == {(k, m, b, t): s for k, m, b, t, s in wanted}
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
+def test_a_ranking_by_two_models_with_an_interval(tmp_path, suffix):
+    path = tmp_path / f"ranking{suffix}"
+    told = {"rank": [1, 2], "block": [2, 1], "shared": [0, 64], "limited by": ["warps", "warps"]}
+    times = {"time": [1e-3, 2e-3], "bottleneck": ["dram", "l1"], "roofline": [5e-4, 6e-4]}
+    refit = {
+        "measured": [1.1e-3, 2.1e-3],
+        "refitted": [1e-3, 3e-3],
+        "low": [9e-4, 2e-3],
+        "high": [2e-3, 4e-3],
+    }
+    write_table(path, told | times | refit)
+    [space] = read([path], MODELS, kernel="mine", gpu="A").spaces
+    assert (space.kernel, space.gpu, list(space.parameters)) == ("mine", "A", ["block"])
+    assert {name: told["time_s"].tolist() for name, told in space.forecasts.items()} == {
+        "refitted": [1e-3, 3e-3],
+        "predicted": [1e-3, 2e-3],
+        "roofline": [5e-4, 6e-4],
+        MEASURED: [1.1e-3, 2.1e-3],
+    }
+    assert space.forecasts["refitted"]["low_s"].tolist() == [9e-4, 2e-3]
+    assert "low_s" not in space.forecasts["predicted"]
+    assert space.facts["shared_bytes"].tolist() == [0, 64]
+    assert space.facts["limited_by"].tolist() == ["warps", "warps"]
+    assert space.fixed == {}
+
+
+def test_a_parameter_may_be_called_shared(tmp_path):
+    path = table(tmp_path / "s.parquet", {"shared": [0, 1], "shared_bytes": [0, 4096], "time_s": [1.0, 2.0]})
+    [space] = read([path]).spaces
+    assert space.parameters["shared"].tolist() == [0, 1]
+    assert space.facts["shared_bytes"].tolist() == [0, 4096]
+
+
+def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
+    journal = tmp_path / "run.jsonl"
+    lines = [{"parameters": {"block": b, "tile": 2}, "seconds": s} for b, s in ((4, 7e-3), (1, None))]
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    results = read([table(tmp_path / "s.parquet", sweep()), journal], MODELS)
+    one, two, run = results.spaces
+    times = one.forecasts[MEASURED]["time_s"]
+    assert times[5] == 7e-3
+    assert np.isnan(times[:5]).all()
+    assert MEASURED not in two.forecasts  # it has no `tile`
+    assert (run.gpu, run.fixed, run.facts["number"].tolist()) == (NO_GPU, {"tile": 2}, [1, 2])
+    assert any("run.jsonl stand beside the predictions of one" in note for note in results.notes)
+
+
+def test_rows_of_tuning_are_measured(tmp_path):
+    rows = {"number": [1, 2], "block": [1, 2], "time": [2.0, 1.0], "fastest": [2.0, 1.0]}
+    path = tmp_path / "tune.csv"
+    write_table(path, rows)
+    [space] = read([path]).spaces
+    assert list(space.forecasts) == [MEASURED]
+    assert space.facts["fastest_s"].tolist() == [2.0, 1.0]
+
+
+def test_what_was_kept_is_marked_in_the_ranking(tmp_path):
+    kept = table(tmp_path / "kept.parquet", {"block": [2, 4], "tile": [1, 1]})
+    one, two = read([table(tmp_path / "s.parquet", sweep()), kept], MODELS).spaces
+    assert one.facts["kept"].tolist() == ["no", "no", "yes", "no", "yes", "no"]
+    assert "kept" not in two.facts
+
+
+def test_two_rankings_of_the_same_configurations_are_one_space(tmp_path):
+    paths = []
+    for model, order in (("phase", [1, 2, 4]), ("roofline", [4, 1, 2])):
+        rows = {"kernel": ["k"] * 3, "gpu": ["A"] * 3, "model": [model] * 3, "block": order}
+        paths.append(table(tmp_path / f"{model}.parquet", rows | {"time_s": [b * 1e-3 for b in order]}))
+    [space] = read(paths).spaces
+    assert space.parameters["block"].tolist() == [1, 2, 4]
+    for model in MODELS:
+        assert space.forecasts[model]["time_s"].tolist() == [1e-3, 2e-3, 4e-3]
+    assert space.source == "phase.parquet, roofline.parquet"
+
+
+def test_scores_of_models(tmp_path):
+    path = tmp_path / "scores.json"
+    path.write_text(
+        json.dumps([{"model": "phase", "spearman": 0.8}, {"model": "random choice", "spearman": None}])
+    )
+    results = read([path])
+    assert results.spaces == ()
+    assert [row["model"] for row in results.scores] == ["phase", "random choice"]
+
+
+def test_codes_number_values_in_order():
+    index, values = codes(np.array([4, 1, 4, 2]))
+    assert (index.tolist(), values) == ([2, 0, 2, 1], [1, 2, 4])
+    index, values = codes(np.array(["b", "a", "b", None], object))
+    assert (index.tolist(), values) == ([0, 1, 0, 2], ["b", "a", None])
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "block,time\n", r"a\.csv: rows: found none"),
+        ("a.csv", "block,block\n1,2\n", r"a\.csv: columns: found block twice"),
+        ("a.json", "{", r"a\.json: is not JSON"),
+        ("a.json", '{"block": 1}', r"a\.json: top level: found dict, expected a list"),
+        ("a.json", "[1]", r"a\.json: top level: found list, expected a list of rows"),
+        ("a.parquet", "no", r"a\.parquet: cannot read: "),
+        ("a.html", "", r"a\.html: suffix: found '\.html', expected \.parquet"),
+        ("a", "", r"a: suffix: found no suffix"),
+    ],
+)
+def test_mistakes(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(DseError, match=message) as mistake:
+        read([tmp_path / name])
+    assert "\n" not in str(mistake.value)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DseError, match=r"b\.parquet: cannot read: "):
+        read([tmp_path / "b.parquet"])
+
+
+def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
+    rows = {"n": [1024, 1024, 2048, 2048], "block": [1, 2, 1, 2], "time_s": [1.0, 2.0, 3.0, 4.0]}
+    [whole] = read([table(tmp_path / "s.parquet", {"kernel": ["k"] * 4} | rows)]).spaces
+    small, large = whole.by_size(["m", "n"])
+    assert (small.size, large.size) == ("n 1,024", "n 2,048")
+    assert (small.fixed, list(small.parameters)) == ({"n": 1024}, ["block"])
+    assert large.forecasts["predicted"]["time_s"].tolist() == [3.0, 4.0]
+    assert whole.by_size(["m"]) == [whole]
+
+
+def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr("dse.data.results.table.MOST_ROWS", 3)
+    path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
+    with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
+        read([path])
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"time_s": ["1", "x"], "threads": [1, 2]}, "time_s: found 'x', expected numbers"),
+        ({"time_s": [1.0, 2.0], "threads": ["1", "many"]}, "threads: found 'many', expected numbers"),
+    ],
+)
+def test_words_in_the_place_of_numbers(tmp_path, columns, message):
+    with pytest.raises(DseError, match=rf"r\.parquet: {message}"):
+        read([table(tmp_path / "r.parquet", columns)])
+
+
+def test_cells_that_are_neither_numbers_nor_words(tmp_path):
+    rows = [{"parameters": 3, "at": {"x": 1}, "b": [1], "kernel": None, "bottleneck": 5, "time_s": 1.0}]
+    (tmp_path / "r.json").write_text(json.dumps([*rows, {**rows[0], "at": {"x": 2}, "time_s": 2.0}]))
+    [space] = read([tmp_path / "r.json"]).spaces
+    assert space.kernel == "r"
+    assert space.parameters["at"].tolist() == ["{'x': 1}", "{'x': 2}"]
+    assert space.forecasts["predicted"]["bottleneck"].tolist() == ["5", "5"]
+
+
+def test_sizes_that_are_words(tmp_path):
+    path = table(tmp_path / "r.parquet", {"n": ["1k", "2k"], "block": [1, 1], "time_s": [1.0, 2.0]})
+    [space] = read([path]).spaces
+    assert [one.size for one in space.by_size(["n"])] == ["n 1k", "n 2k"]

@@ -1,0 +1,78 @@
+"""Fixed launches of the toy kernel: times as the sweep has them, slopes as central differences have them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse import kernels
+from dse.evaluate.chunks import evaluate
+from dse.explore.fit.launches import linearised, log_seconds, of_kernel
+from dse.explore.fit.parameters import moved
+from dse.hardware import gpus
+
+MODEL = "volkov"
+NAMES = ("clock", "cpi.int32", "cpi.dram", "latency.dram", "latency.fp64")
+
+
+@pytest.fixture(scope="module")
+def toy(toy_kernel):
+    return kernels.load(toy_kernel)
+
+
+@pytest.fixture(scope="module")
+def parameters():
+    block = np.array([32, 64, 128, 256, 512, 1024, 2048, 128])
+    return {"block": block, "items": np.array([1, 2, 4, 4, 2, 1, 1, 3])}
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return gpus.load("a100-pcie-40gb", np.float64).gpu
+
+
+@pytest.fixture(scope="module")
+def launches(toy, gpu, parameters):
+    return of_kernel(toy, gpu, parameters, {"n": 65536})
+
+
+def test_times_are_those_of_the_sweep(toy, gpu, parameters, launches):
+    swept = evaluate(toy, [MODEL], gpus.stack([gpu]), parameters, {"n": 65536})
+    np.testing.assert_array_equal(launches.possible, swept.possible[0])
+    assert list(launches.possible) == [True] * 6 + [False, True]  # 2,048 threads are no block
+    found = np.exp(log_seconds(launches, MODEL, NAMES, jnp.zeros(len(NAMES))))
+    ran = np.asarray(launches.possible)
+    np.testing.assert_allclose(found[ran], swept.forecasts[MODEL].seconds[0][ran], rtol=1e-12)
+
+
+def test_slopes_are_central_differences(launches):
+    at = np.array([0.05, -0.1, 0.1, 0.2, 0.0])
+    found, slopes = linearised(launches, MODEL, NAMES, jnp.asarray(at))
+    ran = np.asarray(launches.possible)
+    np.testing.assert_allclose(found, log_seconds(launches, MODEL, NAMES, jnp.asarray(at)), rtol=1e-12)
+    for number in range(len(NAMES)):
+        step = 1e-5 * np.eye(len(NAMES))[number]
+        up, down = (log_seconds(launches, MODEL, NAMES, jnp.asarray(each)) for each in (at + step, at - step))
+        expected = np.asarray(up - down) / 2e-5
+        np.testing.assert_allclose(slopes[ran, number], expected[ran], atol=1e-8)
+    slopes = np.asarray(slopes)[ran]
+    assert np.all(slopes[:, NAMES.index("latency.fp64")] == 0)  # the kernel has none
+    assert np.all(np.any(slopes != 0, axis=0)[:-1])
+
+
+def test_moved_parameters_are_a_moved_gpu(toy, gpu, parameters, launches):
+    logs = jnp.asarray([0.3, -0.2, 0.4, 0.1, 0.0])
+    other = of_kernel(toy, moved(gpu, NAMES, logs), parameters, {"n": 65536})
+    still = jnp.zeros(len(NAMES))
+    np.testing.assert_allclose(
+        log_seconds(launches, MODEL, NAMES, logs), log_seconds(other, MODEL, NAMES, still), rtol=1e-13
+    )
+
+
+def test_rows(launches):
+    chosen = np.array([5, 0, 6])
+    some = launches.rows(chosen)
+    assert len(some) == 3
+    at = jnp.zeros(len(NAMES))
+    all_of_them = np.asarray(log_seconds(launches, MODEL, NAMES, at))
+    np.testing.assert_array_equal(log_seconds(some, MODEL, NAMES, at), all_of_them[chosen])
+    np.testing.assert_array_equal(some.possible, np.asarray(launches.possible)[chosen])

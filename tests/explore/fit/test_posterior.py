@@ -1,0 +1,36 @@
+"""Samples of a normal density have its mean and its covariance."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dse.explore.fit.posterior import sampled
+
+
+def test_of_a_normal_density():
+    mean, covariance = np.array([1.0, -2.0]), np.array([[4.0, 1.5], [1.5, 1.0]])
+    precision = jnp.asarray(np.linalg.inv(covariance))
+
+    def log_density(at):
+        off = at - jnp.asarray(mean)
+        return -0.5 * off @ precision @ off
+
+    # far off, and as wide as the other way round: the walkers have to find the density
+    walkers = jnp.asarray(np.random.default_rng(0).normal(size=(32, 2)) * [1.0, 2.0] + [3.0, 1.0])
+    found = np.asarray(sampled(log_density, walkers, 2_000, jax.random.key(1)))
+    assert found.shape == (1_000 * 32, 2)
+    # some 30 steps are one independent walker: 1,000 draws, whose mean is off by 3 % of the deviation
+    np.testing.assert_allclose(found.mean(axis=0), mean, atol=0.25)
+    np.testing.assert_allclose(np.cov(found.T), covariance, rtol=0.2)
+
+
+def test_of_a_density_with_an_edge():
+    """Where a curvature tells nothing: an exponential one."""
+
+    def log_density(at):
+        return jnp.where(at[0] > 0, -at[0], -jnp.inf)
+
+    walkers = jnp.asarray(np.random.default_rng(0).uniform(0.1, 1.0, size=(32, 1)))
+    found = np.asarray(sampled(log_density, walkers, 2_000, jax.random.key(1)))
+    assert found.min() > 0
+    np.testing.assert_allclose(np.quantile(found, (0.5, 0.9)), [np.log(2), np.log(10)], rtol=0.1)

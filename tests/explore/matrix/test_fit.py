@@ -1,0 +1,85 @@
+"""A fit finds the constants that made the sets, as far as they rank the same, and leaves the others."""
+
+import jax.numpy as jnp
+import numpy as np
+
+from dse.explore.matrix.fit import fit
+from dse.explore.matrix.rank import predict
+from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.models.matrix.configuration import space
+from dse.models.matrix.constants import ABOUT, Constants, default
+from dse.models.matrix.problem import Product, experts_layer
+
+
+def made(constants: Constants) -> list[NearBest]:
+    """Near-best sets as these constants have them."""
+    table = space("wide")
+    table = table[np.isin(table[:, 3], (1, 16))]
+    products = [experts_layer(m, 16, 2, 4096, 2048, routing="even")[0] for m in (1, 16, 256)]
+    products += [Product(m, 4096, 4096) for m in (64, 4096)]
+    [times] = predict([gpu_file("A100")], products, table, constants)
+    sets = [np.flatnonzero(row <= 1.01 * row.min()) for row in times]
+    return [
+        NearBest("A100", one, tuple(map(tuple, table[found].tolist())), tuple(row[found].tolist()))
+        for one, row, found in zip(products, times, sets, strict=True)
+    ]
+
+
+def test_fit_finds_times_and_sets():
+    x = np.zeros(len(ABOUT))
+    x[list(ABOUT).index("dram")], x[list(ABOUT).index("mma")], x[list(ABOUT).index("launch")] = (
+        -2.0,
+        -1.5,
+        1.5,
+    )
+    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    found = Constants.at(jnp.asarray(fit(cases, steps=25, repeated=1.0), jnp.float32))
+    table = space("wide")
+
+    def errors(constants: Constants) -> np.ndarray:
+        [times] = predict([gpu_file("A100")], [case.product for case in cases], table, constants)
+        return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
+
+    before = errors(Constants.at(jnp.zeros(len(ABOUT), jnp.float32)))
+    assert errors(found).max() < 0.05 < before.max()
+
+
+def test_cases_that_repeat_each_other_tell_less():
+    x = np.zeros(len(ABOUT))
+    x[list(ABOUT).index("dram")], x[list(ABOUT).index("launch")] = -2.0, 1.5
+    cases = made(Constants.at(jnp.asarray(x, jnp.float32)))
+    alone, alike = (fit(cases, steps=8, repeated=number) for number in (1.0, 1000.0))
+    assert np.abs(alike).max() < 0.1 < np.abs(alone).max()
+
+
+def test_what_tuning_runs_chose_is_learnt():
+    x = np.zeros(len(ABOUT))
+    for name, value in (("wgmma", -2.5), ("barrier", 3.0), ("copy_slots", 2.0)):
+        x[list(ABOUT).index(name)] = value
+    planted = Constants.at(jnp.asarray(x, jnp.float32))
+    table, file = space("moe"), gpu_file("H200")
+    layers = [experts_layer(m, e, 2, 4096, 1024) for m in (1, 32, 512, 2048) for e in (8, 64)]
+
+    def log_s(constants: Constants) -> np.ndarray:
+        launches = zip(*layers, strict=True)
+        return np.log(sum(predict([file], one, table, constants)[0] for one in launches))
+
+    chosen = log_s(planted).argmin(1)
+    records = [
+        Recorded("H200", "moe", True, layer, tuple(table[place].tolist()), ())
+        for layer, place in zip(layers, chosen, strict=True)
+    ]
+
+    def depth(constants: Constants) -> float:
+        times = log_s(constants)
+        own = np.take_along_axis(times, chosen[:, None], axis=1)
+        return float((times < own).mean())
+
+    found = fit([], records, steps=15, repeated=0.1)
+    assert depth(Constants.at(jnp.asarray(found, jnp.float32))) < 0.3 * depth(default())
+
+
+def test_defaults_where_nothing_tells():
+    nothing = NearBest("A100", Product(64, 4096, 4096), ((7, 7, 7, 7, 7, 7),), (1.0,))
+    np.testing.assert_array_equal(fit([]), np.zeros(len(ABOUT)))
+    np.testing.assert_array_equal(fit([nothing]), np.zeros(len(ABOUT)))

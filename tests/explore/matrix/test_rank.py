@@ -1,0 +1,50 @@
+"""Rankings: what each is by, and the order in which configurations are tried."""
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.explore.matrix.rank import best, order, predict, scores
+from dse.hardware import gpus
+from dse.models.matrix.configuration import space
+from dse.models.matrix.problem import Product
+
+A100, L40 = (gpus.load(name) for name in ("a100-sxm", "l40"))
+TABLE = space("moe")
+PRODUCTS = [Product(tokens, 4096, 2048, experts=64, topk=6) for tokens in (1, 64, 2048)]
+
+
+def test_physics_is_the_predicted_time_and_both_lie_between():
+    by = {name: scores(A100, PRODUCTS, TABLE, name) for name in ("physics", "prior", "both")}
+    np.testing.assert_allclose(by["physics"], np.log(predict([A100], PRODUCTS, TABLE)[0]))
+    there = np.isfinite(by["physics"])
+    np.testing.assert_allclose(by["both"][there], (by["physics"] + by["prior"])[there])
+    assert np.isinf(by["both"][~there]).all()
+
+
+def test_what_cannot_run_comes_last():
+    last = order(scores(L40, PRODUCTS, TABLE), TABLE)[:, -1]
+    assert not np.isfinite(predict([L40], PRODUCTS, TABLE[last])[0]).any()
+
+
+def test_groups_of_a_tile_come_after_other_tiles_as_good():
+    table = np.array([[16, 64, 64, group, 4, 3] for group in (1, 16, 32)] + [[32, 64, 64, 1, 4, 3]])
+    score = np.array([[0.0, 0.001, 0.002, 0.01]])
+    np.testing.assert_array_equal(order(score, table, alike=0.02), [[0, 3, 1, 2]])
+    np.testing.assert_array_equal(order(score, table, alike=0.0), [[0, 1, 2, 3]])
+
+
+def test_the_best_follows_the_rows():
+    chosen, times = best(A100, PRODUCTS, TABLE)
+    assert list(chosen[:, 0]) == sorted(chosen[:, 0])
+    assert chosen[0, 0] == 16
+    assert chosen[-1, 0] >= 64
+    assert (np.diff(times) > 0).all()
+
+
+def test_mistakes_are_told():
+    with pytest.raises(DseError, match="by: found 'luck', expected one of physics, prior, both"):
+        scores(A100, PRODUCTS, TABLE, "luck")
+    old = gpus.load("gtx-1060")
+    with pytest.raises(DseError, match="gpu: found NVIDIA GeForce GTX 1060 6GB, expected one of NVIDIA's"):
+        predict([old], PRODUCTS, TABLE)

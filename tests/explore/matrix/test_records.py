@@ -1,0 +1,133 @@
+"""Recorded tuning results as they are read: cases, kinds of operands, devices by their names."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from dse.errors import DseError
+from dse.explore.matrix.records import UNKNOWN_DEPTH, gpu_file, near_best, recorded
+from dse.models.matrix.configuration import PARAMETERS
+
+NAMES = ",".join(PARAMETERS)
+NEAR = f"""gpu,weight_type,M,E,topk,H,N,{NAMES},avg_duration,sample_count
+A100,w13,16,8,2,1024,512,16,64,64,1,4,3,7.5,3
+A100,w13,16,8,2,1024,512,16,64,64,16,4,3,7.45,3
+A100,w2,16,8,2,1024,512,16,32,64,1,4,3,5,3
+"""
+BEST = f"""vendor,device,kernel,part,dtype,block_shape,E,N,K,topk,M,{NAMES},space,in_space
+NVIDIA,NVIDIA_H200,moe,,fp8_w8a8,128x128,256,512,7168,8,64,16,128,128,1,4,3,NVIDIA-moe-block128x128,1
+NVIDIA,NVIDIA_H200,moe,down,bf16/fp16,,8,512,,,64,16,128,128,1,4,3,NVIDIA-moe,1
+NVIDIA,NVIDIA_H200,w8a8,,fp8_w8a8,128x128,,512,7168,,64,16,128,128,1,4,3,NVIDIA-w8a8,1
+NVIDIA,NVIDIA_H200,moe,,bf16/fp16,,8,512,,,64,16,128,512,1,4,3,NVIDIA-moe,0
+AMD,MI300X,moe,,bf16/fp16,,8,512,,,64,16,128,64,1,4,2,AMD-moe,1
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_bytes(gzip.compress(text.encode()))
+    return folder
+
+
+def test_near_best_sets(tmp_path: Path):
+    first, second = near_best(written(tmp_path, "near_best.csv.gz", NEAR))
+    assert first.configurations == ((16, 64, 64, 1, 4, 3), (16, 64, 64, 16, 4, 3))
+    assert first.best == pytest.approx(7.45e-6)
+    assert (first.product.columns, first.product.depth, first.product.routing) == (1024, 1024, "even")
+    assert (second.product.columns, second.product.depth) == (1024, 512)
+
+
+def test_recorded_bests(tmp_path: Path):
+    scaled, down, dense = recorded(written(tmp_path, "recorded_best.csv.gz", BEST))
+    assert [one.operands for one in scaled.products] == ["fp8_w8a8_block"] * 2
+    assert scaled.block == (128, 128)
+    assert scaled.depth_known
+    [second] = down.products
+    assert (second.columns, second.depth, second.operands) == (UNKNOWN_DEPTH, 512, "bf16")
+    assert not down.depth_known
+    [product] = dense.products
+    assert (product.tokens, product.columns, product.depth, product.experts) == (64, 512, 7168, 1)
+    assert dense.block == ()
+
+
+def test_a_folder_without_them_has_none(tmp_path: Path):
+    assert near_best(tmp_path) == recorded(tmp_path) == []
+    (tmp_path / "near_best.csv.gz").write_bytes(b"\x1f\x8bno archive")
+    with pytest.raises(DseError, match=r"near_best.csv.gz: cannot read"):
+        near_best(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (",16,8,2,1024", ",16,8,2," + "9" * 5000, "line 2: H: found '9+', expected a whole number above 0"),
+        (",7.5,", ",nan,", "line 2: avg_duration: found 'nan', expected a number above 0"),
+        (",7.5,", ",,", "line 2: avg_duration: found '', expected"),
+        ("avg_duration", "duration", "line 2: avg_duration: missing, expected a column"),
+        (",1024,512,", ",1024,,", "line 2: N: found '', expected a whole number"),
+        (",16,8,2", ",-1,8,2", "line 2: M: found '-1', expected a whole number above 0"),
+    ],
+)
+def test_a_row_that_is_none_is_told_in_one_line(tmp_path: Path, old: str, new: str, message: str):
+    folder = written(tmp_path, "near_best.csv.gz", NEAR.replace(old, new, 1))
+    with pytest.raises(DseError, match=f"near_best.csv.gz: {message}"):
+        near_best(folder)
+
+
+def test_a_block_that_is_none(tmp_path: Path):
+    with pytest.raises(DseError, match="line 2: block_shape: found '128x', expected one as 128x128"):
+        recorded(written(tmp_path, "recorded_best.csv.gz", BEST.replace("128x128,256", "128x,256", 1)))
+
+
+@pytest.mark.parametrize(
+    ("device", "name"),
+    [
+        ("NVIDIA_A100-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA_A800-SXM4-80GB", "NVIDIA A100-SXM4-80GB"),
+        ("NVIDIA_A100-SXM4-40GB", "NVIDIA A100-PCIE-40GB"),
+        ("A100", "NVIDIA A100-SXM4-80GB"),
+        ("H100", "NVIDIA H100 80GB HBM3"),
+        ("NVIDIA_H100_PCIe", "NVIDIA H100 PCIe"),
+        ("NVIDIA_H20-3e", "NVIDIA H20"),
+        ("NVIDIA_GH200_480GB", "NVIDIA H200"),
+        ("NVIDIA_B300_SXM6_AC", "NVIDIA B200"),
+        ("NVIDIA_GeForce_RTX_4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA_RTX_PRO_6000_Blackwell_Server_Edition", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition"),
+    ],
+)
+def test_devices(device: str, name: str):
+    assert gpu_file(device).name == name
+
+
+def test_unknown_devices_are_told():
+    with pytest.raises(DseError, match="gpu: found 'NVIDIA_Z1', expected a device that gpus/ has a file of"):
+        gpu_file("NVIDIA_Z1")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        (
+            "near_best.csv.gz",
+            NEAR.replace("topk", "k"),
+            "line 2: topk: missing, expected a column",
+        ),
+        (
+            "near_best.csv.gz",
+            NEAR.replace("7.45", "-1"),
+            "line 3: avg_duration: found '-1'",
+        ),
+        ("near_best.csv.gz", NEAR.replace("w2,16", "w2,x"), "line 4: M: found 'x', expected a whole number"),
+        ("recorded_best.csv.gz", BEST.replace("in_space", "inside"), "in_space: missing, expected a column"),
+        (
+            "recorded_best.csv.gz",
+            BEST.replace("64,16,128,128", "64,16,,128"),
+            "line 2: BLOCK_SIZE_N: found ''",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_told(tmp_path: Path, name: str, text: str, said: str):
+    written(tmp_path, name, text)
+    read = near_best if name.startswith("near") else recorded
+    with pytest.raises(DseError, match=said):
+        read(tmp_path)

@@ -1,0 +1,68 @@
+"""Scores of rankings: hits and depths by hand, chance, and that knowing the answer scores fully."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dse.explore.matrix.prior import Prior
+from dse.explore.matrix.rank import predict
+from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.explore.matrix.scores import Trained, depths, near_best_hits, rates, recorded_depths
+from dse.models.matrix.configuration import space
+from dse.models.matrix.constants import default
+from dse.models.matrix.problem import Product
+
+WIDE, MOE = space("wide"), space("moe")
+PRODUCT = Product(64, 4096, 2048, 16, 2, routing="even")
+
+
+def trained(*counted: tuple[int, ...]) -> Trained:
+    return Trained(default(), Prior({}, {}), 0.02, Counter(counted))
+
+
+def predicted(table: np.ndarray) -> np.ndarray:
+    return predict([gpu_file("A100")], [PRODUCT], table, default())[0, 0]
+
+
+def case(place: int) -> NearBest:
+    """A case whose only best configuration stands at `place` of the predicted order."""
+    times = predicted(WIDE)
+    chosen = int(np.argsort(times, kind="stable")[place])
+    return NearBest("A100", PRODUCT, (tuple(WIDE[chosen].tolist()),), (2 * float(times.min()),))
+
+
+def test_hits_of_what_is_predicted_first_and_far_behind():
+    found, errors = near_best_hits([case(0), case(3000)], trained())
+    np.testing.assert_array_equal(found["physics"], [[1, 1], [0, 0]])
+    np.testing.assert_array_equal(found["both"], found["physics"])  # no opinion changes nothing
+    np.testing.assert_allclose(errors, -0.5, rtol=1e-5)
+    assert rates([found])["physics"] == {"top1": 0.5, "top10": 0.5}
+
+
+def test_popularity_is_what_was_counted():
+    one = case(3000)
+    found, _ = near_best_hits([one], trained(*one.configurations))
+    np.testing.assert_array_equal(found["popularity"], [[1, 1]])
+
+
+def test_chance():
+    one = case(0)
+    found, _ = near_best_hits([one], trained())
+    there = int(np.isfinite(predicted(WIDE)).sum())
+    np.testing.assert_allclose(found["random"], [[1 / there, 10 / there]])
+
+
+@pytest.mark.parametrize("place", [0, 192, 960])
+def test_depth_is_the_share_ranked_before(place: int):
+    times = predicted(MOE)
+    chosen = MOE[np.argsort(times, kind="stable")[place]]
+    one = Recorded("A100", "moe", True, (PRODUCT,), tuple(chosen.tolist()), ())
+    found = recorded_depths([one], trained())
+    assert found["physics"][0] == pytest.approx(place / len(MOE), abs=2e-3)  # some times are equal
+    assert found["random"][0] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_depths_in_short():
+    found = depths({"physics": np.array([0.0, 0.04, 0.08, 0.5])})["physics"]
+    assert found == {"median_percentile": 0.06, "top_5_percent": 0.5, "top_10_percent": 0.75}

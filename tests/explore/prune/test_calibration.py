@@ -1,0 +1,101 @@
+"""The measured spaces that pruning's risk rests on, and how far to reach by them."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.explore.prune.calibration import (
+    FILE,
+    LEVELS,
+    SCATTER,
+    UNSEEN,
+    UNSEEN_DEVIATIONS,
+    KnownSpace,
+    KnownSpaces,
+    load,
+)
+from dse.hardware.gpus import find
+from dse.kernels import load as load_kernel
+
+PREDICTED = 0.5
+
+
+def space(margins, spread=0.3, kernel="k", gpu="g"):
+    return KnownSpace("s", kernel, gpu, 1000, 0.8, PREDICTED, spread, margins, margins)
+
+
+def test_file_of_the_package():
+    """Where each space is from, and that what was found in it can be."""
+    known = load()
+    assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 7)
+    for one in known.spaces:
+        find(one.gpu)
+        assert one.space in [alias.name for alias in load_kernel(one.kernel).spaces]
+        for quantiles in (one.margins, one.spreads):
+            assert len(quantiles) == len(LEVELS)
+            assert np.all(np.diff(quantiles) >= 0)
+            assert quantiles[0] >= 0
+        assert 0 < one.spread < one.predicted < 2
+        assert -1 <= one.spearman <= 1
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    assert FILE.read_text() == load().text()
+    first = load().spaces[0]
+    other = replace(load(), model="roofline", spaces=(replace(first, spread=0.25, gpu='A "B"'),))
+    path = tmp_path / "calibration.toml"
+    path.write_text(other.text())
+    assert load(path) == other
+
+
+def test_spaces_are_equally_likely():
+    """One with margins spread evenly up to 1, one in which the first was always right, and one not seen."""
+    even = tuple(LEVELS)
+    known = KnownSpaces("m", 0.05, 1, (space(even), space((0.0,) * len(LEVELS))))
+    assert known.margin_in_spreads(0.05) == pytest.approx(UNSEEN, abs=1e-6)
+    assert known.margin_in_spreads(0.4) == pytest.approx(
+        0.8, abs=1e-6
+    )  # a fifth of the one, and the one not seen
+    assert known.spreads(0.05) == pytest.approx(UNSEEN_DEVIATIONS, abs=1e-6)
+    assert known.spreads(0.4) == pytest.approx(0.8, abs=1e-6)
+    assert known.margin_in_spreads(0.67) == pytest.approx(0.0, abs=0.02)
+
+
+def test_with_many_known_the_one_not_seen_counts_little():
+    known = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS)),) * 40)
+    assert known.margin_in_spreads(0.05) == pytest.approx(1 - (0.05 * 41 - 1) / 40, abs=1e-6)
+
+
+def test_without_measurements_the_spread_is_drawn_from_those_known():
+    """Against draws: margins by one space's, spreads from the predictive distribution of two."""
+    even = tuple(LEVELS)
+    known = KnownSpaces("m", 0.05, 1, (space(even, 0.2), space(even, 0.4)))
+    random = np.random.default_rng(0)
+    logs = np.log([0.2, 0.4])
+    scale = np.sqrt((SCATTER**2 + 2 * logs.var()) / 2 * 1.5)
+    spread = np.exp(logs.mean() + random.normal(size=400_000) * scale)
+    margins = np.where(random.uniform(size=400_000) < 1 / 3, UNSEEN, random.uniform(size=400_000))
+    drawn = margins * spread
+    for risk in (0.2, 0.4):
+        for predicted in (PREDICTED, 1.7):
+            share = predicted / PREDICTED
+            assert known.margin(risk, predicted) == pytest.approx(
+                share * np.quantile(drawn, 1 - risk), rel=0.03
+            )
+    assert known.margin(0.1, 1.0) > known.margin(0.2, 1.0)
+
+
+def test_two_that_are_alike_by_chance_do_not_tell_how_shares_scatter():
+    alike = KnownSpaces("m", 0.05, 1, (space(tuple(LEVELS), 0.3), space(tuple(LEVELS), 0.3)))
+    assert alike.margin(0.05, PREDICTED) > 1.2 * UNSEEN * 0.3
+
+
+def test_predictions_that_hardly_differ_are_not_believed_to():
+    known = KnownSpaces("m", 0.05, 1, (space(LEVELS), space(LEVELS, 0.4)))
+    assert known.margin(0.1, 0.001) == known.margin(0.1, PREDICTED)
+
+
+def test_apart_from():
+    known = KnownSpaces("m", 0.05, 1, tuple(space(LEVELS, 0.3, k, g) for k in "ab" for g in "xy"))
+    assert [(one.kernel, one.gpu) for one in known.apart_from("a", "x").spaces] == [("b", "y")]

@@ -1,0 +1,272 @@
+"""What is kept, in spaces that are known, and how often a nearly fastest configuration is among it."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from dse.errors import DseError
+from dse.explore.prune.calibration import LEVELS, KnownSpace, KnownSpaces, load
+from dse.explore.prune.keep import FEWEST, Explained, conformal, keep, left_out
+from dse.explore.tune.candidates import Candidates, bare
+from dse.explore.tune.tuner import Tuner
+
+SIDE = 8
+A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
+N = len(A)
+X_Y = np.log2(np.column_stack([A, B])) / (SIDE - 1)
+NONE = (0.0,) * len(LEVELS)
+SHALLOW = KnownSpaces(  # many, whose models were right, so that the first one predicted was the fastest
+    "none",
+    0.05,
+    1,
+    tuple(KnownSpace("s", "k", "g", 64, 0.9, 1.0, spread, NONE, NONE) for spread in (0.1, 0.2, 0.4) * 8),
+)
+TELL = 16
+
+
+def candidates(log_s, possible=None, modelled=True):
+    base = bare({"a": A, "b": B})
+    possible = np.ones(N, bool) if possible is None else possible
+    return Candidates(base.parameters, base.position, log_s, np.zeros((N, 1)), possible, modelled)
+
+
+def space(random):
+    """Predicted and true times: what the model misses is such as the surrogate takes it to be."""
+    apart = np.abs(X_Y[:, None] - X_Y[None])
+
+    def matern(r):
+        return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+
+    covariance = matern(np.sqrt(np.sum((apart / 0.6) ** 2, axis=-1))) + matern(apart / 0.6).mean(axis=-1)
+    predicted = -7 + 0.5 * random.normal(size=2) @ X_Y.T + 0.3 * np.sin(6 * X_Y[:, 0] + random.uniform())
+    missed = 0.3 * np.linalg.cholesky(covariance + 1e-9 * np.eye(N)) @ random.normal(size=N)
+    return predicted, predicted + missed + 0.02 * random.normal(size=N)
+
+
+@pytest.fixture(scope="module")
+def spaces():
+    """With some measurements of each, taken at random."""
+    random = np.random.default_rng(3)
+    found = []
+    for _ in range(40):
+        predicted, true = space(random)
+        places = random.permutation(N)[:TELL].tolist()
+        found.append((candidates(predicted), true, {place: float(np.exp(true[place])) for place in places}))
+    return found
+
+
+def test_a_nearly_fastest_one_is_kept_in_most_spaces(spaces):
+    hits, shares = [], []
+    for some, true, told in spaces:
+        kept = keep(some, 0.1, 0.05, told, SHALLOW)
+        hits.append(true[kept.places].min() <= true.min() + np.log(1.05))
+        shares.append(kept.share)
+        assert kept.spreads is not None
+        assert kept.share == len(kept.places) / N
+    assert np.mean(hits) >= 0.85  # by the conformal quantile alone
+    assert np.mean(shares) < 0.5  # and that by leaving out most
+
+
+def expected(some, told, kept):
+    """What is promising by the margin, and what could still win, by the tuner's own prediction."""
+    tuner = Tuner(some, told=told)
+    mean, deviation = tuner.predict()
+    below = np.sort(-left_out(tuner))
+    spreads = max(load().spreads(0.05), below[min(TELL, int(np.ceil(0.95 * (TELL + 1)))) - 1])
+    assert kept.spreads == pytest.approx(spreads)
+    off = np.log(list(told.values())) - some.log_s[list(told)]
+    widest = off.std(ddof=1) * np.sqrt((TELL - 1) / chi2.ppf(0.1, TELL - 1))
+    assert kept.margin == pytest.approx(load().margin_in_spreads(0.05) * widest)
+    lower = mean - spreads * deviation
+    assert np.all(np.diff(lower[kept.places]) >= 0)  # the most promising first
+    best = min(told, key=lambda place: told[place])
+    promising = some.log_s <= some.log_s.min() + kept.margin
+    return promising, lower <= max(np.log(told[best] / 1.05), lower.min()), np.arange(N) == best
+
+
+def test_where_the_model_explains_what_is_kept_is_promising_and_could_win(spaces):
+    fewer = 0
+    for some, true, _ in spaces[:8]:
+        near = replace(some, log_s=some.log_s + 0.9 * (true - some.log_s))
+        told = {place: float(np.exp(true[place])) for place in range(0, N, N // TELL)}
+        kept = keep(near, 0.1, 0.05, told)
+        promising, winning, best = expected(near, told, kept)
+        assert set(kept.places) == set(np.flatnonzero((promising & winning) | best))
+        assert "model does not explain" not in kept.reason
+        fewer += kept.share < min(promising.mean(), winning.mean())
+    assert fewer
+
+
+def test_where_it_does_not_one_of_both_is_enough(spaces):
+    more = 0
+    for some, _, told in spaces[:8]:
+        turned = replace(some, log_s=-some.log_s - 14)
+        off = np.log(list(told.values())) - turned.log_s[list(told)]
+        if off.var() < 0.5 * np.log(list(told.values())).var():
+            continue
+        kept = keep(turned, 0.1, 0.05, told)
+        promising, winning, best = expected(turned, told, kept)
+        assert set(kept.places) == set(np.flatnonzero(promising | winning | best))
+        assert "model does not explain this space (" in kept.reason
+        more += kept.share > min(promising.mean(), winning.mean())
+    assert more >= 4
+
+
+def test_few_measurements_make_the_margin_wider():
+    """By as much as keeps the true spread inside, but for the risk."""
+    random, inside = np.random.default_rng(0), []
+    for _ in range(4_000):
+        found = Explained.of(np.zeros(12), random.normal(size=12))
+        inside.append(found.spread_at_most(0.1) >= 1.0)
+    assert np.mean(inside) == pytest.approx(0.9, abs=0.02)
+
+
+def test_a_smaller_risk_keeps_more(spaces):
+    some, _, told = spaces[1]
+    for measured in (None, told):
+        sets = [set(keep(some, risk, 0.05, measured).places) for risk in (0.01, 0.05, 0.2, 0.9)]
+        for more, less in itertools.pairwise(sets):
+            assert more >= less
+        assert len(sets[0]) > len(sets[-1]) >= 1
+    for within in (0.01, 0.2):
+        assert set(keep(some, 0.05, within, told).places) >= set(keep(some, 0.05, 0.5, told).places)
+
+
+def test_without_measurements_those_predicted_within_the_margin():
+    log_s = np.random.default_rng(0).permutation(np.linspace(0.0, 0.9, N))
+    kept = keep(candidates(log_s), 0.05)
+    assert kept.spreads is None
+    assert kept.margin == load().margin(0.05, float(log_s.std()))
+    inside = log_s <= log_s.min() + kept.margin
+    assert 1 < inside.sum() < N
+    np.testing.assert_array_equal(kept.places, np.argsort(log_s)[: inside.sum()])
+    few = dict.fromkeys(range(FEWEST - 1), 1.0)
+    np.testing.assert_array_equal(keep(candidates(log_s), 0.05, 0.05, few).places, kept.places)
+
+
+def test_a_model_that_is_off_tenfold_keeps_more_and_says_so(spaces):
+    """The margin follows the spread of what was measured, so that the promise holds all the same."""
+    holds, shares, reasons = [], [], []
+    for some, true, told in spaces[:12]:
+        residual = 10 * (true - some.log_s)
+        odd = some.log_s + residual
+        kept = keep(some, 0.05, 0.05, {place: float(np.exp(odd[place])) for place in told})
+        margin = keep(some, 0.05, 0.05, told).margin
+        assert margin is not None
+        assert kept.margin == pytest.approx(10 * margin, rel=1e-6)
+        holds.append(odd[kept.places].min() <= odd.min() + np.log(1.05))
+        shares.append(kept.share)
+        reasons.append(kept.reason)
+    assert np.mean(holds) >= 0.9
+    assert np.median(shares) > 0.4
+    assert np.mean(["model does not explain this space (" in reason for reason in reasons]) > 0.5
+
+
+def test_a_reversed_model_keeps_its_promise(spaces):
+    holds, reasons = [], []
+    for some, true, told in spaces[:20]:
+        kept = keep(candidates(-some.log_s), 0.05, 0.05, told)
+        holds.append(true[kept.places].min() <= true.min() + np.log(1.05))
+        reasons.append(f": keeping {kept.share:.0%}" in kept.reason)
+    assert np.mean(holds) >= 0.95
+    assert np.mean(reasons) >= 0.9
+
+
+def test_a_half_that_is_three_times_slower_than_predicted_keeps_its_promise(spaces):
+    holds, reasons = [], []
+    for some, true, told in spaces[:20]:
+        slow = true + np.log(3) * (X_Y[:, 0] > 0.5)
+        kept = keep(some, 0.05, 0.05, {place: float(np.exp(slow[place])) for place in told})
+        holds.append(slow[kept.places].min() <= slow.min() + np.log(1.05))
+        reasons.append(f": keeping {kept.share:.0%}" in kept.reason)
+    assert np.mean(holds) >= 0.95
+    assert np.mean(reasons) >= 0.9
+
+
+def test_why_much_is_kept():
+    alike = keep(candidates(np.linspace(-7, -6.99, N)))
+    assert alike.share == 1
+    assert alike.reason == "half are predicted within 1% of the fastest: keeping 100%"
+    assert keep(candidates(np.linspace(-7, 7, N))).reason == ""
+
+
+def test_what_hardly_runs_is_left_out_and_sets_no_margin():
+    log_s, runs = np.linspace(-7, -3, N), np.ones(N)
+    runs[:8], runs[8:10] = 0.01, 0.3
+    kept = keep(replace(candidates(log_s), runs=runs))
+    assert kept.margin is not None
+    inside = (log_s <= log_s[10] + kept.margin) & (runs >= 0.05)
+    np.testing.assert_array_equal(np.sort(kept.places), np.flatnonzero(inside))
+    assert {8, 9, 10} <= set(kept.places)
+
+
+def test_equal_predictions_are_kept_or_left_out_together():
+    steps = np.repeat(np.arange(8.0), 8)
+    for risk in (0.01, 0.05, 0.3, 0.9):
+        kept = keep(candidates(steps), risk)
+        assert len(kept.places) % 8 == 0
+        assert len(kept.places) >= 8
+    assert len(keep(candidates(np.zeros(N)), 0.9).places) == N
+
+
+def test_what_cannot_run_or_failed_is_left_out(spaces):
+    log_s, _ = space(np.random.default_rng(1))
+    best = int(log_s.argmin())
+    possible = np.arange(N) != best
+    assert best not in keep(candidates(log_s, possible), 0.01).places
+    some, _true, told = spaces[2]
+    places = keep(some, 0.05, 0.05, told).places.tolist()
+    failed = next(place for place in places if place not in told)
+    after = keep(some, 0.05, 0.05, told | {failed: np.inf}).places
+    assert failed not in after
+    assert len(after)
+    with pytest.raises(DseError, match="configurations: found none that is possible"):
+        keep(candidates(log_s, np.zeros(N, bool), modelled=True))
+    with pytest.raises(DseError, match="found none"):
+        keep(candidates(log_s), told=dict.fromkeys(range(N), np.inf))
+
+
+def test_only_one_that_is_possible_is_kept():
+    for place in (0, 63):
+        possible = np.arange(N) == place
+        assert keep(candidates(np.zeros(N), possible), 0.9).places.tolist() == [place]
+
+
+def test_the_fastest_that_ran_is_kept_whatever_the_model_holds(spaces):
+    some, _, told = spaces[3]
+    best = min(told, key=lambda place: told[place])
+    told = told | {best: 0.5 * told[best]}
+    possible = np.arange(N) != best
+    kept = keep(candidates(some.log_s, possible), 0.05, 0.05, told)
+    assert best in kept.places
+
+
+def test_without_a_model_measurements_are_needed(spaces):
+    _, _true, told = spaces[4]
+    blind = candidates(np.zeros(N), modelled=False)
+    few = dict(list(told.items())[: FEWEST - 1]) | {63: np.inf}
+    with pytest.raises(DseError, match=f"found {len(few) - (63 in few)} that ran and no model, expected 10"):
+        keep(blind, told=few)
+    kept = keep(blind, 0.05, 0.05, told)
+    assert 0 < kept.share < 1
+    assert min(told, key=lambda place: told[place]) in kept.places
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, 2.0, -0.1])
+def test_shares_that_are_none(share):
+    with pytest.raises(DseError, match=f"risk: found {share}, expected a share between 0 and 1"):
+        keep(candidates(np.zeros(N)), risk=share)
+    with pytest.raises(DseError, match=f"within: found {share}"):
+        keep(candidates(np.zeros(N)), within=share)
+
+
+def test_conformal_is_exceeded_with_the_risk():
+    off = np.arange(1.0, 20.0) / 2  # 19 values
+    assert conformal(off, 0.1) == off[17]  # the 18th of 19: ceil(0.9 · 20)
+    assert conformal(off, 0.01) == off[18]  # none is large enough: the last
+    random = np.random.default_rng(0)
+    over = [random.normal() > conformal(random.normal(size=19), 0.1) for _ in range(4_000)]
+    assert np.mean(over) == pytest.approx(0.1, abs=0.015)

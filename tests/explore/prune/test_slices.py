@@ -1,0 +1,78 @@
+"""What is learned of a measured space: slices of it, and how far their fastest lie from the first."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dse.explore.prune.slices import BEYOND, FEWEST, below, known, margin, nearly, slices
+from dse.explore.tune.candidates import bare
+from dse.explore.tune.experts import experts
+from dse.explore.tune.tuner import Tuner
+
+SIDE = 12
+A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE), indexing="ij"))
+N = len(A)
+LOG_S = 0.1 * np.abs(np.log2(A) - 4) + 0.02 * np.log2(B) - 7
+OFF = 0.2 * np.random.default_rng(0).normal(size=N)
+SECONDS = np.exp(LOG_S + OFF)
+EVERY = np.arange(N)
+
+
+def candidates(possible=None):
+    base = bare({"a": A, "b": B})
+    return replace(
+        base, log_s=LOG_S, modelled=True, possible=np.ones(N, bool) if possible is None else possible
+    )
+
+
+def test_slices_hold_parameters_to_some_of_their_values():
+    found = list(slices(candidates(), SECONDS, 20))
+    np.testing.assert_array_equal(found[0], EVERY)
+    assert len(found) == 20
+    for chosen in found[1:]:
+        assert FEWEST <= len(chosen) < N
+        assert len(chosen) == len(np.unique(A[chosen])) * len(np.unique(B[chosen]))
+    failed = np.where(A > 4, np.inf, SECONDS)
+    for chosen in list(slices(candidates(), failed, 5))[1:]:
+        assert np.isfinite(failed[chosen]).mean() >= 0.5
+
+
+def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
+    good = nearly(SECONDS, 0.05)
+    needed = (LOG_S[good].min() - LOG_S.min()) / OFF.std()
+    assert margin(candidates(), SECONDS, EVERY, 0.05) == pytest.approx(needed)
+    assert needed > 0
+    assert margin(candidates(), np.exp(LOG_S) * 1.0001**OFF, EVERY, 0.05) == 0.0
+    assert margin(candidates(~good), SECONDS, EVERY, 0.05) == BEYOND
+    ran = A.max() > A
+    failed = np.where(ran, SECONDS, np.inf)
+    needed = (LOG_S[nearly(failed, 0.05)].min() - LOG_S.min()) / OFF[ran].std()
+    assert margin(candidates(), failed, EVERY, 0.05) == pytest.approx(needed)
+
+
+def test_below_is_what_keeps_a_nearly_fastest():
+    every = experts(candidates())
+    found = [
+        below(every, candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)
+    ]
+    for seed, needed in enumerate(found):
+        places = np.random.default_rng(seed).permutation(EVERY)[:20]
+        good = np.flatnonzero(nearly(SECONDS, 0.05))
+        if np.isin(good, places).any():
+            assert needed == 0
+            continue
+        mean, deviation = Tuner(candidates(), told={int(i): float(SECONDS[i]) for i in places}).predict()
+        lower = mean - (needed + 1e-9) * deviation
+        assert (lower[good] <= np.log(SECONDS[places].min() / 1.05)).any()
+    assert max(found) > 0
+
+
+def test_known():
+    one = known("s", "k", "g", candidates(), SECONDS, 0.05, 6)
+    assert (one.space, one.kernel, one.gpu, one.configurations) == ("s", "k", "g", N)
+    assert (one.predicted, one.spread) == (pytest.approx(LOG_S.std()), pytest.approx(OFF.std()))
+    odd = np.where(A == 1, 1e3 * SECONDS, SECONDS)  # held for impossible: tells nothing of what is predicted
+    assert known("s", "k", "g", candidates(A > 1), odd, 0.05, 2).spread == pytest.approx(OFF[A > 1].std())
+    assert list(one.margins) == sorted(one.margins)
+    assert 0.5 < one.spearman < 1

@@ -1,0 +1,120 @@
+"""Points near another one: valid, new, and not far; and the parts of a sampler that is kept to them."""
+
+from dataclasses import replace
+
+import numpy as np
+import optuna
+import pytest
+from optuna.distributions import BaseDistribution, IntDistribution
+from optuna.samplers import RandomSampler, TPESampler
+from optuna.trial import create_trial
+
+from dse import kernels
+from dse.core.space import Space, parse
+from dse.errors import DseError
+from dse.explore.search import samplers
+from dse.explore.search.feasible import Feasible
+from dse.explore.search.neighbours import Neighbours, Point
+from dse.explore.search.variants import Variant
+
+
+def variant(toy_kernel, constraint, **values):
+    toy = kernels.load(toy_kernel)
+    return Variant(replace(toy, space=Space(values, (parse(constraint, "here"),))), toy.sizes())
+
+
+@pytest.fixture
+def even(toy_kernel):
+    """64 x 8 points, of which every other one is valid."""
+    return variant(toy_kernel, "(block + items) % 2 == 0", block=list(range(1, 65)), items=list(range(1, 9)))
+
+
+def test_points_anywhere_are_valid_and_all_are_drawn(even):
+    found = Neighbours(even, 1)
+    points = {found.anywhere() for _ in range(256)}
+    assert len(points) == 256
+    assert all(sum(point) % 2 == 0 for point in points)  # places begin with 0, values with 1
+
+
+def test_a_valid_new_point_stays(even):
+    assert Neighbours(even, 1).near((10, 4), set()) == (10, 4)
+
+
+def test_others_make_way_for_what_is_near(even):
+    found = Neighbours(even, 1)
+    tried: set[Point] = {(10, 4)}
+    for _ in range(40):
+        point = found.near((10, 4), tried)
+        assert point is not None
+        assert point not in tried
+        assert sum(point) % 2 == 0
+        tried.add(point)
+    blocks = np.array([point[0] for point in tried])
+    assert (np.abs(blocks - 10) <= 2).mean() > 0.2  # 8 % of all
+    assert {1, 3, 5, 7} & {items for _, items in tried}  # two changes where one breaks the constraint
+
+
+def test_nothing_is_found_where_all_was_tried(toy_kernel):
+    found = Neighbours(variant(toy_kernel, "block < 3", block=[1, 2, 3]), 1)
+    assert found.near((2,), {(0,), (1,)}) is None
+
+
+def test_powers_of_two_are_tried(toy_kernel):
+    """From a point none of whose values is one, to one all of whose values are: no step leads there."""
+    spread = variant(toy_kernel, "block > 0", block=list(range(1, 1001)), items=list(range(1, 1001)))
+    found = Neighbours(spread, 1)
+    tried: set[Point] = {(119, 499)}
+    for _ in range(60):
+        near = found.near((119, 499), tried)  # of values 120 and 500
+        assert near is not None
+        tried.add(near)
+    assert (127, 511) in tried  # 128 and 512
+
+
+def test_no_parameter_and_no_configuration(toy_kernel):
+    none = Variant(replace(kernels.load(toy_kernel), space=Space({})), {})
+    assert Neighbours(none, 1).anywhere() == ()
+    assert Neighbours(none, 1).near((), {()}) is None
+    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 2"):
+        Neighbours(variant(toy_kernel, "block > 2", block=[1, 2]), 1).anywhere()
+
+
+@pytest.mark.parametrize("name", ["tpe", "random", "qmc"])
+def test_trials_are_valid_and_new_while_there_are_some(even, name):
+    sampler = Feasible(samplers.sampler(name, 1), {"toy": even}, 1)
+    study = optuna.create_study(sampler=sampler)
+    points = []
+    for _ in range(150):
+        trial = study.ask()
+        points.append((trial.suggest_int("toy.block", 0, 63), trial.suggest_int("toy.items", 0, 7)))
+        study.tell(trial, float(sum(points[-1])))
+    assert len(set(points)) == 150
+    assert all(sum(point) % 2 == 0 for point in points)
+
+
+def test_the_variant_can_be_named(even):
+    sampler = Feasible(RandomSampler(seed=1), {"a": even, "b": even}, 1)
+    study = optuna.create_study(sampler=sampler)
+    for name in ("b", "a", "b"):
+        sampler.variant = name
+        trial = study.ask()
+        assert trial.suggest_categorical("variant", ["a", "b"]) == name
+        trial.suggest_int(f"{name}.block", 0, 63)
+        trial.suggest_int(f"{name}.items", 0, 7)
+        study.tell(trial, 1.0)
+
+
+@pytest.mark.parametrize(("times", "kept"), [(range(200, 100, -1), 101), (range(100, 200), 1)])
+def test_a_family_that_finds_nothing_better_makes_way_for_another(even, times, kept):
+    feasible = Feasible(TPESampler(), {"toy": even}, 1)
+    names, points = ("toy.block", "toy.items"), [divmod(i, 8) for i in range(100)]
+    ranges: dict[str, BaseDistribution] = {names[0]: IntDistribution(0, 63), names[1]: IntDistribution(0, 7)}
+    done = [
+        create_trial(params=dict(zip(names, point, strict=True)), distributions=ranges, value=float(time))
+        for point, time in zip(points, times, strict=True)
+    ]
+    feasible._tried["toy"] = set(points)
+    feasible._family = {("toy", point) for point in points}
+    name, point = feasible._of_family(done)
+    assert (name, point) in feasible._family
+    assert len(feasible._family) == kept

@@ -1,0 +1,269 @@
+"""Studies: variants, constraints without model calls, batches, resuming, and how close they end."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from optuna.trial import TrialState
+
+from dse import kernels
+from dse.core.space.space import Space
+from dse.errors import DseError
+from dse.explore.search import study
+from dse.explore.search.samplers import SAMPLERS, sampler
+from dse.hardware import gpus
+
+
+@pytest.fixture(scope="module")
+def gpu():
+    return gpus.load("a100").gpu
+
+
+@pytest.fixture
+def choices(toy_kernel):
+    """Two variants: the toy kernel, and one with larger blocks only."""
+    toy = kernels.load(toy_kernel)
+    large = replace(toy, name="large", space=toy.space.with_values({"block": [512, 1024]}))
+    return study.variants([(toy, toy.sizes()), (large, large.sizes())])
+
+
+def search(choices, gpu, trials=60, chosen="tpe", **options):
+    found = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1, **options)
+    study.run(found, gpu, "volkov", trials)
+    return found
+
+
+def brute_force(variant, gpu):
+    return study.optimum(variant, gpu, "volkov")
+
+
+@pytest.mark.parametrize("chosen", SAMPLERS)
+def test_every_sampler_finds_the_optimum_of_a_small_space(choices, gpu, chosen):
+    if chosen == "gp":
+        pytest.importorskip("torch")
+    found = search(choices, gpu, 120, chosen)
+    rows = found.best()
+    assert len(found.evaluated()) == 120
+    assert {row["kernel"] for row in rows} == {"toy", "large"}
+    assert [row["time_s"] for row in rows] == sorted(row["time_s"] for row in rows)
+    for row in rows:
+        optimum = brute_force(choices[row["kernel"]], gpu)
+        assert optimum is not None
+        assert optimum <= row["time_s"] <= 1.05 * optimum
+
+
+def test_only_what_is_valid_and_new_is_suggested(gpu):
+    gemm = kernels.load("gemm")  # of its configurations, 22 % are valid
+    for chosen in ("tpe", "random", "cmaes", "nsga2"):
+        found = study.start(
+            study.variants([(gemm, gemm.sizes())]), "a100", "volkov", ("time",), chosen, seed=1
+        )
+        study.run(found, gpu, "volkov", 100)
+        space = gemm.space
+        trials = found.study.get_trials()
+        assert len(trials) == 100 == len({tuple(trial.params.values()) for trial in trials})
+        free = {name: values for name, values in space.values.items() if len(values) > 1}
+        one = {name: values[0] for name, values in space.values.items()}
+        for trial in trials:
+            chosen_values = {name: free[name][trial.params[f"gemm.{name}"]] for name in free}
+            assert space.valid(one | chosen_values, gemm.sizes(), np)
+
+
+def test_one_model_call_a_batch_and_variant(choices, gpu, monkeypatch):
+    seen = []
+    real = study.evaluate
+
+    def counting(description, models, gpu, parameters, problem):
+        seen.append(len(parameters["block"]))
+        return real(description, models, gpu, parameters, problem)
+
+    monkeypatch.setattr(study, "evaluate", counting)
+    search(choices, gpu)
+    assert sum(seen) == 60
+    assert len(seen) <= 2 * 60 / study.BATCH
+
+
+def test_near_the_optimum_of_a_large_space(gpu):
+    gemm = kernels.load("gemm")
+    values: dict[str, Any] = dict.fromkeys(("MDIMC", "NDIMC", "MDIMA", "NDIMB"), (4, 8, 16, 32, 64))
+    space = gemm.space.with_values(values)
+    large = replace(gemm, space=space)
+    parameters = space.configurations(gemm.sizes())
+    evaluation = study.evaluate(large, ("phase",), study.stack([gpu]), parameters, gemm.sizes())
+    best = float(evaluation.forecasts["phase"].seconds.min())
+    found = study.start(study.variants([(large, large.sizes())]), "a100", "phase", ("time",), "tpe", seed=1)
+    study.run(found, gpu, "phase", 200)
+    assert found.best()[0]["time_s"] <= 1.02 * best
+
+
+def test_parameters_stand_below_their_variant(choices, gpu):
+    for trial in search(choices, gpu).study.trials:
+        chosen = trial.params["variant"]
+        assert all(name.startswith(f"{chosen}.") for name in trial.params if name != "variant")
+
+
+def test_resumes_from_storage(choices, gpu, tmp_path, monkeypatch):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    real, calls = study._evaluate, []
+
+    def interrupted(*arguments):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments)
+
+    monkeypatch.setattr(study, "_evaluate", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(choices, gpu, 3 * study.BATCH, storage=storage)
+    second = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(second.evaluated()) == 3 * study.BATCH
+    assert len(calls) == 1 + 1 + 2  # the batch that was told is not done again
+    third = search(choices, gpu, 3 * study.BATCH, storage=storage)
+    assert len(calls) == 4
+    assert [(t.params, t.values) for t in third.study.trials] == [
+        (t.params, t.values) for t in second.study.trials
+    ]
+
+
+def test_processes_together_store_as_many_trials_as_asked(choices, gpu, tmp_path, monkeypatch):
+    storage = f"sqlite:///{tmp_path / 'study.db'}"
+    real, calls = study._evaluate, []
+
+    def meanwhile(*arguments):
+        calls.append(1)
+        if len(calls) == 2:  # another process adds 10 fewer than are wanted
+            search(choices, gpu, 30, storage=storage)
+        return real(*arguments)
+
+    monkeypatch.setattr(study, "_evaluate", meanwhile)
+    first = search(choices, gpu, 40, storage=storage)
+    assert len(first.evaluated()) == 40
+    assert sum(trial.state == TrialState.FAIL for trial in first.study.get_trials()) == 10
+    kept = study.start(choices, "a100", "volkov", ("time",), storage=storage)
+    assert len(kept.evaluated()) == 40 == len(kept.study.get_trials())
+    assert first.kept is not None
+    assert {trial.user_attrs["process"] for trial in kept.study.get_trials()} > {first.kept.process}
+
+
+def test_several_objectives(choices, gpu):
+    goals = study.objectives("time,registers,shared")
+    found = study.start(choices, "a100", "volkov", goals, "nsga2", seed=1)
+    study.run(found, gpu, "volkov", 60)
+    front = found.front()
+    assert front == sorted(front, key=lambda row: row["time_s"])
+    for row in front:
+        for other in front:
+            assert not (other["time_s"] < row["time_s"] and other["registers"] < row["registers"])
+
+
+def test_impossible_launches_are_not_scored(toy_kernel):
+    toy = kernels.load(toy_kernel)
+    huge = replace(toy, space=toy.space.with_values({"block": [64, 1024]}))
+    found = search(study.variants([(huge, huge.sizes())]), gpus.load("gtx-280").gpu, 40)
+    assert any(t.user_attrs.get("why not") == "cannot run" for t in found.evaluated())
+    assert found.best()[0]["block"] == 64
+
+
+def only(toy_kernel, constraint):
+    from dse.core.space.expression import parse
+
+    toy = kernels.load(toy_kernel)
+    space = Space({"block": list(range(1, 20_001)), "items": [1, 2]}, (parse(constraint, "here"),))
+    return study.variants([(replace(toy, space=space), toy.sizes())])
+
+
+def test_a_space_that_is_almost_all_constraint(toy_kernel, gpu):
+    found = study.start(only(toy_kernel, "block == 640"), "a100", "volkov", ("time",), "random")
+    study.run(found, gpu, "volkov", 2, batch=2)
+    assert {row["block"] for row in found.best()} == {640}
+
+
+def test_a_space_that_is_all_constraint(toy_kernel, gpu):
+    found = study.start(only(toy_kernel, "block == 0"), "a100", "volkov", ("time",), "random")
+    with pytest.raises(DseError, match=r"constraints: found no valid configuration of 40,000"):
+        study.run(found, gpu, "volkov", 2, batch=2)
+
+
+def test_different_work_is_refused(toy_kernel):
+    toy = kernels.load(toy_kernel)
+    other = replace(toy, name="other", variant_of="something else")
+    with pytest.raises(DseError, match="different work"):
+        study.variants([(toy, {}), (other, {})])
+
+
+def test_mistakes_in_options():
+    with pytest.raises(DseError, match="objective: found 'speed'"):
+        study.objectives("speed")
+    with pytest.raises(DseError, match="expected time"):
+        study.objectives("registers,time")
+    with pytest.raises(DseError, match="sampler: found 'grid'"):
+        sampler("grid", None)
+
+
+def test_a_storage_that_cannot_be_opened(choices):
+    with pytest.raises(DseError, match="storage"):
+        study.start(choices, "a100", "volkov", ("time",), storage="sqlite:////nonexistent/folder/x.db")
+
+
+@pytest.fixture
+def broken(choices):
+    """A row that breaks a constraint of the toy kernel, and one that holds it."""
+    variant = choices["toy"]
+    rows = [{"block": b, "items": i} for b in variant.free["block"] for i in variant.free["items"]]
+    holds = [bool(variant.kernel.space.valid(row, variant.problem, np)) for row in rows]
+    return [{"variant": "toy"} | rows[holds.index(each)] for each in (False, True)]
+
+
+@pytest.mark.parametrize("chosen", ["tpe", "nsga2", "nsga3"])
+def test_what_breaks_a_constraint_is_complete_and_infeasible(choices, gpu, broken, chosen):
+    found = study.start(choices, "a100", "volkov", ("time",), chosen, seed=1)
+    study.enqueue(found, broken, "here")
+    study.run(found, gpu, "volkov", 40)
+    first, *trials = found.study.get_trials()
+    assert first.state == TrialState.COMPLETE
+    assert first.constraints["broken"] > 0
+    assert np.isinf(first.values[0])
+    assert all(trial.constraints["broken"] == 0 for trial in trials)
+    assert found.study.best_trial.constraints == {"broken": 0, "impossible": 0}
+    assert len(found.evaluated()) == 40 == len(trials)
+
+
+def test_samplers_without_constraints_see_pruned_trials(choices, gpu, broken):
+    found = study.start(choices, "a100", "volkov", ("time",), "random", seed=1)
+    study.enqueue(found, broken, "here")
+    study.run(found, gpu, "volkov", 40)
+    trials = found.study.get_trials()
+    assert {trial.state for trial in trials} == {TrialState.COMPLETE, TrialState.PRUNED}
+    assert all(np.isfinite(trial.values[0]) for trial in trials if trial.state == TrialState.COMPLETE)
+
+
+def test_given_configurations_are_tried_first(choices, gpu):
+    rows = [
+        {"kernel": "toy", "block": 64, "items": 2, "time_s": 1.0},
+        {"kernel": "large", "block": 512, "items": 1},
+        {"kernel": "toy", "block": 64, "items": 2},
+    ]
+    found = study.start(choices, "a100", "volkov", ("time",), seed=1)
+    assert study.enqueue(found, rows, "best.csv") == 2
+    study.run(found, gpu, "volkov", 10)
+    first = [study_trial.params for study_trial in found.study.get_trials()[:2]]
+    space = choices["toy"].kernel.space.values
+    assert first[0]["variant"] == "toy"
+    assert space["block"][first[0]["toy.block"]] == 64
+    assert first[1]["variant"] == "large"
+    assert study.enqueue(found, rows, "best.csv") == 0  # all tried
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ({"kernel": "tiny"}, "row 1: variant: found 'tiny'"),
+        ({"kernel": "toy", "block": 64}, "row 1: items: found none, expected a value"),
+        ({"kernel": "toy", "block": 63, "items": 1}, "row 1: block: found 63, expected one of 32"),
+    ],
+)
+def test_given_configurations_that_the_space_has_not(choices, row, problem):
+    found = study.start(choices, "a100", "volkov", ("time",), seed=1)
+    with pytest.raises(DseError, match=f"best.csv: {problem}"):
+        study.enqueue(found, [row], "best.csv")

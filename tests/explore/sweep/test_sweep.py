@@ -1,0 +1,169 @@
+"""A lazy sweep against every row evaluated and sorted in Python."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from dse.errors import DseError
+from dse.explore.sweep import dense, plan
+from dse.explore.sweep.sweep import Sweep
+
+COLUMNS = {"kernel": "kernel", "gpu": "gpu", "model": "model", "size": "n"}
+
+
+def by_groups(rows, per):
+    """Rows that can run, by the columns that `per` and the model stand for."""
+    found = {}
+    for row in rows:
+        if row["possible"]:
+            found.setdefault(tuple(row.get(COLUMNS[name]) for name in per), []).append(row)
+    return found
+
+
+def shown(rows, names):
+    return [{name: row.get(name) for name in names} for row in rows]
+
+
+@pytest.fixture(params=["one by one", "dense", "dense and alike"])
+def way(request, monkeypatch):
+    """Configurations one by one, in units of few; or along axes, in small parts."""
+    if request.param != "one by one":
+        monkeypatch.setattr(plan, "DENSE", 0)
+        monkeypatch.setattr(plan, "FEW", 0 if request.param == "dense and alike" else 1 << 20)
+        monkeypatch.setattr(dense, "WIDTH", 40)
+    else:
+        monkeypatch.setattr(plan, "CONFIGURATIONS", 5)
+    return request.param
+
+
+@pytest.mark.parametrize(
+    "per", [("model",), ("gpu", "model"), ("gpu", "size", "kernel", "model"), ("size", "model")]
+)
+def test_the_fastest_of_each_group(product, expected, way, per):
+    found = by_groups(Sweep(product).top(7, per), per)
+    wanted = by_groups(expected, per)
+    assert found.keys() == wanted.keys()
+    for group, rows in wanted.items():
+        best = sorted(rows, key=lambda row: row["time_s"])[:7]  # stable: of equals the first
+        names = [name for name in best[0] if name not in ("time_s",)]
+        assert shown(found[group], names) == shown(best, names)
+        np.testing.assert_allclose(
+            [row["time_s"] for row in found[group]], [row["time_s"] for row in best], rtol=1e-6
+        )
+        assert [row["rank"] for row in found[group]] == list(range(1, len(best) + 1))
+
+
+def test_counts(product, expected, way):
+    seen = 0
+    for row in Sweep(product).counts(["kernel", "gpu", "size"]):
+        mine = [
+            one
+            for one in expected
+            if (one["kernel"], one["gpu"], one["model"]) == (row["kernel"], row["gpu"], "volkov")
+            and one.get("n") == row.get("n")
+        ]
+        alike = [one for one in mine if one["limited_by"] == row["limited_by"]]
+        assert (row["valid"], row["count"]) == (len(mine), len(alike))
+        assert all(one["possible"] == row["possible"] for one in alike)
+        seen += len(alike)
+    assert seen == sum(one["model"] == "volkov" for one in expected)
+
+
+def test_the_front(product, expected):
+    found = by_groups(
+        Sweep(product).pareto("time_s", "registers", per=["kernel", "gpu"]), ("kernel", "gpu", "model")
+    )
+    for group, rows in by_groups(expected, ("kernel", "gpu", "model")).items():
+        points = {(row["time_s"], row["registers"]) for row in rows}
+        front = {p for p in points if not any(q != p and q[0] <= p[0] and q[1] <= p[1] for q in points)}
+        assert [(row["time_s"], row["registers"]) for row in found[group]] == sorted(front)
+        first = next(row for row in rows if (row["time_s"], row["registers"]) == min(front))
+        assert found[group][0]["threads"] == first["threads"]  # of equals the one that comes first
+
+
+def test_the_histogram(product, expected):
+    rows = Sweep(product).histogram(["gpu"])
+    for group, mine in by_groups(expected, ("gpu", "model")).items():
+        bins = [row for row in rows if (row["gpu"], row["model"]) == group]
+        assert sum(row["count"] for row in bins) == len(mine)
+        for row in bins:
+            assert row["count"] == sum(row["from_s"] <= one["time_s"] < row["to_s"] for one in mine)
+
+
+def test_rows_open_everywhere(product, expected, tmp_path, run_python):
+    out = tmp_path / "rows.parquet"
+    sweep = Sweep(product).filtered("possible and n > 65536 and threads < 512")
+    wanted = [row for row in expected if row["possible"] and row.get("n", 0) > 65536 and row["threads"] < 512]
+    assert sweep.to_parquet(out, ["gpu", "model", "n", "block", "time_s"]) == len(wanted)
+    best = min(row["time_s"] for row in wanted)
+    for frame in (pd.read_parquet(out), pl.read_parquet(out)):
+        assert list(frame.columns) == ["gpu", "model", "n", "block", "time_s"]
+    assert pl.read_parquet(out)["time_s"].min() == best
+    query = f"select count(*), min(time_s) from '{out}'"  # DuckDB tells of leaks at the end of a process
+    ran = run_python(f"import duckdb; print(duckdb.sql({query!r}).fetchall()[0])")
+    assert ran.out.strip() == str((len(wanted), best))
+    frame = sweep.to_pandas()
+    assert frame["time_s"].tolist() == pytest.approx([row["time_s"] for row in wanted])
+
+
+def test_what_a_filter_leaves_out_is_in_no_result(product):
+    few = Sweep(product).filtered("block == 64")
+    assert {row["block"] for row in few.top(50)} == {64}
+    assert {row["threads"] for row in few.pareto("time_s", "threads")} == {64}
+    whole, some = (sum(row["count"] for row in sweep.counts()) for sweep in (Sweep(product), few))
+    assert 0 < some < whole
+    assert sum(row["count"] for row in few.histogram()) < sum(
+        row["count"] for row in Sweep(product).histogram()
+    )
+
+
+def test_along_axes(product, expected):
+    from dse.explore.sweep.product import Product
+
+    one = Product(product.kernels[:1], product.sizes[:1], product.gpus, product.models)
+    found = Sweep(one).to_xarray()
+    assert dict(found.sizes) == {"gpu": 2, "model": 2, "n": 3, "block": 7, "items": 4}
+    row = next(row for row in expected if row["possible"] and row["kernel"] == "toy")
+    at = {name: row[name] for name in found.sizes}
+    assert float(found["time_s"].sel(at)) == row["time_s"]
+    assert found.attrs["kernel"] == "toy"
+    with pytest.raises(DseError, match="found 2 kernels"):
+        Sweep(product).to_xarray()
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda s: s.top(0), "top: found 0"),
+        (lambda s: s.top(1, ["gpus"]), "per: found 'gpus'"),
+        (lambda s: s.pareto("tim"), "pareto: found 'tim'"),
+        (lambda s: s.pareto("time_s", "time_s"), "each objective once"),
+        (lambda s: s.filtered("tim < 1"), "--where: unknown name 'tim'"),
+        (lambda s: s.to_arrow(["tim"]), "columns: found 'tim'"),
+    ],
+)
+def test_what_is_not_there(product, ask, message):
+    with pytest.raises(DseError, match=message):
+        ask(Sweep(product))
+
+
+def test_units_cover_a_product_once(product, monkeypatch):
+    monkeypatch.setattr(plan, "CONFIGURATIONS", 5)
+    made = plan.Plan(product, None)
+    places = [made.place(unit) for unit in range(made.units)]
+    assert len(set(places)) == made.units > 4
+    found = [
+        (chunk.kernel, chunk.size, index)
+        for unit in range(made.units)
+        for chunk in made.chunks(unit)
+        for index in chunk.index.tolist()
+    ]
+    assert len(set(found)) == len(found)
+    wanted = itertools.chain(
+        ((0, size, i) for size in range(3) for i in product.kernels[0].space.indices().tolist()),
+        ((1, 0, i) for i in product.kernels[1].space.indices().tolist()),
+    )
+    assert sorted(found) == sorted(wanted)

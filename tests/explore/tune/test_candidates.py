@@ -1,0 +1,106 @@
+"""What a tuner chooses from: predictions as the sweep has them, slopes as finite differences have them."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse import kernels
+from dse.evaluate.chunks import evaluate
+from dse.explore.fit.parameters import NAMES, moved, widths
+from dse.explore.fit.surrogate import positions
+from dse.explore.tune.candidates import CONTRAST, Candidates, bare, of_kernel
+from dse.hardware import gpus
+
+MODEL = "roofline"
+PARAMETERS = {
+    "block": np.array([32, 64, 128, 256, 512, 1024, 2048, 128]),
+    "items": np.array([1, 2, 4, 4, 2, 1, 1, 3]),
+}
+IMPOSSIBLE = 6  # 2,048 threads are no block
+
+
+@pytest.fixture(scope="module")
+def file():
+    return gpus.load("a100-pcie-40gb", np.float64)
+
+
+@pytest.fixture(scope="module")
+def toy(toy_kernel):
+    return kernels.load(toy_kernel)
+
+
+@pytest.fixture(scope="module")
+def candidates(toy, file):
+    return of_kernel(toy, file, MODEL, PARAMETERS, {"n": 65536})
+
+
+def test_predictions_are_those_of_the_sweep(toy, file, candidates):
+    swept = evaluate(toy, [MODEL], gpus.stack([file.gpu]), PARAMETERS, {"n": 65536})
+    assert candidates.modelled
+    np.testing.assert_array_equal(np.flatnonzero(~candidates.possible), [IMPOSSIBLE])
+    seconds, ran = swept.forecasts[MODEL].seconds[0], candidates.possible
+    np.testing.assert_allclose(np.exp(candidates.log_s[ran]), seconds[ran], rtol=1e-12)
+    assert candidates.log_s[IMPOSSIBLE] == candidates.log_s[ran].max()  # as slow as any
+    np.testing.assert_array_equal(candidates.position, positions(PARAMETERS))
+
+
+def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):
+    def log_seconds(name, log):
+        gpu = moved(file.gpu, (name,), jnp.asarray([log]))
+        found = evaluate(toy, [MODEL], gpus.stack([gpu]), PARAMETERS, {"n": 65536})
+        return np.log(np.where(candidates.possible, found.forecasts[MODEL].seconds[0], 1.0))
+
+    width = dict(zip(NAMES, widths(file), strict=True))
+    for name in ("clock", "cpi.dram", "latency.dram"):
+        raw = (log_seconds(name, 1e-5) - log_seconds(name, -1e-5)) / 2e-5 * width[name]
+        expected = raw - raw.mean()
+        np.testing.assert_allclose(candidates.slopes[:, NAMES.index(name)], expected, atol=1e-8)
+    contrast = CONTRAST * (candidates.log_s - candidates.log_s.mean())
+    np.testing.assert_allclose(candidates.slopes[:, -1], contrast, rtol=1e-12)
+    assert candidates.slopes.shape == (8, len(NAMES) + 1)
+
+
+def test_where_nothing_is_possible_there_is_no_model(toy, file):
+    parameters = {name: np.full(8, values[IMPOSSIBLE]) for name, values in PARAMETERS.items()}
+    found = of_kernel(toy, file, MODEL, parameters, {"n": 65536})
+    assert not found.modelled
+    assert not found.possible.any()
+    np.testing.assert_array_equal(found.log_s, 0.0)
+
+
+def test_places_and_rows(candidates):
+    assert list(candidates.places.values()) == list(range(len(candidates)))
+    assert candidates.place({"block": 128, "items": 3}) == 7
+    with pytest.raises(KeyError):
+        candidates.place({"block": 96, "items": 4})
+    chosen = np.array([6, 2])
+    some = candidates.rows(chosen)
+    assert len(some) == 2
+    assert some.place({name: values[2] for name, values in PARAMETERS.items()}) == 1
+    for name in ("position", "log_s", "slopes", "possible"):
+        np.testing.assert_array_equal(getattr(some, name), getattr(candidates, name)[chosen])
+
+
+def test_bare():
+    found = bare({"a": np.array([1, 2, 4]), "word": np.array(["x", "y", "x"])})
+    assert not found.modelled
+    assert found.possible.all()
+    assert found.place({"a": 4, "word": "x"}) == 2
+    np.testing.assert_allclose(found.position, [[0, 0], [0.5, 1], [1, 0]], atol=1e-15)
+
+
+def test_most_are_half_the_fastest_and_half_the_others():
+    n = 1_000
+    log_s = np.random.default_rng(0).permutation(n).astype(float)
+    possible = log_s != 0  # the fastest cannot run
+    base = bare({"a": np.arange(1, n + 1)})
+    whole = Candidates(base.parameters, base.position, log_s, base.slopes, possible, True)
+    some = whole.most(100)
+    assert len(some) == 100
+    assert len(np.unique(some.log_s)) == 100
+    assert set(range(1, 51)) <= set(some.log_s)  # the 50 fastest that can run
+    others = np.sort(some.log_s)[51:]
+    assert 400 < others.mean() < 650  # from everywhere
+    np.testing.assert_array_equal(np.diff(some.parameters["a"]) > 0, True)  # in their old order
+    assert whole.most(n) is whole
+    assert set(whole.most(100, 1).places) != set(some.places)

@@ -1,0 +1,69 @@
+"""The chance of each configuration to be the fastest, and rankings put in order by measurements."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from dse import kernels
+from dse.evaluate.rank import rank
+from dse.explore.tune.candidates import bare
+from dse.explore.tune.chances import chances
+from dse.explore.tune.refit import refitted
+from dse.explore.tune.tuner import Tuner
+from dse.hardware import gpus
+
+SIDE = 6
+A, B = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(SIDE), 2 ** np.arange(SIDE)))
+
+
+@pytest.fixture(scope="module")
+def tuner():
+    """Twelve measurements of a smooth space, of which nothing is known."""
+    times = np.exp(0.1 * (np.log2(A) - 2) ** 2 + 0.05 * (np.log2(B) - 3) ** 2) * 1e-3
+    told = np.random.default_rng(0).permutation(len(A))[:12]
+    return Tuner(bare({"a": A, "b": B}), told={int(place): float(times[place]) for place in told})
+
+
+def test_chances_add_up_and_follow_the_posterior(tuner):
+    found = chances(tuner)
+    mean, deviation = tuner.predict()
+    assert found.best.sum() == pytest.approx(1.0)
+    assert (found.near >= found.best).all()
+    assert found.best[np.argmin(mean)] > 1 / len(A)
+    np.testing.assert_allclose(found.seconds, np.exp(mean))
+    np.testing.assert_allclose(np.log(found.high) - mean, norm.ppf(0.975) * deviation, rtol=1e-3)
+    np.testing.assert_allclose(mean - np.log(found.low), norm.ppf(0.975) * deviation, rtol=1e-3)
+
+
+def test_of_two_it_is_what_the_normal_of_their_difference_says():
+    both = bare({"a": np.array([1, 2])})
+    tuner = Tuner(both, told={0: 1.0})
+    [alone] = tuner.opinions()
+    from dse.explore.fit.surrogate import Points
+
+    mean, covariance = (np.asarray(x) for x in alone.surrogate.joint(Points(both.position, both.slopes)))
+    spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
+    assert chances(tuner).best[0] == pytest.approx(norm.cdf((mean[1] - mean[0]) / spread), abs=0.03)
+
+
+def test_a_ranking_is_put_in_order_by_what_was_measured(toy_kernel, tmp_path):
+    description, file = kernels.load(toy_kernel), gpus.load("a100-pcie-40gb")
+    plain = rank(description, file.gpu, ["roofline"])
+    slow = {name: values[plain.order[0]] for name, values in plain.parameters.items()}
+    names = list(slow)
+    path = tmp_path / "times.csv"
+    seconds = plain.evaluation.forecasts["roofline"].seconds[0]
+    rows = [
+        [
+            *(plain.parameters[name][place] for name in names),
+            1e3 * seconds[place] * (50 if place == plain.order[0] else 1),
+        ]
+        for place in plain.order[:8]
+    ]
+    path.write_text("\n".join(",".join(map(str, row)) for row in [[*names, "time_ms"], *rows]))
+    measured = rank(description, file.gpu, ["roofline"], measured=path)
+    found, beside = refitted(measured, description, file, "roofline")
+    assert found.order[0] != plain.order[0]
+    first = next(beside)
+    assert first["low_s"] < first["refitted_s"] < first["high_s"]
+    assert 0 < first["chance_fastest"] <= first["chance_near"] <= 1

@@ -1,0 +1,615 @@
+"""The GPU catalogue, and the reading of GPU files."""
+
+import re
+import tomllib
+from dataclasses import MISSING, fields
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.core import catalogue
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.hardware.gpus.rules import LEFT_OUT
+from dse.types import CLASSES, TENSOR, Gpu, Limits, PerClass
+
+NAMES = gpus.names()
+
+
+@pytest.fixture(scope="module")
+def files():
+    return {name: gpus.load(name, np.float64) for name in NAMES}
+
+
+@pytest.fixture
+def edited(tmp_path):
+    """The A100's file with one piece of its text replaced."""
+
+    def write(old, new):
+        text = gpus.find("a100").read_text()
+        assert text.count(old) == 1, old
+        path = tmp_path / "mine.toml"
+        path.write_text(text.replace(old, new))
+        return path
+
+    return write
+
+
+def table(field):
+    """The text of the A100's table of a field, without its rule."""
+    text = gpus.find("a100").read_text()
+    start = text.index(f"[{field}]\n")
+    return text[start : text.index('"\nprovenance', start) + 1]
+
+
+def mistake(path):
+    with pytest.raises(DseError) as error:
+        gpus.load(path)
+    line = str(error.value)
+    assert "\n" not in line
+    assert line.startswith(f"{path}: ")
+    return line.removeprefix(f"{path}: ")
+
+
+# Names
+
+
+def test_the_catalogue_has_the_cards_of_the_papers_and_newer_ones():
+    # Hong & Kim, Lai & Seznec, Kothapalli et al., Baghsorkhi et al.
+    assert {"geforce_8800_gtx", "quadro_fx5600", "geforce_8800_gt", "gtx_280"} <= set(NAMES)
+    # Lemeire et al.
+    lemeire = {"tesla_c2050", "gtx_650_ti", "quadro_k620", "gtx_1060_6gb", "rtx_2070", "radeon_r9_380"}
+    assert lemeire <= set(NAMES)
+    assert {"a100_pcie_40gb", "h200", "mi300x", "radeon_pro_w7800"} <= set(NAMES)
+
+
+@pytest.mark.parametrize(
+    ("name", "slug"),
+    [
+        ("a100", "a100_pcie_40gb"),
+        ("A100-PCIE-40GB", "a100_pcie_40gb"),
+        ("nvidia a100 pcie 40gb", "a100_pcie_40gb"),
+        ("a100_pcie_40gb", "a100_pcie_40gb"),
+        ("gtx280", "gtx_280"),
+        ("GTX 280", "gtx_280"),
+        ("8800gt", "geforce_8800_gt"),
+        ("8800gtx", "geforce_8800_gtx"),
+        ("fx5600", "quadro_fx5600"),
+        ("c2050", "tesla_c2050"),
+        ("k620", "quadro_k620"),
+        ("1060", "gtx_1060_6gb"),
+        ("rtx2070", "rtx_2070"),
+        ("2080ti", "rtx_2080_ti"),
+        ("RTX 2080 Ti", "rtx_2080_ti"),
+        ("titan", "titan_rtx"),
+        ("a4000", "rtx_a4000"),
+        ("A6000", "rtx_a6000"),
+        ("3060", "rtx_3060_laptop"),
+        ("l40s", "l40s"),
+        ("l4", "l4"),
+        ("l20", "l20"),
+        ("l40", "l40"),
+        ("a10", "a10"),
+        ("a40", "a40"),
+        ("h20", "h20"),
+        ("h200", "h200"),
+        ("h800", "h800"),
+        ("b200", "b200"),
+        ("gb200", "gb200"),
+        ("rtx-5090", "rtx_5090"),
+        ("5090", "rtx_5090"),
+        ("rtx 6000 ada", "rtx_6000_ada"),
+        ("RTX PRO 6000", "rtx_pro_6000_blackwell"),
+        ("gb", "gb200"),  # of all that have it, the one that begins with it
+        ("v100-pcie", "v100_pcie_16gb"),
+        ("h100 sxm", "h100_sxm"),
+        ("r9 380", "radeon_r9_380"),
+        ("mi250x", "mi250x"),
+        ("MI300X", "mi300x"),
+        ("w6600", "radeon_pro_w6600"),
+        ("W7800", "radeon_pro_w7800"),
+    ],
+)
+def test_forgiving_names(name, slug):
+    assert gpus.find(name).stem == slug
+
+
+def test_every_name_alias_and_full_name_finds_its_file():
+    for slug, header in gpus.headers().items():
+        for name in (slug, header.name, *header.aliases):
+            assert gpus.find(name).stem == slug
+
+
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        ("v100", ["v100_pcie_16gb", "v100_sxm2_16gb", "v100_sxm2_32gb"]),
+        ("V100-SXM2", ["v100_sxm2_16gb", "v100_sxm2_32gb"]),
+        ("h100", ["h100_pcie", "h100_sxm"]),
+        ("8800", ["geforce_8800_gt", "geforce_8800_gtx"]),
+        ("l", ["l20", "l4", "l40", "l40s"]),
+    ],
+)
+def test_ambiguous_names_list_their_candidates(name, candidates):
+    with pytest.raises(DseError) as error:
+        gpus.find(name)
+    assert str(error.value) == f"gpu: found {name!r}, expected one of {', '.join(candidates)}"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("a1000", "a100_pcie_40gb"), ("mi250", "mi250x"), ("rtx2071", "rtx_2070")]
+)
+def test_unknown_names_suggest_near_ones(name, meant):
+    with pytest.raises(DseError, match=rf"^gpu: found '{name}', expected .*did you mean .*{meant}"):
+        gpus.find(name)
+
+
+@pytest.mark.parametrize("name", ["a4", "h10", "l400", "4000", "mi30", "", " ", "-", "x" * 50])
+def test_a_name_is_not_completed_to_another_number(name):
+    with pytest.raises(DseError, match=r"^gpu: found "):
+        gpus.find(name)
+
+
+def test_a_path_is_a_name_too(edited):
+    path = edited('name = "NVIDIA A100-PCIE-40GB"', 'name = "Mine"')
+    assert gpus.find(path) == path
+    assert gpus.load(str(path)).name == "Mine"
+
+
+@pytest.mark.parametrize("name", ["no/such/file.toml", "a100.toml"])
+def test_a_path_without_a_file(name):
+    with pytest.raises(DseError, match=f"^{re.escape(name)}: found no file, expected a GPU file$"):
+        gpus.load(name)
+
+
+def test_a_folder_is_no_file(tmp_path):
+    path = tmp_path / "folder.toml"
+    path.mkdir()
+    with pytest.raises(DseError, match="found no file"):
+        gpus.load(path)
+
+
+def test_listing_imports_no_jax(run_python):
+    code = "import sys; from dse import gpus; gpus.find('a100'); print('jax' in sys.modules)"
+    ran = run_python(code)
+    assert (ran.code, ran.out.strip(), ran.err) == (0, "False", "")
+
+
+def test_the_catalogue_lies_in_the_package_or_beside_it(monkeypatch, tmp_path):
+    (tmp_path / "dse").mkdir()
+    monkeypatch.setattr(catalogue, "_PACKAGE", tmp_path / "dse")
+    assert catalogue.folder("gpus") == tmp_path / "gpus"
+    (tmp_path / "dse" / "_gpus").mkdir()
+    assert catalogue.folder("gpus") == tmp_path / "dse" / "_gpus"
+
+
+# Values
+
+
+def test_a100():
+    file = gpus.load("a100", np.float64)
+    gpu = file.gpu
+    assert file.name == "NVIDIA A100-PCIE-40GB"
+    assert file.header.compute_capability == "8.0"
+    expected = {"sm_count": 108, "clock": 1.41e9, "dram_bandwidth": 1.555e12, "l1_bytes": 192 * 1024}
+    expected |= {"l2_bytes": 40 * 2**20, "issue_limit": 4, "issue_cycles": 0.5}
+    for field, value in expected.items():
+        np.testing.assert_allclose(getattr(gpu, field), value, rtol=1e-15, err_msg=field)
+    # Compute capability 8.0, CUDA programming guide.
+    limits = {
+        "warp_size": 32,
+        "threads_per_block": 1024,
+        "threads_per_sm": 2048,
+        "warps_per_sm": 64,
+        "blocks_per_sm": 32,
+        "one_warp_blocks_per_sm": 32,
+        "registers_per_sm": 65536,
+        "registers_per_block": 65536,
+        "registers_per_thread": 255,
+        "register_unit": 256,
+        "registers_by_block": 0,
+        "warp_unit": 4,
+        "sub_partitions": 4,
+        "shared_bytes_per_sm": 164 * 1024,
+        "shared_bytes_per_block": 163 * 1024,
+        "shared_bytes_reserved": 1024,
+        "shared_unit_bytes": 128,
+    }
+    assert {field: int(getattr(gpu.limits, field)) for field in limits} == limits
+    assert set(limits) == {field.name for field in fields(Limits)}
+    # 64, 32, 64, 64, 16 lanes; 128 bytes a cycle from shared memory and L1; 16 threads a cycle at a barrier.
+    pipes = {"fp32": 0.5, "fp64": 1, "int32": 0.5, "imul32": 0.5, "sfu": 2, "shared": 1, "barrier": 2}
+    assert {name: float(getattr(gpu.cpi, name)) for name in pipes} == pipes
+    np.testing.assert_allclose(gpu.cpi.l1, 128 / 126.2, rtol=1e-3)
+    np.testing.assert_allclose(gpu.cpi.l2, 32 * 108 * 1.41e9 / 5420.1e9, rtol=1e-3)
+    np.testing.assert_allclose(gpu.cpi.dram, 32 * 108 * 1.41e9 / 1500e9, rtol=1e-3)
+    waits = {
+        "fp32": 4,
+        "int32": 4,
+        "imul32": 4,
+        "fp64": 5,
+        "shared": 23,
+        "l1": 33,
+        "l2": 210.5,
+        "dram": 640.1,
+    }
+    assert {name: float(getattr(gpu.latency, name)) for name in waits} == waits
+
+
+def test_compute_capability_1_allocates_registers_by_block(files):
+    limits = files["gtx_280"].gpu.limits
+    found = (limits.registers_by_block, limits.warp_unit, limits.sub_partitions, limits.register_unit)
+    assert [int(x) for x in found] == [1, 2, 1, 512]
+
+
+def test_mi250x_has_the_limits_of_a_compute_unit(files):
+    limits = files["mi250x"].gpu.limits
+    found = {field.name: int(getattr(limits, field.name)) for field in fields(Limits)}
+    assert found["warp_size"] == 64
+    assert found["threads_per_sm"] == 32 * 64
+    assert found["registers_per_sm"] == found["registers_per_block"] == 4 * 512 * 64
+    assert found["register_unit"] == 8 * 64
+    assert found["sub_partitions"] == 4
+    assert (found["blocks_per_sm"], found["one_warp_blocks_per_sm"]) == (16, 32)
+
+
+def test_the_papers_fitted_values(files):
+    # Hong & Kim, Table 6.
+    for name, delays in (("quadro_fx5600", (4, 10)), ("geforce_8800_gtx", (4, 10)), ("gtx_280", (4, 40))):
+        gpu = files[name].gpu
+        found = gpu.departure_delay_coal_cycles, gpu.departure_delay_uncoal_cycles
+        assert tuple(map(float, found)) == delays
+        assert gpu.issue_cycles == 4
+
+
+def test_lemeire_tables(files):
+    # Table 5: mul.f32, mul.f64, cos.approx.f32, bar.sync, ld.global over the sectors of a warp; Table 4: IL.
+    rows = {
+        "tesla_c2050": (1, 2, 8, 2, 23 / 4, 1),
+        "gtx_650_ti": (0.25, 4, 1, 0.75, 7.5 / 4, 4),
+        "quadro_k620": (0.375, 7.5, 1, 4.5, 18 / 4, 4),
+        "gtx_1060_6gb": (0.25, 8, 1, 2.25, 12 / 4, 4),
+        "rtx_2070": (0.5, 19, 2, 1.5, 18 / 4, 2),
+        "radeon_r9_380": (1, 8, 5, 7.5, 42 / 8, 1),
+    }
+    for name, expected in rows.items():
+        gpu = files[name].gpu
+        found = gpu.cpi.fp32, gpu.cpi.fp64, gpu.cpi.sfu, gpu.cpi.barrier, gpu.cpi.dram, gpu.issue_limit
+        assert tuple(map(float, found)) == pytest.approx(expected, rel=1e-8), name
+
+
+@pytest.mark.parametrize(
+    ("name", "tflops"),
+    [  # of the makers; GTX 280 without its second multiplier
+        ("geforce_8800_gtx", 0.3456),
+        ("gtx_280", 0.622),
+        ("tesla_c2050", 1.030),
+        ("v100_sxm2_16gb", 15.7),
+        ("t4", 8.1),
+        ("rtx_2080_ti", 13.45),
+        ("a100_pcie_40gb", 19.5),
+        ("rtx_a4000", 19.2),
+        ("rtx_a6000", 38.7),
+        ("rtx_3090", 35.6),
+        ("rtx_4090", 82.6),
+        ("l40s", 91.6),
+        ("h100_sxm", 66.9),
+        ("h100_pcie", 51.2),
+        ("mi50", 13.25),
+        ("mi250x", 47.9 / 2),
+        ("radeon_pro_w6600", 10.4),
+    ],
+)
+def test_peak_of_single_precision(files, name, tflops):
+    gpu = files[name].gpu
+    peak = 2 * gpu.sm_count * gpu.limits.warp_size.astype(float) / gpu.cpi.fp32 * gpu.clock
+    np.testing.assert_allclose(peak, tflops * 1e12, rtol=0.01)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_card_makes_sense(files, name):
+    gpu = files[name].gpu
+    cpi, latency, limits = gpu.cpi, gpu.latency, gpu.limits
+    assert latency.l1 <= latency.l2 <= latency.dram
+    assert latency.fp32 <= latency.fp64
+    assert latency.fp32 <= latency.shared <= latency.dram
+    assert cpi.fp32 <= cpi.fp64
+    assert cpi.l1 <= 4 * cpi.l2 * (1 + 1e-5)  # six digits in the file
+    assert cpi.l2 <= cpi.dram
+    share = 32 * gpu.sm_count * gpu.clock / cpi.dram / gpu.dram_bandwidth
+    assert 0.6 < share <= 1
+    assert gpu.issue_cycles >= 1 / gpu.issue_limit
+    assert 1e9 <= gpu.clock * 1.1 <= 3.3e9
+    assert 5e-8 < latency.dram / gpu.clock < 6e-7  # seconds
+    assert limits.warps_per_sm * limits.warp_size == limits.threads_per_sm
+    assert limits.threads_per_block <= limits.threads_per_sm
+    assert limits.blocks_per_sm <= limits.one_warp_blocks_per_sm <= limits.warps_per_sm
+    assert limits.registers_per_block <= limits.registers_per_sm
+    assert limits.shared_bytes_per_block + limits.shared_bytes_reserved <= limits.shared_bytes_per_sm
+    assert limits.registers_per_sm % (limits.register_unit * limits.sub_partitions) == 0
+    for each in fields(PerClass):  # a pipe that took longer between two than for one would be no pipe
+        if each.name in ("fp32", "int32", "imul32", "sfu", "shared", "barrier"):
+            assert getattr(cpi, each.name) <= getattr(latency, each.name), each.name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_value_says_where_it_is_from(files, name):
+    records = files[name].fields
+    with gpus.find(name).open("rb") as file:
+        raw = tomllib.load(file)
+    plain = [f"{group}.{each}" for group in ("cpi", "latency") for each in CLASSES if each not in TENSOR]
+    tensor = {record.field for record in records if "mma" in record.field}
+    may_be = {field.name for field in fields(Gpu) if field.default is not MISSING}
+    compiler = {record.field for record in records} & may_be
+    assert len(records) == 11 + len(fields(Limits)) + len(plain) + len(tensor) + len(compiler)
+    assert ("guard_branches" in compiler) == (files[name].header.vendor == "AMD")
+    of_cpi, of_latency = ({x for x in tensor if x.startswith(group)} for group in ("cpi", "latency"))
+    assert {x.replace("cpi", "latency") for x in of_cpi} == of_latency
+    header = files[name].header
+    assert bool(tensor) == (header.capability >= 70 or header.architecture in ("CDNA2", "CDNA3", "RDNA3"))
+    for record in records:
+        if record.follows == LEFT_OUT.get(record.field, ()):
+            assert record.field not in raw
+            continue
+        entry = raw
+        for key in record.field.split("."):
+            entry = entry[key]
+        stated = {k: v for k, v in vars(record).items() if k not in ("field", "follows") and v is not None}
+        if record.follows is not None:
+            key, number, like, note = record.follows
+            stated = {k: stated[k] for k in ("source", "provenance")} | {key: like or number}
+            stated |= ({"times": number} if like and number != 1 else {}) | ({"rule": note} if note else {})
+        assert entry == stated
+        assert record.source
+        assert record.provenance in ("stated", "measured", "fitted", "derived")
+        if record.provenance == "derived":
+            assert record.rule
+    header = files[name].header
+    assert (header.compute_capability is None) == (header.vendor == "AMD")
+    assert (header.gfx_name is None) == (header.vendor == "NVIDIA")
+
+
+# Tensor cores: peaks in dense TFLOPS of the whitepapers and data sheets, at the clock that these state
+
+
+@pytest.mark.parametrize(
+    ("name", "mhz", "peaks"),
+    [
+        ("v100_sxm2_16gb", 1530, {"fp16": 125}),
+        ("t4", 1590, {"fp16": 65, "int8": 130}),
+        ("titan_rtx", 1770, {"fp16": 130.5, "fp16_fp16": 130.5}),
+        ("rtx_2080_ti", 1545, {"fp16": 53.8, "fp16_fp16": 107.6, "int8": 215.2}),
+        ("a100_pcie_40gb", 1410, {"fp16": 312, "tf32": 156, "int8": 624, "fp64": 19.5}),
+        ("rtx_3090", 1695, {"fp16": 71.2, "fp16_fp16": 142.3, "tf32": 35.6, "int8": 284.7}),
+        ("a40", 1740, {"fp16": 149.7, "tf32": 74.8, "int8": 299.3}),
+        ("rtx_4090", 2520, {"fp16": 165.2, "fp16_fp16": 330.3, "tf32": 82.6, "fp8": 330.3, "int8": 660.6}),
+        ("l40s", 2520, {"fp16": 362, "tf32": 183.2, "fp8": 733}),
+        ("l40", 2490, {"fp16": 181, "fp8": 362}),
+        ("l4", 2040, {"fp16": 121, "fp8": 242}),
+        ("h100_sxm", 1830, {"fp16": 989.4, "tf32": 494.7, "fp8": 1978.9, "int8": 1978.9}),
+        ("h100_sxm", 1980, {"fp64": 66.9}),
+        ("h100_pcie", 1620, {"fp16": 756.4, "fp8": 1512.9}),
+        ("h20", 1850, {"fp16": 148, "fp8": 296}),
+        ("b200", 1856, {"fp16": 2250, "fp8": 4500}),
+        ("rtx_5090", 2407, {"fp16": 209.5, "fp16_fp16": 419, "fp8": 419, "tf32": 104.8}),
+        ("rtx_pro_6000_blackwell", 2617, {"fp16": 503.8, "fp8": 1007.6}),
+        ("mi250x", 1700, {"fp16": 191.5, "fp32": 47.9, "fp64": 47.9}),  # one of two dies
+        ("mi300x", 2100, {"fp16": 1307.4, "tf32": 653.7, "fp32": 163.4, "fp8": 2614.9, "fp64": 163.4}),
+        ("radeon_pro_w7800", 2525, {"fp16": 90.5, "int8": 90.5}),
+    ],
+)
+def test_peak_of_the_tensor_cores(files, name, mhz, peaks):
+    gpu = files[name].gpu
+    for kind, tflops in peaks.items():
+        peak = 2 * float(gpu.sm_count) * mhz * 1e6 / float(getattr(gpu.cpi, f"mma_{kind}"))
+        assert peak == pytest.approx(tflops * 1e12, rel=0.015), kind
+
+
+@pytest.mark.parametrize(
+    ("name", "lacking"),
+    [
+        ("gtx_1060_6gb", set(TENSOR)),
+        ("mi50", set(TENSOR)),
+        ("mi250x", {"mma_tf32", "mma_fp8"}),
+        ("mi300x", set()),
+        ("radeon_pro_w7800", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_fp64"}),
+        ("v100_pcie_16gb", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_int8", "mma_fp64"}),
+        ("t4", {"mma_tf32", "mma_fp32", "mma_fp8", "mma_fp64"}),
+        ("a100_pcie_40gb", {"mma_fp32", "mma_fp8"}),
+        ("h100_sxm", {"mma_fp32"}),
+    ],
+)
+def test_products_that_a_gpu_cannot_do(files, name, lacking):
+    gpu = files[name].gpu
+    for group in (gpu.cpi, gpu.latency):
+        assert {kind for kind in TENSOR if float(getattr(group, kind)) >= 1e29} == lacking
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if gpus.headers()[name].capability >= 70])
+def test_products_out_of_registers_are_no_faster_than_all_others(files, name):
+    cpi = files[name].gpu.cpi
+    fastest = min(float(cpi.mma_fp16), float(cpi.mma_fp16_fp16))
+    assert float(cpi.mma_warp) >= 2048 * fastest * (1 - 1e-5) or name == "h20"  # the H20's core is cut
+
+
+# Reading
+
+
+def test_precision_is_the_callers(files):
+    for dtype in (np.float32, np.float64):
+        gpu = gpus.load("h200", dtype).gpu
+        leaves = [*jax.tree.leaves((gpu.cpi, gpu.latency)), gpu.sm_count, gpu.clock, gpu.l2_bytes]
+        assert {leaf.dtype for leaf in leaves} == {np.dtype(dtype)}
+        assert {leaf.dtype for leaf in jax.tree.leaves(gpu.limits)} == {np.dtype(np.int32)}
+        assert {leaf.shape for leaf in jax.tree.leaves(gpu)} == {()}
+    assert gpus.load("h200").gpu.clock.dtype == np.float32
+
+
+def test_stack_has_the_gpus_on_the_leading_axis(files):
+    some = ["a100_pcie_40gb", "gtx_280", "mi250x"]
+    stacked = gpus.stack([files[name].gpu for name in some])
+    assert {leaf.shape for leaf in jax.tree.leaves(stacked)} == {(3,)}
+    for i, name in enumerate(some):
+        one = jax.tree.map(lambda leaf, i=i: leaf[i], stacked)
+        assert jax.tree.all(jax.tree.map(jnp.array_equal, one, files[name].gpu))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "unit", "expected"),
+    [
+        ("clock", "1.41", "GHz", 1.41e9),
+        ("clock", "1410000", "kHz", 1.41e9),
+        ("clock", "1410000000", "Hz", 1.41e9),
+        ("dram_bandwidth", "1.5", "TB/s", 1.5e12),
+        ("dram_bandwidth", "1500", "MB/s", 1.5e9),
+        ("dram_bandwidth", "15", "B/s", 15),
+        ("l2_bytes", "40", "MiB", 40 * 2**20),
+        ("l2_bytes", "40", "MB", 40e6),
+        ("l2_bytes", "40", "KB", 40e3),
+        ("l2_bytes", "0", "B", 0),
+        ("latency.fp32", "0.25", "cycles", 0.25),
+        ("limits.shared_bytes_per_sm", "100", "KiB", 102400),
+        ("limits.registers_per_sm", "32768.0", "registers", 32768),
+    ],
+)
+def test_units(edited, field, value, unit, expected):
+    path = edited(table(field), f'[{field}]\nvalue = {value}\nunit = "{unit}"\nsource = "me"')
+    number: Any = gpus.load(path, np.float64).gpu
+    for part in field.split("."):
+        number = getattr(number, part)
+    np.testing.assert_allclose(number, expected, rtol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "unit", "expected"),
+    [
+        ("clock", "-3", "MHz", "clock: found -3, expected MHz above 0"),
+        ("clock", "0", "MHz", "clock: found 0, expected MHz above 0"),
+        ("clock", "nan", "MHz", "clock: found nan, expected MHz above 0"),
+        ("clock", "inf", "MHz", "clock: found inf, expected MHz above 0"),
+        ("clock", "1e300", "MHz", "clock: found 1e+300, expected MHz above 0"),
+        ("clock", "1" + 400 * "0", "MHz", "found an integer of 1329 bits, expected one of 64"),
+        ("latency.fp32", "-0.5", "cycles", "latency.fp32: found -0.5, expected cycles above 0"),
+        ("l2_bytes", "-1", "B", "l2_bytes: found -1, expected B of 0 or more"),
+        ("sm_count", "0", "1", "sm_count: found 0, expected a number above 0"),
+        ("limits.warps_per_sm", "0", "warps", "limits.warps_per_sm: found 0, expected warps above 0"),
+        (
+            "limits.warps_per_sm",
+            "48.5",
+            "warps",
+            "limits.warps_per_sm: found 48.5, expected a whole number of warps below 2^31",
+        ),
+        (
+            "limits.registers_per_sm",
+            "4294967296",
+            "registers",
+            "limits.registers_per_sm: found 4294967296, expected a whole number of registers below 2^31",
+        ),
+        ("clock", "1410", "GB/s", "clock.unit: found 'GB/s', expected Hz or kHz or MHz or GHz"),
+        ("clock", "1410", "mhz", "clock.unit: found 'mhz', expected Hz or kHz or MHz or GHz"),
+        ("cpi.fp32", "1", "ns", "cpi.fp32.unit: found 'ns', expected cycles"),
+        ("limits.warps_per_sm", "64", "threads", "limits.warps_per_sm.unit: found 'threads', expected warps"),
+        ("clock", "true", "MHz", "clock.value: found True, expected a number"),
+        ("clock", '"1410"', "MHz", "clock.value: found '1410', expected a number"),
+    ],
+)
+def test_wrong_values(edited, field, value, unit, expected):
+    path = edited(table(field), f'[{field}]\nvalue = {value}\nunit = "{unit}"\nsource = "me"')
+    assert mistake(path).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("[clock]\n", "[clok]\n", "clok: unknown field … did you mean clock?"),
+        ("[cpi.fp32]\n", "[cpi.fp23]\n", "cpi.fp23: unknown field … did you mean cpi.fp32?"),
+        ("[limits.warp_unit]\n", "[limit.warp_unit]\n", "limit: unknown field … did you mean limits?"),
+        ('vendor = "NVIDIA"', 'vender = "NVIDIA"', "vender: unknown field … did you mean vendor?"),
+        ('vendor = "NVIDIA"', "xyz = 3", "xyz: unknown field, expected one of name, aliases, vendor,"),
+        ("[cpi.fp32]\n", "[groups.fp32]\n", "groups: unknown field, expected one of name, aliases, vendor,"),
+        ("[cpi.fp32]\n", "[cpi.xyz]\n", "cpi.xyz: unknown field, "),
+        ('vendor = "NVIDIA"\n', "", "vendor: missing, expected a name such as"),
+        ('vendor = "NVIDIA"', "vendor = 3", "vendor: found 3, expected a name such as"),
+        ('name = "NVIDIA A100-PCIE-40GB"', 'name = ""', "name: found '', expected the full name of the GPU"),
+        (
+            'compute_capability = "8.0"',
+            "compute_capability = 8.0",
+            "compute_capability: found 8.0, expected a te",
+        ),
+        ('compute_capability = "8.0"', "clock = 3", "is not TOML: "),
+        ('compute_capability = "8.0"', 'compute_capability = "8.0', "is not TOML: "),
+        ("value = 1410\n", "", "clock.value: missing, expected a number"),
+        ('unit = "MHz"\n', "", "clock.unit: missing, expected a unit"),
+        ("value = 1410\n", "valeu = 1410\n", "clock.valeu: unknown field … did you mean value?"),
+        ("value = 1410\n", "value = 1410\nvaleu = 3\n", "clock.valeu: unknown field … did you mean value?"),
+    ],
+)
+def test_wrong_structure(edited, old, new, expected):
+    begin, _, nearest = expected.partition(" … ")
+    said = mistake(edited(old, new))
+    assert said.startswith(begin)
+    assert said.endswith(nearest)
+
+
+def test_fields_that_a_file_need_not_have(files):
+    # LLVM compiles for blocks of 1,024 work-items; a work-group processor of RDNA is two CUs
+    a100, mi250x, w6600 = (files[name].gpu for name in ("a100_pcie_40gb", "mi250x", "radeon_pro_w6600"))
+    assert (a100.compiler_registers, mi250x.compiler_registers, w6600.compiler_registers) == (255, 128, 128)
+    assert (a100.guard_branches, mi250x.guard_branches) == (0, 1)
+    assert (a100.memory_cache_bytes, w6600.memory_cache_bytes) == (0, 32 * 2**20)
+    assert (w6600.sm_count, w6600.limits.sub_partitions, w6600.limits.registers_per_sm) == (14, 4, 131072)
+    assert {gpu.guard_branches.dtype for gpu in (a100, mi250x)} == {a100.clock.dtype}
+
+
+def test_missing_field(edited):
+    path = edited(table("latency.dram"), table("latency.dram").replace("latency.dram", "note"))
+    assert mistake(path).startswith("note: unknown field")
+    text = gpus.find("a100").read_text()
+    start = text.index("[latency.dram]")
+    path.write_text(text[:start] + text[text.index("\n[", start) + 1 :])
+    assert mistake(path) == "latency.dram: missing, expected a table [latency.dram]"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            'source = "me"\nprovenance = "guessed"',
+            "clock.provenance: found 'guessed', expected stated, measured,",
+        ),
+        ('source = ""\nprovenance = "stated"', "clock.source: found '', expected a text that says where"),
+        ('source = "me"\nprovenance = "derived"', "clock.rule: missing, expected one line on how"),
+        (
+            'source = "me"\nprovenance = "derived"\nrule = "a\\nb"',
+            "clock.rule: found 'a\\nb', expected one line",
+        ),
+    ],
+)
+def test_wrong_source(edited, lines, expected):
+    old = table("clock") + '\nprovenance = "stated"'
+    path = edited(old, f'[clock]\nvalue = 1410\nunit = "MHz"\n{lines}')
+    assert mistake(path).startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("field", "expected"),
+    [
+        ("clock", "clock: found 1410, expected a table of value, unit, lanes, bytes_per_cycle,"),
+        ("cpi", "cpi: found 1410, expected a table for each of its fields"),
+    ],
+)
+def test_a_field_that_is_no_table(tmp_path, field, expected):
+    path = tmp_path / "mine.toml"
+    text = gpus.find("a100").read_text()
+    others = [part for part in text.split("\n[") if not part.startswith((f"{field}]", f"{field}."))]
+    path.write_text(f"{field} = 1410\n" + "\n[".join(others))
+    assert mistake(path).startswith(expected)
+
+
+def test_a_file_that_is_no_text(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert mistake(path).startswith("text: found byte 0 that is no UTF-8")

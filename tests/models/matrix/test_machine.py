@@ -1,0 +1,67 @@
+"""What of a configuration fits on a GPU, beside what Triton's compiler asks for."""
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.explore.matrix.rank import predict
+from dse.hardware import gpus
+from dse.models.matrix.constants import default
+from dse.models.matrix.machine import SHARED_OPERANDS, SHARED_ROWS, Machine, buffer_bytes, possible
+from dse.models.matrix.problem import OPERANDS, Product
+
+
+@pytest.mark.parametrize(
+    ("capability", "operands", "tile", "compiled"),
+    [
+        # metadata.shared of vLLM's kernel compiled by Triton 3.9: rows, columns, depth, stages
+        (90, "bf16", (16, 64, 128, 3), 40960),
+        (90, "bf16", (64, 64, 128, 3), 98304),
+        (90, "bf16", (64, 128, 64, 4), 98304),
+        (90, "fp8_w8a8", (16, 128, 128, 3), 36864),
+        (90, "int8_w8a16", (128, 128, 64, 3), 81920),
+        (90, "int8_w8a16", (64, 256, 64, 2), 65536),
+        (80, "bf16", (64, 128, 64, 4), 73728),
+        (100, "bf16", (16, 64, 128, 3), 40960),
+        (120, "fp8_w8a8", (64, 128, 128, 3), 49152),
+    ],
+)
+def test_buffers_are_those_that_triton_allocates(capability: int, operands: str, tile: tuple, compiled: int):
+    kind = OPERANDS[operands]
+    from_shared = float(capability in SHARED_OPERANDS and tile[0] >= SHARED_ROWS)
+    found = buffer_bytes(
+        tuple(np.array([value]) for value in tile),
+        np.array([kind.activation_bytes]),
+        np.array([kind.weight_bytes]),
+        np.array([float(kind.converts)]),
+        np.array([from_shared]),
+    )
+    np.testing.assert_array_equal(found, [compiled])
+
+
+def test_small_tiles_have_a_buffer_less_on_hopper_too():
+    table = np.array([[32, 64, 256, 1, 4, 5], [64, 64, 256, 1, 4, 4]])  # 192 of 227 KiB, 256
+    np.testing.assert_array_equal(
+        possible(gpus.load("h800"), [Product(64, 4096, 4096)], table), [[True, False]]
+    )
+
+
+def test_kinds_of_operands_side_by_side():
+    products = [Product(64, 4096, 4096, operands=name) for name in ("bf16", "fp8_w8a8", "bf16")]
+    table = np.array([[128, 256, 128, 1, 8, 4]])
+    np.testing.assert_array_equal(
+        possible(gpus.load("h100-sxm"), products, table), [[False], [True], [False]]
+    )
+
+
+def test_amd_is_told_apart():
+    with pytest.raises(DseError, match=r"expected one of NVIDIA's .* matrix cores of AMD are not modelled"):
+        Machine.of([gpus.load("mi300x")])
+
+
+def test_deep_tiles_are_cut_to_the_block_of_a_scale():
+    table = np.array([[128, 128, 256, 1, 4, 4], [128, 128, 128, 1, 4, 4]])  # of fp8: 256 KiB, cut 128
+    [product] = [Product(64, 4096, 4096, operands="fp8_w8a8_block")]
+    np.testing.assert_array_equal(possible(gpus.load("h100-sxm"), [product], table), [[True, True]])
+    [times] = predict([gpus.load("h100-sxm")], [product], table, default())[0]
+    assert times[0] == times[1]

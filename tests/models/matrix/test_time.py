@@ -1,0 +1,160 @@
+"""The closed form: beside plain Python, its limits, and what must not make it faster."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.explore.matrix.rank import predict
+from dse.hardware import gpus
+from dse.models.matrix.configuration import Configuration, space
+from dse.models.matrix.constants import ABOUT, Constants, default
+from dse.models.matrix.machine import Machine
+from dse.models.matrix.problem import Product, experts_layer
+from dse.models.matrix.time import Case, seconds, warp_layout
+
+A100, L40, H800 = (gpus.load(name) for name in ("a100-sxm", "l40", "h800"))
+TABLE = space("moe")[::7]
+
+
+def rows_of(file: gpus.GpuFile, products: list[Product], **changed: float) -> np.ndarray:
+    constants = Constants(*(jnp.float32(changed.get(name, getattr(default(), name))) for name in ABOUT))
+    return predict([file], products, TABLE, constants)[0]
+
+
+@pytest.mark.parametrize(
+    ("tile", "expected"),
+    [
+        # AccelerateMatmul of Triton: rows first while they are the longer side, in tiles of 16 x 16
+        ((16, 128, 4), (1, 4)),
+        ((64, 128, 4), (2, 2)),
+        ((128, 128, 4), (2, 2)),
+        ((128, 256, 8), (2, 4)),
+        ((256, 64, 8), (8, 1)),
+    ],
+)
+def test_layout_of_warps(tile: tuple[int, int, int], expected: tuple[int, int]):
+    rows, columns = warp_layout(*(jnp.float32(value) for value in tile))
+    assert (int(rows), int(columns)) == expected
+
+
+def test_a_large_product_takes_the_time_of_its_multiply_adds():
+    one = Product(8192, 8192, 8192)
+    ideal = 2 * 8192**3 / 312e12
+    assert ideal < rows_of(A100, [one]).min() < 1.6 * ideal
+
+
+def test_few_rows_take_the_time_of_the_weights():
+    one = Product(16, 28672, 8192)
+    ideal = 28672 * 8192 * 2 / 2039e9
+    assert ideal < rows_of(A100, [one]).min() < 1.35 * ideal
+
+
+def test_weights_that_stay_in_l2_are_read_faster_than_from_dram():
+    small, large = Product(16, 4096, 2048), Product(16, 4096 * 16, 2048)
+    times = rows_of(L40, [small, large]).min(axis=1)
+    assert times[1] > 24 * times[0]  # 16 times as large, and more than L2 holds
+
+
+def test_short_rows_cost_nothing_out_of_l2():
+    in_l2, beyond = Product(16, 1024, 1024, experts=2), Product(16, 4096, 4096, experts=64)
+    without, with_them = (rows_of(L40, [in_l2, beyond], short_rows=share, l2=0.05) for share in (0.0, 1.0))
+    there = np.isfinite(without)
+    np.testing.assert_allclose(with_them[0][there[0]], without[0][there[0]], rtol=1e-4)
+    assert (with_them[1][there[1]] > 1.1 * without[1][there[1]]).any()
+
+
+def test_time_grows_with_tokens():
+    products = [Product(tokens, 4096, 4096, 64, 8) for tokens in (1, 4, 16, 64, 256, 1024, 4096)]
+    assert (np.diff(rows_of(H800, products).min(axis=1)) > 0).all()
+
+
+@pytest.mark.parametrize("name", ["spill", "barrier", "crowded", "starved", "page", "launch", "idle_block"])
+def test_losses_only_lose(name: str):
+    products = [*experts_layer(64, 8, 2, 2048, 1024), Product(2048, 4096, 4096)]
+    one, more = (rows_of(L40, products, **{name: factor * ABOUT[name].default}) for factor in (1, 4))
+    there = np.isfinite(one)
+    assert (more[there] >= one[there] * (1 - 1e-5)).all()
+    assert (more[there] > one[there] * (1 + 1e-5)).any()
+
+
+def test_what_does_not_fit_in_shared_memory_is_never_done():
+    [times] = predict([L40], [Product(256, 4096, 4096)], space("moe"), default())[0]
+    configurations = space("moe")
+    rows, columns, depth, stages = (configurations[:, place] for place in (0, 1, 2, 5))
+    too_large = (rows + columns) * depth * 2 * (stages - 1) > 99 * 1024
+    np.testing.assert_array_equal(np.isinf(times), too_large)
+
+
+def test_axes_broadcast_as_loops_do():
+    products = [Product(7, 512, 1024), *experts_layer(48, 16, 4, 1024, 512, "fp8_w8a8_block")]
+    together = predict([A100, H800], products, TABLE, default())
+    for row, file in enumerate((A100, H800)):
+        for place, one in enumerate(products):
+            alone = predict([file], [one], TABLE, default())[0, 0]
+            np.testing.assert_allclose(together[row, place], alone, rtol=1e-5)
+
+
+def test_gradient_is_that_of_small_steps():
+    machine = jax.tree.map(lambda field: field[:, None].astype(jnp.float64), Machine.of([A100]))
+    case, tile = Case.of([Product(200, 4096, 4096, 16, 2)], TABLE[:, 0]), Configuration.of(TABLE)
+    case, tile = jax.tree.map(lambda field: field.astype(jnp.float64), (case, tile))
+
+    def total(x: jax.Array) -> jax.Array:
+        return jnp.log(seconds(machine, case, tile, Constants.at(x))).sum()
+
+    x = jnp.full(len(ABOUT), 0.1)
+    gradient, step = jax.jit(jax.grad(total))(x), 1e-5
+    assert bool(jnp.isfinite(gradient).all())
+    evaluate = jax.jit(total)
+    for place, name in enumerate(ABOUT):
+        if name in ("registers", "address_registers", "held_operands"):  # blocks on an SM jump with them
+            continue
+        aside = jnp.zeros(len(ABOUT)).at[place].set(step)
+        slope = (evaluate(x + aside) - evaluate(x - aside)) / (2 * step)
+        np.testing.assert_allclose(gradient[place], slope, rtol=1e-3, atol=1e-3, err_msg=name)
+
+
+def test_small_tiles_of_fp8_are_converted_where_only_shared_memory_feeds_fp8():
+    """Compute-bound, in L2: on Hopper 16 rows of fp8 gain no rate, on Ada they double it."""
+    tile = np.array([[16, 128, 128, 1, 4, 3]])
+
+    def ratio(name: str) -> float:
+        products = [Product(65536, 512, 1024, operands=kind) for kind in ("bf16", "fp8_w8a8")]
+        half, eight = predict([gpus.load(name)], products, tile, default())[0, :, 0]
+        return float(eight / half)
+
+    assert ratio("l40") < 0.75
+    assert ratio("h100-sxm") > ratio("l40") + 0.1
+
+
+def test_only_small_tiles_of_fp8_wait_for_conversions():
+    """On Hopper tiles of 16 rows are made fp16 in registers, those of 64 rows are not, nor any on Ada."""
+    tiles = np.array([[16, 128, 128, 1, 4, 3], [64, 128, 128, 1, 4, 3]])
+    products = [Product(65536, 512, 1024, operands="fp8_w8a8")]
+    slow = eqx.tree_at(lambda one: one.fp8_slots, default(), jnp.asarray(8.0, jnp.float32))
+    files = [gpus.load(name) for name in ("h100-sxm", "l40")]
+    before, after = (predict(files, products, tiles, constants)[:, 0] for constants in (default(), slow))
+    assert after[0, 0] > 1.5 * before[0, 0]
+    np.testing.assert_array_equal(after[0, 1], before[0, 1])
+    np.testing.assert_array_equal(after[1], before[1])
+
+
+def test_tensor_memory_multiplies_64_rows_as_slowly_as_128():
+    """Compute-bound, as L2 is made fast: twice the tiles of half the rows take B200 twice the time."""
+    tiles = np.array([[64, 256, 64, 1, 8, 4], [128, 256, 64, 1, 8, 4]])
+    fast = eqx.tree_at(lambda one: one.l2, default(), jnp.asarray(100.0, jnp.float32))
+    products = [Product(128 * 148 * 8, 256, 4096)]
+    few, many = predict([gpus.load("b200"), gpus.load("h200")], products, tiles, fast)[:, 0].T
+    assert few[0] > 1.6 * many[0]
+    assert few[1] < 1.2 * many[1]
+
+
+def test_scaled_sums_wait_for_the_tensor_cores():
+    """Two blocks of four warps overlap what one block of eight cannot."""
+    tiles = np.array([[64, 128, 128, 1, 4, 3], [64, 128, 128, 1, 8, 3]])
+    products = [Product(4096, 4096, 4096, operands=kind) for kind in ("fp8_w8a8", "fp8_w8a8_block")]
+    plain, scaled = predict([gpus.load("h100-sxm")], products, tiles, default())[0]
+    assert scaled[0] < 1.03 * plain[0]
+    assert scaled[1] > 1.05 * plain[1]

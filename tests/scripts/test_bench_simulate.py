@@ -1,0 +1,42 @@
+"""The benchmark of the simulator writes batches that others can read, and runs another simulator on them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dse.simulator import read_case, simulate
+
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "simulate.py"
+
+
+def bench(*arguments: str) -> str:
+    command = [sys.executable, str(SCRIPT), "--quick", *arguments]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.slow
+def test_batches_are_read_again(tmp_path: Path):
+    bench("--export", str(tmp_path))
+    for name in ("uniform_1024", "all_on", "dataflow"):
+        written = json.loads((tmp_path / f"{name}.json").read_text())["cases"][:20]
+        cases = [read_case(raw) for raw in written]
+        assert simulate(cases).makespan.tolist() == [raw["expect"]["makespan"] for raw in written]
+        assert [case.entries for case in cases] == [raw["expect"]["entries"] for raw in written]
+
+
+@pytest.mark.slow
+def test_another_simulator_runs_beside(tmp_path: Path):
+    other = tmp_path / "other.py"
+    other.write_text("import json, sys; print('best', len(json.load(open(sys.argv[1]))['cases']) / 8)")
+    command = f"{sys.executable} {other} {{file}}"
+    report = json.loads(bench("--json", "--only", "dataflow", "--threads", "2", "--beside", command))
+    rates = report["batches"]["dataflow"]
+    assert rates["beside_entries_per_s"] == 128 / 8 * 1e6
+    assert rates["times_beside"] == pytest.approx(rates["entries_per_s"] / 16e6)
+    assert rates["threads_entries_per_s"] > 0
+    assert report["dataflow_entries_per_s"] == rates["entries_per_s"]

@@ -1,0 +1,79 @@
+"""The benchmark of the closed forms runs, agrees with NumPy, and prints what others read."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.hardware import occupancy
+
+OTHER = f"{sys.executable} -c \"print('nested float64   1 thread(s): best 2.5 M configs/s')\""
+SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "sweep.py"
+
+
+@pytest.mark.slow
+def test_quick_run_agrees_with_numpy():
+    command = [sys.executable, str(SCRIPT), "--quick", "--json", "--repeats", "1", "--beside", OTHER]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = json.loads(ended.stdout)
+    assert report["differences"] == []
+    names = ("closed_forms_{}_one_core", "closed_forms_{}_all_cores", "numpy_{}_one_core")
+    for name in names:
+        for precision in ("f32", "f64"):
+            assert report[name.format(precision) + "_per_s"] > 0
+    assert report["ratio_f32"] > 0
+    best = report["closed_forms_distinct_f64_one_core_per_s"]
+    assert report["ratio_beside_distinct_f64"] == pytest.approx(best / 2.5e6)
+    assert "ratio_beside_f32" not in report
+    assert report["machine"]["cores"] > 0
+    assert np.prod(list(report["grid"].values())) == report["configurations"]
+    assert {"jax", "jaxlib", "numpy"} <= set(report["versions"])
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("bench_sweep", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_no_two_launches_of_a_distinct_grid_are_alike(script):
+    gpu, _, resources = script.grid((2, 1, 1, 1, 32, 32), np.dtype(np.float64), distinct=True)
+    launch, limiter = occupancy.launch(*jax.tree.map(jnp.asarray, (gpu, resources)))
+    possible = np.asarray(occupancy.possible(limiter)).reshape(2, -1)
+    for i in range(2):
+        leaves = [np.broadcast_to(x, (2, 1, 1, 1, 32, 32))[i].ravel() for x in jax.tree.leaves(launch)]
+        apart = np.unique(np.stack(leaves, -1)[possible[i]], axis=0)
+        assert 512 <= possible[i].sum() == len(apart)
+
+
+def test_reads_what_another_program_prints(script):
+    assert script.measure_beside(OTHER) == {"float64": 2.5e6}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({}, None),
+        ({"index": np.array([4, 2, 9])}, None),  # 7 and 9 are equally fast
+        ({"index": np.array([5, 2, 7])}, "fastest at"),
+        ({"seconds": np.array([1.0, 2.0, 3.1])}, "fastest"),
+        ({"total": 10.1}, "sums"),
+        ({"count": 8}, "can run"),
+    ],
+)
+def test_a_difference_is_said(script, change, said):
+    same = {"seconds": np.array([1.0, 2.0, 3.0]), "index": np.array([4, 2, 7]), "total": 10.0, "count": 7}
+    found = script.disagreement(script.Found(**same | change), script.Found(**same), 1e-3)
+    assert found is None if said is None else said in found

@@ -1,0 +1,148 @@
+"""CUDA and HIP files compiled for AMD GPUs by clang, without ROCm."""
+
+from pathlib import Path
+
+import pytest
+
+from dse import kernels
+from dse.errors import DseError
+from dse.source.amd.compile.clang import clang, knows
+from dse.source.amd.compile.source import Built, HipSource, compile_source, read_source
+from dse.source.nvidia.compile.contract import Failure
+
+GFX90A = 0x90A
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    def write(text: str, name: str = "own.cu") -> Path:
+        path = tmp_path / name
+        path.write_text(text)
+        return path
+
+    return write
+
+
+def built(source: HipSource, target: int = GFX90A, **defines: object) -> Built:
+    made = compile_source(source, target, tuple(defines.items()))
+    assert isinstance(made, Built), made
+    return made
+
+
+def test_the_compiler_tells_its_version_and_targets():
+    assert clang().version.startswith("clang ")
+    assert all(map(knows, (0x802, 0x906, 0x90A, 0x942, 0x1032, 0x1100)))
+    assert not knows(0x123)
+
+
+@pytest.mark.parametrize("name", ["convolution", "gemm", "histogram", "nbody", "prefix_sum", "spmv_csr"])
+def test_our_kernels_compile(name: str):
+    description = kernels.load(name)
+    assert description.source is not None
+    for target in (GFX90A, 0x1100):
+        text = built(read_source(Path(description.source), name), target).text
+        assert f"amdgcn-amd-amdhsa--gfx{target:x}" in text
+        assert f".amdhsa_kernel {name}" in text
+        assert ".debug_info" not in text
+
+
+def test_names_of_cuda_are_there(write):
+    text = """
+    #include <cuda_runtime.h>
+    #include <cstdint>
+    extern __shared__ float4 tile[];
+    template <class T> __device__ T twice(T x) { return x + x; }
+    __global__ void __launch_bounds__(128, 2) all(float* out, const int4* in, unsigned* counts, half* h)
+    {
+        const dim3 block = blockDim;
+        const uint32_t at = blockIdx.x * block.x + threadIdx.x;
+        tile[threadIdx.x] = make_float4(1.0f, 2.0f, 3.0f, __int_as_float(in[at].w));
+        __syncthreads();
+        float sum = twice(tile[at % 128].w) + rsqrtf(at) + __expf(at) + powf(at, 0.3f) + sinf(at) + erff(at);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1) + __shfl_down_sync(0xffffffffu, sum, 16, 16);
+        sum = fmaf(fminf(sum, 3.0f), fabsf(sum), max(sum, 0.0f)) + __popc(at) + __ldg(out) + gridDim.y;
+        atomicAdd(&counts[at % 7], __ballot_sync(0xffffffffu, sum > 0.0f) != 0);
+        atomicMax(&counts[8], at);
+        h[at] = __hfma(h[at], __float2half(sum), h[at + 1]);
+        if (at < min(1000u, 5u * at)) out[at] = sum;
+    }
+    """
+    for target in (GFX90A, 0x1032):
+        assert "s_barrier" in built(read_source(write(text)), target).text
+
+
+def test_blocks_and_grid_stand_behind_the_arguments(write):
+    text = "__global__ void size(unsigned* out) { *out = blockDim.x + gridDim.x * warpSize; }"
+    code = built(read_source(write(text))).text
+    assert "hidden_group_size_x" in code
+    assert "hidden_block_count_x" in code
+
+
+def test_a_hip_file_shuffles_over_the_whole_wave(write):
+    text = "__global__ void turn(float* x) { x[threadIdx.x] = __shfl_xor(x[threadIdx.x], 32); }"
+    whole, half = (built(read_source(write(text, name))).text for name in ("a.hip", "a.cu"))
+    assert "v_xor" in whole.replace("v_xor_b32_e32", "v_xor")
+    assert whole != half  # of 32 lanes, none is 32 apart
+
+
+def test_hip_runtime_is_not_asked_for(write):
+    text = '#include <hip/hip_runtime.h>\nextern "C" __global__ void f(int* x) { *x = hipThreadIdx_x; }'
+    assert ".amdhsa_kernel f" in built(read_source(write(text, "f.hip"))).text
+
+
+def test_a_template_is_made_of_its_arguments(write):
+    text = "template <int n> __global__ void scale(float* x) { x[threadIdx.x] *= n; }"
+    assert ".amdhsa_kernel _Z5scaleILi4EEvPf" in built(read_source(write(text), "scale<4>")).text
+
+
+def test_lines_are_those_of_the_file(write):
+    code = built(read_source(write('extern "C" __global__ void f(int* x)\n{\n    *x = 3;\n}\n'))).text
+    assert "<stdin>:3:" in code
+
+
+def test_what_the_compiler_says_is_one_line(write):
+    failure = compile_source(read_source(write("__global__ void f(int* x) { *x = TILE; }")), GFX90A, ())
+    message = "own.cu:1:34: error: use of undeclared identifier 'TILE'"
+    assert failure == Failure("compile error", message)
+    failure = compile_source(read_source(write('#include "none.h"\n')), GFX90A, ())
+    assert failure == Failure(
+        "compile error", "own.cu:1: include: found no none.h beside the file or in the folders given"
+    )
+
+
+def test_too_much_lds_is_a_failure_by_name(write):
+    text = "__global__ void f(int* x) { __shared__ int s[TILE]; s[*x] = *x; __syncthreads(); *x = s[0]; }"
+    failure = compile_source(read_source(write(text)), GFX90A, (("TILE", 20_000),))
+    assert isinstance(failure, Failure)
+    assert failure.reason == "too much shared memory"
+    assert "found 80000 B, expected at most 65536 B" in failure.message
+
+
+def test_other_files_and_targets_are_refused(write):
+    with pytest.raises(DseError, match=r"own.ptx: suffix: found '.ptx', expected .cu or .hip for AMD GPUs"):
+        read_source(write("", "own.ptx"))
+    with pytest.raises(DseError, match=r"gfx123: architecture: clang .* compiles for none such"):
+        compile_source(read_source(write("")), 0x123, ())
+
+
+def test_options_are_in_the_digest_and_on_a_list(write):
+    path = write("__global__ void f(float* x) { *x = 1.0f / *x; }")
+    plain, fast = read_source(path), read_source(path, given=("--use_fast_math",))
+    assert plain.digest != fast.digest
+    assert fast.options == ("-ffast-math",)
+    assert len(built(fast).text) < len(built(plain).text)
+    with pytest.raises(DseError, match=r"own.cu: compiler options: found '-fplugin=x.so', expected one of"):
+        read_source(path, given=("-fplugin=x.so",))
+
+
+def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
+    clang()
+    knows(GFX90A)
+    path = write("""template <int N, int M> struct F {
+      static __device__ float f(float x) { return F<N - 1, 2 * M>::f(x) + F<N - 1, 2 * M + 1>::f(x); } };
+    template <int M> struct F<0, M> { static __device__ float f(float x) { return x + M; } };
+    __global__ void k(float* a) { a[threadIdx.x] = F<30, 1>::f(a[0]); }""")
+    monkeypatch.setenv("DSE_COMPILE_SECONDS", "0.3")
+    stopped = compile_source(read_source(path), GFX90A, ())
+    message = "own.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
+    assert stopped == Failure("compiler stopped", message)

@@ -1,0 +1,73 @@
+"""Kernels written by hand, in the form in which clang prints them."""
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from dse.source.amd.text import Listing, parse
+
+Written = Callable[..., Listing]
+
+_TEXT = """\t.amdgcn_target "amdgcn-amd-amdhsa--{target}"
+\t.text
+f:                                      ; @f
+.Lfunc_begin0:
+; %bb.0:
+{code}
+\ts_endpgm
+\t.section\t.rodata,"a",@progbits
+\t.amdhsa_kernel f
+\t\t.amdhsa_group_segment_fixed_size {lds}
+\t\t.amdhsa_user_sgpr_count 2
+\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
+\t\t.amdhsa_system_sgpr_workgroup_id_x 1
+\t.end_amdhsa_kernel
+; Occupancy: 8
+\t.amdgpu_metadata
+---
+amdhsa.kernels:
+  - .agpr_count:     0
+    .args:
+{arguments}
+    .group_segment_fixed_size: {lds}
+    .kernarg_segment_size: {size}
+    .max_flat_workgroup_size: 1024
+    .name:           f
+    .private_segment_fixed_size: 0
+    .sgpr_count:     16
+    .sgpr_spill_count: 0
+    .vgpr_count:     24
+    .vgpr_spill_count: 3
+    .wavefront_size: {lanes}
+amdhsa.target:   amdgcn-amd-amdhsa--{target}
+...
+\t.end_amdgpu_metadata
+"""
+
+
+@pytest.fixture(scope="session")
+def written() -> Written:
+    """Read code whose arguments are so many pointers; s[0:1] point to these, s2 is the block's index."""
+
+    def listing(
+        code: str | Sequence[str], target: str = "gfx90a", pointers: int = 2, lanes: int = 64, lds: int = 0
+    ) -> Listing:
+        lines = code.splitlines() if isinstance(code, str) else code
+        items = [
+            f"      - .address_space:  global\n        .offset:         {8 * number}\n"
+            "        .size:           8\n        .value_kind:     global_buffer"
+            for number in range(pointers)
+        ]
+        indented = [line if line.rstrip().endswith(":") else f"\t{line.strip()}" for line in lines]
+        return parse(
+            _TEXT.format(
+                target=target,
+                code="\n".join(indented),
+                lds=lds,
+                arguments="\n".join(items),
+                size=8 * pointers,
+                lanes=lanes,
+            )
+        )
+
+    return listing

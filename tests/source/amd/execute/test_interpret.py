@@ -1,0 +1,321 @@
+"""Instructions and waves, run with values and compared with NumPy."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.contents import LDS, MemoryMachine
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.text import Listing
+from dse.source.machine.launch import LaunchArguments
+
+U32 = np.uint32
+# Loads the thread's own number into v0 and words of the first argument into v[2:5].
+_BEGIN = [
+    "s_load_dwordx4 s[4:7], s[0:1], 0x0",
+    "v_and_b32 v0, 0x3ff, v0",
+    "v_lshlrev_b32 v1, 4, v0",
+    "global_load_dwordx4 v[2:5], v1, s[4:5]",
+    "s_waitcnt vmcnt(0)",
+]
+_END = ["v_lshlrev_b32 v1, 3, v0", "global_store_dwordx2 v1, v[8:9], s[6:7]"]
+
+
+def run(
+    listing: Listing, arrays: Sequence[np.ndarray | None], threads: int = 64, blocks: int = 1
+) -> MemoryMachine:
+    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arrays)
+    machine, _ = execute(code_of(listing), launch, [(n, 0, 0) for n in range(blocks)], follow=LDS)
+    return machine
+
+
+def result(machine: MemoryMachine, argument: int, kind: type = U32) -> np.ndarray:
+    found = machine.memory.regions[argument + 1]
+    assert found is not None
+    assert argument + 1 not in machine.poisoned
+    return found.view(kind)
+
+
+def words(seed: int = 0, threads: int = 64) -> np.ndarray:
+    given = np.random.default_rng(seed).integers(0, 1 << 32, (threads, 4), np.uint64).astype(U32)
+    given[:4] = [[0, 1, 2, 3], [0xFFFFFFFF] * 4, [1 << 31, 31, 32, 33], [5, 0, 0, 7]]
+    return given
+
+
+def wide(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+
+
+INTEGERS: list[tuple[str, Callable[..., np.ndarray]]] = [
+    ("v_add_u32 v8, v2, v3", lambda a, b, c, d: a + b),
+    ("v_subrev_u32 v8, v2, v3", lambda a, b, c, d: b - a),
+    ("v_add3_u32 v8, v2, v3, v4", lambda a, b, c, d: a + b + c),
+    ("v_mad_u32 v8, v2, v3, v4", lambda a, b, c, d: a * b + c),
+    ("v_bitop2_b32 v8, v2, v3 bitop3:0x40", lambda a, b, c, d: a & b),
+    ("v_bitop2_b32 v8, v2, v3 bitop3:0x54", lambda a, b, c, d: a | b),
+    ("v_bitop2_b32 v8, v2, v3 bitop3:0x14", lambda a, b, c, d: a ^ b),
+    ("v_bitop3_b32 v8, v2, v3, v4 bitop3:0xca", lambda a, b, c, d: (a & b) | (~a & c)),
+    ("v_lshl_add_u32 v8, v2, 3, v4", lambda a, b, c, d: (a << U32(3)) + c),
+    ("v_mul_hi_u32 v8, v2, v3", lambda a, b, c, d: (a.astype(np.uint64) * b >> np.uint64(32)).astype(U32)),
+    ("v_mul_i32_i24 v8, v2, v3", lambda a, b, c, d: _low24(a) * _low24(b)),
+    ("v_ashrrev_i32 v8, v3, v2", lambda a, b, c, d: a.view(np.int32) >> (b & U32(31)).view(np.int32)),
+    ("v_bfe_u32 v8, v2, 5, 7", lambda a, b, c, d: a >> U32(5) & U32(127)),
+    ("v_bfe_i32 v8, v2, 4, 8", lambda a, b, c, d: (a.view(np.int32) << 20) >> 24),
+    ("v_bfi_b32 v8, v2, v3, v4", lambda a, b, c, d: (a & b) | (~a & c)),
+    ("v_alignbit_b32 v8, v2, v3, 9", lambda a, b, c, d: (wide(b, a) >> np.uint64(9)).astype(U32)),
+    ("v_perm_b32 v8, v2, v3, 0x7060100", lambda a, b, c, d: a & U32(0xFFFF0000) | b & U32(0xFFFF) & U32(0xFF)
+     | (b & U32(0xFF00))),
+    ("v_min_i32 v8, v2, v3", lambda a, b, c, d: np.minimum(a.view(np.int32), b.view(np.int32))),
+    ("v_med3_u32 v8, v2, v3, v4", lambda a, b, c, d: np.sort([a, b, c], axis=0)[1]),
+    ("v_bcnt_u32_b32 v8, v2, v3", lambda a, b, c, d: np.bitwise_count(a) + b),
+    ("v_ffbh_u32 v8, v2", lambda a, b, c, d: _leading(a)),
+    ("v_bfrev_b32 v8, v2", lambda a, b, c, d: np.array([int(f"{x:032b}"[::-1], 2) for x in a], U32)),
+    ("v_mad_u32_u24 v8, v2, v3, v4", lambda a, b, c, d: (a & U32(0xFFFFFF)) * (b & U32(0xFFFFFF)) + c),
+    ("v_add_u16 v8, v2, v3", lambda a, b, c, d: (a + b) & U32(0xFFFF)),
+    ("v_sub_u32 v8, v2, v3 clamp", lambda a, b, c, d: np.where(a < b, 0, a - b)),
+]  # fmt: skip
+
+
+def _low24(a: np.ndarray) -> np.ndarray:
+    return (a.view(np.int32) << 8) >> 8
+
+
+def _leading(a: np.ndarray) -> np.ndarray:
+    return np.array([32 - int(x).bit_length() if x else 0xFFFFFFFF for x in a], U32)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"), INTEGERS, ids=lambda it: it if isinstance(it, str) else ""
+)
+def test_integers(written, instruction: str, expected: Callable[..., np.ndarray]):
+    given = words()
+    machine = run(written([*_BEGIN, instruction, *_END]), [given, np.zeros(128, U32)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(result(machine, 1)[::2], expected(*given.T).astype(U32))
+
+
+WIDE: list[tuple[list[str], Callable[..., np.ndarray]]] = [
+    (["v_lshlrev_b64 v[8:9], 5, v[2:3]"], lambda a, b, c, d: wide(a, b) << np.uint64(5)),
+    (
+        ["v_ashrrev_i64 v[8:9], 9, v[2:3]"],
+        lambda a, b, c, d: (wide(a, b).view(np.int64) >> 9).view(np.uint64),
+    ),
+    (
+        ["v_mad_u64_u32 v[8:9], s[8:9], v2, v4, v[2:3]"],
+        lambda a, b, c, d: a * c.astype(np.uint64) + wide(a, b),
+    ),
+    (
+        ["v_mad_i64_i32 v[8:9], s[8:9], v2, v4, v[2:3]"],
+        lambda a, b, c, d: (
+            (a.view(np.int32).astype(np.int64) * c.view(np.int32)).view(np.uint64) + wide(a, b)
+        ),
+    ),
+    (
+        ["v_add_co_u32 v8, vcc, v2, v4", "v_addc_co_u32 v9, vcc, v3, v5, vcc"],
+        lambda a, b, c, d: wide(a, b) + wide(c, d),
+    ),
+    (
+        ["v_sub_co_u32 v8, vcc, v2, v4", "v_subb_co_u32 v9, vcc, v3, v5, vcc"],
+        lambda a, b, c, d: wide(a, b) - wide(c, d),
+    ),
+    (["v_pk_mov_b32 v[8:9], v[2:3], v[4:5] op_sel:[1,0]"], lambda a, b, c, d: wide(b, c)),
+    (
+        ["v_lshl_add_u64 v[8:9], v[2:3], 2, v[4:5]"],
+        lambda a, b, c, d: (wide(a, b) << np.uint64(2)) + wide(c, d),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "expected"), WIDE, ids=lambda it: it[0] if isinstance(it, list) else "")
+def test_words_of_64_bits(written, code: list[str], expected: Callable[..., np.ndarray]):
+    given = words()
+    machine = run(written([*_BEGIN, *code, *_END]), [given, np.zeros(128, U32)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(result(machine, 1, np.uint64), expected(*given.T))
+
+
+FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
+    ("v_add_f32 v8, v2, v3", lambda a, b, c, d: a + b),
+    ("v_subrev_f32 v8, v2, v3", lambda a, b, c, d: b - a),
+    ("v_fma_f32 v8, -v2, |v3|, v4", lambda a, b, c, d: (-a * np.abs(b).astype(float) + c).astype(np.float32)),
+    ("v_mul_f32 v8, 0.5, v2", lambda a, b, c, d: a / 2),
+    ("v_max3_f32 v8, v2, v3, v4", lambda a, b, c, d: np.max([a, b, c], axis=0)),
+    ("v_fmamk_f32 v8, v2, 0x40000000, v3", lambda a, b, c, d: (a * 2.0 + b).astype(np.float32)),
+    ("v_cvt_i32_f32 v8, v2", lambda a, b, c, d: np.trunc(a).astype(np.int32).view(np.float32)),
+    ("v_fract_f32 v8, v2", lambda a, b, c, d: a - np.floor(a)),
+    ("v_exp_f32 v8, v2", lambda a, b, c, d: np.exp2(a)),
+    ("v_ldexp_f32 v8, v2, 3", lambda a, b, c, d: a * 8),
+    ("v_mul_f32 v8, v2, v3 clamp", lambda a, b, c, d: np.clip(a * b, 0, 1)),
+    ("v_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[2:3] op_sel_hi:[0,1,1]", lambda a, b, c, d: np.stack(
+        [a * c.astype(float) + a, a * d.astype(float) + b], axis=1).astype(np.float32)),
+    ("v_pk_mul_f32 v[8:9], v[2:3], v[4:5] neg_lo:[0,1] op_sel:[1,0]", lambda a, b, c, d: np.stack(
+        [-b * c, b * d], axis=1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("instruction", "expected"), FLOATS, ids=lambda it: it if isinstance(it, str) else ""
+)
+def test_floating_point(written, instruction: str, expected: Callable[..., np.ndarray]):
+    given = np.random.default_rng(1).normal(0, 4, (64, 4)).astype(np.float32)
+    machine = run(written([*_BEGIN, instruction, *_END]), [given, np.zeros(128, np.float32)])
+    wanted = expected(*given.T)
+    found = result(machine, 1, np.float32).reshape(64, 2)
+    np.testing.assert_array_equal(found[:, : wanted.ndim], wanted.reshape(64, -1))
+
+
+def test_lanes_that_leave_a_loop_keep_what_they_have(written):
+    given = words()
+    given[:, 0] = np.arange(64) % 7
+    code = [
+        *_BEGIN,
+        "v_mov_b32 v8, 0",
+        "v_mov_b32 v9, 0",
+        "s_mov_b64 s[8:9], 0",
+        ".LBB0_1:",
+        "v_add_u32 v8, v8, v3",
+        "v_add_u32 v9, 1, v9",
+        "v_cmp_gt_u32_e32 vcc, v9, v2",
+        "s_or_b64 s[8:9], vcc, s[8:9]",
+        "s_andn2_b64 exec, exec, s[8:9]",
+        "s_cbranch_execnz .LBB0_1",
+        "s_or_b64 exec, exec, s[8:9]",
+        *_END,
+    ]
+    found = result(run(written(code), [given, np.zeros(128, U32)]), 1).reshape(64, 2)
+    np.testing.assert_array_equal(found[:, 1], given[:, 0] + 1)
+    np.testing.assert_array_equal(found[:, 0], given[:, 1] * (given[:, 0] + U32(1)))
+
+
+@pytest.mark.parametrize(("target", "lanes"), [("gfx90a", 64), ("gfx1100", 32)])
+def test_waves_go_their_own_ways_and_meet_at_a_barrier(written, target: str, lanes: int):
+    """Waves exchange words through the LDS; one of them skips an addition."""
+    mask, wide_ = ("exec_lo", "b32") if lanes == 32 else ("exec", "b64")
+    code = [
+        *(line.replace("dwordx4", "b128") if lanes == 32 else line for line in _BEGIN),
+        "v_readfirstlane_b32 s8, v0",
+        f"s_cmp_lt_u32 s8, {lanes}",
+        "s_cbranch_scc1 .LBB0_2",
+        "v_add_u32 v2, 1, v2" if lanes == 64 else "v_add_nc_u32 v2, 1, v2",
+        ".LBB0_2:",
+        "v_lshlrev_b32 v6, 2, v0",
+        "ds_write_b32 v6, v2",
+        "s_waitcnt lgkmcnt(0)",
+        "s_barrier",
+        f"v_xor_b32 v6, {4 * lanes:#x}, v6",
+        "ds_read_b32 v8, v6",
+        f"s_and_saveexec_{wide_} s[8:9], {mask}" if lanes == 64 else f"s_and_saveexec_{wide_} s8, {mask}",
+        "v_mov_b32 v9, s2",
+        *(line.replace("dwordx2", "b64") if lanes == 32 else line for line in _END),
+    ]
+    listing = written(code, target, lanes=lanes, lds=1024)
+    given = words(threads=2 * lanes)
+    machine = run(listing, [given, np.zeros(4 * lanes, U32)], threads=2 * lanes)
+    stored = given[:, 0] + (np.arange(2 * lanes) >= lanes).astype(U32)
+    found = result(machine, 1).reshape(-1, 2)
+    np.testing.assert_array_equal(found[:, 0], np.roll(stored, lanes))
+    assert not found[:, 1].any()
+
+
+LANES: list[tuple[list[str], Callable[..., np.ndarray]]] = [
+    (["v_mov_b32_dpp v8, v2 quad_perm:[1,0,3,2] row_mask:0xf bank_mask:0xf"], lambda a, lane: a[lane ^ 1]),
+    (
+        ["v_mov_b32 v8, 7", "v_mov_b32_dpp v8, v2 row_shr:1 row_mask:0xf bank_mask:0xf"],
+        lambda a, lane: np.where(lane % 16 == 0, 7, a[lane - 1]),
+    ),
+    (
+        ["v_mov_b32 v8, 7", "v_mov_b32_dpp v8, v2 row_shl:2 row_mask:0xf bank_mask:0xf bound_ctrl:1"],
+        lambda a, lane: np.where(lane % 16 > 13, 0, a[(lane + 2) % 64]),
+    ),
+    (
+        ["v_lshlrev_b32 v6, 2, v0", "v_xor_b32 v6, 32, v6", "ds_bpermute_b32 v8, v6, v2"],
+        lambda a, lane: a[lane ^ 8],
+    ),
+    (["ds_swizzle_b32 v8, v2 offset:swizzle(SWAP,4)"], lambda a, lane: a[lane ^ 4]),
+    (["v_readlane_b32 s8, v2, 5", "v_mov_b32 v8, s8"], lambda a, lane: np.full(64, a[5])),
+    (
+        ["s_mov_b32 s8, 9", "v_mov_b32 v8, v2", "v_writelane_b32 v8, s8, 3"],
+        lambda a, lane: np.where(lane == 3, 9, a),
+    ),
+    (
+        ["v_mbcnt_lo_u32_b32 v8, -1, 0", "v_mbcnt_hi_u32_b32 v8, -1, v8"],
+        lambda a, lane: lane,
+    ),
+    (
+        ["v_cmp_lt_u32_e64 s[8:9], 10, v0", "s_bcnt1_i32_b64 s8, s[8:9]", "v_mov_b32 v8, s8"],
+        lambda a, lane: np.full(64, 53),
+    ),
+]
+
+
+@pytest.mark.parametrize(("code", "expected"), LANES, ids=lambda it: it[-1] if isinstance(it, list) else "")
+def test_words_move_between_lanes(written, code: list[str], expected: Callable[..., np.ndarray]):
+    given = words()
+    machine = run(written([*_BEGIN, *code, *_END]), [given, np.zeros(128, U32)])
+    np.testing.assert_array_equal(result(machine, 1)[::2], expected(given[:, 0], np.arange(64)))
+
+
+def test_scratch_keeps_each_lanes_words(written):
+    code = [
+        *_BEGIN,
+        "buffer_store_dword v2, off, s[0:3], 0 offset:8",
+        "v_cmp_gt_u32_e32 vcc, 9, v0",
+        "s_and_saveexec_b64 s[8:9], vcc",
+        "buffer_store_dword v3, off, s[0:3], 0 offset:8",
+        "s_or_b64 exec, exec, s[8:9]",
+        "s_movk_i32 s10, 0x200",  # of all 64 lanes: 8 bytes each
+        "buffer_load_dword v8, off, s[0:3], s10",
+        *_END,
+    ]
+    given = words()
+    found = result(run(written(code), [given, np.zeros(128, U32)]), 1)[::2]
+    np.testing.assert_array_equal(found, np.where(np.arange(64) < 9, given[:, 1], given[:, 0]))
+
+
+def test_atomics_add_up_over_blocks(written):
+    code = ["s_load_dwordx4 s[4:7], s[0:1], 0x0", "v_mov_b32 v1, 0", "v_mov_b32 v2, 2"]
+    code += ["global_atomic_add v1, v2, s[6:7] offset:4"]
+    machine = run(written(code), [None, np.zeros(4, U32)], threads=96, blocks=3)
+    np.testing.assert_array_equal(result(machine, 1), [0, 3 * 96 * 2, 0, 0])
+
+
+def test_only_what_addresses_need_is_computed(written):
+    """Words of memory that is not stated are not known, and a branch that needs them is reported."""
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    code = code_of(written([*_BEGIN, "v_add_f32 v8, v2, v3", *_END]))
+    machine, missing = execute(code, launch, [(0, 0, 0)])
+    assert missing is None
+    assert machine.r[256 + 8] is None
+    assert [access.index for access in machine.accesses] == [0, 3, 7]
+    code = code_of(
+        written([*_BEGIN, "v_cmp_lt_u32_e32 vcc, v2, v3", "s_and_saveexec_b64 s[8:9], vcc", *_END])
+    )
+    _, missing = execute(code, launch, [(0, 0, 0)])
+    assert missing is not None
+    assert "mask of lanes of s_and_saveexec_b64" in str(missing)
+
+
+def test_a_high_word_that_is_not_known_spoils_no_low_word(written):
+    """The compiler leaves anything in the high word of an addend of which it wants the low word."""
+    code = [*_BEGIN, "v_mov_b32 v4, 3", "v_mad_u64_u32 v[8:9], s[8:9], v0, 5, v[4:5]"]
+    code += ["global_load_dword v3, v8, s[4:5]"]
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    machine, missing = execute(code_of(written(code)), launch, [(0, 0, 0)])
+    assert missing is None
+    np.testing.assert_array_equal(np.ravel(machine.accesses[-1].base & 0xFFFF), 5 * np.arange(64) + 3)
+
+
+def test_what_is_not_known_is_named(written):
+    with pytest.raises(DseError, match=r"f \(gfx90a\): v_frobnicate_b32 v1, v2: unknown opcode"):
+        code_of(written(["v_frobnicate_b32_e32 v1, v2"]))
+    with pytest.raises(DseError, match="v_add_u32 v1, v2: found 2 operands, expected 3"):
+        run(written(["v_add_u32 v1, v2"]), [None, None])
+    with pytest.raises(DseError, match="arguments: found 1, expected 2"):
+        run(written(["s_nop 0"]), [None])
+    endless = code_of(written([".LBB0_1:", "s_branch .LBB0_1"]))
+    launch = LaunchArguments((1, 1, 1), (64, 1, 1), [None, None])
+    with pytest.raises(DseError, match="still running after 500 stretches, at s_branch"):
+        execute(endless, launch, [(0, 0, 0)], step_limit=500)

@@ -1,0 +1,60 @@
+import struct
+
+import pytest
+
+from dse.errors import DseError
+from dse.source.amd.execute.slots import (
+    EXEC,
+    VCC,
+    Constant,
+    Register,
+    Symbol,
+    V,
+    beyond,
+    operand,
+    register,
+)
+
+
+def test_registers():
+    assert register("s[4:7]") == Register(4, 4)
+    assert register("v12") == Register(V + 12, 1)
+    assert register("v7.h") == Register(V + 7, 1, "h")
+    assert register("a[0:15]") == Register(2 * V, 16)
+    assert register("vcc") == Register(VCC, 2)
+    assert register("exec_lo") == Register(EXEC, 1)
+    assert register("ttmp9") == Register(108 + 9, 1)
+    assert register("off") is None
+
+
+def test_constants():
+    minus_one = operand("-1").place
+    assert isinstance(minus_one, Constant)
+    assert (minus_one.bits, minus_one.wide) == (0xFFFFFFFF, (1 << 64) - 1)
+    half = operand("0.5").place
+    assert isinstance(half, Constant)
+    assert half.bits == struct.unpack("<I", struct.pack("<f", 0.5))[0]
+    assert half.double == struct.unpack("<Q", struct.pack("<d", 0.5))[0]
+    literal = operand("0x40100000").place  # of a double, the high word: 4.0
+    assert isinstance(literal, Constant)
+    assert struct.unpack("<d", struct.pack("<Q", literal.double))[0] == 4.0
+
+
+def test_signs_and_symbols():
+    assert operand("-|v3|").negated
+    assert operand("-|v3|").absolute
+    assert operand("filter@rel32@lo+68").place == Symbol("filter", "lo", 68)
+    with pytest.raises(DseError, match="found operand 'w1'"):
+        operand("w1")
+
+
+def test_registers_that_no_gpu_has():
+    there = ("v255", "v[0:3]", "v1.l", "-v7", "neg(v[0:1])", "ttmp9", "vcc", "v300@rel32@lo+4", "vmcnt(0)")
+    assert not any(map(beyond, there))
+    assert all(map(beyond, ("v256", "s[104:107]", "v[3:0]", "v[[2:3]", f"a{'9' * 5000}")))
+
+
+def test_numbers_that_are_too_large():
+    for text in ("1e300", "9" * 5000):
+        with pytest.raises(DseError, match="found operand"):
+            operand(text)

@@ -1,0 +1,70 @@
+"""What was executed, counted: passes through the LDS."""
+
+import pytest
+
+from dse.source.amd.execute.code import code_of
+from dse.source.amd.execute.interpret import execute
+from dse.source.amd.profile.pipes import turns
+from dse.source.amd.profile.record import record
+from dse.source.machine.launch import LaunchArguments
+
+
+def passes(written, access: str, apart: int, target: str = "gfx90a", joins: bool = False) -> float:
+    """Passes of the one access to LDS of a wave, whose lanes lie so many bytes apart, from byte 4 on."""
+    lanes = 64 if target == "gfx90a" else 32
+    listing = written(
+        [
+            "v_and_b32 v0, 0x3ff, v0",
+            f"v_mul_u32_u24 v1, {apart}, v0",
+            "v_add_u32 v1, 4, v1" if target == "gfx90a" else "v_add_nc_u32 v1, 4, v1",
+            access,
+        ],
+        target,
+        lanes=lanes,
+        lds=8192,
+    )
+    code = code_of(listing)
+    machine, _ = execute(code, LaunchArguments((1, 1, 1), (lanes, 1, 1), [None, None]), [(0, 0, 0)])
+    found = record(code, machine, turns(listing), True, joins)
+    (row,) = found.bound.memory_rows.values()
+    (counts,) = (counts for counts in found.phase_counts if counts is not None)
+    assert counts[row, 0] == 1  # request
+    return float(counts[row + 2, 0])
+
+
+@pytest.mark.parametrize(
+    ("access", "apart", "expected"),
+    [
+        ("ds_read_b32 v2, v1", 4, 2),
+        ("ds_read_b64 v[2:3], v1 offset:4", 8, 4),  # aligned
+        ("ds_read_b64 v[2:3], v1 offset:4", 0, 4),  # of one address, but each lane gets 8 bytes
+        ("ds_read_b128 v[2:5], v1 offset:12", 0, 8),
+        ("ds_read_b128 v[2:5], v1 offset:12", 16, 8),
+        ("ds_read_b64 v[2:3], v1", 8, 64),
+        ("ds_read_b64 v[2:3], v1", 4, 64),
+        ("ds_read2_b64 v[2:5], v1 offset0:0 offset1:1", 4, 128),
+        ("ds_read_b96 v[2:4], v1", 4, 64),
+        ("ds_write_b64 v1, v[2:3]", 8, 64),
+        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 4, 4),  # single words are always aligned
+    ],
+)
+def test_wide_accesses_that_are_not_aligned_are_served_lane_by_lane(written, access, apart, expected):
+    assert passes(written, access, apart) == expected
+
+
+def test_on_rdna_four_lanes_share_a_pass(written):
+    assert passes(written, "ds_read_b64 v[2:3], v1", 8, "gfx1032") == 8
+    assert passes(written, "ds_read_b64 v[2:3], v1 offset:4", 8, "gfx1032") == 2
+
+
+@pytest.mark.parametrize(
+    ("access", "expected"),
+    [
+        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:1", 64),
+        ("ds_read2_b32 v[2:3], v1 offset0:3 offset1:4", 64),
+        ("ds_read2_b32 v[2:3], v1 offset0:0 offset1:2", 4),  # words that do not lie side by side
+        ("ds_read_b32 v2, v1", 2),
+    ],
+)
+def test_an_older_compiler_joins_loads_of_neighbours(written, access, expected):
+    assert passes(written, access, 4, joins=True) == expected

@@ -1,0 +1,171 @@
+"""Configurations of a kernel's source counted for AMD GPUs, as models take them."""
+
+from dataclasses import replace
+from math import prod
+from pathlib import Path
+
+import equinox as eqx
+import numpy as np
+import pytest
+
+from dse import kernels
+from dse.errors import DseError
+from dse.evaluate.rank import rank
+from dse.hardware import gpus, occupancy
+from dse.hardware.gpus.read import GpuFile
+from dse.kernels.counts import KnownBatch
+from dse.source.amd.source import AMD, architecture, names_kernel, source_of
+from dse.source.cache import Cache
+from dse.source.kernel import CUDA, SourceKernel
+from dse.source.launches import configurations
+from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.source import KernelProfile
+from dse.source.readers.kernel import counts_of
+from dse.source.toolchain import toolchain
+from dse.types import CLASSES
+
+MI250X, W6600, A100 = (gpus.load(name) for name in ("mi250x", "w6600", "a100-pcie-40gb"))
+
+
+def profile(name: str, gpu: GpuFile, cache: Path, **chosen: int) -> KernelProfile:
+    kernel = kernels.load(name)
+    values = {key: (value,) for key, value in chosen.items()}
+    kernel = replace(kernel, space=kernel.space.with_values(values))
+    parameters = {key: column[:1] for key, column in kernel.space.configurations({}).items()}
+    wanted = configurations(kernel, parameters, dict(kernel.problem), gpu.gpu)
+    source = source_of(kernel)
+    [made] = AMD.characterise_all(source, architecture(gpu.gpu), wanted, gpu.gpu, Cache(cache / "cache"), 1)
+    assert isinstance(made, KernelProfile), made
+    return made
+
+
+def test_the_gpu_chooses_the_compiler():
+    assert [toolchain(file.gpu) for file in (MI250X, W6600, A100)] == [AMD, AMD, CUDA]
+    assert [architecture(file.gpu) for file in (MI250X, W6600)] == [0x90A, 0x1032]
+    with pytest.raises(DseError, match=r"gfx_name: found gfx0, expected one that clang .* compiles for"):
+        architecture(A100.gpu)
+
+
+def test_a_transpose_moves_each_word_once(tmp_path: Path):
+    for gpu, lanes in ((MI250X, 64), (W6600, 32)):
+        found = profile("transpose", gpu, tmp_path, tile=32, rows=4, padding=1, shared=1)
+        counts = found.counts
+        assert counts.warp_size == lanes
+        assert counts.warps == prod(counts.block) // lanes
+        size = (
+            4
+            * dict(kernels.load("transpose").problem)["width"]
+            * dict(kernels.load("transpose").problem)["height"]
+        )
+        for kind in ("global load", "global store"):
+            assert counts.total(kind, "bytes") * counts.blocks == pytest.approx(size)
+            assert counts.total(kind, "sectors") * counts.blocks == pytest.approx(size / 32)
+        assert len(counts.phases) == 2
+        assert found.shared_bytes == 32 * 33 * 4
+        walk = counts.phases[0].walk
+        assert walk is not None
+        assert walk.loads == 4
+        assert walk.cycles > float(gpu.gpu.latency.l2)  # it waits for loads before the barrier
+
+
+def test_padding_takes_conflicts_away(tmp_path: Path):
+    bare, padded = (
+        profile("transpose", MI250X, tmp_path, tile=32, rows=4, padding=padding, shared=1).counts
+        for padding in (0, 1)
+    )
+    assert bare.total("shared load", "passes") > 8 * padded.total("shared load", "passes")
+    assert padded.total("shared load", "passes") == pytest.approx(padded.total("shared load", "bytes") / 128)
+
+
+def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
+    from dse.source.amd.compile.source import Built, compile_source
+    from dse.source.amd.source import listing_of
+    from dse.types import Resources
+
+    source = source_of(kernels.load("convolution"))
+    for gpu in (MI250X, gpus.load("w7800")):
+        for tile in (1, 2):
+            defines = {"BLOCK_SIZE_X": 64, "BLOCK_SIZE_Y": 1, "TILE_SIZE_Y": tile, "USE_SHMEM": 0}
+            made = compile_source(source, architecture(gpu.gpu), tuple(defines.items()))
+            assert isinstance(made, Built)
+            listing = listing_of(made, "convolution")
+            asked = Resources(
+                threads=int(gpu.gpu.limits.warp_size), blocks=10**6, registers=listing.vgprs, shared_bytes=0
+            )
+            waves = occupancy.resident_blocks(gpu.gpu.limits, asked)[0]
+            assert int(waves) == listing.occupancy * int(gpu.gpu.limits.sub_partitions), (gpu.name, tile)
+
+
+def test_a_sweep_over_gpus_of_both_vendors(tmp_path: Path):
+    transpose = kernels.load("transpose")
+    transpose = replace(transpose, space=transpose.space.with_values({"tile": (16,), "padding": (0,)}))
+    kernel = counts_of(transpose, source=True)
+    assert isinstance(kernel, SourceKernel)
+    kernel = replace(kernel, cache=Cache(tmp_path / "cache"), workers=1)
+    counted = kernel.count(transpose.space.configurations({}), gpus.stack([MI250X.gpu, A100.gpu]))
+    assert isinstance(counted.batch, KnownBatch)
+    assert not counted.failures
+    threads = np.asarray(counted.batch.resources.threads)
+    np.testing.assert_array_equal(threads[0], threads[1])
+    insts = np.asarray(counted.batch.kernel.load_insts)
+    np.testing.assert_allclose(2 * insts[0], 2 * insts[1])  # a thread's loads, whatever the warp
+    assert len(rank(kernel, MI250X.gpu, ["phase"]).rows()) == threads.shape[1]
+
+
+def test_what_does_not_compile_is_a_failure_of_its_own(tmp_path: Path):
+    path = tmp_path / "own.hip"
+    path.write_text('extern "C" __global__ void f(float* x) { x[threadIdx.x] = TILE == 2 ? nothing : 1.0f; }')
+    from dse.source.readers.given import Given
+    from dse.source.readers.read import load
+
+    kernel = load(path, Given(function="f", block=(64,), grid=(4,), tuned=(("TILE", (1, 2)),)))
+    wanted = configurations(kernel, {"TILE": np.array([1])}, {}, MI250X.gpu)
+    source, cache = source_of(kernel), Cache(tmp_path / "cache")
+    [failed] = AMD.characterise_all(source, architecture(MI250X.gpu), wanted, MI250X.gpu, cache, 1)
+    assert isinstance(failed, Failure)
+    assert failed.message == "own.hip:1:71: error: use of undeclared identifier 'nothing'"
+
+
+def test_mangled_names_are_found():
+    assert names_kernel("scale<4>", "_Z5scaleILi4EEvPf")
+    assert names_kernel("own::scale", "_ZN3own5scaleEPf")
+    assert not names_kernel("cale", "_Z5scalePf")
+
+
+def test_those_not_compiled_are_estimated(tmp_path: Path):
+    transpose = kernels.load("transpose")
+    kernel = SourceKernel(transpose, 10, Cache(tmp_path / "cache"), 1, toolchain)
+    counted = kernel.count(transpose.space.configurations({}), gpus.stack([W6600.gpu]))
+    assert counted.compiled == 10
+    assert isinstance(counted.batch, KnownBatch)
+    assert np.all(np.asarray(counted.batch.kernel.load_insts) > 0)
+    assert np.all(np.asarray(counted.batch.resources.registers) > 0)
+
+
+@pytest.mark.slow
+def test_guarded_loads_are_spilled_to_where_there_is_room(tmp_path: Path):
+    """All loads of an unrolled filter go before the sums; where a tile divides the image, few are alive."""
+    fixed = {
+        "block_size_y": 4,
+        "tile_size_x": 1,
+        "tile_size_y": 1,
+        "read_only": 0,
+        "use_padding": 0,
+        "use_shmem": 0,
+    }
+    even, guarded = (profile("convolution", MI250X, tmp_path, block_size_x=x, **fixed) for x in (64, 48))
+    assert even.spill_bytes == 0
+    assert (guarded.spill_bytes or 0) > 4 * 64
+    stored, loaded = (guarded.counts.total(f"local {kind}", "requests") for kind in ("store", "load"))
+    assert stored == pytest.approx(2 * loaded, rel=0.02)  # its 0, and what was loaded
+    dram = {
+        name: sum(phase.traffic.dram_sectors for phase in made.counts.phases if phase.traffic)
+        for name, made in (("even", even), ("guarded", guarded))
+    }
+    assert dram["guarded"] > 20 * dram["even"]
+    without = replace(W6600, gpu=eqx.tree_at(lambda gpu: gpu.memory_cache_bytes, W6600.gpu, np.float32(0)))
+    held, lost = (
+        profile("convolution", gpu, tmp_path, block_size_x=48, **fixed).warp.work[CLASSES.index("dram")]
+        for gpu in (W6600, without)
+    )
+    assert lost > 5 * held

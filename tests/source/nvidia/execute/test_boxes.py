@@ -1,0 +1,126 @@
+"""Warps that act as one: elected threads, uniform registers, boxes of tensors, waits in shared memory."""
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.source.machine.launch import LaunchArguments, TensorMap, address_of
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.program import SassProgram, program
+
+
+def toy(*code: str) -> SassProgram:
+    lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
+    return program(parse("\t.target sm_90\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
+
+
+def ran(*code: str, threads: int = 64, arguments: tuple = (), blocks: int = 1) -> Machine:
+    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
+    return run(bind_program(toy(*code)), launch, [(block, 0, 0) for block in range(blocks)])
+
+
+def addresses(machine: Machine, place: int = 0) -> list[int]:
+    """Addresses in global memory that one block stores to."""
+    (stream,) = machine.streams
+    shape = stream.lanes.shape
+    mask = np.broadcast_to(stream.lanes.mask, shape)[place]
+    return (np.broadcast_to(stream.base, shape)[place][mask] + stream.offset).tolist()
+
+
+def test_one_thread_of_each_warp_is_elected_the_lowest_active():
+    code = ("S2R R2, SR_TID.X", "MOV R3, RZ", "LOP3.LUT R4, R2, 0x1f, RZ, 0xc0, !PT",
+            "ISETP.LT.AND P1, PT, R4, 0x5, PT", "@P1 EXIT", "ELECT P0, URZ, PT",
+            "@P0 STG.E [R2.64], R0", "EXIT")  # fmt: skip
+    assert addresses(ran(*code)) == [5, 37]
+
+
+def test_a_uniform_register_takes_the_value_of_the_lowest_thread_for_its_warp():
+    code = ("S2R R2, SR_TID.X", "MOV R5, RZ", "LOP3.LUT R4, R2, 0x1f, RZ, 0xc0, !PT",
+            "ISETP.GE.AND P1, PT, R4, 0x5, PT", "@P1 R2UR UR4, R2", "MOV R4, UR4",
+            "ISETP.LT.AND P2, PT, R2, 0x2, PT", "@P2 STG.E [R4.64], R0", "EXIT")  # fmt: skip
+    assert addresses(ran(*code)) == [5, 5]
+
+
+TENSOR = TensorMap(2, (100, 256), (256, 1), (64, 32))
+# The box at (row, column) in UR11, UR10; the address of the first argument's descriptor in UR4, UR5.
+BOX = ("ULDC UR4, c[0x0][0x198]", "ULDC UR5, c[0x0][0x19c]", "UIADD3 UR4, UR4, 0x30, URZ")
+LOAD = (*BOX, "S2R R0, SR_TID.X", "ISETP.EQ.AND P0, PT, R0, 0x20, PT", "VOTEU.ANY UP0, P0")
+
+
+def test_a_box_is_loaded_once_and_only_what_lies_in_the_tensor():
+    code = (*LOAD, "UMOV UR10, 0x20", "UMOV UR11, 0x40", "@UP0 UTMALDG.2D [UR8], [UR4]",
+            "@P0 SYNCS.ARRIVE.TRANS64 RZ, [UR9], R0", "EXIT")  # fmt: skip
+    machine = ran(*code, arguments=(TENSOR,))
+    rows = [address_of(0) + 2 * (256 * row + 32) for row in range(64, 100)]
+    assert addresses(machine) == [start + part for start in rows for part in (0, 32)]
+    (row,) = machine.bound.memory_rows.values()
+    (counts,) = machine.phase_counts
+    assert counts is not None
+    assert counts[row : row + 8, 0].tolist() == [1, 72, 0, 72 * 32, 1, 0, 64 * 64 / 128, 64 * 64]
+    assert machine.unknown == {}
+
+
+def test_boxes_that_start_off_a_sector_touch_one_more():
+    code = (*LOAD, "UMOV UR10, 0x8", "UMOV UR11, 0x0", "@UP0 UTMALDG.2D [UR8], [UR4]",
+            "@P0 SYNCS.ARRIVE.TRANS64 RZ, [UR9], R0", "EXIT")  # fmt: skip
+    machine = ran(*code, arguments=(TENSOR,))
+    (row,) = machine.bound.memory_rows.values()
+    counts = machine.phase_counts[0]
+    assert counts is not None
+    assert counts[row : row + 4, 0].tolist() == [1, 64 * 3, 0, 64 * 64]
+
+
+@pytest.mark.parametrize("place", ["UTMALDG.2D.IM2COL [UR8], [UR4]", "UTMALDG.3D [UR8], [UR4]"])
+def test_boxes_that_are_not_read_are_named(place):
+    with pytest.raises(DseError, match=r"toy: instruction 0x60 \(UTMALDG.*found a"):
+        ran(*LOAD, place, "EXIT", arguments=(TENSOR,))
+
+
+def test_a_loop_moves_boxes_on_until_they_leave_the_tensor():
+    code = (*LOAD, "UMOV UR10, 0x0", "UMOV UR11, 0x0", "UMOV UR6, 0x0",
+            "@UP0 UTMALDG.2D [UR8], [UR4]",  # 0x90
+            "@P0 SYNCS.ARRIVE.TRANS64 RZ, [UR9], R0",
+            "UIADD3 UR11, UR11, 0x1, URZ", "UIADD3 UR6, UR6, 0x1, URZ",
+            "UISETP.LT.AND UP1, UPT, UR6, 0x60, UPT", "BRA.U UP1, 0x90", "EXIT")  # fmt: skip
+    machine = ran(*code, arguments=(TENSOR,))
+    (row,) = machine.bound.memory_rows.values()
+    counts = machine.phase_counts[0]
+    assert counts is not None
+    rows = sum(min(64, 100 - first) for first in range(96))
+    assert counts[row : row + 2, 0].tolist() == [96, 2 * rows]
+    assert sum(stream.repeats for stream in machine.streams) == 96
+    assert any(stream.repeats > 10 for stream in machine.streams)  # those that lie inside
+
+
+def test_a_wait_that_nobody_ends_is_an_error():
+    wait = ("S2R R0, SR_TID.X", "SYNCS.PHASECHK.TRANS64.TRYWAIT P0, [UR4], R0", "@!P0 BRA 0x10", "EXIT")
+    with pytest.raises(DseError, match=r"PHASECHK.*found threads that wait for others for ever"):
+        ran(*wait)
+    code = ("S2R R0, SR_TID.X", "SYNCS.ARRIVE.TRANS64 RZ, [UR4], R0", *wait[1:])
+    assert len(ran(*code).trace) == 3  # no turn of the loop
+
+
+def test_the_shape_of_a_product_is_read_when_it_is_run():
+    def product(descriptor: int, *guard: str):
+        code = (*guard, "UMOV UR8, 0x0", f"UMOV UR7, 0x{descriptor:x}",
+                "UTCHMMA gdesc[UR10], gdesc[UR12], tmem[UR14], tmem[UR6], idesc[UR7]", "EXIT")  # fmt: skip
+        return ran(*code).program.steps[-2].product
+
+    found = product(0x8210010)
+    assert found is not None
+    assert (found.kind, found.multiply_adds) == ("mma_fp16", 128 * 128 * 16)
+    with pytest.raises(DseError, match=r"UTCHMMA.*found the instruction descriptor 0x0, expected a product"):
+        product(0)
+
+
+def test_guards_of_copies_tell_whether_global_memory_is_read():
+    code = ("S2R R2, SR_TID.X", "MOV R3, RZ", "ISETP.LT.AND P0, PT, R2, 0x8, PT",
+            "LDGSTS.E [R2], [R2.64], P0", "EXIT")  # fmt: skip
+    machine = ran(*code, threads=32)
+    (row,) = machine.bound.memory_rows.values()
+    counts = machine.phase_counts[0]
+    assert counts is not None
+    assert counts[row + 3, 0] == 8
+    assert counts[row + 7, 0] == 32

@@ -1,0 +1,108 @@
+"""What a rule says of the next trips is what the instruction does in them."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.execute.change_rules import RULES
+from dse.source.nvidia.execute.interpret import bind_program
+from dse.source.nvidia.execute.register_changes import FOR_EVER, Irregular, RegisterChanges
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.operands import P
+from dse.source.nvidia.sass.program import program
+
+SOURCES = (5, 6, 7, 8, 9)  # registers that may change
+INSTRUCTIONS = [
+    "MOV R4, R5",
+    "IADD3 R4, R5, R6, R7",
+    "IADD3 R4, -R5, R6, RZ",
+    "IADD3 R4, P0, R5, R6, RZ",
+    "IADD3.X R4, P0, R5, R6, RZ, P1, !PT",
+    "IMAD R4, R5, R6, R7",
+    "IMAD R4, R5, 0x7, R6",
+    "IMAD.WIDE R4, R6, 0x4, R8",
+    "IMAD.WIDE.U32 R4, R6, R7, R8",
+    "LEA R4, R5, R6, 0x3",
+    "LEA R4, P0, R5, R6, 0x2",
+    "LEA.HI.X R4, R5, R6, RZ, 0x3, P1",
+    "LEA.HI.X.SX32 R4, R5, R6, 0x2, P1",
+    "IADD.64 R4, R6, R8",
+    "VIADDMNMX R4, R5, R6, R7, PT",
+    "VIADDMNMX.U32 R4, R5, R6, R7, !PT",
+    "SHF.L.U32 R4, R5, 0x3, RZ",
+    "SHF.R.S32.HI R4, RZ, 0x3, R5",
+    "SHF.R.U32.HI R4, RZ, 0x3, R5",
+    "SEL R4, R5, R6, P1",
+    "IMNMX R4, R5, R6, PT",
+    "IMNMX.U32 R4, R5, R6, !PT",
+    "ISETP.LT.AND P0, PT, R5, R6, PT",
+    "ISETP.GE.AND P0, PT, R5, 0x100, PT",
+    "ISETP.GT.U32.AND P0, PT, R5, R6, PT",
+    "ISETP.EQ.AND P0, PT, R5, R6, PT",
+    "ISETP.NE.AND P0, PT, R5, R6, PT",
+]
+
+
+def machine_for(instruction: str) -> Machine:
+    """One warp; an address and a branch depend on what the instruction writes."""
+    code = (instruction, "LDG.E R20, [R4.64]", "@P0 BRA 0x0", "EXIT")
+    lines = "\n".join(f"  /*{16 * number:04x}*/ {line} ;" for number, line in enumerate(code))
+    (listing,) = parse(f"\t.target sm_80\n\t.section .text.toy,\n{lines}", "toy.sass")
+    return Machine(bind_program(program(listing)), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS)
+def test_results_change_as_the_rule_says(instruction):
+    machine = machine_for(instruction)
+    lanes = machine.sets.of(machine.live_mask)
+    step, execute = machine.bound.actions[0][0]
+    machine.r[P + 1] = np.arange(32)[None, :] % 2 == 1
+    passed = limited = 0
+
+    def results(values: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        for slot, value in values.items():
+            machine.r[slot] = value.astype(np.uint64).astype(np.uint32)
+        execute(machine, lanes)
+        return {slot: np.broadcast_to(machine.r[slot], (1, 32)).astype(np.int64) for slot in step.writes}
+
+    @given(
+        seed=st.integers(0, 2**32),
+        bits=st.sampled_from([6, 12, 31, 32]),
+        changing=st.sets(st.sampled_from(SOURCES), min_size=1, max_size=2),
+    )
+    def check(seed: int, bits: int, changing: set[int]) -> None:
+        nonlocal passed, limited
+        rng = np.random.default_rng(seed)
+        values = {slot: rng.integers(0, 2**bits, (1, 32)) for slot in SOURCES}
+        changes = {slot: rng.integers(-9, 10, (1, 1)) * 8 ** rng.integers(0, 3) for slot in changing}
+        before = results(values)
+        changes = {slot: change for slot, change in changes.items() if change.any()}
+        registers = RegisterChanges(machine, dict(changes))
+        try:
+            RULES[step.opcode](registers, step, lanes)
+        except Irregular:
+            return
+        passed += 1
+        limited += registers.trips < FOR_EVER
+        for trips in {0, 1, 2, registers.trips // 3, registers.trips}:
+            if trips > registers.trips:
+                continue
+            moved = {slot: values[slot] + trips * changes.get(slot, 0) for slot in SOURCES}
+            for slot, result in results(moved).items():
+                change = registers.by_slot.get(slot, 0) if slot < P else 0
+                np.testing.assert_array_equal(result, before[slot] + trips * change & (2**32 - 1), str(trips))
+
+    check()
+    assert passed
+    assert limited or step.opcode in ("MOV", "IADD3", "IMAD", "LEA", "SHF", "SEL")
+
+
+def test_products_of_changes_have_no_rule():
+    machine = machine_for("IMAD R4, R5, R6, R7")
+    step, _ = machine.bound.actions[0][0]
+    registers = RegisterChanges(machine, {slot: np.ones((1, 1), np.int64) for slot in (5, 6)})
+    with pytest.raises(Irregular, match="both factors change"):
+        RULES[step.opcode](registers, step, machine.sets.of(machine.live_mask))

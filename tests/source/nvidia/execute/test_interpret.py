@@ -1,0 +1,477 @@
+"""Kernels run through the interpreter, held against the same work done in NumPy."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.source.machine.launch import REGION_BITS, Dimensions, LaunchArguments, UnknownArgument, address_of
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
+from dse.source.nvidia.machine.state import BoundProgram, Machine
+from dse.source.nvidia.sass.listing import Listing, parse
+from dse.source.nvidia.sass.program import program
+
+LISTINGS = Path(__file__).parents[1] / "listings"
+ARCHS = (75, 80, 90, 120)
+SKIPPED_AND_RUN = (LoopPolicy.ESTIMATE, LoopPolicy.RUN)
+BANKS = {2: (8).to_bytes(8, "little")}  # of spmv: what the compiler adds to its columns' addresses
+
+
+@cache
+def listings(arch: int) -> dict[str, Listing]:
+    text = (LISTINGS / f"sm_{arch}.sass").read_text()
+    return {listing.kernel: listing for listing in parse(text, f"sm_{arch}.sass")}
+
+
+@cache
+def ready(arch: int, kernel: str) -> BoundProgram:
+    return bind_program(program(listings(arch)[kernel]))
+
+
+def launch(
+    kernel: str,
+    *arguments: Any,
+    grid: int | Dimensions = 4,
+    block: int | Dimensions = 256,
+    arch: int = 80,
+    **options: Any,
+) -> Machine:
+    """All blocks of a launch, run."""
+    size = (grid, 1, 1) if isinstance(grid, int) else grid
+    threads = (block, 1, 1) if isinstance(block, int) else block
+    chosen = [(x, y, 0) for y in range(size[1]) for x in range(size[0])]
+    return run(ready(arch, kernel), LaunchArguments(size, threads, arguments, banks=BANKS), chosen, **options)
+
+
+def total(machine: Machine) -> np.ndarray:
+    """[counters, blocks] over all phases."""
+    return sum(found for found in machine.phase_counts if found is not None)  # type: ignore[return-value]
+
+
+def accesses(machine: Machine, opcode: str) -> np.ndarray:
+    """(requests, sectors, passes, threads) of the whole launch, over the instructions of one opcode."""
+    counts, found = total(machine), np.zeros(4)
+    for index, row in machine.bound.memory_rows.items():
+        if machine.program.steps[index].opcode == opcode:
+            found = found + counts[row : row + 4].sum(axis=1)
+    return found
+
+
+def warp_instructions(machine: Machine) -> float:
+    counts, blocks = total(machine), machine.program.blocks
+    return float(sum(len(block.steps) * counts[2 * block.index].sum() for block in blocks))
+
+
+def places(machine: Machine, opcode: str, argument: int) -> list[np.ndarray]:
+    """Bytes from what an argument points to: one array of threads for each execution of an opcode."""
+    found = []
+    for stream in machine.streams:
+        if machine.program.steps[stream.step].opcode == opcode:
+            mask = np.broadcast_to(stream.lanes.mask, machine.shape)
+            address = np.broadcast_to(stream.base + stream.offset, machine.shape)[mask]
+            if address[0] >> REGION_BITS == argument + 1:
+                found.append(address - address_of(argument))
+    return found
+
+
+def warps_of(values: np.ndarray) -> np.ndarray:
+    return values.reshape(-1, 32)
+
+
+def sectors_of(addresses: np.ndarray, active: np.ndarray | None = None) -> int:
+    """Sectors that warps touch, each warp by itself: a plain loop."""
+    active = np.ones(addresses.shape, bool) if active is None else active
+    pairs = zip(warps_of(addresses), warps_of(active), strict=True)
+    return sum(len(set((warp[on] // 32).tolist())) for warp, on in pairs)
+
+
+def conflicts_of(words: np.ndarray, active: np.ndarray) -> int:
+    """Passes through the banks of 4-byte accesses, by the definition."""
+    passes = 0
+    for warp, on in zip(warps_of(words), warps_of(active), strict=True):
+        if on.any():
+            different = np.unique(warp[on])
+            passes += max(int(np.count_nonzero(different % 32 == bank)) for bank in range(32))
+    return passes
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_vector_add_counts(arch):
+    n = 1000
+    machine = launch("vector_add", None, None, None, n, arch=arch)
+    i = np.arange(1024)
+    loads, stores = accesses(machine, "LDG"), accesses(machine, "STG")
+    assert loads.tolist() == [2 * 32, 2 * sectors_of(4 * i, i < n), 2 * 32, 2 * n]
+    assert (2 * stores).tolist() == loads.tolist()
+    exits = [s.index for s in machine.program.steps if s.opcode == "EXIT"]
+    assert warp_instructions(machine) == 32 * (exits[1] + 1)  # the last warp has threads that go on
+    assert not machine.unknown
+
+
+@pytest.mark.parametrize("stride", [1, 2, 5, 8, 33])
+def test_strided_copy_sectors(stride):
+    machine = launch("strided_copy", None, None, 1024, stride)
+    assert accesses(machine, "LDG")[1] == sectors_of(4 * stride * np.arange(1024))
+
+
+@pytest.mark.parametrize(("name", "ways"), [("transpose_conflicts", 32), ("transpose_padded", 1)])
+def test_transpose_bank_conflicts(name, ways):
+    machine = launch(name, None, None, 128, grid=(4, 4, 1), block=(32, 8, 1))
+    requests = 16 * 8 * 4
+    assert accesses(machine, "LDS")[[0, 2]].tolist() == [requests, ways * requests]
+    assert accesses(machine, "STS")[[0, 2]].tolist() == [requests, requests]
+    assert accesses(machine, "STG")[[0, 1]].tolist() == [requests, 4 * requests]
+
+
+def test_grid_stride_loop():
+    n, threads = 123_456, 1024
+    for loops in SKIPPED_AND_RUN:
+        machine = launch("grid_stride", None, None, n, loops=loops)
+        trips = (n - np.arange(threads) + threads - 1) // threads
+        assert accesses(machine, "LDG")[[0, 3]].tolist() == [warps_of(trips).max(axis=1).sum(), n]
+        assert bool(machine.repeats) == (loops is LoopPolicy.ESTIMATE)
+
+
+def test_divergent_warps_run_both_ways_and_meet_again():
+    n = 10
+    machine = launch("divergent", None, None, n)
+    counts, third = total(machine), np.count_nonzero(np.arange(256) % 3 == 0) * 4
+    (loop,) = [
+        block for block in machine.program.blocks if any(step.opcode == "FFMA" for step in block.steps)
+    ]
+    assert counts[2 * loop.index].sum() == 32 * n
+    assert counts[2 * loop.index + 1].sum() == third * n
+    assert accesses(machine, "STG")[[0, 3]].tolist() == [32 + 32, 1024 + 1024 - third]  # the last one whole
+
+
+@pytest.mark.parametrize(
+    ("arch", "d", "e", "f"),
+    [
+        (75, 37, 11, 317),
+        (80, -5, 3_000_000_000, 2**40),
+        (80, 1, 1, -7),
+        (90, 2**31 - 1, 65537, 3),
+        (120, -12, 7, 1_000_000_007),
+    ],
+)
+def test_division(arch, d, e, f):
+    machine = launch("divide", None, None, d, e, np.int64(f), arch=arch)
+    (found,) = places(machine, "STG", 1)
+    expected = []
+    for i in range(-300, 1024 - 300):
+        q, r = int(i / d), i - int(i / d) * d
+        t = int(abs(i * 1000003) // abs(f)) * (1 if (i < 0) == (f < 0) else -1)
+        k, m = int(i / 7), i - int(i / 13) * 13
+        expected.append(4 * (q * 3 + r * 5 + ((i % 2**32 // e) & 0xFFFF) + k + m + (t & 0xFFFF)))
+    assert found.tolist() == expected
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_loop_whose_length_is_data(arch):
+    data = np.arange(1, 1025, dtype=np.int32)
+    machine = launch("collatz", data, None, arch=arch)
+    trips = []
+    for value in data.tolist():
+        count = 0
+        while value != 1:
+            value, count = 3 * value + 1 if value % 2 else value // 2, count + 1
+        trips.append(count)
+    (found,) = places(machine, "STG", 1)
+    assert found.tolist() == [4 * count for count in trips]
+    counts = total(machine)
+    longest = warps_of(np.array(trips)).max(axis=1).sum()
+    loop = [
+        block for block in machine.program.blocks if block.index in block.successors and len(block.steps) > 1
+    ]
+    assert [counts[2 * b.index].sum() for b in loop] == [longest] * len(loop)
+    assert [counts[2 * b.index + 1].sum() for b in loop] == [sum(trips)] * len(loop)
+    assert not machine.unknown
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_sparse_matrix_vector(arch):
+    rng = np.random.default_rng(1)
+    n = 500
+    lengths = rng.integers(0, 40, n)
+    lengths[:32] = 0  # a warp that has nothing to do
+    rows = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    columns = rng.integers(0, n, rows[-1]).astype(np.int32)
+    machine = launch("spmv", rows, columns, None, None, None, n, grid=2, arch=arch)
+    counted = [
+        np.concatenate(places(machine, "LDG", argument) or [np.zeros(0, int)]) for argument in range(4)
+    ]
+    assert np.array_equal(np.sort(counted[1]), 4 * np.arange(rows[-1]))
+    assert np.array_equal(np.sort(counted[2]), 4 * np.arange(rows[-1]))
+    assert np.array_equal(np.sort(counted[3]), np.sort(4 * columns))
+    assert np.concatenate(places(machine, "STG", 4)).tolist() == [4 * i for i in range(n)]
+    assert not machine.unknown
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_bit_instructions(arch):
+    machine = launch("bits", None, arch=arch)
+    first, second = places(machine, "STG", 0)
+    for i in range(1024):
+        x = i * 2654435761 % 2**32
+        leading = 32 - x.bit_length()
+        lowest = (x & -x).bit_length()
+        reverse = int(f"{x:032b}"[::-1], 2) >> 20
+        y = x * x
+        z = 64 - y.bit_length() + y.bit_count()
+        b = (x & 0xFF) | ((i & 0xFF) << 8) | (x >> 8 & 0xFF) << 16 | (x >> 24) << 24
+        # 0x3410 of (x, i): bytes 0, 1 of x, 0 of i, 3 of x
+        b = (x & 0xFFFF) | (i & 0xFF) << 16 | (x >> 24) << 24
+        p = x.bit_count() + leading + lowest
+        assert first[i] == 4 * ((p * 7 + reverse + z + (b & 63)) & 0xFFFF), i
+        assert second[i] == 4 * (min(max(i - 5, 0), 700) + abs(i - 100) + 100000), i
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_warp_wide_instructions(arch):
+    machine = launch("warp_wide", None, arch=arch)
+    (found,) = places(machine, "STG", 0)
+    for i in range(1024):
+        lane, first = i % 32, i - i % 32
+        warp = range(first, first + 32)
+        r = sum(j % 5 == 0 for j in warp if j < i)
+        r += 100 * any(j % 37 == 3 for j in warp) + 7 * all(j > 32 for j in warp)
+        down = i + 3 if lane + 3 < 32 else i
+        up = i - 2 if lane % 8 >= 2 else i
+        s = 3 * (first + (i ^ 5) % 32) + down + up
+        q = sum(1 << (j - first) for j in warp if j % 3 == i % 3)
+        assert found[i] == 4 * (r + s + q % 64), i
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_scan_phases_and_divergence(arch):
+    threads = 256
+    machine = launch("scan", None, None, grid=1, arch=arch)
+    rounds = threads.bit_length() - 1
+    assert sum(found is not None for found in machine.phase_counts) == 2 + 2 * rounds
+    t = np.arange(threads)
+    shifted = [t[t >= 2**k] for k in range(rounds)]
+    loads = accesses(machine, "LDS")
+    assert loads[3] == sum(map(len, shifted)) + threads * (rounds + 1)
+    assert loads[0] == sum(len(np.unique(t // 32)) for t in shifted) + threads // 32 * (rounds + 1)
+    assert accesses(machine, "STS")[3] == threads * (rounds + 1)
+
+
+def test_up_sweep_bank_conflicts():
+    n = 512
+    machine = launch("up_sweep", None, n, grid=1)
+    t, d, apart, passes, threads = np.arange(256), n // 2, 1, 0, 0
+    while d:
+        passes += conflicts_of(apart * (2 * t + 2) - 1, t < d)
+        threads += d
+        d, apart = d // 2, apart * 2
+    stores = accesses(machine, "STS")
+    assert stores[[2, 3]].tolist() == [passes, threads]
+    assert not machine.unknown
+
+
+def test_histogram_conflicts_follow_the_data():
+    data = np.random.default_rng(2).integers(0, 256, 4096).astype(np.uint8)
+    machine = launch("histogram", data, None, 4096, grid=2)
+    expected = 0
+    for warp in data.reshape(-1, 32):
+        expected += np.bincount(warp % 32, minlength=32).max()  # lanes of one bank take turns
+    assert accesses(machine, "ATOMS")[[2, 3]].tolist() == [expected, 4096]
+
+
+def test_nested_loops_with_barriers():
+    n = 1024
+    skipped, run_all = (launch("nbody", None, None, n, grid=4, loops=loops) for loops in SKIPPED_AND_RUN)
+    loads = accesses(skipped, "LDS")
+    assert loads[[0, 3]].tolist() == [32 * n, 1024 * n]
+    assert np.array_equal(total(skipped), total(run_all))
+    assert len(skipped.trace) < len(run_all.trace)
+
+
+@pytest.mark.parametrize("n", [1, 5, 40, 41, 500, 1501])
+def test_skipped_loops_count_exactly(n):
+    """The address moves by less than a sector a trip: counts repeat every eight trips."""
+    skipped, run_all = (
+        launch("walk", None, None, n, grid=1, block=(32, 4, 1), loops=loops) for loops in SKIPPED_AND_RUN
+    )
+    assert np.array_equal(total(skipped), total(run_all))
+    assert bool(skipped.repeats) == (n > 100)
+    assert accesses(skipped, "LDG")[[0, 3]].tolist() == [2 * n * 4, 2 * n * 128]
+
+
+def test_local_memory():
+    n = 50
+    machine = launch("local_array", None, None, n, grid=1)
+    i = np.arange(256)
+    word = np.stack([(k * 7 + i) % 40 for k in range(n)] + [i % 40])
+    # words of a warp's 32 lanes lie side by side: one sector for 8 lanes that ask for the same word
+    sectors = sum(
+        len({(w, lane // 8) for lane, w in enumerate(warp)}) for warp in word.reshape(-1, 32).tolist()
+    )
+    assert accesses(machine, "LDL")[[0, 1]].tolist() == [8 * (n + 1), sectors]
+    values = np.tile(np.arange(40), (256, 1))
+    for k in range(n):
+        values[i, (k * 7 + i) % 40] += k
+    (found,) = places(machine, "STG", 1)
+    assert found.tolist() == (4 * values[i, i % 40]).tolist()
+
+
+def test_recursion_and_calls():
+    machine = launch("recursive", None, grid=1, block=64)
+    fibonacci = [0, 1, 1, 2, 3, 5, 8, 13]
+    # hardware does not gather threads that return at different depths, nor need we: each stores once
+    found = np.sort(np.concatenate(places(machine, "STG", 0)))
+    assert found.tolist() == sorted(4 * fibonacci[i % 8] for i in range(64))
+    machine = launch("calls", None, 9, grid=1)
+
+    def far_away(n: int) -> int:
+        s = 0
+        for i in range(n):
+            s = s + s * i + 1
+        return s & 1023
+
+    found = np.sort(np.concatenate(places(machine, "STG", 0)))
+    assert found.tolist() == sorted(4 * far_away(i % 4 if i & 1 else 9) for i in range(256))
+
+
+def test_atomics_give_each_thread_its_turn_and_say_so():
+    machine = launch("take_turns", None, np.zeros(4, np.int32), grid=1, block=64)
+    (found,) = places(machine, "STG", 1)
+    assert found.tolist() == [4 * (k + 100) for k in range(64)]
+    names = {
+        machine.sources[bit] for taint in machine.unknown.values() for bit in range(8) if taint >> bit & 1
+    }
+    assert names == {"the order of atomic operations"}
+
+
+def test_what_depends_on_unknown_data_is_reported():
+    machine = launch("collatz", np.ones(1024, np.int32), None)
+    assert not machine.unknown
+    machine = launch("spmv", None, None, None, None, None, 1000)
+    whats = {what for _, what in machine.unknown}
+    assert whats >= {"branch"}
+    assert "contents of argument 0" in machine.sources
+    machine = launch("vector_add", None, None, None, UnknownArgument())
+    assert machine.sources == ["argument 3"]
+    assert {what for _, what in machine.unknown} == {"branch"}
+
+
+def test_endless_loop_ends_in_one_line():
+    with pytest.raises(
+        DseError, match=r"spin: still running after 500 basic blocks.*contents of argument 0"
+    ) as error:
+        launch("spin", None, step_limit=500)
+    assert "\n" not in str(error.value)
+
+
+def _toy(*code: str) -> Listing:
+    lines = [f"        /*{16 * place:04x}*/  {line} ;" for place, line in enumerate(code)]
+    return parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0]
+
+
+def test_unknown_opcode_is_named():
+    with pytest.raises(DseError, match=r"toy: instruction 0x10: opcode: found FROB\.X"):
+        program(_toy("S2R R0, SR_TID.X", "FROB.X R1, R0", "EXIT"))
+
+
+def test_form_that_matters_but_has_no_rule_is_named():
+    code = ("S2R R0, SR_TID.X", "HMUL2 R4, R0, R0", "STG.E [R2.64], R4", "EXIT")
+    run(
+        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)]
+    )  # only stored: counted
+    code = ("S2R R0, SR_TID.X", "HMUL2 R2, R0, R0", "STG.E [R2.64], R1", "EXIT")
+    with pytest.raises(DseError, match=r"toy: instruction 0x10 \(HMUL2 R2, R0, R0\)"):
+        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+
+
+def test_threads_that_wait_for_ever_are_an_error():
+    # half of the threads of a warp wait at a convergence point for the others, who wait at a barrier
+    code = (
+        "S2R R0, SR_TID.X",
+        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
+        "BSSY B0, 0x60",
+        "@P0 BRA 0x50",
+        "BSYNC B0",
+        "BAR.SYNC 0x0",
+        "EXIT",
+    )
+    with pytest.raises(DseError, match="wait for others for ever"):
+        run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+
+
+def test_threads_that_break_out_are_not_waited_for():
+    code = (
+        "S2R R0, SR_TID.X",
+        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
+        "BSSY B0, 0x60",
+        "@P0 BREAK B0",
+        "@P0 BRA 0x70",
+        "NOP",
+        "BSYNC B0",
+        "EXIT",
+    )
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    assert warp_instructions(machine) == 8
+
+
+def test_predicated_call_as_far_jump():
+    code = (
+        "S2R R0, SR_TID.X",
+        "ISETP.GE.AND P0, PT, R0, 0x20, PT",
+        "@P0 CALL.REL.NOINC 0x50",
+        "NOP",
+        "EXIT",
+        "EXIT",
+    )
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (96, 1, 1)), [(0, 0, 0)])
+    assert warp_instructions(machine) == 5 + 2 * 4
+
+
+def test_threads_that_have_ended_are_not_waited_for():
+    code = (
+        "S2R R0, SR_TID.X",
+        "ISETP.GE.AND P0, PT, R0, 0x10, PT",
+        "BSSY B0, 0x60",
+        "@P0 BRA 0x70",
+        "NOP",
+        "NOP",
+        "BSYNC B0",
+        "EXIT",
+    )
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (32, 1, 1)), [(0, 0, 0)])
+    # sixteen end while the others wait; these then end by themselves
+    assert warp_instructions(machine) == 8 + 1
+
+
+def test_atomics_on_different_words_take_turns_apart():
+    code = (
+        "S2R R0, SR_TID.X",
+        "LOP3.LUT R1, R0, 0x1, RZ, 0xc0, !PT",
+        "MOV R5, 0x3",
+        "ATOMS.ADD R3, [R1.X4], R5",
+        "LDS R4, [R3.X4]",
+        "EXIT",
+    )
+    machine = run(bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1)), [(0, 0, 0)])
+    assert machine.r[3][0].tolist() == [3 * (thread // 2) for thread in range(64)]
+
+
+def test_offsets_shift_the_sectors():
+    code = (
+        "S2R R0, SR_TID.X",
+        "MOV R5, 0x4",
+        "IMAD.WIDE R2, R0, R5, c[0x0][0x160]",
+        "LDG.E R4, [R2.64]",
+        "LDG.E R4, [R2.64+0x4]",
+        "LDG.E R4, [R2.64+0x20]",
+        "EXIT",
+    )
+    machine = run(
+        bind_program(program(_toy(*code))), LaunchArguments((1, 1, 1), (64, 1, 1), [None]), [(0, 0, 0)]
+    )
+    rows = [total(machine)[row : row + 3, 0].tolist() for row in machine.bound.memory_rows.values()]
+    # requests, sectors, lines of two warps
+    assert rows == [[2, 8, 2], [2, 10, 4], [2, 8, 4]]

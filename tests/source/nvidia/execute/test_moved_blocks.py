@@ -1,0 +1,157 @@
+"""Blocks that are known by the first of their row access just what they do when each is run."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
+from dse.source.nvidia.execute.moved_blocks import addresses_of
+from dse.source.nvidia.machine.addresses import Addresses
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.program import SassProgram, program
+
+HEAD = ("S2R R0, SR_TID.X", "S2R R1, SR_CTAID.X", "S2R R6, SR_CTAID.Y", "MOV R8, 0x4")
+PLACE = "IMAD R4, R1, 0x40, R0"  # of the thread in the row of blocks
+LOAD = ("IMAD.WIDE R2, R4, R8, c[0x0][0x160]", "LDG.E R5, [R2.64]")
+LOOP = 16 * (len(HEAD) + 3)
+
+
+def toy(*code: str) -> SassProgram:
+    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate((*HEAD, *code, "EXIT"))]
+    return program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
+
+
+STRIP = toy(PLACE, "IMAD R4, R6, 0x1000, R4", *LOAD)
+UP_TO_N = toy(PLACE, "ISETP.GE.AND P0, PT, R4, c[0x0][0x170], PT", "@P0 EXIT", *LOAD)
+SWITCHED = toy(
+    "LOP3.LUT R4, R1, 0x5, RZ, 0x3c, !PT", "IMAD R4, R4, 0x40, R0", "IMAD R4, R6, 0x800, R4", *LOAD
+)
+# A table tells how far the accesses of a trip lie; threads have other numbers than those of the next block.
+DELAYED = toy(
+    "MOV R10, c[0x0][0x168]",
+    "MOV R11, c[0x0][0x16c]",
+    "MOV R12, RZ",
+    "LDG.E R7, [R10.64]",
+    "IMAD R7, R7, R0, RZ",
+    "IMAD R4, R1, 0x40, R7",
+    *LOAD,
+    "IADD3 R10, R10, 0x4, RZ",
+    "IADD3 R12, R12, 0x1, RZ",
+    "ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
+    f"@P0 BRA {LOOP:#x}",
+)
+STEADY = toy(
+    "MOV R12, RZ",
+    PLACE,
+    "IMAD.WIDE R2, R4, R8, c[0x0][0x160]",
+    "LDG.E R5, [R2.64]",
+    "IADD3 R2, P1, R2, 0x1000, RZ",
+    "IMAD.X R3, RZ, RZ, R3, P1",
+    "IADD3 R12, R12, 0x1, RZ",
+    "ISETP.LT.AND P0, PT, R12, c[0x0][0x170], PT",
+    f"@P0 BRA {LOOP:#x}",
+)
+# 64-bit places: y * 2^33 + x * 64 + thread, times 4 by shifts of the pair.
+SHIFTED = toy(
+    PLACE,
+    "SHF.L.U32 R5, R6, 0x1, RZ",
+    "SHF.L.U32 R2, R4, 0x2, RZ",
+    "SHF.L.U64.HI R3, R4, 0x2, R5",
+    "IADD3 R2, P0, R2, c[0x0][0x160], RZ",
+    "IADD3.X R3, R3, c[0x0][0x164], RZ, P0, !PT",
+    "LDG.E R7, [R2.64]",
+)
+SCALED = toy(
+    PLACE,
+    "SHF.L.U32 R5, R6, 0x1, RZ",
+    "LEA R2, P0, R4, c[0x0][0x160], 0x2",
+    "LEA.HI.X R3, R4, c[0x0][0x164], R5, 0x2, P0",
+    "LDG.E R7, [R2.64]",
+)
+
+
+def places(grid: Dimensions) -> list[Dimensions]:
+    return [(x, y, 0) for y in range(grid[1]) for x in range(grid[0])]
+
+
+def asked(found: Addresses, block: int) -> list[tuple[int, list[int]]]:
+    """(instruction, addresses of its threads) in the order of execution."""
+    row, executions = int(found.row[block]), []
+    for stream in found.machine.streams:
+        mask = np.broadcast_to(stream.lanes.mask, stream.lanes.shape)[row]
+        base = np.broadcast_to(stream.base, stream.lanes.shape)[row][mask]
+        if len(base):
+            moved = int(found.moved(stream.step)[block])
+            executions += [(stream.step, (base + offset + moved).tolist()) for offset in stream.offsets()]
+    return executions
+
+
+def found_and_run(made: SassProgram, grid: Dimensions, *arguments: Any) -> tuple[Addresses, Machine]:
+    launch = LaunchArguments(grid, (64, 1, 1), arguments)
+    first = run(bind_program(made), launch, [(0, 0, 0)])
+    each = run(first.bound, launch, places(grid), loops=LoopPolicy.RUN)
+    return addresses_of(first, places(grid)), each
+
+
+@pytest.mark.parametrize(
+    ("made", "grid", "arguments", "rows"),
+    [
+        (STRIP, (50, 4, 1), (None,), 8),  # the last block of the grid along x by itself
+        (UP_TO_N, (50, 1, 1), (None, None, 64 * 40 + 7), 4),  # in full, in part, without any, the last
+        (SWITCHED, (8, 64, 1), (None,), 16),  # along y
+        (DELAYED, (40, 1, 1), (None, np.array([3, 1, 4, 1, 5, 9, 2, 6], np.int32), 8), 2),
+        (STEADY, (40, 2, 1), (None, None, 100), 4),
+        (SHIFTED, (60, 2, 1), (None,), 4),
+        (SCALED, (60, 2, 1), (None,), 4),
+    ],
+    ids=["strip", "up to n", "switched", "delayed", "steady", "shifted", "scaled"],
+)
+def test_equals_running_each_block(made: SassProgram, grid: Dimensions, arguments: tuple, rows: int):
+    found, each = found_and_run(made, grid, *arguments)
+    assert found.machine.shape[0] == rows
+    expected = Addresses.of(each)
+    for block in range(len(places(grid))):
+        assert asked(found, block) == asked(expected, block)
+
+
+def test_low_words_that_overflow_begin_another_row():
+    found, each = found_and_run(
+        toy(
+            PLACE,
+            "SHF.L.U32 R4, R4, 0x14, RZ",
+            "IMAD.WIDE.U32 R2, R4, R8, c[0x0][0x160]",
+            "LDG.E R5, [R2.64]",
+        ),
+        (200, 1, 1),
+        None,
+    )
+    assert 2 < found.machine.shape[0] < 50
+    for block in range(200):
+        assert asked(found, block) == asked(Addresses.of(each), block)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        toy("LOP3.LUT R4, R1, 0x5, RZ, 0x3c, !PT", *LOAD),
+        toy("IMAD R4, R1, R1, R0", *LOAD),
+        toy("I2F R4, R1", *LOAD),
+        toy("IMAD.WIDE R10, R1, R8, c[0x0][0x168]", "LDG.E R4, [R10.64]", *LOAD),
+    ],
+    ids=["bits", "square", "float", "by data"],
+)
+def test_each_block_is_run_where_addresses_do_not_move_evenly(made: SassProgram):
+    found, each = found_and_run(made, (30, 1, 1), None, np.arange(30, dtype=np.int32)[::-1].copy())
+    assert found.machine.shape[0] == 30
+    for block in range(30):
+        assert asked(found, block) == asked(Addresses.of(each), block)
+
+
+def test_few_blocks_are_run_each():
+    found, _ = found_and_run(STRIP, (3, 1, 1), None)
+    assert found.machine.shape[0] == 3
+    assert not found.ahead.any()

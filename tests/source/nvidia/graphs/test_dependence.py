@@ -1,0 +1,374 @@
+"""Graphs of what a launch did, against the plain trace of every thread."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.simulator.case import program as simulated
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.graphs.branches import branches, divergent
+from dse.source.nvidia.graphs.dependence import MOST_INSTRUCTIONS, MOST_NESTED, dependence_graph
+from dse.source.nvidia.graphs.flow import Dependence, flow_graph
+from dse.source.nvidia.graphs.rolled_trace import RolledLoop
+from dse.source.nvidia.machine.state import Machine
+from dse.source.nvidia.profile.single_warp import longest_warp
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.program import program
+
+LISTINGS = Path(__file__).parents[1] / "listings"
+ROWS = np.cumsum([0, *np.random.default_rng(3).integers(0, 9, 64)]).astype(np.int32)
+COLUMNS = np.arange(ROWS[-1], dtype=np.int32) * 7 % 64
+LAUNCHES = {
+    "nbody": LaunchArguments((4, 1, 1), (256, 1, 1), [None, None, 1024]),
+    "walk": LaunchArguments((3, 1, 1), (32, 4, 1), [None, None, 5000]),
+    "transpose_conflicts": LaunchArguments((4, 4, 1), (32, 8, 1), [None, None, 128]),
+    "scan": LaunchArguments((2, 1, 1), (128, 1, 1), [np.zeros(256, np.int32), None]),
+    "divergent": LaunchArguments((2, 1, 1), (96, 1, 1), [None, None, 17]),
+    "calls": LaunchArguments((1, 1, 1), (64, 1, 1), [None, 17]),
+    "spmv": LaunchArguments(
+        (1, 1, 1), (64, 1, 1), [ROWS, COLUMNS, None, None, None, 64], banks={2: b"\x08" + bytes(7)}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def machines() -> dict[str, Machine]:
+    listings = {each.kernel: each for each in parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")}
+    found = {}
+    for name, launch in LAUNCHES.items():
+        ready = bind_program(program(listings[name]))
+        blocks = [(x, 0, 0) for x in range(launch.grid[0])]
+        found[name] = run(ready, launch, blocks)
+    return found
+
+
+def toy(*code: str, threads: int = 32, blocks: int = 1, arguments=(1000,)) -> Machine:
+    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
+    made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
+    launch = LaunchArguments((blocks, 1, 1), (threads, 1, 1), arguments)
+    return run(bind_program(made), launch, [(x, 0, 0) for x in range(blocks)])
+
+
+def trace(machine: Machine) -> list[tuple[int, np.ndarray]]:
+    """(basic block, threads [blocks, threads]) in order, nothing skipped."""
+    steps, place = [], 0
+    for start, end, more in [*machine.repeats, (len(machine.trace), len(machine.trace), 0)]:
+        steps += machine.trace[place:end]
+        steps += machine.trace[start:end] * more
+        place = end
+    return [(index, np.broadcast_to(lanes.mask, machine.shape)) for index, lanes in steps]
+
+
+def counts(machine: Machine) -> np.ndarray:
+    return np.sum([found for found in machine.phase_counts if found is not None], axis=0)
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_unrolled_again_it_is_what_the_warp_executed(machines, name):
+    machine = machines[name]
+    warp = longest_warp(machine, 0)
+    graph = dependence_graph(machine, 0, warp)
+    there = [index for index, mask in trace(machine) if mask[0, 32 * warp : 32 * warp + 32].any()]
+    plain = [step for index in there for step in machine.program.blocks[index].steps]
+    order = graph.order()
+    assert [graph.instructions[i].address for i in order] == [step.address for step in plain]
+    assert Counter(graph.insts) == Counter(step.pipe for step in plain)
+
+    latest, written = {}, {}  # run of each instruction; run that last wrote each slot
+    for n, (i, step) in enumerate(zip(order, plain, strict=True)):
+        needs = {*step.reads, step.guard, *step.writes} & set(written)
+        expected = {written[slot] for slot in needs}
+        found = {latest[j] for j in graph.instructions[i].needs if j in latest}
+        assert expected <= found
+        for extra in found - expected:  # wrote what one of the others wrote over
+            assert any(extra < written[slot] and slot in plain[extra].writes for slot in needs)
+        latest[i] = n
+        written.update(dict.fromkeys(step.writes, n))
+
+
+def test_totals_are_those_of_the_counts(machines):
+    machine = machines["nbody"]
+    graph = dependence_graph(machine, 1, 3)
+    expected = Counter()
+    for block in machine.program.blocks:
+        for step in block.steps:
+            expected[step.pipe] += counts(machine)[2 * block.index, 1]
+    assert {pipe: 8 * number for pipe, number in graph.insts.items()} == {
+        pipe: number for pipe, number in expected.items() if number
+    }
+    assert sum(graph.instructions[i].kind == "barrier" for i in graph.order()) == 2 * 4
+
+
+def test_loops_nest(machines):
+    graph = dependence_graph(machines["nbody"], 0, 0)
+    outer, inner = graph.loops
+    assert (outer.trips, inner.trips) == (4, 64)
+    assert outer.first < inner.first < inner.last < outer.last
+    flat = dependence_graph(machines["nbody"], 0, 0, nested=1)
+    assert [loop.trips for loop in flat.loops] == [64] * 4
+    assert len(flat.order()) == len(graph.order())
+
+
+LOOP = (
+    "MOV R4, RZ",
+    "LDG.E R5, [R20.64]",
+    "IADD3 R4, R4, 0x1, RZ",
+    "ISETP.LT.AND P0, PT, R4, 0xa, PT",
+    "@P0 IADD3 R6, R6, R5, RZ",
+    "LDG.E R5, [R20.64+0x4]",
+    "@P0 BRA 0x20",
+    "EXIT",
+)
+
+
+@pytest.mark.parametrize("trips", [2, 10, 1000])
+def test_needs_go_round_the_loop(trips):
+    code = [line.replace("0xa", hex(trips)) for line in LOOP]
+    graph = dependence_graph(toy(*code), 0, 0)
+    assert graph.loops == (RolledLoop(2, 6, trips),)
+    assert [each.needs for each in graph.instructions] == [
+        (),
+        (),
+        (0, 2),  # the sum of the trip before, or the zero before the loop
+        (2, 3),  # writes what it wrote before
+        (1, 3, 4, 5),
+        (1, 5),
+        (3,),
+        (),
+    ]
+    assert [each.writes for each in graph.instructions] == [True] * 6 + [False] * 2
+
+
+def test_a_graph_of_any_size_is_refused():
+    with pytest.raises(
+        DseError, match=r"^toy: graph: found 8 instructions with loops rolled, expected 1 to 7$"
+    ):
+        dependence_graph(toy(*LOOP), 0, 0, most=7)
+    assert (simulated.MOST_INSTRUCTIONS, simulated.MOST_NESTED) == (MOST_INSTRUCTIONS, MOST_NESTED)
+
+
+def test_what_instructions_ask_for(machines):
+    graph = dependence_graph(machines["transpose_conflicts"], 1, 2)
+    asked = {}
+    for each in graph.instructions:
+        if each.requests:
+            asked.setdefault(each.text.split()[0], set()).add((each.requests, each.sectors, each.passes))
+    assert asked == {
+        "LDG.E": {(1, 4, 1)},
+        "STS": {(1, 0, 1)},
+        "LDS": {(1, 0, 32)},
+        "STG.E": {(1, 4, 1)},
+    }
+
+
+def test_where_warps_split(machines):
+    (found,) = divergent(machines["divergent"])
+    assert (found.visits, found.taken, found.passed, found.diverged) == (1, 1, 1, 1)
+    assert (found.lanes_taken, found.lanes_passed) == pytest.approx((64 / 3, 32 / 3))
+
+
+def test_some_leave():
+    """Of two blocks of 64 threads the first 40 of each leave; one block stands for three."""
+    machine = toy(
+        "S2R R0, SR_TID.X",
+        "ISETP.LT.AND P0, PT, R0, 0x28, PT",
+        "@P0 EXIT",
+        "EXIT",
+        threads=64,
+        blocks=2,
+    )
+    (found,) = branches(machine, [3, 1])
+    assert (found.target, found.meets) == (-1, -1)
+    assert (found.visits, found.taken, found.passed, found.diverged) == (1, 1, 0.5, 0.5)
+    assert (found.lanes_taken, found.lanes_passed) == (8, 24)
+
+
+def test_blocks_that_were_run_stand_for_others():
+    listings = parse((LISTINGS / "sm_80.sass").read_text(), "sm_80.sass")
+    (listing,) = [each for each in listings if each.kernel == "vector_add"]
+    launch = LaunchArguments((391, 1, 1), (256, 1, 1), [None, None, None, 100_000])
+    sample = representative(launch.grid)
+    (found,) = branches(run(bind_program(program(listing)), launch, sample.blocks), sample.weights)
+    assert found.taken == pytest.approx(1 - 3125 / 3128)
+    assert found.diverged == 0
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_arcs_are_the_ways_that_threads_went(machines, name):
+    """Against each thread's own way; block 0 counts three times as much as the others."""
+    machine = machines[name]
+    blocks, threads = machine.shape
+    weights = [3.0, 1, 1, 1][:blocks]
+    share = np.array(weights) / sum(weights) / (threads // 32)
+    went, came_from, visited = {}, np.full(machine.shape, -1), {-1: -1}
+    for visit, (index, mask) in enumerate(trace(machine)):
+        visited[visit] = index
+        for before in np.unique(came_from[mask]).tolist():
+            here = (mask & (came_from == before)).reshape(blocks, -1, 32)
+            found = went.setdefault((visited[before], index), np.zeros(2))
+            found += share @ here.any(-1).sum(1), share @ here.sum((1, 2))
+        came_from[mask] = visit
+    graph = flow_graph(machine, weights)
+    found = {}
+    for arc in graph.arcs:
+        source, target = graph.nodes[arc.source], graph.nodes[arc.target]
+        if source.block == target.block and arc.target == arc.source + 1:
+            assert (arc.weight, arc.lanes) == (source.weight, source.lanes)
+        else:
+            assert target.first == machine.program.blocks[target.block].steps[0].address
+            found[source.block, target.block] = (arc.weight, arc.weight * arc.lanes)
+    start = went.pop((-1, 0))
+    assert set(found) == set(went)
+    for edge, both in went.items():
+        assert found[edge] == pytest.approx(tuple(both))
+    visits = {node.block: node.weight for node in graph.nodes}
+    for branch in graph.branches:
+        if branch.target >= 0:
+            (taken, jumping), (passed, going_on) = (
+                went.get((branch.block, to), start * 0) for to in (branch.target, branch.block + 1)
+            )
+            assert 32 * branch.active * branch.visits == pytest.approx(jumping + going_on)
+            assert branch.jumping * (jumping + going_on) == pytest.approx(jumping)
+            assert branch.visits == pytest.approx(visits[branch.block])
+            assert branch.taken * branch.visits == pytest.approx(taken)
+            assert branch.diverged * branch.visits == pytest.approx(taken + passed - branch.visits)
+
+
+def test_nodes_hold_all_that_was_executed(machines):
+    graph = flow_graph(machines["nbody"])
+    total = counts(machines["nbody"]).sum(1) / (4 * 8)
+    lengths = [len(block.steps) for block in machines["nbody"].program.blocks]
+    assert sum(node.weight * node.count for node in graph.nodes) == pytest.approx(
+        np.dot(lengths, total[: 2 * len(lengths) : 2])
+    )
+    assert [(loop.trips, loop.entries) for loop in graph.loops] == [(4, 1), (64, 4)]
+    kinds = Counter(node.kind for node in graph.nodes)
+    assert kinds["barrier"] == 2
+    assert kinds["memory"] == 3  # two loads and a store
+    assert {node.requests for node in graph.nodes if node.kind in ("shared", "memory")} == {1}
+
+
+def test_who_uses_what_was_loaded():
+    machine = toy(*LOOP)
+    graph = flow_graph(machine)
+    nodes = {node.first: number for number, node in enumerate(graph.nodes)}
+    assert [(node.kind, node.count) for node in graph.nodes] == [
+        ("compute", 1),
+        ("memory", 1),
+        ("compute", 3),
+        ("memory", 1),
+        ("compute", 1),
+        ("compute", 1),
+    ]
+    assert graph.nodes[nodes[0x20]].chain == 3
+    assert graph.nodes[nodes[0x20]].ilp == 1
+    assert graph.dependences == (
+        Dependence(nodes[0x10], nodes[0x20], carried=False),
+        Dependence(nodes[0x50], nodes[0x20], carried=True),
+    )
+
+
+def test_both_sides_meet(machines):
+    graph = flow_graph(machines["divergent"])
+    split = next(branch for branch in graph.branches if branch.diverged)
+    (loop,) = graph.loops
+    assert loop.trips == 17
+    assert split.block < loop.header < split.meets
+
+
+def test_lanes_leave_a_loop_one_by_one():
+    """Lane t stays while k < t. Lanes 0 and 1 leave in trip 1, then lane k in trip k, the last alone."""
+    machine = toy(
+        "S2R R0, SR_TID.X",
+        "MOV R4, RZ",
+        "IADD3 R4, R4, 0x1, RZ",
+        "ISETP.LT.AND P0, PT, R4, R0, PT",
+        "@P0 BRA 0x20",
+        "EXIT",
+    )
+    (found,) = divergent(machine)
+    assert (found.visits, found.taken, found.passed) == (31, 30 / 31, 1)
+    assert found.diverged == 30 / 31
+    assert found.lanes_taken == pytest.approx(np.mean(np.arange(1, 31)))
+    assert found.lanes_passed == pytest.approx((2 + 29) / 30)
+    assert [(loop.trips, loop.entries) for loop in flow_graph(machine).loops] == [(31, 1)]
+
+
+def test_a_loop_begins_where_it_jumps_back_to():
+    """Entered in the middle: B A B A B, which is B and twice A B."""
+    graph = dependence_graph(
+        toy(
+            "MOV R4, RZ",
+            "BRA 0x30",
+            "MOV R5, RZ",  # A
+            "IADD3 R4, R4, 0x1, RZ",  # B
+            "ISETP.LT.AND P0, PT, R4, 0x3, PT",
+            "@P0 BRA 0x20",
+            "EXIT",
+        ),
+        0,
+        0,
+    )
+    (loop,) = graph.loops
+    assert loop.trips == 2
+    assert (graph.instructions[loop.first].address, graph.instructions[loop.last].address) == (0x20, 0x50)
+
+
+def test_what_is_written_over_is_not_waited_for():
+    graph = flow_graph(
+        toy(
+            "LDG.E R4, [R20.64]",
+            "LDG.E R5, [R20.64+0x4]",
+            "LDG.E R6, [R20.64+0x8]",
+            "MOV R4, RZ",
+            "@P1 MOV R5, RZ",  # perhaps not
+            "BAR.SYNC 0x0",
+            "IADD3 R7, R4, R5, RZ",
+            "@P2 MOV R8, RZ",
+            "EXIT",
+        )
+    )
+    assert [node.kind for node in graph.nodes] == ["memory"] * 3 + ["compute", "barrier", "compute"]
+    assert graph.dependences == (Dependence(1, 5, carried=False),)
+
+
+def test_blocks_differ_in_what_they_ask_for():
+    machine = toy(
+        "S2R R0, SR_CTAID.X",
+        "ISETP.EQ.AND P0, PT, R0, 0x1, PT",
+        "@P0 LDG.E R4, [R20.64]",
+        "LDGSTS.E [R3], [R20.64]",
+        "BAR.ARV 0x1, 0x40",
+        "EXIT",
+        blocks=2,
+    )
+    for block in range(2):
+        graph = dependence_graph(machine, block, 0)
+        load, copy, signal = graph.instructions[2:5]
+        assert (load.requests, load.sectors, load.passes) == (block,) * 3
+        assert (copy.requests, copy.sectors, copy.passes, copy.shared_passes) == (1, 1, 1, 1)
+        assert [each.kind for each in (load, copy, signal)] == ["memory", "memory", "compute"]
+
+
+def test_products_of_some_warps():
+    """One warp of four multiplies; as the load has the same guard, it is known which."""
+    machine = toy(
+        "S2R R0, SR_TID.X",
+        "ISETP.LT.AND P0, PT, R0, 0x20, PT",
+        "@P0 LDG.E R24, [R20.64]",
+        "@P0 HMMA.16816.F32 R4, R8, R12, R4",
+        "HMMA.16816.F32 R4, R8, R12, R4",
+        "EXIT",
+        threads=128,
+    )
+    graph = dependence_graph(machine, 0, 0)
+    some, all_of_them = (each.product for each in graph.instructions if each.pipe == "tensor")
+    assert some is not None
+    assert all_of_them is not None
+    assert (all_of_them.multiply_adds, all_of_them.from_registers) == (16 * 8 * 16, 1)
+    assert (some.multiply_adds, some.from_registers) == (16 * 8 * 16 / 4, 1 / 4)

@@ -1,0 +1,159 @@
+"""One warp alone, its time worked out by hand."""
+
+import pytest
+
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.caches.cache_model import kept_at_random
+from dse.source.nvidia.execute.interpret import bind_program, run
+from dse.source.nvidia.profile.single_warp import SOURCES, Timing, Walk, longest_warp, walk
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.program import program
+
+LATENCY = dict.fromkeys(SOURCES, 5.0) | {"global": 400.0, "copy": 400.0, "barrier": 0.0, "control": 0.0}
+TIMES = Timing(LATENCY, {"fp32": 2.0}, {"mma_fp16": 1 / 256, "mma_warp": 8.0})
+
+
+def walked(*code: str, threads: int = 32, warp: int | None = None) -> dict[tuple[int, int], Walk]:
+    lines = [f"  /*{16 * place:04x}*/ {line} ;" for place, line in enumerate(code)]
+    made = program(parse("\t.target sm_80\n\t.section .text.toy,\n" + "\n".join(lines), "toy.sass")[0])
+    machine = run(bind_program(made), LaunchArguments((1, 1, 1), (threads, 1, 1), [1000]), [(0, 0, 0)])
+    return walk(machine, 0, longest_warp(machine, 0) if warp is None else warp, TIMES)
+
+
+def test_a_chain_waits_for_each_result():
+    (found,) = walked("IADD3 R1, R2, R3, RZ", "IADD3 R1, R1, R3, RZ", "IADD3 R1, R1, R3, RZ", "EXIT").values()
+    assert (found.passes, found.cycles, found.insts, found.chain) == (1, 0 + 5 + 5 + 1 + 1, 4, 3)
+    assert found.latencies @ list(LATENCY.values()) == 10
+
+
+def test_a_pipe_takes_its_time():
+    code = [f"FADD R{n}, R20, R21" for n in range(4)]
+    (found,) = walked(*code, "EXIT").values()
+    assert found.cycles == 3 * 2 + 1 + 1
+    assert found.chain == 1
+
+
+def test_loads_in_flight_arrive_together():
+    code = [
+        "LDG.E R4, [R20.64]",
+        "LDG.E R5, [R20.64+0x4]",
+        "IADD3 R6, R4, R5, RZ",
+        "LDG.E R7, [R20.64+0x8]",
+        "IADD3 R7, R7, R6, RZ",
+        "EXIT",
+    ]
+    (found,) = walked(*code).values()
+    assert (found.loads, found.waits) == (3, 2)
+    assert found.cycles == (1 + 400) + 1 + 400 + 1 + 1
+
+
+def test_barriers_part_the_phases():
+    code = ["IADD3 R1, R2, R3, RZ", "BAR.SYNC 0x0", "IADD3 R1, R1, R3, RZ", "EXIT"]
+    found = walked(*code, threads=64)
+    assert list(found) == [(-1, 0x10), (0x10, -1)]
+    assert [phase.insts for phase in found.values()] == [2, 2]
+
+
+@pytest.mark.parametrize("trips", [3, 10, 1000])
+def test_long_loops_are_not_walked_but_counted(trips):
+    code = [
+        "MOV R4, RZ",
+        "IADD3 R4, R4, 0x1, RZ",
+        f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT",
+        "@P0 BRA 0x10",
+        "EXIT",
+    ]
+    (found,) = walked(*code).values()
+    assert found.insts == 1 + 3 * trips + 1
+    # MOV; then a trip takes 5 for the sum, 5 for the compare, 1 for the branch
+    assert found.cycles == 5 + 11 * trips + 1
+    assert found.chain == 1 + trips + 1
+
+
+@pytest.mark.parametrize("kib", [4, 16, 24, 64])
+def test_long_code_is_waited_for(kib):
+    """A line of 128 bytes holds 8 instructions, and takes 5 cycles if it is not there."""
+    count = kib * 1024 // 16
+    (found,) = walked(*[f"IADD3 R{n % 64}, R90, R91, RZ" for n in range(count - 1)], "EXIT").values()
+    missed = 1 - kept_at_random(kib / 16)
+    assert found.cycles == pytest.approx(count * (1 + missed * 5 / 8))
+    assert found.slots == pytest.approx(found.cycles)
+
+
+def test_a_loop_that_fits_is_fetched_once():
+    straight = [f"FADD R{n % 64}, R90, R91" for n in range(4096 - 5)]
+    loop = ["IADD3 R84, R84, 0x1, RZ", "ISETP.LT.AND P0, PT, R84, 0x3e8, PT"]
+    back = f"@P0 BRA {16 * (len(straight) + 1):#x}"
+    (found,) = walked(*straight, "MOV R84, RZ", *loop, back, "EXIT").values()
+    missed = 1 - kept_at_random(4)
+    assert found.cycles == pytest.approx(
+        len(straight) * 2 + 1000 * 11 + missed * 5 / 8 * 3, abs=10
+    )  # each FADD waits for its pipe longer than for its line
+
+
+def test_the_warp_with_most_to_do():
+    code = [
+        "S2R R0, SR_TID.X",
+        "ISETP.LT.AND P0, PT, R0, 0x20, PT",
+        "@P0 EXIT",
+        "IADD3 R1, R1, R2, RZ",
+        "EXIT",
+    ]
+    (found,) = walked(*code, threads=64).values()
+    assert found.insts == 5
+    (found,) = walked(*code, threads=64, warp=0).values()
+    assert found.insts == 3
+
+
+def pipelined(depth: int, work: list[str], trips: int = 1000) -> Walk:
+    """A loop that copies ahead: so many groups are in flight when the oldest is waited for."""
+    copy = ["LDGSTS.E.128 [R20], [R22.64]", "LDGDEPBAR"]
+    begin = 1 + len(copy) * depth
+    code = [
+        *("MOV R4, RZ", *copy * depth),
+        *(f"DEPBAR.LE SB0, {depth - 1:#x}", "BAR.SYNC 0x0", *work, *copy, "IADD3 R4, R4, 0x1, RZ"),
+        *(f"ISETP.LT.AND P0, PT, R4, {trips:#x}, PT", f"@P0 BRA {16 * begin:#x}", "EXIT"),
+    ]
+    total = Walk()
+    for phase in walked(*code, threads=64).values():
+        total = total + phase
+    return total
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 5])
+def test_a_copy_costs_its_latency_over_the_groups_in_flight(depth):
+    found = pipelined(depth, [])
+    copies = dict(zip(SOURCES, found.latencies, strict=True))["copy"]
+    assert copies / 1000 == pytest.approx(1 / depth, rel=0.01)
+    assert found.cycles / 1000 == pytest.approx(400 / depth, rel=0.1)
+    assert found.loads / found.waits == pytest.approx(depth, rel=0.01)
+
+
+def test_work_hides_copies():
+    work = [f"FADD R{30 + n}, R50, R51" for n in range(30)] * 7  # 420 cycles of the pipe
+    one, two, three = (pipelined(depth, work) for depth in (1, 2, 3))
+    copies = [dict(zip(SOURCES, found.latencies, strict=True))["copy"] for found in (one, two, three)]
+    assert one.cycles / 1000 == pytest.approx(400 + 420, rel=0.1)
+    assert two.cycles == pytest.approx(three.cycles)
+    assert copies[0] == pytest.approx(1000, rel=0.01)
+    assert copies[1] < 3
+
+
+def test_products_of_a_warp_group_are_waited_for_by_group():
+    product = "HGMMA.64x128x16.F32 R24, gdesc[UR8], R24"
+    code = ["WARPGROUP.ARRIVE", product, product, f"{product}, gsb0", "WARPGROUP.DEPBAR.LE gsb0, 0x0", "EXIT"]
+    (found,) = walked(*code, threads=128).values()
+    one = 64 * 128 * 16 / 4 / 256  # of a warp, on its sub-partition
+    assert found.cycles == pytest.approx(1 + 3 * one + LATENCY["mma_fp16"] + 2, abs=1)
+    in_flight = [*code[:4], "WARPGROUP.DEPBAR.LE gsb0, 0x1", "EXIT"]
+    (found,) = walked(*in_flight, threads=128).values()
+    assert found.cycles < 1 + 3 * one
+
+
+def test_products_out_of_registers_wait_for_their_sums():
+    chain = ["HMMA.16816.F32 R4, R20, R24, R4"] * 3
+    (found,) = walked(*chain, "EXIT").values()
+    assert found.cycles == 2 * 8 + 1 + 1  # the pipe takes 8 cycles for each, longer than the sum to come
+    apart = [f"HMMA.16816.F32 R{4 * n}, R40, R44, R{4 * n}" for n in range(1, 5)]
+    (found,) = walked(*apart, "EXIT").values()
+    assert found.cycles == 3 * 8 + 1 + 1

@@ -1,0 +1,138 @@
+"""Kernels on tensor cores as Triton compiles them: products and copies, against counts made by hand.
+
+The listings are of Triton 3.9, of C = A B with blocks of 64 x 32 x 32 (sm_80: pointers and masks), of
+64 x 32 x 64 (sm_90) and 128 x 32 x 64 (sm_100: boxes of tensors); operands of half precision, 4 warps.
+"""
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.source.machine.blocks import representative
+from dse.source.machine.launch import LaunchArguments, TensorMap
+from dse.source.nvidia.execute.interpret import run
+from dse.source.nvidia.execute.loop_skipping import LoopPolicy
+from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare, summary
+from dse.source.nvidia.profile.to_kernel import warp_counts
+from dse.source.nvidia.sass.listing import parse
+from dse.types import CLASSES
+
+LISTINGS = Path(__file__).parents[1] / "listings"
+WARPS = 4
+M, N = 256, 128
+
+
+@cache
+def bound(name: str) -> BoundProgram:
+    path = LISTINGS / f"triton_{name}.sass"
+    return prepare(parse(path.read_text(), path.name)[0])
+
+
+def pointers(k: int) -> LaunchArguments:
+    """C = A B by pointers, in blocks of 64 x 32."""
+    arguments = (None, None, None, M, N, k, k, N, N)
+    return LaunchArguments((M // 64 * N // 32, 1, 1), (32 * WARPS, 1, 1), arguments)
+
+
+def tensor(shape: tuple[int, int], box: tuple[int, int]) -> tuple:
+    """A descriptor as Triton passes it: the map, then shape and strides."""
+    return TensorMap(2, shape, (shape[1], 1), box), *shape, np.int64(shape[1]), np.int64(1)
+
+
+def boxes(block_m: int, k: int, m: int = M) -> LaunchArguments:
+    """C = A B by boxes of tensors, in blocks of `block_m` x 32 and 64 along K."""
+    a, b, c = tensor((m, k), (block_m, 64)), tensor((k, N), (64, 32)), tensor((m, N), (block_m, 32))
+    grid = (-(-m // block_m) * N // 32, 1, 1)
+    return LaunchArguments(grid, (32 * WARPS, 1, 1), (*a, *b, *c, m, N, k))
+
+
+LAUNCHES = {
+    "sm_80": pointers(512),
+    "sm_90": boxes(64, 512),
+    "sm_100": boxes(128, 512),
+}
+
+
+def work(counts: Characterisation) -> dict[str, float]:
+    return dict(zip(CLASSES, warp_counts(counts).work.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_multiply_adds_are_those_of_the_product(name):
+    launch = LAUNCHES[name]
+    counts = characterise(bound(name), launch)
+    of_warp = work(counts)
+    assert of_warp["mma_fp16"] * WARPS * launch.blocks == M * N * 512
+    assert counts.unknown == ()
+    from_registers = M * N * 512 / 2048 / WARPS / launch.blocks
+    assert of_warp["mma_warp"] == (from_registers if name == "sm_80" else 0)
+    warps = warp_counts(counts)
+    plain = sum(of_warp[pipe] for pipe in ("fp32", "fp64", "int32", "imul32", "sfu", "barrier"))
+    accesses = warps.shared_insts + warps.load_insts + warps.store_insts
+    issued = float(warps.phases.insts @ warps.phases.passes)
+    guarded = 0 if name == "sm_80" else 0.02 * issued  # accesses of warps of which no thread takes part
+    assert plain + accesses + warps.other_insts == pytest.approx(issued, abs=guarded)
+
+
+@pytest.mark.parametrize(("name", "block_m"), [("sm_90", 64), ("sm_100", 128)])
+def test_boxes_move_as_many_bytes_as_they_hold(name, block_m):
+    k = 512
+    counts = characterise(bound(name), LAUNCHES[name])
+    loaded = (block_m + 32) * k * 2
+    assert counts.total("global load", "bytes") == loaded
+    assert counts.total("global load", "sectors") == loaded / 32
+    assert counts.total("global load", "passes") == 0  # past the L1
+    assert counts.total("global load", "requests") == 2 * k / 64
+    assert counts.total("global store", "bytes") == block_m * 32 * 2
+    stored = counts.total("shared store", "bytes")
+    assert stored >= loaded
+    new = sum(phase.passes * phase.new_sectors["load"] for phase in counts.phases)
+    assert new == loaded / 32  # no block loads a sector twice
+
+
+def test_operands_in_shared_memory_pass_its_banks():
+    """64 x 32 x 16: A takes 2048 bytes of it and B 1024, for each of 32 products along K."""
+    counts = characterise(bound("sm_90"), LAUNCHES["sm_90"])
+    (tensor_passes,) = {sum(phase.passes * phase.tensor.get("shared", 0) for phase in counts.phases)}
+    assert tensor_passes == (2048 + 1024) / 128 * 512 / 16
+
+
+def test_what_lies_outside_a_tensor_is_not_moved():
+    m = 80  # a block of 64 rows and one of 16
+    counts = characterise(bound("sm_90"), boxes(64, 512, m), inside=8)
+    assert counts.total("global load", "bytes") * counts.blocks == (m + 2 * 32) * 512 * 2 * N // 32
+    assert counts.total("global store", "bytes") * counts.blocks == m * N * 2
+    assert work(counts)["mma_fp16"] * WARPS * counts.blocks == 128 * N * 512
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+@pytest.mark.parametrize("k", [2048, 2048 + 32 * 3])
+def test_loops_whose_stages_take_turns_are_skipped_exactly(name, k):
+    launch = pointers(k) if name == "sm_80" else boxes(64 if name == "sm_90" else 128, k)
+    sample = representative(launch.grid)
+    skipped, full = (
+        run(bound(name), launch, sample.blocks, loops=policy) for policy in (LoopPolicy.SKIP, LoopPolicy.RUN)
+    )
+    one, other = summary(skipped, sample), summary(full, sample)
+    assert replace(one, unskipped={}) == other
+    if name == "sm_80":
+        assert len(skipped.trace) < len(full.trace) / 2
+
+
+def test_a_descriptor_must_be_of_an_argument():
+    launch = boxes(64, 512)
+    none = replace(launch, arguments=(bytes(128), *launch.arguments[1:]), offsets=_offsets())
+    with pytest.raises(
+        DseError, match=r"UTMALDG\.2D.*found a descriptor of no argument, expected a TensorMap"
+    ):
+        characterise(bound("sm_90"), none)
+
+
+def _offsets() -> list[int]:
+    of_tensor = (0, 0x80, 0x84, 0x88, 0x90)
+    return [0x240 + 0xC0 * n + offset for n in range(3) for offset in of_tensor] + [0x458, 0x45C, 0x460]

@@ -1,0 +1,132 @@
+"""The average warp as models take it, against counts made by hand."""
+
+from functools import cache
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.models.phase import latency
+from dse.source.machine.launch import LaunchArguments
+from dse.source.nvidia.machine.state import BoundProgram
+from dse.source.nvidia.profile.characterise import Characterisation, characterise, prepare
+from dse.source.nvidia.profile.single_warp import timing
+from dse.source.nvidia.profile.to_kernel import to_kernel, warp_counts
+from dse.source.nvidia.profile.warp_counts import NOTHING, WarpCounts, column_names, stacked
+from dse.source.nvidia.sass.listing import parse
+from dse.types import CLASSES, Kernel
+
+LISTINGS = Path(__file__).parents[1] / "listings"
+
+
+@cache
+def kernel_of(name: str) -> BoundProgram:
+    path = LISTINGS / "sm_80.sass"
+    (listing,) = [listing for listing in parse(path.read_text(), path.name) if listing.kernel == name]
+    return prepare(listing)
+
+
+@cache
+def a100():
+    gpu = gpus.load("a100-pcie-40gb").gpu
+    return jax.tree.map(lambda x: np.asarray(x, float) if x.dtype.kind == "f" else x, gpu)
+
+
+def found(kernel: str, *arguments, grid=(4, 1, 1), block=(256, 1, 1)) -> Characterisation:
+    return characterise(kernel_of(kernel), LaunchArguments(grid, block, arguments), timing(a100()))
+
+
+def one(kernel: str, *arguments, **shape) -> Kernel:
+    return to_kernel(warp_counts(found(kernel, *arguments, **shape)))
+
+
+def test_as_models_take_it():
+    kernel = one("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
+    assert float(kernel.load_insts) == float(kernel.store_insts) == 4
+    assert float(kernel.shared_insts) == 8
+    assert float(kernel.work.shared) == 4 + 4 * 32
+    assert float(kernel.work.barrier) == 1
+    assert float(kernel.sectors) == float(kernel.work.l2) == float(kernel.work.dram) == 32
+    assert float(kernel.work.l1) == 8
+    assert float(kernel.bytes_per_access) == 128
+    assert float(kernel.uncoal_insts) == 0
+    assert float(kernel.mlp) == 4
+    assert float(kernel.other_insts) > 0
+
+
+def test_phases_add_up_to_the_whole():
+    counts = found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1))
+    kernel = to_kernel(warp_counts(counts))
+    loading, storing = kernel.phases
+    for name in ("fp32", "int32", "shared", "l1", "l2", "dram", "barrier"):
+        parts = [phase.passes * getattr(phase.work, name) for phase in kernel.phases]
+        assert float(np.sum(parts)) == pytest.approx(float(getattr(kernel.work, name)))
+    assert float(np.sum([phase.passes * phase.insts for phase in kernel.phases])) == pytest.approx(
+        counts.insts() / counts.warps
+    )
+    assert float(loading.work.shared) == 4
+    assert float(storing.work.shared) == 4 * 32
+    assert float(loading.waits.dram) == 1  # its loads fly together
+    # All loads come from DRAM here, so the path is as long as it was walked.
+    for phase, walked in zip(kernel.phases, counts.phases, strict=True):
+        assert walked.walk is not None
+        assert float(latency(a100(), phase)) == pytest.approx(walked.walk.cycles)
+
+
+def test_several_launches_side_by_side():
+    short = warp_counts(found("vector_add", None, None, None, 1024))
+    long = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
+    both = to_kernel(stacked([short, NOTHING, long]))
+    assert len(both.phases) == 2
+    np.testing.assert_array_equal(both.phases[1].passes, [0, 0, 1])
+    np.testing.assert_array_equal(both.load_insts, [2, 0, 4])
+    np.testing.assert_array_equal(both.ilp[1], 1)
+
+
+def test_a_matrix_of_all_numbers_has_a_name_for_each():
+    one = warp_counts(found("transpose_conflicts", None, None, 512, grid=(16, 16, 1), block=(32, 8, 1)))
+    names = column_names(2)
+    assert len(set(names)) == len(names) == len(one.to_matrix())
+    column = dict(zip(names, one.to_matrix(), strict=True))
+    assert column["work.shared"] == one.work[CLASSES.index("shared")] == 4 + 4 * 32
+    assert column["phases.1.waits.l1"] == one.phases.waits[1, CLASSES.index("l1")]
+    assert column["phases.1.passes"] == one.phases.passes[1] == 1
+    assert WarpCounts.from_matrix(one.to_matrix()) == one
+    several = stacked([NOTHING, stacked([one, NOTHING])])
+    assert several.work.shape == (3, len(CLASSES))
+    assert several[1] == one
+    assert several[np.array([1, 1])] == stacked([one, one])
+    assert several[0] == several[2] != one
+
+
+def test_uncoalesced_accesses():
+    kernel = one("strided_copy", None, None, 1024, 8)
+    assert float(kernel.uncoal_insts) == float(kernel.load_insts) == 1
+    assert float(kernel.transactions_per_uncoal) == 32
+
+
+def test_tensor_cores_are_not_silently_left_out():
+    code = (
+        "\t.target sm_80\n\t.section .text.toy,\n"
+        "  /*0000*/ HMMA.16816.F32 R0, R4, R8, R0 ;\n  /*0010*/ EXIT ;"
+    )
+    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    assert result.insts("tensor") == 1
+    work = dict(zip(CLASSES, warp_counts(result).work.tolist(), strict=True))
+    assert work["mma_fp16"] == 16 * 8 * 16
+    assert work["mma_warp"] == 1
+
+
+def test_textures_are_not_silently_left_out():
+    code = "\t.target sm_80\n\t.section .text.toy,\n  /*0000*/ TEX R0, R4, 0x0 ;\n  /*0010*/ EXIT ;"
+    result = characterise(parse(code, "toy.sass")[0], LaunchArguments((1, 1, 1), (32, 1, 1)))
+    with pytest.raises(DseError, match="toy: found texture instructions"):
+        warp_counts(result)
+
+
+def test_shuffles_go_through_the_pipe_of_shared_memory():
+    kernel = one("warp_wide", np.zeros(4096, np.int32))
+    assert float(kernel.work.shared) == float(kernel.shared_insts) == 3

@@ -1,0 +1,160 @@
+"""The table of opcodes: what instructions write, and how wide."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from dse.source.nvidia.sass import opcodes
+from dse.source.nvidia.sass.listing import parse
+from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
+from dse.source.nvidia.sass.operands import PT, UPT, B, operand
+from dse.source.nvidia.sass.program import SassProgram, program
+
+LISTINGS = sorted((Path(__file__).parents[1] / "listings").glob("*.sass"))
+
+
+def test_each_opcode_has_one_row_and_each_pipe_some():
+    assert [name for name, rows in Counter(row.name for row in opcodes._ROWS).items() if rows > 1] == []
+    assert {row.pipe for row in OPCODES.values()} == set(PIPES)
+
+
+@pytest.mark.parametrize("path", LISTINGS, ids=lambda path: path.stem)
+def test_all_opcodes_of_the_listings_are_known(path):
+    names = {
+        instruction.opcode.split(".")[0]
+        for listing in parse(path.read_text(), path.name)
+        for instruction in listing.instructions
+    }
+    assert names <= set(OPCODES)
+
+
+def unwritten(code: SassProgram) -> set[str]:
+    """The instructions that read a register or a predicate that none on a way to them writes."""
+    written: dict[int, set[int]] = {0: set()}  # slots where each block begins
+    waiting = [0]
+    missing = {}
+    while waiting:
+        block = code.blocks[waiting.pop()]
+        slots = set(written[block.index])
+        for step in block.steps:
+            guard = {step.guard} - {PT, UPT, -1}
+            missing[step.address] = {slot for slot in {*step.reads, *guard} - slots if slot < B}, step.text
+            slots.update(step.writes)
+        for following in block.successors:
+            before = written.get(following)
+            if before is None or not slots <= before:
+                written[following] = slots | (before or set())
+                waiting.append(following)
+    return {text for slots, text in missing.values() if slots}
+
+
+@pytest.mark.parametrize("path", LISTINGS, ids=lambda path: path.stem)
+def test_the_compiler_reads_nothing_that_the_table_does_not_say_was_written(path):
+    for listing in parse(path.read_text(), path.name):
+        assert unwritten(program(listing)) == set()
+
+
+# An instruction, how many of its operands it writes, and registers of the first and of each that it reads.
+FORMS = [
+    ("IADD3 R1 R2 R3 RZ", 1, 1, [1, 1, 1]),
+    ("IADD3 R1 P0 PT R2 R3 RZ", 3, 1, [1, 1, 1]),
+    ("IADD3.X R2 P0 PT R3 R4 RZ P1 !PT", 3, 1, [1, 1, 1, 1, 1]),
+    ("IADD3.64 R2 PT PT R4 R6 RZ", 3, 2, [2, 2, 2]),
+    ("LOP3.LUT P0 R1 R2 R3 RZ 0xc0 !PT", 2, 1, [1, 1, 1, 1, 1]),
+    ("MOV.64 R2 R4", 1, 2, [2]),
+    ("ISETP.GE.AND P0 PT R1 R2 PT", 2, 1, [1, 1, 1]),
+    ("ISETP.GE.U64.AND P0 PT R2 R4 PT", 2, 1, [2, 2, 2]),
+    ("DSETP.LT.AND P0 PT R2 R4 PT", 2, 1, [2, 2, 2]),
+    ("IMAD R1 R2 R3 R4", 1, 1, [1, 1, 1]),
+    ("IMAD.WIDE R2 R4 R5 R6", 1, 2, [1, 1, 2]),
+    ("UIMAD.WIDE.U32 UR4 UR6 UR7 UR8", 1, 2, [1, 1, 2]),
+    ("IMAD.HI.U32 R2 R4 R5 R6", 1, 1, [1, 1, 2]),
+    ("DADD R2 R4 R6", 1, 2, [2, 2]),
+    ("FFMA2 R2 R4 R6 R8", 1, 2, [2, 2, 2]),
+    ("CS2R R2 SRZ", 1, 2, [1]),
+    ("CS2R.32 R2 SR_CLOCKLO", 1, 1, [1]),
+    ("I2F.F64.S64 R2 R4", 1, 2, [2]),
+    ("I2F.U64.RP R2 R4", 1, 1, [2]),
+    ("F2I.U64.TRUNC R2 R4", 1, 2, [1]),
+    ("F2I.F64.FLOOR R2 R4", 1, 1, [2]),
+    ("F2F.F32.F64 R2 R4", 1, 1, [2]),
+    ("UF2F.F64.F32 UR4 UR6", 1, 2, [1]),
+    ("FRND.F64.CEIL R2 R4", 1, 2, [2]),
+    ("FCHK P0 R1 R2", 1, 1, [1, 1]),
+    ("VOTE.ANY R0 PT P1", 2, 1, [1]),
+    ("VOTE.ALL P0 P1", 1, 1, [1]),
+    ("SEL R0 R1 R2 P0", 1, 1, [1, 1, 1]),
+    ("SHFL.IDX PT R0 R1 R2 0x1f", 2, 1, [1, 1, 1]),
+    ("LDG.E.128 R4 [R2.64]", 1, 4, [1]),
+    ("LDC.64 R2 c[0x0][0x28]", 1, 2, [1]),
+    ("LDSM.16.M88.4 R4 [R2]", 1, 4, [1]),
+    ("STSM.16.M88.4 [R2] R4", 0, 1, [4, 4]),
+    ("LDTM.x64 R4 tmem[UR11]", 1, 64, [1]),
+    ("LDTM.16dp256bit.x2 R4 tmem[UR11]", 1, 8, [1]),
+    ("STTM.16dp32bit_t0_t15.x32 tmem[UR11] R4", 0, 32, [1, 32]),
+    ("SYNCS.PHASECHK.TRANS64.TRYWAIT P0 [UR12+0x18000] R8", 1, 1, [1, 1]),
+    ("SYNCS.EXCH.64 URZ [UR8] UR4", 1, 1, [1, 2]),
+    ("SYNCS.CCTL.IV [UR8]", 0, 1, [1]),
+    ("USETMAXREG.TRY_ALLOC.CTAPOOL UP0 0x100", 1, 1, [1]),
+    ("USETMAXREG.DEALLOC.CTAPOOL 0x18", 0, 1, [1]),
+    ("ELECT P0 URZ PT", 2, 1, [1]),
+    ("LDGSTS.E.128 [R1] [R2.64]", 0, 1, [1, 1]),
+    ("STG.E [R2.64] R1", 0, 1, [1, 1]),
+    ("STS.64 [R2] R4", 0, 1, [2, 2]),
+    ("ATOMG.E.ADD PT R3 [R2.64] R7", 2, 1, [1, 1]),
+    ("ATOM.E.CAS.64 R4 [R2.64] R6 R8", 1, 2, [2, 2, 2]),
+    ("EXIT", 0, 1, []),
+    ("BMOV.32 B6 R16", 1, 1, [1]),
+    ("R2P PR R0 0x3", 0, 1, [1, 1, 1]),
+]
+
+
+def of(text: str) -> tuple[opcodes.Opcode, tuple[str, ...], list[str]]:
+    """The row, modifiers and operands of an instruction."""
+    opcode, *operands = text.split()
+    name, *modifiers = opcode.split(".")
+    return OPCODES[name], tuple(modifiers), operands
+
+
+@pytest.mark.parametrize(("text", "written", "target_words", "source_words"), FORMS)
+def test_operands_written_and_registers_of_each(text, written, target_words, source_words):
+    row, modifiers, operands = of(text)
+    assert row.destinations(tuple(map(operand, operands))) == written
+    assert row.widths(modifiers, len(operands) - written) == (target_words, source_words)
+
+
+def test_the_forms_reach_every_rule_that_rows_name():
+    tested = [of(text)[0] for text, *_ in FORMS]
+    assert {row.words for row in tested} == {row.words for row in OPCODES.values()}
+    assert {row.writes for row in tested} == {row.writes for row in OPCODES.values()}
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [
+        ("LDG.E", 4),
+        ("LDG.E.U8", 1),
+        ("LDG.E.S16.CONSTANT", 2),
+        ("STS.128", 16),
+        ("LDS.U.64", 8),
+        ("LDSM.16.M88.2", 8),
+        ("STSM.16.M88.4", 16),
+        ("LDGSTS.E.BYPASS.128", 16),
+    ],
+)
+def test_bytes_of_an_access(text, data):
+    row, modifiers, _ = of(text)
+    assert row.data(modifiers) == data
+    assert row.accesses_memory
+
+
+def test_kinds():
+    names = {kind: {row.name for row in OPCODES.values() if row.kind == kind} for kind in ("atomic", "copy")}
+    assert names == {"atomic": {"ATOM", "ATOMG", "ATOMS"}, "copy": {"LDGSTS"}}
+    assert {row.name for row in OPCODES.values() if row.atomic} == {"ATOM", "ATOMG", "ATOMS", "RED", "REDG"}
+    assert {row.name for row in OPCODES.values() if row.stores} >= {"RED", "STG"}
+    branches = {row.name for row in OPCODES.values() if row.branches}
+    assert branches == {"BRA", "BRX", "BRXU", "CALL", "EXIT", "JMP", "JMX", "JMXU", "RET"}
+    assert OPCODES["FFMA"].fp32 == 1
+    assert OPCODES["FADD2"].fp32 == 2

@@ -1,0 +1,33 @@
+"""Kernels read from source on a cluster: the same counts as here, kept in our cache."""
+
+import numpy as np
+import pytest
+
+from dse.core.cluster import in_use, used
+from dse.hardware import gpus
+from dse.source import readers
+from dse.source.cache import Cache
+from dse.source.kernel import SourceKernel
+
+pytest.importorskip("distributed")
+
+
+@pytest.mark.slow
+def test_a_ranking_is_the_same_and_is_kept_here(tmp_path, monkeypatch):
+    description = readers.load("transpose")
+    gpu = gpus.load("a100").gpu
+    parameters = {
+        name: values[::7] for name, values in description.space.configurations(description.sizes()).items()
+    }
+    here = SourceKernel(description, cache=Cache(tmp_path / "here")).read(parameters, gpu)
+    with used(workers=2):
+        assert in_use() is not None
+        there = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
+    assert in_use() is None
+    assert there == here
+    told: list[int] = []
+    monkeypatch.setattr("dse.source.nvidia.source._characterise_batch", told.append)
+    again = SourceKernel(description, cache=Cache(tmp_path / "there")).read(parameters, gpu)
+    assert again == here
+    assert not told
+    assert len(here) == len(np.asarray(next(iter(parameters.values()))))

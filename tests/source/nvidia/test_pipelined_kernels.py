@@ -1,0 +1,101 @@
+"""What more buffers gain by the phase model: where latency binds, and not where tensor cores do."""
+
+import jax
+import pytest
+
+from dse.hardware import gpus, occupancy
+from dse.models import phase
+from dse.source.kernel import as_models_take_it
+from dse.source.launches import Configuration
+from dse.source.nvidia.compile.contract import Compiled
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
+from dse.source.nvidia.sass.disassemble import disassemble
+from dse.source.nvidia.source import KernelProfile, executed
+from dse.types import Gpu, Prediction
+
+TRIPS = 256
+BUFFERED = """extern "C" __global__ void k(const uint4* x, float* y, int trips)
+{
+    __shared__ uint4 tile[BUFFERS][128];
+    unsigned at = (unsigned)__cvta_generic_to_shared(&tile[0][threadIdx.x]);
+    x += blockIdx.x * 128 * trips + threadIdx.x;
+    int from = 0, to = 0;
+    auto copy = [&] {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at + to * 2048), "l"(x) : "memory");
+        asm volatile("cp.async.commit_group;" ::: "memory");
+        to = to + 1 == BUFFERS ? 0 : to + 1;
+        x += 128;
+    };
+    for (int i = 0; i < BUFFERS - 1; ++i) copy();
+    float sum[4][4] = {};
+#pragma unroll 1
+    for (int i = 0; i < trips; ++i) {
+        copy();
+        asm volatile("cp.async.wait_group %0;" ::"n"(BUFFERS - 1) : "memory");
+        __syncthreads();
+        uint4 a = tile[from][threadIdx.x ^ 1];
+        from = from + 1 == BUFFERS ? 0 : from + 1;
+#pragma unroll
+        for (int j = 0; j < PRODUCTS; ++j)
+            asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                         "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%4, %5}, {%0, %1, %2, %3};"
+                         : "+f"(sum[j % 4][0]), "+f"(sum[j % 4][1]), "+f"(sum[j % 4][2]), "+f"(sum[j % 4][3])
+                         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w));
+        __syncthreads();
+    }
+    y += blockIdx.x * 128 + threadIdx.x;
+    for (int j = 0; j < 4; ++j) *y += sum[j][0] + sum[j][1] + sum[j][2] + sum[j][3];
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def a100() -> Gpu:
+    return gpus.load("a100-pcie-40gb").gpu
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory, a100):
+    path = tmp_path_factory.mktemp("buffered") / "k.cu"
+    path.write_text(BUFFERED)
+
+    def profile(buffers: int, products: int) -> KernelProfile:
+        made = compile_source(read_source(path), 80, {"BUFFERS": buffers, "PRODUCTS": products})
+        assert isinstance(made, Compiled)
+        blocks = int(a100.sm_count)
+        launch = Configuration((), (blocks, 1, 1), (128, 1, 1), (None, None, TRIPS))
+        return executed(made, disassemble([made.binary])[0], launch, a100)
+
+    return profile
+
+
+def predicted(profile: KernelProfile, gpu: Gpu) -> Prediction:
+    kernel, resources = as_models_take_it([profile])
+    kernel = jax.tree.map(lambda x: x.astype(gpu.clock.dtype), kernel)
+    return phase.predict(gpu, kernel, occupancy.launch(gpu, resources)[0])
+
+
+def bottleneck(prediction: Prediction) -> str:
+    return list(prediction.terms)[int(prediction.bottleneck[0])]
+
+
+def test_products_are_counted(profiled):
+    work = dict(zip(phase.CLASSES, profiled(2, 8).warp.work, strict=True))
+    assert work["mma_fp16"] == TRIPS * 8 * 16 * 8 * 16
+    assert work["mma_warp"] == TRIPS * 8
+
+
+def test_more_buffers_gain_where_latency_binds(profiled, a100):
+    found = {buffers: predicted(profiled(buffers, 4), a100) for buffers in (1, 2, 3)}
+    cycles = {buffers: float(prediction.cycles[0]) for buffers, prediction in found.items()}
+    assert [bottleneck(prediction) for prediction in found.values()] == ["copies"] * 3
+    assert cycles[2] == pytest.approx(cycles[1] / 2, rel=0.1)
+    assert cycles[3] < 0.75 * cycles[2]
+
+
+def test_more_buffers_gain_nothing_where_tensor_cores_bind(profiled, a100):
+    two, three = (predicted(profiled(buffers, 128), a100) for buffers in (2, 3))
+    floor = TRIPS * 128 * 4 * 2048 * float(a100.cpi.mma_fp16)  # of four warps
+    assert float(two.cycles[0]) >= floor
+    assert float(two.cycles[0]) == pytest.approx(floor, rel=0.3)
+    assert float(three.cycles[0]) == pytest.approx(float(two.cycles[0]), rel=0.02)

@@ -1,0 +1,256 @@
+"""From a kernel.toml and its CUDA source to counts: what is compiled, launched, kept, and what goes wrong."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse import kernels
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.kernels.description import Description
+from dse.source.cache import Cache
+from dse.source.launches import Array, configurations
+from dse.source.nvidia import source as subject
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.nvrtc import compile_source
+from dse.source.nvidia.source import KernelProfile, characterise_all, source_of
+
+GPU = gpus.load("a100-pcie-40gb").gpu
+
+TABLE = """
+name = "rows"
+summary = "sums of a sparse matrix's rows"
+[problem]
+rows = 1000
+[parameters]
+block = [32, 64, 128]
+mode = [0, 1, 2, 3, 4, 5]
+[let]
+groups = "ceil(rows / block)"
+[launch]
+threads = "block"
+blocks = "groups"
+registers = 16
+[source]
+file = "rows.cu"
+defines = { TWICE = "2 * mode" }
+block = ["block"]
+grid = ["groups"]
+arguments = [
+    { size = "rows + 1", type = "int32", values = "index * (index - 1) // 2 % 7 + 3 * index" },
+    { size = "3 * rows" },
+    { size = "rows" },
+    "rows",
+    0.5,
+    "rows * 2 ** 32",
+]
+"""
+CODE = """
+extern "C" __global__ void rows(
+    const int* starts, const float* values, float* sums, int rows, float scale, long long many)
+{
+#if MODE == 1
+    sum = 0;
+#elif MODE == 2
+    __shared__ float much[1 << 20];
+    much[threadIdx.x] = scale;
+    sums[0] = much[many];
+#elif MODE == 3
+    while (sums[0] >= 0.0f) { __syncthreads(); sums[0] = rows; }
+#elif MODE == 4
+    unsigned short place;
+    asm("mul.f16 %0, %1, %1;" : "=h"(place) : "h"((unsigned short)threadIdx.x));
+    sums[place] = 1;
+#elif MODE == 5
+    printf("%d", TWICE);
+#else
+    const int row = blockIdx.x * BLOCK + threadIdx.x;
+    if (row < rows && many == 1000ll << 32 && scale == 0.5f) {
+        float sum = 0;
+#pragma unroll 1
+        for (int i = starts[row]; i < starts[row + 1]; ++i) sum += values[i];
+        sums[row] = sum;
+    }
+#endif
+}
+"""
+
+
+@pytest.fixture
+def read(tmp_path: Path):
+    """`read(old, new)`: the kernel, with a piece of its kernel.toml replaced."""
+
+    def read(old: str = "", new: str = "") -> Description:
+        assert not old or TABLE.count(old) == 1
+        (tmp_path / "rows.cu").write_text(CODE)
+        (tmp_path / "kernel.toml").write_text(TABLE.replace(old, new) if old else TABLE)
+        return kernels.load(tmp_path)
+
+    return read
+
+
+def run(kernel: Description, cache: Path, workers: int = 1, progress=lambda steps: None, **parameters):
+    count = np.broadcast_shapes(*(np.shape(value) for value in parameters.values()))
+    columns = {name: np.broadcast_to(value, count) for name, value in parameters.items()}
+    wanted = configurations(kernel, columns, kernel.sizes(), GPU)
+    return characterise_all(
+        source_of(kernel), 80, wanted, cache=Cache(cache), workers=workers, progress=progress
+    )
+
+
+def test_configurations_are_what_the_table_says(read):
+    first, second = configurations(read(), {"block": np.array([32, 64]), "mode": 1}, {"rows": 100}, GPU)
+    assert first.defines == (("BLOCK", 32), ("MODE", 1), ("TWICE", 2))
+    assert (first.block, first.grid) == ((32, 1, 1), (4, 1, 1))
+    assert (second.block, second.grid) == ((64, 1, 1), (2, 1, 1))
+    starts, *rest = first.arguments
+    assert starts == Array(101, "int32", "index * (index - 1) // 2 % 7 + 3 * index", ())
+    assert rest == [None, None, 100, 0.5, 100 * 2**32]
+
+
+def test_counts_are_those_of_the_contents(read, tmp_path: Path):
+    """With the rows' lengths stated, loop trips are exact: a warp goes on as long as its longest row."""
+    [found] = run(read(), tmp_path / "cache", block=64, mode=0)
+    assert isinstance(found, KernelProfile)
+    index = np.arange(1001)
+    lengths = np.diff(index * (index - 1) // 2 % 7 + 3 * index)
+    counts = found.counts
+    grid, warps = 16, np.concatenate([lengths, np.zeros(24, int)]).reshape(-1, 32)
+    assert counts.blocks == grid
+    assert counts.sampled < grid
+    assert not counts.unknown
+    assert (found.shared_bytes, found.stack_bytes, found.spill_bytes) == (0, 0, 0)
+    assert 8 <= found.registers <= 32
+    assert counts.executed == {}
+    # Blocks differ with their rows, and one inside stands for fourteen: 64 rows are nearly like the next.
+    adds = sum(phase.passes * phase.insts["fp32"] for phase in counts.phases) / counts.warps
+    assert adds == pytest.approx(warps.max(axis=1).mean(), rel=0.1)
+
+
+def test_without_the_contents_it_says_so(read, tmp_path: Path):
+    values = ', values = "index * (index - 1) // 2 % 7 + 3 * index"'
+    [found] = run(read(values, ""), tmp_path / "cache", block=64, mode=0)
+    assert isinstance(found, KernelProfile)
+    assert {each.what for each in found.counts.unknown} == {"branch"}
+
+
+def test_what_goes_wrong_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(subject, "run", partial(subject.run, step_limit=1000))
+    told: list[int] = []
+    found = run(read(), tmp_path / "cache", progress=told.append, block=32, mode=np.arange(6))
+    assert sum(told) == 6
+    assert isinstance(found[0], KernelProfile)
+    failures = [each for each in found if isinstance(each, Failure)]
+    assert [each.reason for each in failures] == [
+        "compile error",
+        "too much shared memory",
+        *["not executed"] * 3,
+    ]
+    messages = [each.message for each in failures]
+    assert 'identifier "sum" is undefined' in messages[0]
+    assert "expected at most" in messages[1]
+    assert "still running" in messages[2]
+    assert "HMUL2" in messages[3]
+    assert "a call that leaves the kernel" in messages[4]
+    assert not any("\n" in message for message in messages)
+
+
+def test_code_that_waits_for_loading_is_a_result(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def relocated(*arguments: Any) -> Compiled | Failure:
+        made = compile_source(*arguments)
+        return (
+            replace(made, binary=replace(made.binary, relocated=True)) if isinstance(made, Compiled) else made
+        )
+
+    monkeypatch.setattr(nvrtc, "compile_source", relocated)
+    [found] = run(read(), tmp_path / "cache", block=32, mode=0)
+    assert found == Failure(
+        "not executed", "rows: code: found addresses left open for loading, expected none"
+    )
+
+
+def test_the_second_time_nothing_is_compiled(read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    kernel, cache = read(), tmp_path / "cache"
+    first = run(kernel, cache, block=[32, 64, 32], mode=[0, 0, 1])
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise AssertionError("compiled or executed")
+
+    monkeypatch.setattr(nvrtc, "compile_source", refuse)
+    monkeypatch.setattr(subject, "disassemble", refuse)
+    told: list[int] = []
+    again = run(kernel, cache, progress=told.append, block=[64, 32, 32, 32], mode=[0, 0, 0, 1])
+    assert again == [first[1], first[0], first[0], first[2]]
+    assert told == [4]
+    for old, new in (("rows = 1000", "rows = 999"), ('"2 * mode"', '"mode"'), ("3 * index", "4 * index")):
+        with pytest.raises(AssertionError, match="compiled"):
+            run(read(old, new), cache, block=32, mode=1)
+
+
+@pytest.mark.slow
+def test_in_several_processes_it_is_the_same(read, tmp_path: Path):
+    parameters: dict[str, Any] = {"block": [32, 64, 128], "mode": [0, 0, 1]}
+    told: list[int] = []
+    together = run(read(), tmp_path / "two", 2, told.append, **parameters)
+    assert together == run(read(), tmp_path / "one", **parameters)
+    assert sum(told) == 3
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('    "rows",\n', "", "rows: arguments: found 5, expected 6 of 8, 8, 8, 4, 4, 8 B; add 1"),
+        (
+            "    0.5,\n",
+            '    { size = "rows" },\n',
+            "rows: argument 5: found an array, expected what takes 4 B",
+        ),
+        ('    "rows",\n', '    "rows * 2 ** 32",\n', "rows: argument 4: found 4294967296000, expected what"),
+    ],
+)
+def test_arguments_that_do_not_fit(read, tmp_path: Path, old: str, new: str, message: str):
+    [found] = run(read(old, new), tmp_path / "cache", block=32, mode=0)
+    assert isinstance(found, Failure)
+    assert found.message.startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('grid = ["groups"]\n', "", "source.grid: found nothing, expected one to three sizes"),
+        ('["block"]', '["block", 1, 1, 1]', "source.block: found ['block', 1, 1, 1], expected at most three"),
+        ("    0.5,", '    "row",', "source.arguments.5: unknown name 'row' in 'row', expected one of"),
+        ("file =", "fil =", "source.file: found nothing, expected a value"),
+        (
+            '{ size = "rows" }',
+            '{ sizes = "rows" }',
+            "source.arguments.3.size: found nothing, expected a value",
+        ),
+        (
+            '{ size = "rows" }',
+            '{ size = 1, typ = "int32" }',
+            "source.arguments.3.typ: found an unknown field, expected one of size, type, values",
+        ),
+        ('"rows.cu"', '"row.cu"', "source: found no file row.cu, expected one beside it"),
+    ],
+)
+def test_mistakes_in_the_table(read, old: str, new: str, message: str):
+    with pytest.raises(DseError) as error:
+        read(old, new)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_kernels_without_a_table():
+    with pytest.raises(DseError, match=r"kernel\.toml: source: found none, expected a table with file"):
+        source_of(kernels.load("svm"))
+
+
+def test_a_grid_of_nothing(read):
+    with pytest.raises(DseError, match=r"source\.grid: found 0, expected 1 or more"):
+        configurations(read(), {"block": 32, "mode": 0}, {"rows": 0}, GPU)

@@ -1,0 +1,110 @@
+"""Kernels in files that do not say how they are launched."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.core.space.expression import Expression
+from dse.errors import DseError
+from dse.kernels.description import ArrayArgument
+from dse.source.readers import Given, load
+
+CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
+LAUNCH = Given(block=(32, 4), grid=(100,))
+
+
+def arguments(path: Path, *given: str) -> list:
+    path.write_text(CODE)
+    kernel = load(path, Given(block=(32,), grid=(1,), arguments=given))
+    build = kernel.build
+    assert build is not None
+    names = {"index": np.arange(3), "random": np.zeros(3), **dict(kernel.problem)}
+    found = []
+    for each in build.arguments:
+        if isinstance(each, ArrayArgument):
+            values = None if each.values is None else each.values(names, np).tolist()
+            found.append((int(each.size({}, np)), each.type, values))
+        else:
+            assert each is None or isinstance(each, Expression)
+            found.append(None if each is None else each(names, np).item())
+    return found
+
+
+UNKNOWN = (0, "uint8", None)
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ((), [UNKNOWN, None, None, UNKNOWN]),
+        (("100", "7", "2"), [(100, "uint8", None), 7, 2.0, UNKNOWN]),
+        (("n = -7",), [UNKNOWN, -7, None, UNKNOWN]),
+        (("at=9:int:2 * index", "?", "0x10"), [UNKNOWN, 16, None, (9, "int32", [0, 2, 4])]),
+        (("4*4:float2",), [(32, "float32", None), None, None, UNKNOWN]),
+    ],
+)
+def test_arguments_by_place_and_name(tmp_path: Path, given: tuple[str, ...], expected: list):
+    assert arguments(tmp_path / "k.cu", *given) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("m=3",), "given.arguments: found 'm', expected one of x, n, a, at"),
+        (("1", "2", "3", "4", "5"), "given.arguments: found 5 arguments, expected at most 4 (x, n, a, at)"),
+        (("n=many",), "given.arguments: n: found 'many', expected a number"),
+        (("n=3:int",), "given.arguments: n: found the array '3:int', expected a number"),
+        (("x=3:str",), "given.arguments: x: type: found 'str', expected one of bool, char"),
+        (("x=1.5",), "given.arguments: x: size: found 1.5, expected a number of elements"),
+        (
+            ("x=3:int:2 * n",),
+            "given.arguments: x: values: unknown name 'n' in '2 * n', expected one",
+        ),
+    ],
+)
+def test_arguments_that_are_refused(tmp_path: Path, given: tuple[str, ...], message: str):
+    with pytest.raises(DseError) as error:
+        arguments(tmp_path / "k.cu", *given)
+    assert str(error.value).startswith(message)
+
+
+def test_one_launch_of_a_file(tmp_path: Path):
+    path = tmp_path / "k.cu"
+    path.write_text(CODE)
+    kernel = load(path, LAUNCH)
+    assert kernel.build is not None
+    assert (kernel.name, kernel.described, kernel.space.size) == ("k", False, 1)
+    assert [each({}, np) for each in (*kernel.build.block, *kernel.build.grid)] == [32, 4, 100]
+    assert kernel.build.shared_bytes is None
+
+
+def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
+    path = tmp_path / "k.cu"
+    path.write_text(CODE)
+    with pytest.raises(
+        DseError, match=r"^given.block: found none for .*k\.cu, expected the threads of a block: 256"
+    ):
+        load(path)
+    (tmp_path / "T1.json").write_text("{}")
+    with pytest.raises(DseError, match=r"^given.grid: found none for .*; or give .*T1\.json in its place$"):
+        load(path, Given(block=(32,)))
+    path.write_text(CODE + CODE.replace("k(", "l("))
+    with pytest.raises(DseError, match=r"^given.function: found none for .*k\.cu, expected one of k, l$"):
+        load(path, LAUNCH)
+    other = tmp_path / "k.cpp"
+    other.write_text(CODE)
+    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.hip, \.ptx"):
+        load(other, LAUNCH)
+
+
+def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
+    path = tmp_path / "k.cu"
+    path.write_text(CODE)
+    given = Given(block=("B",), grid=("ceil(n / B)",), arguments=("n=1000", "a=2"), tuned=(("B", (32, 64)),))
+    kernel = load(path, given)
+    assert kernel.problem == (("n", 1000), ("a", 2.0))
+    assert kernel.build is not None
+    assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
+    with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
+        load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))

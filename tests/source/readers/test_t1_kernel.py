@@ -1,0 +1,201 @@
+"""Kernels known by their source: T1 files, and files whose launch is said beside."""
+
+import copy
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dse.cli import inputs
+from dse.core.space import Expression
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.kernels.description import ArrayArgument, check, describe, evaluated_names
+from dse.source.readers import Given, load
+
+FILE = {
+    "General": {"BenchmarkName": "sum"},
+    "ConfigurationSpace": {
+        "TuningParameters": [
+            {"Name": "bx", "Type": "int", "Values": "[32, 64]"},
+            {"Name": "tile", "Type": "int", "Values": "[1, 2, 4]"},
+        ],
+        "Conditions": [{"Expression": "bx * tile <= 128"}],
+    },
+    "KernelSpecification": {
+        "Language": "CUDA",
+        "CompilerOptions": ["-O3", "-std=c++17", "-Iinclude", "-arch=sm_70"],
+        "KernelName": "sum",
+        "KernelFile": "sum.cu",
+        "LocalSize": {"X": "bx", "Y": 2},
+        "GridDivX": ["bx", "tile"],
+        "ProblemSize": [1000, 7],
+        "SharedMemory": "4 * bx",
+        "Arguments": [
+            {"Name": "out", "Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly",
+             "FillType": "Constant", "FillValue": 0.0, "Size": "ProblemSize[0]"},
+            {"Name": "x", "Type": "float4", "MemoryType": "Vector", "AccessType": "ReadOnly",
+             "FillType": "Random", "FillValue": 8, "Size": "ProblemSize[0] * max(tile) + n"},
+            {"Name": "at", "Type": "int32", "MemoryType": "Vector", "AccessType": "ReadOnly",
+             "FillType": "Random", "FillValue": 8, "Size": 100},
+            {"Name": "ones", "Type": "double", "MemoryType": "Vector", "FillType": "Constant",
+             "FillValue": 1, "Size": 10},
+            {"Name": "file", "Type": "float", "MemoryType": "Vector", "FillType": "BinaryRaw", "Size": 5},
+            {"Name": "filter", "Type": "float", "MemoryType": "Vector", "MemType": "Constant",
+             "FillType": "Random", "Size": 9},
+            {"Name": "n", "Type": "int32", "MemoryType": "Scalar", "FillType": "Constant", "FillValue": 50},
+            {"Name": "a", "Type": "float", "MemoryType": "Scalar", "FillType": "Constant", "FillValue": 2},
+            {"Name": "seed", "Type": "int32", "MemoryType": "Scalar", "FillType": "Random"},
+        ],
+    },
+}  # fmt: skip
+GPU = gpus.load("a100-pcie-40gb").gpu
+KERNEL = "KernelSpecification"
+
+
+@pytest.fixture
+def write(tmp_path: Path):
+    (tmp_path / "sum.cu").write_text("__global__ void sum() {}")
+
+    def write(**changes) -> Path:
+        file = copy.deepcopy(FILE)
+        file[KERNEL] |= changes
+        path = tmp_path / "T1.json"
+        path.write_text(json.dumps(file))
+        return path
+
+    return write
+
+
+def test_a_tuning_problem(write):
+    path = write()
+    kernel = load(path)
+    assert kernel.build is not None
+    assert (kernel.name, kernel.described, kernel.source) == ("sum", False, path.with_name("sum.cu"))
+    assert kernel.sizes() == {"problem_size_x": 1000, "problem_size_y": 7}
+    assert [(name, each.text) for name, each in kernel.build.defines] == [("bx", "bx"), ("tile", "tile")]
+    assert kernel.build.options == ("-std=c++17", f"-I{path.parent / 'include'}")
+    known = evaluated_names(kernel, {"bx": np.array([32, 64]), "tile": np.array([4, 1])}, {}, GPU)
+    values = [
+        np.broadcast_to(each(known, np), 2).tolist() for each in (*kernel.build.block, *kernel.build.grid)
+    ]
+    assert values == [[32, 64], [2, 2], [1, 1], [8, 16], [4, 4]]
+    assert kernel.build.shared_bytes is not None
+    assert kernel.build.shared_bytes(known, np).tolist() == [128, 256]
+
+
+def test_arguments_of_a_tuning_problem(write):
+    build = load(write()).build
+    assert build is not None
+    *arrays, n, a, seed = build.arguments
+    assert [type(each) for each in arrays] == [ArrayArgument] * 5  # the filter is not passed
+    names = {"problem_size_x": 1000, "index": np.arange(3), "random": np.array([0.0, 0.5, 0.99])}
+    out, x, at, ones, file = (array for array in arrays if isinstance(array, ArrayArgument))
+    assert at.values is not None
+    assert x.values is not None
+    assert ones.values is not None
+    assert isinstance(n, Expression)
+    assert isinstance(a, Expression)
+    assert (out.type, out.size(names, np), out.values) == ("float32", 1000, None)  # nothing is read from it
+    assert file.values is None
+    assert (x.type, x.size(names, np)) == ("float32", 4 * (1000 * 4 + 50))
+    assert x.values(names, np).tolist() == [0, 4, 7.92]
+    assert (at.type, at.size(names, np), at.values(names, np).tolist()) == ("int32", 100, [0, 4, 7])
+    assert (ones.type, ones.values(names, np)) == ("float64", 1)
+    assert (n({}, np), n({}, np).dtype.kind) == (50, "i")
+    assert (a({}, np), a({}, np).dtype.kind) == (2, "f")
+    assert seed is None
+
+
+def test_arguments_are_those_that_the_kernel_takes(write, tmp_path):
+    """What is said to be constant is passed if the kernel has it as a parameter; what is missing is named."""
+    source, names = tmp_path / "sum.cu", [each["Name"] for each in FILE[KERNEL]["Arguments"]]
+    assert "filter" in names
+    source.write_text(f"__global__ void sum({', '.join(f'float *{name}' for name in names)}) {{}}")
+    build = load(write()).build
+    assert build is not None
+    assert len(build.arguments) == len(names)
+    source.write_text("__constant__ float filter[9]; __global__ void sum(float *out, float *x, int rows) {}")
+    with pytest.raises(DseError) as error:
+        load(write(Arguments=FILE[KERNEL]["Arguments"][:2]))
+    assert str(error.value).endswith(
+        "Arguments: found 2, expected one for each parameter of sum, in this order: out, x, rows; add rows"
+    )
+
+
+def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
+    """It is not needed where nothing is known of what the array holds, but the user is told."""
+    written = {"Type": "float", "MemoryType": "Vector", "AccessType": "WriteOnly"}
+    path = write(Arguments=[{**written, "Name": "x", "Size": "2 * rows"}, {**written, "Name": "y"}])
+    kernel = load(path)
+    assert kernel.build is not None
+    arrays = [each for each in kernel.build.arguments if isinstance(each, ArrayArgument)]
+    assert [array.size({}, np) for array in arrays] == [0, 0]
+    where, taken = f"{path}: {KERNEL}.Arguments", "; so nothing is known of the array"
+    assert kernel.assumptions == (
+        f"{where}[0].Size: unknown name 'rows' in '2 * rows', expected one of bx, index, problem_size_x, "
+        f"problem_size_y, random, tile{taken}",
+        f"{where}[1].Size: found nothing, expected a number of elements{taken}",
+    )
+    inputs.description(str(path), {})
+    assert capsys.readouterr().err == "".join(f"assumed: {each}\n" for each in kernel.assumptions)
+    assert load(write()).assumptions == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"Language": "OpenCL"}, "KernelSpecification.Language: found OpenCL, expected CUDA"),
+        ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
+        ({"KernelFile": "no.cu"}, "KernelSpecification.KernelFile: found no file"),
+        ({"KernelFile": "x" * 5000}, "KernelSpecification.KernelFile: found no file"),
+        (
+            {"CompilerOptions": ["--create-pch=x"]},
+            "KernelSpecification.CompilerOptions: found '--create-pch=x', expected one of --define-macro,",
+        ),
+        (
+            {"CompilerOptions": ["-I/etc"]},
+            "KernelSpecification.CompilerOptions: found '-I/etc', expected a folder in",
+        ),
+        (
+            {"CompilerOptions": ["--include-path=inner/../.."]},
+            "KernelSpecification.CompilerOptions: found '--include-path=inner/../..', expected a folder in",
+        ),
+        (
+            {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "m + 1"}]},
+            "KernelSpecification.Arguments[0].Size: unknown name 'm' in 'm + 1', expected one of",
+        ),
+        (
+            {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "1 +"}]},
+            "KernelSpecification.Arguments[0].Size: found '1 +', expected a number or an expression",
+        ),
+    ],
+)
+def test_mistakes_in_a_tuning_problem(write, changes: dict, message: str):
+    path = write(**changes)
+    with pytest.raises(DseError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}: {message}")
+
+
+def test_what_needs_a_description_says_that_there_is_none(write):
+    path = write()
+    kernel = load(path)
+    message = f"{path}: launch: found none, expected expressions; this kernel is known by its source only"
+    for use in (lambda: check(kernel, GPU), lambda: describe(kernel, {"bx": 32, "tile": 1}, {}, GPU)):
+        with pytest.raises(DseError) as error:
+            use()
+        assert str(error.value) == message
+
+
+def test_macros_and_shared_memory_beside_a_tuning_problem(write):
+    build = load(write(), Given(defines=(("T", "float"),), shared_bytes=512, function="sum<4>")).build
+    assert build is not None
+    assert build.shared_bytes is not None
+    assert build.options[-1] == "--define-macro=T=float"
+    assert (build.kernel, build.shared_bytes({}, np)) == ("sum<4>", 512)
+    with pytest.raises(DseError, match=r"^given.defines: found bx, expected none that a parameter defines"):
+        load(write(), Given(defines=(("bx", "3"),)))
+    with pytest.raises(DseError, match=r"^given.grid: found it with .*T1\.json, expected none"):
+        load(write(), Given(grid=(3,)))

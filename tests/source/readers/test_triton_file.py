@@ -1,0 +1,189 @@
+"""Triton kernels in a Python file: types, arguments, what is tried, and what their decorators say."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.source.launches import Array, Configuration, Descriptor, Unstated, configurations
+from dse.source.nvidia.compile.triton import Specialised
+from dse.source.nvidia.source import source_of
+from dse.source.readers import Given, load
+
+pytest.importorskip("triton")
+
+FILE = Path(__file__).with_name("triton_kernels.py")
+GPU = gpus.load("a100-pcie-40gb").gpu
+GATHER = Given(
+    grid=("cdiv(rows, BLOCK)",),
+    signature=("*fp16", "*fp16", "*i32", "*i32", "i32"),
+    arguments=("ids=rows:int32:index // 2", "count=1:int32:8"),
+    tuned=(("BLOCK", (128, 256)), ("num_warps", (2, 4))),
+    sizes=(("rows", 1000),),
+)
+TILES = "tensordesc<fp16[BLOCK_M, BLOCK_N]>"
+MOVE = Given(
+    grid=("cdiv(rows, BLOCK_M)",),
+    signature=(f"out={TILES}", f"x={TILES}"),
+    arguments=("rows,64", "rows,64"),
+    tuned=(("BLOCK_M", (32,)), ("BLOCK_N", (64,))),
+    sizes=(("rows", 1024),),
+)
+
+
+def configured(name: str, given: Given) -> tuple[list[dict[str, Any]], list[Configuration]]:
+    """Each configuration's parameters, and what it is compiled and launched with."""
+    description = load(f"{FILE}:{name}", given)
+    columns = description.space.configurations(description.sizes())
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    found = configurations(description, columns, description.sizes(), GPU)
+    return [dict(zip(columns, row, strict=True)) for row in rows], found
+
+
+def told(name: str, given: Given) -> dict[str, Any]:
+    """What the first configuration's code hangs on."""
+    source, first = source_of(load(f"{FILE}:{name}", given)), configured(name, given)[1][0]
+    return dict(source.settings(first.defines, first.arguments))
+
+
+def test_what_is_tried_and_how_it_is_launched():
+    rows, found = configured("gather", GATHER)
+    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(128, 2), (128, 4), (256, 2), (256, 4)]
+    assert {(row["SCALE"], row["num_stages"]) for row in rows} == {(2, 3)}
+    assert [each.grid[0] for each in found] == [8, 8, 4, 4]
+    ids, count = (Array(size, "int32", text, names) for size, text, names in (
+        (1000, "index // 2", ()), (1, "8", ())))  # fmt: skip
+    assert found[0].arguments == (None, None, ids, count, 1000)
+    assert told("gather", GATHER) == {
+        "BLOCK": 128,
+        "SCALE": 2,
+        "KIND": None,
+        "num_warps": 2,
+        "num_stages": 3,
+        "num_ctas": 1,
+        "out": Specialised("*fp16", True),
+        "x": Specialised("*fp16", True),
+        "ids": Specialised("*i32", True),
+        "count": Specialised("*i32", True),
+        "rows": Specialised("i32", False),
+    }
+
+
+def test_a_signature_of_all_parameters_holds_constants():
+    signature = ("*fp16", "*fp16", "*i32", "*i32", "16", "64", "4", "constexpr")
+    found = told("gather", replace(GATHER, signature=signature, tuned=(), sizes=(("rows", 1000),)))
+    assert (found["BLOCK"], found["SCALE"], found["rows"]) == (64, 4, 16)
+    words = replace(GATHER, defines=(("KIND", "negative"), ("SCALE", "tl.float32")))
+    assert told("gather", words)["KIND"] == "negative"
+    assert str(told("gather", words)["SCALE"]) == "fp32"
+
+
+def test_a_number_that_is_not_stated():
+    given = replace(GATHER, grid=("8",), sizes=(), arguments=("ids=8:int32:index", "count=1:int32:8"))
+    assert configured("gather", given)[1][0].arguments[-1] == Unstated.NUMBER
+    assert told("gather", given)["rows"] == Specialised("i32", False)
+    typed = replace(given, signature=(*GATHER.signature[:4], "i32:16"))
+    assert told("gather", typed)["rows"] == Specialised("i32", True)
+
+
+def test_types_by_what_is_given_as_arguments():
+    arguments = ("8:half", "x=8:bf16", "ids=rows:int32:index", "count=1:int32:8")
+    found = told("gather", replace(GATHER, signature=(), arguments=arguments))
+    assert [found[name].type for name in ("out", "x", "ids")] == ["*fp16", "*bf16", "*i32"]
+
+
+def test_a_tensor_descriptor_has_a_shape_and_a_block():
+    _, [found] = configured("move", MOVE)
+    assert found.arguments[0] == Descriptor("fp16", (1024, 64), (64, 1), (32, 64))
+    assert told("move", MOVE)["x"] == ("fp16", (32, 64))
+
+
+def test_configurations_of_the_decorator_and_what_its_hook_keeps():
+    given = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
+    rows, found = configured("add", given)
+    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
+    assert [each.block[0] for each in found] == [128, 128, 256]
+    assert told("add", given)["EVEN"] is True
+    assert told("add", replace(given, sizes=(("n", 1000),)))["EVEN"] is False
+    given = replace(given, tuned=(("BLOCK", (64,)),))  # takes the decorator's place
+    assert [row["BLOCK"] for row in configured("add", given)[0]] == [64]
+
+
+def test_a_hook_that_fails_is_passed_over_and_that_is_said():
+    description = load(f"{FILE}:add", Given(grid=("8",), signature=("*fp32", "*fp32", "i32")))
+    [said] = description.assumptions
+    assert said.startswith("early_config_prune of add is not asked, since it fails: TypeError")
+    assert len(description.space.configurations()["BLOCK"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("gather", {"grid": ()}, r"given.grid: found none for .*, expected X\[,Y\[,Z\]\] such as"),
+        ("gather", {"grid": ("rows // BLOK",)}, r"given.grid: unknown name 'BLOK'.*did you mean BLOCK"),
+        ("gather", {"block": (32,)}, r"given.block: found it with .*Triton decides"),
+        ("gather", {"tuned": ()}, r"given.constexprs: .*gather: found no value of BLOCK, expected BLOCK=V1"),
+        ("gather", {"tuned": (("BLOK", (1,)),)}, r"given.constexprs: found 'BLOK', expected one of BLOCK"),
+        (
+            "move",
+            {"signature": ("tensordesc<fp16", TILES, "i32")},
+            r"given.signature: out: found 'tensordesc<fp16', expected \*TYPE, TYPE, tensordesc<TYPE",
+        ),
+        ("gather", {"signature": ("*fp16",)}, r"given.signature: found 1 types, expected 5: out, x"),
+        ("gather", {"signature": ("y=*fp16",)}, r"given.signature: found 'y', expected one of out, x"),
+        ("gather", {"signature": ("out=*fp15",)}, r"given.signature: out: found '\*fp15', expected \*TYPE"),
+        ("gather", {"signature": ("out=*fp16",)}, r"given.signature: .*gather: found no type of x, expected"),
+        ("gather", {"arguments": ("ids=8:int31",)}, r"given.arguments: ids: type: found 'int31', expected"),
+        ("gather", {"arguments": ("index=8",)}, r"given.arguments: found 'index', expected one of out"),
+        ("gather", {"arguments": ("1",) * 6}, r"given.arguments: found 6 arguments, expected at most 5"),
+        ("move", {"arguments": ("rows,64", "rows")}, r"given.arguments: x: found rows, expected the 2 sizes"),
+    ],
+)
+def test_mistakes(name, changes, message):
+    with pytest.raises(DseError, match=message):
+        load(f"{FILE}:{name}", replace(MOVE if name == "move" else GATHER, **changes))
+
+
+def test_an_option_for_triton_with_a_cuda_file(tmp_path):
+    path = tmp_path / "k.cu"
+    path.write_text('extern "C" __global__ void k() {}')
+    with pytest.raises(DseError, match=r"given.signature: found it with .*k.cu, expected it with a Triton"):
+        load(path, Given(block=(32,), grid=(1,), signature=("i32",)))
+
+
+def test_the_command_asks_for_arrays_that_decide(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    command = ("rank", f"{FILE}:gather", "-g", "a100-pcie-40gb", "--json")
+    command += ("--signature", "*fp16,*fp16,*i32,*i32,i32", "--constexpr", "BLOCK=128,256")
+    command += ("--num-warps", "2,4", "--grid", "cdiv(rows, BLOCK)", "--set", "rows=100000")
+    ran = run_dse(*command, "--arg", "ids=rows:int32:index", "--arg", "count=1:int32:100000")
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out.count('"rank"') == 4
+    # An array that ends programs, or says where others are read, is asked for.
+    for left, name, why in (("ids=rows:int32:index", "count", "ends or skips work"),
+                            ("count=1:int32:100000", "ids", "says where others are read")):  # fmt: skip
+        ran = run_dse(*command, "--arg", left)
+        assert (ran.code, ran.out) == (2, "")
+        assert f"gather: {name}: found no contents of the array, which {why}, expected {name}=" in ran.err
+        assert ran.err.endswith("(--arg)\n")
+        assert ran.err.count("\n") == 1
+
+
+def test_all_decorated_configurations_are_ranked(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    ran = run_dse(
+        *("rank", f"{FILE}:add", "-g", "h100-sxm", "--signature", "*fp32,*fp32,i32", "--csv"),
+        *("--grid", "cdiv(n, BLOCK)", "--set", "n=1000000"),
+    )
+    assert (ran.code, ran.err) == (0, "")
+    rows = [line.split(",") for line in ran.out.splitlines()]
+    at = [rows[0].index(name) for name in ("BLOCK", "num_warps")]
+    found = {tuple(row[place] for place in at) for row in rows[1:]}
+    assert found == {("256", "4"), ("512", "4"), ("512", "8"), ("4096", "8")}
+    assert np.all(np.diff([float(row[rows[0].index("time_s")]) for row in rows[1:]]) >= 0)
