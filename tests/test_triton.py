@@ -15,7 +15,7 @@ from dse.source.readers.triton_call import of_call
 
 triton = pytest.importorskip("triton")
 
-FILE = Path(__file__).parent / "sources" / "triton_kernels.py"
+FILE = Path(__file__).parent / "source" / "readers" / "triton_kernels.py"
 GPU = "a100-pcie-40gb"
 GATHER = {
     "out": "*fp16",

@@ -16,7 +16,7 @@ from dse.reproduce.papers import KINDS, Kind, Reason, Row, reasons, rounds_to, s
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "reproduction.md"
-SCRIPT = ROOT / "scripts" / "reproduce.py"
+SCRIPT = ROOT / "scripts" / "studies" / "reproduce.py"
 BEGIN, END = "<!-- reproduction: begin -->", "<!-- reproduction: end -->"
 
 

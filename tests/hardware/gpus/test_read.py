@@ -173,7 +173,7 @@ def test_a_folder_is_no_file(tmp_path):
 
 
 def test_listing_imports_no_jax(run_python):
-    code = "import sys; from dse import gpus; gpus.find('a100'); print('jax' in sys.modules)"
+    code = "import sys; from dse.hardware import gpus; gpus.find('a100'); print('jax' in sys.modules)"
     ran = run_python(code)
     assert (ran.code, ran.out.strip(), ran.err) == (0, "False", "")
 
