@@ -7,7 +7,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 python3 -m venv "$work/venv"
-"$work/venv/bin/python" -m pip --disable-pip-version-check -qq install "$root"
+"$work/venv/bin/python" -m pip --disable-pip-version-check -qq install "$root[fit]"
 
 export PATH="$work/venv/bin:$PATH" DSE_CACHE="$work/cache"
 unset PYTHONPATH

@@ -19,9 +19,12 @@ app = typer.Typer(rich_markup_mode="rich")
 
 PACKAGE = "gpu-dse"
 EXTRAS = {  # and what each is for
+    "fit": "dse fit, tune and prune",
+    "plot": "charts as SVG, PNG or HTML",
     "cuda": "kernels from CUDA source (--source, .cu, .ptx, .cubin)",
     "triton": "Triton kernels",
     "amd": "kernels from source for AMD GPUs",
+    "cmaes": "searches by CMA-ES",
     "cluster": "sweeps on several machines",
     "gp": "searches by Gaussian processes",
     "grpc": "studies behind Optuna's proxy",

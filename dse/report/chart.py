@@ -51,7 +51,7 @@ def occupancy_curve(
     `measured` names the series that is no model: black, and first in the legend. A value that is not
     finite leaves a gap.
     """
-    import altair as alt
+    from dse.report.grammar import alt
 
     points = [{"x": _plain(row[x]), "y": _plain(row[y]), "series": _plain(row[series])} for row in rows]
     axis = alt.Axis(tickMinStep=1, labelFlush=False)
@@ -87,7 +87,7 @@ def steps(
 
     A panel for each value of `panel`, a line for each value of `series`, a band for each occupancy.
     """
-    import altair as alt
+    from dse.report.grammar import alt
 
     order = _order([{"series": _plain(row[series])} for row in rows], measured)
     panels = []
@@ -158,7 +158,7 @@ def _lines(
     size: int = 40,
 ) -> "altair.LayerChart":
     """Draw lines with points, told apart by colour and dash; the measured one in black, above the others."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     models = [name for name in order if name != measured]
     looks = {name: (COLOURS[i % len(COLOURS)], DASHES[i % len(DASHES)]) for i, name in enumerate(models)}

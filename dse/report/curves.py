@@ -76,7 +76,7 @@ def _axes(
     domain: tuple[float, float], most: float, *, size: int = 12, across: bool = True, **y_axis: Any
 ) -> tuple["altair.X", "altair.Y"]:
     """Both axes; `across` says whether the lower one has a title, `size` how large labels are."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     small: dict[str, Any] = {"labelFontSize": size, "titleFontSize": size}
     below = alt.Axis(
@@ -102,7 +102,7 @@ def _ticks(low: float, high: float) -> list[float]:
 
 
 def _tooltip() -> list["altair.Tooltip"]:
-    import altair as alt
+    from dse.report.grammar import alt
 
     return [
         alt.Tooltip("line:N", title="model"),
@@ -119,7 +119,7 @@ def _together(
     title: dict[str, Any],
 ) -> Any:
     """Draw all lines in one panel, each named at its end in its colour."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     height = 400
     x, y = _axes(domain, most, title="warps per million cycles")
@@ -157,7 +157,7 @@ def _panels(
     title: dict[str, Any],
 ) -> "altair.ConcatChart":
     """Draw a panel for each line, with all others behind it in grey; its last value stands at its end."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     width, height = PANEL
     everything = alt.Data(values=points)

@@ -21,7 +21,7 @@ def curves(
 
     Rows have `chart`, `series`, `x` and `y`; the titles of both axes stand in `charts`.
     """
-    import altair as alt
+    from dse.report.grammar import alt
 
     panels = []
     for name, (x_title, y_title) in charts.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dse.core.files import replacing
+from dse.core.optional import install, needs
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _OPTIONS = {
 def suffix_of(path: Path | str, allowed: Collection[str] = CHARTS) -> str:
     """Return the suffix in lower case.
 
-    **Raises:** DseError where it is not one of `allowed`.
+    **Raises:** DseError where it is not one of `allowed`, or is a chart's and the extra `plot` is missing.
     """
     suffix = Path(path).suffix
     if suffix.lower() not in allowed:
@@ -57,7 +58,8 @@ def save_chart(chart: "altair.TopLevelMixin", path: Path | str) -> None:
     """
     suffix = suffix_of(path)
     _check_room(path)
-    import vl_convert  # its JavaScript engine takes a while to start
+    with needs("vl-convert-python", install("plot")):
+        import vl_convert  # its JavaScript engine takes a while to start
 
     spec = chart.to_json(indent=None)
     if suffix == ".svg":

@@ -74,7 +74,7 @@ def draw(
 
     **Raises:** DseError if the window is empty.
     """
-    import altair as alt
+    from dse.report.grammar import alt
 
     begin, end = window or (0.0, max(profile.makespan, profile.accepts.max(initial=0)) or 1.0)
     if not begin < end:
@@ -302,7 +302,7 @@ def _bars(
 
 def _rectangles(across: Callable[..., Any], down: Callable[..., Any], colour: Any) -> list["altair.Chart"]:
     """Draw the light part of each bar, and the solid one."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     tooltip = [
         alt.Tooltip(f"{name}:{kind}", title=title)
@@ -342,7 +342,7 @@ def _underlines(
     down: Callable[..., Any],
 ) -> "altair.Chart":
     """Underline the critical path, as far as its entries are drawn: the bars stay in sight."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     entries, ends = _path(profile, critical)
     drawn = [
@@ -359,7 +359,7 @@ def _underlines(
 
 def _colour(profile: "Profile") -> Any:
     """Choose a colour for each warp, the same in every window; where they are many, along a scale."""
-    import altair as alt
+    from dse.report.grammar import alt
 
     warps = np.unique(profile.warp).tolist()
     if len(warps) > len(COLOURS):
@@ -375,7 +375,7 @@ def _names(across: Callable[..., Any], down: Callable[..., Any]) -> list["altair
 
     Whether they do is decided where the drawing is shown, so names come up as one zooms in.
     """
-    import altair as alt
+    from dse.report.grammar import alt
 
     need = f"({LETTER} * length(datum.label) + 4)"
     solid = "(scale('x', datum.solid_to) - scale('x', datum.solid_from))"

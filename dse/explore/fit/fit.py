@@ -23,14 +23,17 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix
 from jaxtyping import Array, Bool, Float
 
+from dse.core.optional import install, needs
 from dse.core.precision import in_64_bits
 from dse.errors import DseError
 from dse.explore.fit.launches import Launches, log_seconds
 from dse.explore.fit.posterior import sampled
 from dse.models.protocol import Model
+
+with needs("optimistix", install("fit")):
+    import optimistix
 
 Method = Literal["lm", "bfgs"]
 METHODS = ("lm", "bfgs")

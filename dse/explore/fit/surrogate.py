@@ -17,11 +17,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optimistix
 from jaxtyping import Array, Bool, Float
 
 from dse.core.gaussian_process import Posterior, Smooth, unlikeliness
+from dse.core.optional import install, needs
 from dse.core.precision import in_64_bits
+
+with needs("optimistix", install("fit")):
+    import optimistix
 
 FEWEST = 16  # measurements are padded to this, or to a power of two above: few shapes to compile
 OFFSET = 1.0  # prior standard deviation of what all times have in common, as a log
