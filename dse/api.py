@@ -26,11 +26,11 @@ from dse.hardware.gpus import tree as tree  # from here on JAX differentiates by
 from dse.kernels.counts import Counts, Number, sizes_of
 from dse.models import DEFAULT, MODELS, get, get_all
 from dse.models.protocol import Model
-from dse.simulator.simulation import Simulation
 from dse.source import readers
 from dse.types import Gpu, Kernel, Launch, Prediction
 
 if TYPE_CHECKING:
+    from dse.evaluate.simulated import Simulated
     from dse.explore.fit.calibrate import Calibration
     from dse.explore.search.study import Search
     from dse.explore.sweep.sweep import Sweep
@@ -143,25 +143,49 @@ def rank(
     sample: int | None = None,
     measured: str | Path | None = None,
     progress: Progress = silent,
+    *,
+    cascade: str | None = None,
+    refit: bool = False,
+    prior: Sequence[str | Path] = (),
 ) -> _rank.Ranking:
     """Rank every valid configuration of a kernel on a GPU, fastest first.
 
     The first model decides the order. `sizes` changes problem sizes, `sample` takes so many configurations at
-    random, `measured` is a file of measured times to show beside.
+    random, `measured` is a file of measured times to add as a column.
+
+    `cascade` ranks by models one after the other, each on what the one before it kept: a count, or a share
+    with %, as in `phase:5%,pipeline:200,source:20`; `.levels` then says what each did. `refit` orders by
+    times refitted to the measured ones, `prior` by recorded times on other GPUs too.
 
     **Returns:** a ranking: `.rows(10)` has the ten fastest, `.rows(10, diverse=True)` one of each group of
     equals; `.to_pandas()`, `.write(path)`.
     **Shapes:** one row a configuration; `.order` [L] has their places, fastest first.
     **Units:** those of the columns, docs/columns.md: `time_s` is in seconds.
     **Raises:** DseError for an unknown name, a space without a valid configuration, none that the GPU can
-    launch, or a file that cannot be read.
+    launch, a file that cannot be read, or options that exclude each other.
     **Source:** the models' papers: `dse.models.get(model).about`.
     """
-    file = _gpu(gpu)
+    counts, file, chosen = _kernel(kernel), _gpu(gpu), get_all(_models(models))
     path = None if measured is None else Path(measured)
-    return _rank.rank(
-        _kernel(kernel), file.gpu, _models(models), sizes, sample, path, progress, gpu_name=file.name
-    )
+    if cascade is not None and (refit or prior):
+        raise DseError(f"cascade: found it with {'refit' if refit else 'prior'}, expected one of the two")
+    if (refit or prior) and not chosen[0].differentiable:
+        raise DseError(f"model: found {chosen[0].name} with refit or prior, expected a closed form")
+    if refit and path is None:
+        raise DseError("refit: found no measured times, expected a file of them")
+    if cascade is not None:
+        from dse.evaluate import cascade as cascades
+
+        levels = cascades.read(cascade, counts)
+        ranking = cascades.cascade(levels, file.gpu, sizes, sample, progress, file.name)
+        return _rank.with_measured(ranking, counts, path)
+    ranking = _rank.rank(counts, file.gpu, chosen, sizes, sample, path, progress, gpu_name=file.name)
+    if not (refit or prior):
+        return ranking
+    from dse.explore.tune.refit import refitted, with_prior
+
+    reordered = refitted if refit else with_prior
+    return reordered(ranking, counts, file, chosen[0], sizes, prior)
 
 
 def compare(
@@ -348,32 +372,54 @@ def fit(
 
 def simulate(
     kernel: AnyKernel,
-    gpu: AnyGpu,
+    gpu: AnyGpu | None = None,
     parameters: Mapping[str, Number] | None = None,
     sizes: Mapping[str, Number] | None = None,
-    scheduler: str = "rr",
-    order: str = "program",
+    scheduler: str | None = None,
+    order: str | None = None,
     groups: int | None = None,
-) -> Simulation:
+    warps: int | None = None,
+    what_if: Sequence[str] = (),
+    teg: bool = False,
+) -> "Simulated":
     """Simulate one configuration entry by entry, with its critical path; by default the fastest predicted.
 
-    **Returns:** the simulation: `.makespan[0]`, `.busy(0)`, `.critical[0]`.
-    **Shapes:** `.makespan` and `.entries` have one element, `.busy(0)` one for each pipe.
-    **Units:** cycles of the GPU's clock; `busy` is a share of the makespan, 0 to 1.
-    **Raises:** DseError for an unknown name, scheduler or order.
-    **Source:** the Pipeline model of Lemeire et al.; docs/simulator.md.
-    """
-    from dse.simulator import pipeline
-    from dse.simulator.on_host import average_warp
-    from dse.simulator.simulation import simulate as simulate_cases
+    `kernel` may be the file of a graph or, as TEG simulates them, of an instruction trace; these need no GPU.
+    `teg` simulates a kernel as TEG does, on a GT200. `what_if` are changes to simulate too: `conflicts=off`,
+    `dram.Lambda=0.5x` (`dse simulate --help` has all).
 
-    counts, numbers = _kernel(kernel), _gpu(gpu).gpu
+    **Returns:** the simulation: `.makespan`, `.ipc`, `.bottleneck`, `.what_if`, `.profile()`, and a row for
+    each subsystem; `.simulation` has the arrays.
+    **Shapes:** one row a subsystem; numbers elsewhere.
+    **Units:** cycles of the GPU's clock; `busy` and the other shares are of the makespan, 0 to 1.
+    **Raises:** DseError for an unknown name, setting or change, or a file that cannot be read.
+    **Source:** the Pipeline model of Lemeire et al.; docs/simulator.md. TEG: Lai & Seznec; docs/teg.md.
+    """
+    from dse.evaluate import simulated
+    from dse.simulator.case import trace_text
+
+    asked = {"warps": warps, "scheduler": scheduler, "order": order, "groups": groups}
+    settings = {name: value for name, value in asked.items() if value is not None}
+    path = Path(kernel) if isinstance(kernel, str | Path) else Path()
+    kind = simulated.kind(path)
+    if kind == "trace":
+        return simulated.of_trace(trace_text.load(path), settings, what_if)
+    if kind == "graph":
+        if gpu is not None or teg:
+            raise DseError(f"{kernel}: found {'TEG' if teg else 'a GPU'} with a graph, expected neither")
+        return simulated.of_graph(path, settings, what_if)
+    counts = _kernel(kernel)
     problem = sizes_of(counts, sizes)
-    chosen = dict(parameters) if parameters else curve.fastest(counts, numbers, problem)
-    warp_counts, launch = curve.laid_out(counts, numbers, chosen, problem)
-    settings = pipeline.Settings(scheduler, order, groups)
-    case, _ = pipeline.one(average_warp(numbers, warp_counts), launch, settings)
-    return simulate_cases([case], critical=True)
+    if teg:
+        trace = simulated.trace_of(counts, _gpu("gtx-280" if gpu is None else gpu), problem)
+        return simulated.of_trace(trace, settings, what_if)
+    if gpu is None:
+        if graph := simulated.beside(counts, "graph"):
+            return simulated.of_graph(graph, settings, what_if)
+        raise DseError("gpu: found none, expected a GPU of `dse gpus` or a GPU file")
+    file = _gpu(gpu)
+    chosen = dict(parameters) if parameters else curve.fastest(counts, file.gpu, problem)
+    return simulated.of_kernel(counts, file, chosen, problem, settings, what_if)
 
 
 _kernel, _gpu = kernel, gpu  # parameters above have these names

@@ -158,4 +158,13 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     best = dse.search(toy_kernel, GPU, trials=20, model="roofline", sampler="random", seed=0).best()
     assert best[0]["time_s"] >= ranking.rows(1)[0]["time_s"]
     simulated = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, {"n": 65536})
-    assert simulated.makespan[0] > 0
+    assert simulated.makespan > 0
+    assert simulated.rows(1)[0]["busy"] <= 1
+    changed = dse.simulate(toy_kernel, GPU, {"block": 64, "items": 1}, what_if=["dram=off"]).what_if
+    assert changed[0]["gain"] >= 1
+    cascaded = dse.rank(toy_kernel, GPU, cascade="roofline:50%,phase:3")
+    assert (cascaded.count, len(cascaded.levels)) == (3, 2)
+    refitted = dse.rank(toy_kernel, GPU, "roofline", measured=tmp_path / "times.csv", refit=True)
+    assert refitted.rows(1)[0]["low_s"] <= refitted.rows(1)[0]["refitted_s"]
+    with pytest.raises(dse.errors.DseError, match="expected a file of them"):
+        dse.rank(toy_kernel, GPU, refit=True)

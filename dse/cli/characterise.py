@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import Output, grouped
 from dse.errors import DseError
 
 if TYPE_CHECKING:
@@ -36,22 +36,13 @@ _TABLES = (".parquet", ".csv", ".json")
     "[bold]dse characterise saxpy.cu -g a100-pcie-40gb --block 256 --grid 4096 --arg n=1048576 "
     "--explain[/bold]"
 )
+@grouped
 def characterise(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
+    *,
     changed: inputs.SetOption = None,
-    define: inputs.DefineOption = None,
-    function: inputs.FunctionOption = None,
-    block: inputs.BlockOption = None,
-    grid: inputs.GridOption = None,
-    arguments: inputs.ArgumentOption = None,
-    shared: inputs.SharedOption = None,
-    tune: inputs.TuneOption = None,
-    signature: inputs.SignatureOption = None,
-    constexpr: inputs.ConstexprOption = None,
-    num_warps: inputs.WarpsOption = None,
-    num_stages: inputs.StagesOption = None,
-    num_ctas: inputs.CtasOption = None,
+    launch: inputs.LaunchOptions,
     every: Annotated[
         bool,
         typer.Option(
@@ -76,10 +67,7 @@ def characterise(
             help="Write the instructions of one warp, loops rolled, as a graph for `dse simulate FILE.toml`.",
         ),
     ] = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    wide: WideOption = False,
-    out: OutOption = None,
+    output: Output,
 ) -> None:
     """Count what a kernel's source does, without a GPU.
 
@@ -90,13 +78,9 @@ def characterise(
     The first valid configuration is taken of those that have the parameters set. Counts are of one average
     warp: instructions, sectors, passes. Those of a phase, from a barrier to the next, are of one pass.
     """
-    _check(every, sample, "--graph" if graph else "--explain" if explain else "", csv, out)
-    options = {"num_warps": num_warps, "num_stages": num_stages, "num_ctas": num_ctas}
+    _check(every, sample, "--graph" if graph else "--explain" if explain else "", output)
     numbers = inputs.settings(changed)
-    given = inputs.launch(
-        function, block, grid, arguments, define, shared, tune, signature, constexpr, options, numbers
-    )
-    description, sizes = inputs.description(kernel, numbers, given=given)
+    description, sizes = inputs.description(kernel, numbers, given=launch.given(numbers))
     [gpu_file] = inputs.gpus([gpu])
     from dse.source.toolchain import toolchain
 
@@ -104,7 +88,7 @@ def characterise(
     tools.architecture(gpu_file.gpu, tools.source_of(description))  # refuse what no compiler knows first
     if every:
         columns, title = _every(description, sizes, gpu_file, sample, seed)
-        _present_all(columns, title, json=json, csv=csv, out=out)
+        _present_all(columns, title, output)
         return
     valid = description.space.configurations(sizes)
     if not all(map(len, valid.values())):
@@ -123,14 +107,14 @@ def characterise(
         from dse.report.explain import show_explanation
 
         parts = _explained(description, chosen, sizes, gpu_file)
-        if not json:
+        if not output.json:
             parts["lines"] = parts["lines"][:_HOTTEST]
         title = f"{description.name} on {gpu_file.name} by {parts['compiler']}" + (f": {at}" if at else "")
-        show_explanation(parts, title, json)
+        show_explanation(parts, title, output.json)
         return
     table, compiler = _one(description, chosen, sizes, gpu_file)
     title = f"{description.name} on {gpu_file.name} by {compiler}" + (f": {at}" if at else "")
-    present(table, title=title, section="part", json=json, csv=csv, out=out, wide=wide)
+    output.present(table, title=title, section="part")
 
 
 def _explained(
@@ -146,14 +130,15 @@ def _explained(
     return explained(execute(description, chosen, sizes, gpu))
 
 
-def _check(every: bool, sample: int | None, alone: str, csv: bool, out: Path | None) -> None:
+def _check(every: bool, sample: int | None, alone: str, output: Output) -> None:
     """Refuse options that do not go together, before any work is done. `alone`: has its own output."""
     if sample is not None and not every:
         raise DseError("--sample: found it without --all, expected both")
     if alone and every:
         raise DseError(f"{alone}: found it with --all, expected one configuration")
-    if alone and (csv or out is not None):
-        raise DseError(f"{'--csv' if csv else '--out'}: found it with {alone}, expected one of them")
+    out = output.out
+    if alone and (output.csv or out is not None):
+        raise DseError(f"{'--csv' if output.csv else '--out'}: found it with {alone}, expected one of them")
     if out is not None and (out.suffix.lower() not in _TABLES or not out.parent.is_dir()):
         found = f"no folder {out.parent}" if out.suffix.lower() in _TABLES else f"suffix {out.suffix!r}"
         raise DseError(f"{out}: found {found}, expected a folder that exists and {', '.join(_TABLES)}")
@@ -341,23 +326,21 @@ def _flat(profile: "KernelProfile") -> Row:
     return row
 
 
-def _present_all(
-    columns: Mapping[str, Sequence[Any]], title: str, *, json: bool, csv: bool, out: Path | None
-) -> None:
-    if out is not None:
+def _present_all(columns: Mapping[str, Sequence[Any]], title: str, output: Output) -> None:
+    if output.out is not None:
         from dse.data.tables import write_table
 
-        write_table(out, columns)
-        print(f"{out}: {title}")
+        write_table(output.out, columns)
+        print(f"{output.out}: {title}")
         return
-    if not (json or csv):  # a table for people has room for the main columns
+    if output.table:  # a table for people has room for the main columns
         columns = {
             name: values
             for name, values in columns.items()
             if "." not in name and (name != "message" or any(values)) and name not in _FOR_FILES
         }
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-    present(rows, title=title, json=json, csv=csv, out=None)
+    output.present(rows, title=title)
 
 
 _FOR_FILES = (

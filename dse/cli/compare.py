@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import Output, grouped
 from dse.errors import DseError
 from dse.models import MODELS
 
@@ -18,9 +18,11 @@ app = typer.Typer(rich_markup_mode="rich")
 
 
 @app.command(epilog="Example: [bold]dse compare convolution --gpu a100 --measured A100.csv.gz[/bold]")
+@grouped
 def compare(
     kernel: inputs.KernelArgument,
     gpu: inputs.GpuOption,
+    *,
     measured: Annotated[
         Path | None,
         typer.Option(
@@ -30,16 +32,11 @@ def compare(
     ] = None,
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
-    scheduler: inputs.SchedulerOption = None,
-    order: inputs.OrderOption = None,
-    groups: inputs.GroupsOption = None,
+    simulator: inputs.SimulatorOptions,
     source: inputs.SourceOption = False,
     sample: inputs.SampleOption = None,
     compiled: inputs.CompileOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
-    wide: WideOption = False,
+    output: Output,
 ) -> None:
     """Compare predictions with measured times, one row a model (all, unless --model is given).
 
@@ -47,7 +44,7 @@ def compare(
     a straight line over occupancy; top_k the fraction of the best measured time that one reaches by measuring
     the k configurations (or that share of them) which the model puts first. The last row is random choice.
     """
-    models = inputs.models(model, tuple(MODELS), scheduler, order, groups)
+    models = inputs.models(model, tuple(MODELS), simulator)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed), source=source, compiled=compiled)
     [gpu_file] = inputs.gpus([gpu])
     from dse.data import measured as measured_data
@@ -62,7 +59,7 @@ def compare(
     rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
     title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
-    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=tuple(same))
+    output.present(rows, title=title, hidden=tuple(same))
 
 
 def _beside(kernel: "Counts", gpu: "GpuFile") -> Path:

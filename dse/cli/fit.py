@@ -94,7 +94,7 @@ def fit(
     present(calibration.fields(), title=f"Fitted by {model}", units={}, json=json, csv=csv, out=None)
     if json or csv:
         return
-    present(calibration.errors(), title="Errors", units={}, json=False, csv=False, out=None)
+    present(calibration.errors(), title="Errors", units={})
     if out is not None:
         print(f"{out}: written, with the fitted values in place of the catalogue's")
     for name, untold in calibration.untold().items():

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, present
+from dse.cli.options import CsvOption, JsonOption, grouped, present
 from dse.models import MODELS
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -15,14 +15,14 @@ TABLES = (".parquet", ".csv", ".json")
 
 
 @app.command(epilog="Example: [bold]dse occupancy-curve convolution --gpu a100 -o curve.svg[/bold]")
+@grouped
 def occupancy_curve(
     kernel: inputs.KernelArgument,
     gpu: inputs.GpuOption,
+    *,
     model: inputs.ModelsOption = None,
     changed: inputs.SetOption = None,
-    scheduler: inputs.SchedulerOption = None,
-    order: inputs.OrderOption = None,
-    groups: inputs.GroupsOption = None,
+    simulator: inputs.SimulatorOptions,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -45,7 +45,7 @@ def occupancy_curve(
 
     if out is not None:
         suffix_of(out, (*CHARTS, *TABLES))
-    models = inputs.models(model, tuple(MODELS), scheduler, order, groups)
+    models = inputs.models(model, tuple(MODELS), simulator)
     counts, problem = inputs.kernel(kernel, inputs.settings(changed))
     [gpu_file] = inputs.gpus([gpu])
     from dse.evaluate.curve import curve, fastest, laid_out  # imports jax: seconds
@@ -69,4 +69,4 @@ def occupancy_curve(
         for row in rows:
             by_warps.setdefault(row["warps"], {"warps": row["warps"]})[row["model"]] = 1e6 * row["throughput"]
         print(f"{title}: {chosen}" if chosen else title)  # a table's title would be broken to its width
-        present(list(by_warps.values()), json=False, csv=False, out=None)
+        present(list(by_warps.values()))

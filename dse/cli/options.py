@@ -1,9 +1,11 @@
-"""Options that every command has, and the one way to print or write rows."""
+"""Options that several commands have, and the ways to print or write rows."""
 
 import inspect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 from typer.core import TyperGroup
@@ -18,6 +20,76 @@ OutOption = Annotated[
 ]
 
 WideOption = Annotated[bool, typer.Option("--wide", help="Show all columns, however wide the terminal is.")]
+
+
+@dataclass(frozen=True)
+class Output:
+    """The options of rows: a table, JSON or CSV on the screen, or a file."""
+
+    json: JsonOption = False
+    csv: CsvOption = False
+    out: OutOption = None
+    wide: WideOption = False
+
+    @property
+    def table(self) -> bool:
+        """Whether rows are shown as a table, to which more lines may be added."""
+        return not (self.json or self.csv or self.out)
+
+    def present(self, rows: Sequence[Mapping[str, Any]], **settings: Any) -> None:
+        """Print or write rows; `settings` are those of `present`."""
+        present(rows, json=self.json, csv=self.csv, out=self.out, wide=self.wide, **settings)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """The options of work that runs on several processes or machines."""
+
+    workers: Annotated[
+        int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on so many processes, by Dask.")
+    ] = None
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:8786."),
+    ] = None
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command take groups of options as dataclasses: each field becomes an option of its own."""
+    signature = inspect.signature(command, eval_str=True)
+    groups, parameters = {}, []
+    for parameter in signature.parameters.values():
+        group = parameter.annotation
+        if isinstance(group, type) and is_dataclass(group):
+            groups[parameter.name] = (group, [field.name for field in fields(group)])
+            parameters += _parameters(group)
+        else:
+            parameters.append(parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+
+    @wraps(command)
+    def flat(**values: Any) -> None:
+        objects = {
+            name: group(**{option: values.pop(option) for option in options})
+            for name, (group, options) in groups.items()
+        }
+        command(**values, **objects)
+
+    flat.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    flat.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return flat
+
+
+def _parameters(group: type) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if field.default is MISSING else field.default,
+            annotation=hints[field.name],
+        )
+        for field in fields(group)
+    ]
 
 
 def flow(app: typer.Typer) -> None:
@@ -40,9 +112,9 @@ class Group(TyperGroup):
 def present(
     rows: Sequence[Mapping[str, Any]],
     *,
-    json: bool,
-    csv: bool,
-    out: Path | None,
+    json: bool = False,
+    csv: bool = False,
+    out: Path | None = None,
     title: str | None = None,
     units: Mapping[str, str] | None = None,
     section: str | None = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import Output, Spread, grouped, present
 from dse.models import DEFAULT
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -15,9 +15,11 @@ STORAGE = "sqlite:///dse-search.db"
 
 
 @app.command(epilog="Example: [bold]dse search matmul_naive matmul_tiled --gpu a100 --trials 400[/bold]")
+@grouped
 def search(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpuOption,
+    *,
     model: inputs.ModelOption = DEFAULT,
     sampler: Annotated[
         str,
@@ -58,12 +60,8 @@ def search(
         int | None, typer.Option(min=0, max=inputs.MOST_SEED, help="Makes a new study repeatable.")
     ] = None,
     changed: inputs.SetOption = None,
-    workers: inputs.WorkersOption = None,
-    cluster: inputs.ClusterOption = None,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
-    wide: WideOption = False,
+    spread: Spread,
+    output: Output,
 ) -> None:
     """Search the parameters of one kernel, or of several variants that do the same work, with Optuna.
 
@@ -86,7 +84,7 @@ def search(
     searched = study.start(choices, gpu_file.name, chosen, goals, sampler, kept, seed, trials)
     if enqueue is not None:
         study.enqueue(searched, read(enqueue).table.to_pylist(), str(enqueue))
-    with used(workers, cluster), progress("Searching", trials) as advance:
+    with used(spread.workers, spread.cluster), progress("Searching", trials) as advance:
         study.run(searched, gpu_file.gpu, chosen, trials, advance)
 
     rows = searched.best()
@@ -101,17 +99,11 @@ def search(
     ]
     count = len(searched.evaluated())
     title = f"Best of {count:,} evaluated configurations on {gpu_file.name} by {model}"
-    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=(*same, *searched.hidden))
-    if json or csv or out:
+    output.present(rows, title=title, hidden=(*same, *searched.hidden))
+    if not output.table:
         return
     if len(goals) > 1:
-        present(
-            searched.front(),
-            title=f"Not beaten in {' and '.join(goals)}",
-            json=False,
-            csv=False,
-            out=None,
-        )
+        present(searched.front(), title=f"Not beaten in {' and '.join(goals)}")
     total = searched.shares.model + searched.shares.optuna
     if total > 0:
         share = 100 * searched.shares.model / total

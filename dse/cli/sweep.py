@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, WideOption, present
+from dse.cli.options import CsvOption, JsonOption, Spread, WideOption, grouped, present
 from dse.errors import DseError
 from dse.models import CLOSED_FORMS, DEFAULT
 
@@ -25,9 +25,11 @@ PER = "Groups that have a result of their own: some of kernel, size, gpu, model;
 
 
 @app.command(epilog=EXAMPLE)
+@grouped
 def sweep(
     kernel: inputs.KernelsArgument,
     gpu: inputs.GpusOption,
+    *,
     model: inputs.ModelsOption = None,
     changed: Annotated[
         list[str] | None,
@@ -69,16 +71,8 @@ def sweep(
             help="The .parquet file that all rows go into; of what is asked for also .csv or .json.",
         ),
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(metavar="N", min=1, max=1024, help="Run on so many processes, by Dask.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:8786."),
-    ] = None,
-    scheduler: inputs.SchedulerOption = None,
-    order: inputs.OrderOption = None,
-    groups: inputs.GroupsOption = None,
+    spread: Spread,
+    simulator: inputs.SimulatorOptions,
     json: JsonOption = False,
     csv: CsvOption = False,
     wide: WideOption = False,
@@ -103,14 +97,14 @@ def sweep(
             raise DseError(f"{name}: found without {', '.join(asked)}, expected one of them")
     if columns and chosen:
         raise DseError(f"--columns: found together with {chosen[0]}, expected it where all rows are written")
-    models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, scheduler, order, groups)
+    models = inputs.models(model, (DEFAULT,) if chosen else CLOSED_FORMS, simulator)
     from dse.explore.sweep.product import Product
     from dse.explore.sweep.run import clear, parts_of
     from dse.explore.sweep.sweep import Sweep
     from dse.report.show import progress
 
     product = Product.of(_kernels(kernel, inputs.lists(changed)), inputs.gpus(gpu), models)
-    swept = Sweep(product, None, workers, cluster, progress)
+    swept = Sweep(product, None, spread.workers, spread.cluster, progress)
     if where is not None:
         swept = swept.filtered(where)
     if not chosen:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from dse.cli import inputs
-from dse.cli.options import CsvOption, JsonOption, OutOption, WideOption, present
+from dse.cli.options import Output, grouped
 from dse.errors import DseError, one_of
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -20,9 +20,11 @@ UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
     "[bold]dse tune reduction -g a100 --command 'python bench.py {block} {items}' --unit ms "
     "--journal reduction.jsonl[/bold]"
 )
+@grouped
 def tune(
     kernel: inputs.SourceArgument,
     gpu: inputs.GpuOption,
+    *,
     budget: Annotated[int, typer.Option(min=1, help="Configurations to measure, failed ones included.")] = 20,
     replay: Annotated[
         Path | None,
@@ -51,10 +53,7 @@ def tune(
     source: inputs.SourceOption = False,
     compiled: inputs.CompileOption = None,
     seed: Annotated[int, typer.Option(min=0, max=inputs.MOST_SEED, help="Of what is left to chance.")] = 0,
-    json: JsonOption = False,
-    csv: CsvOption = False,
-    out: OutOption = None,
-    wide: WideOption = False,
+    output: Output,
 ) -> None:
     """Find the fastest configuration with few measurements.
 
@@ -98,4 +97,4 @@ def tune(
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     same = {"kernel": counts.name, "gpu": file.name, **problem}
     rows = [same | row for row in run.rows()]
-    present(rows, title=title, json=json, csv=csv, out=out, wide=wide, hidden=(*same, *run.hidden))
+    output.present(rows, title=title, hidden=(*same, *run.hidden))

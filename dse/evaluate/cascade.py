@@ -44,44 +44,6 @@ class Level:
         return max(1, min(count, most))
 
 
-@dataclass(frozen=True)
-class Passed:
-    """What one level did."""
-
-    level: str
-    configurations: int
-    impossible: int
-    kept: int
-    equal_dropped: int  # as good as equal to the last one kept, and yet dropped
-    agreement: float | None  # Spearman with the level before, on what both can run
-    shared: int | None  # of those kept, how many the level before would have kept too
-    parameter: str | None  # explains most of where the two levels differ
-    explained: float | None  # that share of the variance of log(time / time before)
-
-    def row(self) -> dict[str, Any]:
-        """The level as a row: its `spearman` is with the level before."""
-        return {
-            "level": self.level,
-            "configurations": self.configurations,
-            "impossible": self.impossible,
-            "kept": self.kept,
-            "dropped": self.configurations - self.kept,
-            "equal_dropped": self.equal_dropped,
-            "spearman": self.agreement,
-            "kept_by_both": self.shared,
-            "differ_by": self.parameter,
-            "explained": self.explained,
-        }
-
-
-@dataclass(frozen=True)
-class Cascade:
-    """The ranking of what the last level kept, with every level's times, and what each level did."""
-
-    ranking: Ranking
-    levels: tuple[Passed, ...]
-
-
 def read(text: str, kernel: Counts, default: str | Model = DEFAULT) -> list[Level]:
     """Read `phase:5%,pipeline:200,source:20`: models, and how many each keeps.
 
@@ -126,17 +88,18 @@ def cascade(
     sample: int | None = None,
     progress: Progress = silent,
     gpu_name: str = "",
-) -> Cascade:
+) -> Ranking:
     """Rank a space through levels, the first of which sees every valid configuration (or `sample` of them).
 
-    What cannot run by any level is dropped there.
+    What cannot run by any level is dropped there. The ranking is of what the last level kept, with every
+    level's times; `levels` has a row for each level.
 
     **Raises:** DseError as `rank`.
     """
     if not levels:
         raise DseError("cascade: found no level, expected MODEL:COUNT or MODEL:SHARE%")
     parameters = configurations(levels[0].kernel, problem, sample)
-    passed: list[Passed] = []
+    reports: list[dict[str, Any]] = []
     forecasts: dict[str, Forecast] = {}  # of the levels so far, of what is left; the last one first
     rankings: list[Ranking] = []
     for level in levels:
@@ -144,7 +107,7 @@ def cascade(
         [forecast] = ranking.evaluation.forecasts.values()
         kept = ranking.order[: level.kept(ranking.count - ranking.impossible)]
         before = next(iter(forecasts.values()), None)
-        passed.append(_passed(level, parameters, forecast, before, kept))
+        reports.append(_report(level, parameters, forecast, before, kept))
         forecasts = {name: x.take(kept) for name, x in ({level.name: forecast} | forecasts).items()}
         parameters = {name: values[kept] for name, values in parameters.items()}
         evaluation = replace(ranking.evaluation.take(kept), forecasts=forecasts)
@@ -152,29 +115,43 @@ def cascade(
         rankings.append(
             Ranking(ranking.labels, parameters, evaluation, np.arange(len(kept)), None, runs=runs)
         )
-    return Cascade(rankings[-1], tuple(passed))
+    return replace(rankings[-1], levels=tuple(reports))
 
 
-def _passed(
+def _report(
     level: Level,
     parameters: Mapping[str, np.ndarray],
     forecast: Forecast,
     above: Forecast | None,
     kept: np.ndarray,
-) -> Passed:
-    """Say what a level did to N configurations; `above` is what the level before it said of them."""
+) -> dict[str, Any]:
+    """Report on a level that saw N configurations, of which the level before it predicted `above`.
+
+    `equal_dropped` are practically equal to the last one kept. `spearman` is with the level before, on what
+    both can run; `kept_by_both` would have been kept by that level too; the parameter `differ_by` explains
+    the share `explained` of the variance of log(time / time before).
+    """
     seconds = forecast.seconds[0]
     runs = np.isfinite(seconds)
     equal = int(np.sum(seconds[runs] <= seconds[kept[-1]] * (1 + ties.EQUAL))) - len(kept)
-    counts = (level.name, len(seconds), int(np.sum(~runs)), len(kept), max(equal, 0))
+    report = {
+        "level": level.name,
+        "configurations": len(seconds),
+        "impossible": int(np.sum(~runs)),
+        "kept": len(kept),
+        "dropped": len(seconds) - len(kept),
+        "equal_dropped": max(equal, 0),
+        **dict.fromkeys(("spearman", "kept_by_both", "differ_by", "explained")),
+    }
     if above is None or runs.sum() < 2:
-        return Passed(*counts, None, None, None, None)
+        return report
     # What came in is in the order of the level before.
     shared = int(np.sum(kept < len(kept)))
     before = above.seconds[0]
     ratio = np.log(seconds[runs] / before[runs])
     name, share = _explains({key: values[runs] for key, values in parameters.items()}, ratio)
-    return Passed(*counts, spearman(seconds[runs], before[runs]), shared, name, share)
+    agreement = spearman(seconds[runs], before[runs])
+    return report | {"spearman": agreement, "kept_by_both": shared, "differ_by": name, "explained": share}
 
 
 def _explains(parameters: Mapping[str, np.ndarray], ratio: np.ndarray) -> tuple[str | None, float | None]:

@@ -35,6 +35,8 @@ class Ranking(Result):
     compiled: int | None = None  # how many were, if counts come from source
     left_out_error: np.ndarray | None = None  # of the time of each compiled one, if estimated from the others
     runs: np.ndarray | None = None  # the chance that each runs, if that is estimated
+    further: dict[str, np.ndarray] = field(default_factory=dict)  # columns of what was learned besides
+    levels: tuple[dict[str, Any], ...] = ()  # of a cascade, a row each
 
     @property
     def count(self) -> int:
@@ -97,6 +99,7 @@ class Ranking(Result):
             columns[of_model(name)] = forecast.seconds[0, chosen]
         if self.measured_s is not None:
             columns["measured_s"] = self.measured_s[chosen]
+        columns |= {name: values[chosen] for name, values in self.further.items()}
         lists = {name: values.tolist() for name, values in columns.items()}
         return [
             {"rank": place + 1, **self.labels} | {name: values[i] for name, values in lists.items()}

@@ -186,9 +186,9 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("convolution",), "--gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
-        (("TOY",), "--gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
-        (("GRAPH", "--gpu", "a100"), "mix.toml: found --gpu with a graph, expected none"),
+        (("convolution",), "gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
+        (("TOY",), "gpu: found none, expected a GPU of `dse gpus` or a GPU file"),
+        (("GRAPH", "--gpu", "a100"), "mix.toml: found a GPU with a graph, expected neither"),
         (("GRAPH", "--set", "n=3"), "mix.toml: found --set with a graph, expected none"),
         (("example", "--set", "n=3"), "graph.toml: found --set with a graph, expected none"),
         (("exampel",), "did you mean example"),
@@ -203,7 +203,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("BROKEN",), "broken.toml: instruction s: needs: found 'b', expected one of a, s"),
         (("TOY", "-g", "a1000"), "a1000"),
         (("TOY", "-g", "a100", "--set", "blok=3"), "--set: toy: found 'blok'"),
-        (("TOY", "-g", "a100", "--scheduler", "fifo"), "--scheduler: found 'fifo', expected one of rr"),
+        (("TOY", "-g", "a100", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr"),
         (
             ("TOY", "-g", "a100", "--set", "block=128", "--warps", "6"),
             "expected a multiple of a block's 4 warps",

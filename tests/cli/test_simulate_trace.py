@@ -61,11 +61,11 @@ def test_a_kernel_has_a_trace_or_gets_one(run_dse):
     [
         (
             ("--gpu", "a100"),
-            "--gpu: found NVIDIA A100-PCIE-40GB with TEG, expected gtx-280 or another GPU of",
+            "gpu: found NVIDIA A100-PCIE-40GB with TEG, expected gtx-280 or another GPU of",
         ),
         (("--set", "padding=0"), "trace.sass: found --set with a trace, expected none"),
         (("--order", "dataflow"), "--order: found 'dataflow' with TEG, expected program"),
-        (("--scheduler", "lrr"), "--scheduler: found 'lrr', expected one of rr, gto, oldest"),
+        (("--scheduler", "lrr"), "scheduler: found 'lrr', expected one of rr, gto, oldest"),
         (("--what-if", "conflicts=on"), "--what-if: conflicts=on: found 'on', expected off"),
         (
             ("--what-if", "conflict=off"),
@@ -86,4 +86,4 @@ def test_no_trace_in_a_graph(run_dse, tmp_path):
     graph.write_text("")
     ran = run_dse("simulate", str(graph), "--teg")
     assert (ran.code, ran.out) == (2, "")
-    assert ran.err == f"dse: {graph}: found --teg with a graph, expected a trace or a kernel\n"
+    assert ran.err == f"dse: {graph}: found TEG with a graph, expected neither\n"

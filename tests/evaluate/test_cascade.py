@@ -28,9 +28,9 @@ def _times(ranking, model):
 def test_one_level_is_a_ranking_cut_short(kernel):
     done = cascade(read("volkov:3", kernel), GPU)
     whole = rank(kernel, GPU, ["volkov"])
-    assert _times(done.ranking, "volkov") == dict(list(_times(whole, "volkov").items())[:3])
+    assert _times(done, "volkov") == dict(list(_times(whole, "volkov").items())[:3])
     [level] = done.levels
-    assert (level.kept, level.agreement, level.shared) == (3, None, None)
+    assert (level["kept"], level["spearman"], level["kept_by_both"]) == (3, None, None)
 
 
 def test_a_level_sees_what_the_one_before_kept(kernel):
@@ -38,23 +38,23 @@ def test_a_level_sees_what_the_one_before_kept(kernel):
     runs = whole.count - whole.impossible
     done = cascade(read("phase:50%,pipeline:4,roofline:2", kernel), GPU)
     first, second, third = done.levels
-    assert first.configurations == whole.count
-    assert first.kept == second.configurations == -(-runs // 2)
-    assert (second.kept, third.configurations, third.kept) == (4, 4, 2)
-    assert list(done.ranking.evaluation.forecasts) == ["roofline", "pipeline", "phase"]
-    assert done.ranking.count == 2
-    left = dict(list(_times(whole, "phase").items())[: first.kept])
-    assert set(_times(done.ranking, "roofline")) <= set(left)
+    assert first["configurations"] == whole.count
+    assert first["kept"] == second["configurations"] == -(-runs // 2)
+    assert (second["kept"], third["configurations"], third["kept"]) == (4, 4, 2)
+    assert list(done.evaluation.forecasts) == ["roofline", "pipeline", "phase"]
+    assert done.count == 2
+    left = dict(list(_times(whole, "phase").items())[: first["kept"]])
+    assert set(_times(done, "roofline")) <= set(left)
 
 
 def test_times_of_earlier_levels_belong_to_their_configurations(kernel):
-    done = cascade(read("phase:100%,volkov:7", kernel), GPU).ranking
+    done = cascade(read("phase:100%,volkov:7", kernel), GPU)
     everything = _times(rank(kernel, GPU, ["phase"]), "phase")
     assert _times(done, "phase").items() <= everything.items()
 
 
 def test_equal_times_keep_the_order_of_the_level_before(kernel):
-    done = cascade(read("phase:100%,roofline:100%", kernel), GPU).ranking
+    done = cascade(read("phase:100%,roofline:100%", kernel), GPU)
     seconds, before = (done.evaluation.forecasts[name].seconds[0] for name in ("roofline", "phase"))
     equal = seconds[1:] == seconds[:-1]
     assert equal.any()
@@ -64,21 +64,17 @@ def test_equal_times_keep_the_order_of_the_level_before(kernel):
 def test_levels_that_agree_and_levels_that_differ(kernel):
     same = cascade(read("mwp-cwp:100%,mwp-cwp-printed:5", kernel), GPU).levels[1]
     other = cascade(read("phase:100%,roofline:5", kernel), GPU).levels[1]
-    assert same.agreement is not None
-    assert other.agreement is not None
-    assert same.agreement >= other.agreement
-    assert other.parameter in kernel.space.names
-    assert other.explained is not None
-    assert 0 < other.explained <= 1
-    assert other.shared is not None
-    assert 0 <= other.shared <= 5
+    assert same["spearman"] >= other["spearman"]
+    assert other["differ_by"] in kernel.space.names
+    assert 0 < other["explained"] <= 1
+    assert 0 <= other["kept_by_both"] <= 5
 
 
 def test_equal_ones_that_are_dropped_are_counted(kernel):
     whole = rank(kernel, GPU, ["roofline"])
     seconds = whole.evaluation.forecasts["roofline"].seconds[0][whole.order]
     [level] = cascade(read("roofline:1", kernel), GPU).levels
-    assert level.equal_dropped == np.sum(seconds <= seconds[0] * 1.001) - 1
+    assert level["equal_dropped"] == np.sum(seconds <= seconds[0] * 1.001) - 1
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
-"""What a command says of a kernel's source and its launch besides the file."""
+"""Options of a kernel's source file: its launch, macros, arguments and constants."""
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from dse.cli.inputs.values import settings
 from dse.errors import DseError
@@ -14,43 +17,115 @@ if TYPE_CHECKING:
 _TRUTH = {"True": "1", "False": "0"}
 
 
-def launch(
-    function: str | None = None,
-    block: str | None = None,
-    grid: str | None = None,
-    arguments: Sequence[str] | None = None,
-    defines: Sequence[str] | None = None,
-    shared: int | None = None,
-    tune: Sequence[str] | None = None,
-    signature: str | None = None,
-    constexprs: Sequence[str] | None = None,
-    options: Mapping[str, str | None] | None = None,
-    sizes: Mapping[str, "Number"] | None = None,
-) -> "Given":
-    """Collect what is said of a kernel besides its file. DseError for sizes and macros of another form.
+@dataclass(frozen=True)
+class LaunchOptions:
+    """Options that say how the kernel of a source file is compiled and launched."""
 
-    `constexprs` and `options` are of a Triton kernel: those that have numbers are tried, as `tune` is.
-    """
-    from dse.source.readers.given import Given
-
-    tried = [f"{name}={values}" for name, values in (options or {}).items() if values is not None]
-    words = [text for text in constexprs or () if re.fullmatch(r"\s*\w+\s*=\s*[A-Za-z_][\w.]*\s*", text)]
-    numbers = [text for text in [*(constexprs or ()), *tried] if text not in words]
-
-    return Given(
-        function=function or "",
-        block=_sizes("--block", block),
-        grid=_sizes("--grid", grid),
-        arguments=tuple(arguments or ()),
-        defines=tuple(map(_macro, [*(defines or ()), *words])),
-        shared_bytes=shared,
-        tuned=(
-            *(_tuned(text, "--tune") for text in tune or ()),
-            *(_tuned(text, "--constexpr") for text in numbers),
+    function: Annotated[
+        str | None,
+        typer.Option(
+            "--function", metavar="NAME", help="The kernel, where a file has several: scale, scale<4>."
         ),
-        signature=tuple(re.split(r",(?![^<]*>)", signature)) if signature else (),
-        sizes=tuple((sizes or {}).items()),
-    )
+    ] = None
+    block: Annotated[
+        str | None,
+        typer.Option(
+            "--block", metavar="X[,Y[,Z]]", help="Threads of a block, where the file does not say it."
+        ),
+    ] = None
+    grid: Annotated[
+        str | None,
+        typer.Option("--grid", metavar="X[,Y[,Z]]", help="Blocks, where the file does not say it."),
+    ] = None
+    arguments: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--arg",
+            metavar="[NAME=]VALUE",
+            help="An argument: a number, SIZE[:TYPE[:VALUES]] of an array, or ? if it is not known. VALUES "
+            "is an expression of index and random. By name or in order; repeatable. Those left out are not "
+            "known.",
+        ),
+    ] = None
+    define: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--define", "-D", metavar="NAME=VALUE", help="A macro that is no parameter; repeatable."
+        ),
+    ] = None
+    shared: Annotated[
+        int | None,
+        typer.Option(
+            "--shared", metavar="BYTES", min=0, help="Shared memory of a block that the launch adds."
+        ),
+    ] = None
+    tune: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--tune",
+            metavar="NAME=V1,V2,...",
+            help="A macro of a .cu file and its values; --block and --grid may be expressions of it; "
+            "repeatable.",
+        ),
+    ] = None
+    signature: Annotated[
+        str | None,
+        typer.Option(
+            "--signature",
+            metavar="TYPE,TYPE,...",
+            help="Of a Triton kernel: types of its arguments as Triton writes them, in order or as "
+            "NAME=TYPE: *fp16, i32, tensordesc<fp16[BLOCK_M,BLOCK_K]>, or a number that is compiled in.",
+        ),
+    ] = None
+    constexpr: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--constexpr",
+            metavar="NAME=V1,V2,...",
+            help="A constant of a Triton kernel and its values, or one word or type; repeatable.",
+        ),
+    ] = None
+    num_warps: Annotated[
+        str | None,
+        typer.Option("--num-warps", metavar="V1,V2,...", help="Of a Triton kernel; 4 without it."),
+    ] = None
+    num_stages: Annotated[
+        str | None,
+        typer.Option("--num-stages", metavar="V1,V2,...", help="Of a Triton kernel; 3 without it."),
+    ] = None
+    num_ctas: Annotated[
+        str | None,
+        typer.Option("--num-ctas", metavar="V1,V2,...", help="Of a Triton kernel; 1 without it."),
+    ] = None
+
+    def given(self, sizes: Mapping[str, "Number"] | None = None) -> "Given":
+        """Return the launch as readers of sources take it.
+
+        Constants and options of Triton that have numbers are tuned, as --tune is.
+
+        **Raises:** DseError for sizes and macros of another form.
+        """
+        from dse.source.readers.given import Given
+
+        options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas}
+        constants = self.constexpr or ()
+        words = [text for text in constants if re.fullmatch(r"\s*\w+\s*=\s*[A-Za-z_][\w.]*\s*", text)]
+        numbers = [text for text in constants if text not in words]
+        numbers += [f"{name}={values}" for name, values in options.items() if values is not None]
+        return Given(
+            function=self.function or "",
+            block=_sizes("--block", self.block),
+            grid=_sizes("--grid", self.grid),
+            arguments=tuple(self.arguments or ()),
+            defines=tuple(map(_macro, [*(self.define or ()), *words])),
+            shared_bytes=self.shared,
+            tuned=(
+                *(_tuned(text, "--tune") for text in self.tune or ()),
+                *(_tuned(text, "--constexpr") for text in numbers),
+            ),
+            signature=tuple(re.split(r",(?![^<]*>)", self.signature)) if self.signature else (),
+            sizes=tuple((sizes or {}).items()),
+        )
 
 
 def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:

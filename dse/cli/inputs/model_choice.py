@@ -1,39 +1,69 @@
 """Which models a command asks for, and how they are to simulate."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Annotated
 
-from dse.errors import DseError, one_of
+import typer
+
+from dse.errors import DseError
 from dse.models import DEFAULT, get, get_all
 from dse.models.pipeline import Pipeline
 
 if TYPE_CHECKING:
     from dse.models.protocol import Model
-    from dse.simulator.pipeline import Settings
+
+
+@dataclass(frozen=True)
+class SimulatorOptions:
+    """Options of the model `pipeline`."""
+
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Of pipeline: which ready warp goes first, rr (default), gto or oldest."
+        ),
+    ] = None
+    order: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Of pipeline: a warp's instructions in program order (default) or dataflow order.",
+        ),
+    ] = None
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=2**31 - 1,
+            help="Of pipeline: simulate so many blocks of one SM from start to end, two rounds at least; "
+            "without it, samples are.",
+        ),
+    ] = None
 
 
 def models(
     names: Sequence[str] | None,
     default: Sequence[str] = (DEFAULT,),
-    scheduler: str | None = None,
-    order: str | None = None,
-    groups: int | None = None,
+    simulator: SimulatorOptions | None = None,
 ) -> tuple["Model", ...]:
-    """Return the models asked for, each once; the simulator with what is asked of it.
+    """Return the models asked for, each once, and the simulator with its options.
 
-    **Raises:** DseError for one that there is not, or for settings where nothing is simulated.
+    **Raises:** DseError for an unknown model, or for options of the simulator where nothing is simulated.
     """
     chosen = get_all(dict.fromkeys(names or default))
-    asked = {"scheduler": scheduler, "order": order, "groups": groups}
-    asked = {name: value for name, value in asked.items() if value is not None}
-    simulators = [model for model in chosen if isinstance(model, Pipeline)]
-    if not simulators:
+    asked = {
+        name: value for name, value in asdict(simulator or SimulatorOptions()).items() if value is not None
+    }
+    if not any(isinstance(model, Pipeline) for model in chosen):
         for name, value in asked.items():
             shown = ", ".join(model.name for model in chosen)
             raise DseError(f"--{name}: found {value} with {shown}, expected --model pipeline")
         return chosen
-    settings = simulated(asked)
+    from dse.evaluate.simulated import check
+
+    settings = check(asked)
     return tuple(
         replace(model, scheduler=settings.scheduler, order=settings.order, groups=settings.groups)
         if isinstance(model, Pipeline)
@@ -48,14 +78,3 @@ def closed_form(name: str | None) -> "Model":
     if not model.differentiable:
         raise DseError(f"--model: found {model.name}, expected a closed form")
     return model
-
-
-def simulated(asked: Mapping[str, Any]) -> "Settings":
-    """Return how to simulate, by scheduler, order and groups asked for. DseError for an unknown name."""
-    from dse.simulator.case.program import ORDERS, SCHEDULERS
-    from dse.simulator.pipeline import Settings
-
-    for name, allowed in (("scheduler", SCHEDULERS), ("order", ORDERS)):
-        if asked.get(name, allowed[0]) not in allowed:
-            raise DseError(f"--{name}: found {asked[name]!r}, {one_of(str(asked[name]), allowed)}")
-    return Settings(**asked)

@@ -1,16 +1,15 @@
-"""A ranking put in order anew by what was measured of it."""
+"""Rankings reordered by measured times: of the kernel itself, or of the kernel on other GPUs."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from dse.errors import DseError
 from dse.evaluate.rank import Ranking
 from dse.explore.tune import candidates
-from dse.explore.tune.chances import Chances, chances
+from dse.explore.tune.chances import chances
 from dse.explore.tune.others import with_others
 from dse.explore.tune.tuner import Tuner
 from dse.hardware.gpus.read import GpuFile
@@ -25,8 +24,8 @@ def refitted(
     model: str | Model,
     problem: Mapping[str, Number] | None = None,
     prior: Sequence[str | Path] = (),
-) -> tuple[Ranking, Iterator[dict[str, Any]]]:
-    """Put a ranking in the order of refitted times; with it comes what is to stand beside each of its rows.
+) -> Ranking:
+    """Reorder a ranking by times refitted to its measured ones, and add columns of them.
 
     `prior` are recorded tables of the kernel on other GPUs.
 
@@ -39,7 +38,9 @@ def refitted(
     seen = {index: float(times[index]) for index in np.flatnonzero(np.isfinite(times)).tolist()}
     sure = chances(Tuner(known, told=seen))
     order = np.argsort(np.where(known.possible, sure.seconds, np.inf), kind="stable")
-    return replace(ranking, order=order), _beside(sure, order)
+    columns = {"refitted_s": sure.seconds, "low_s": sure.low, "high_s": sure.high}
+    columns |= {"chance_fastest": sure.best, "chance_near": sure.near}
+    return replace(ranking, order=order, further=columns)
 
 
 def with_prior(
@@ -49,21 +50,8 @@ def with_prior(
     model: str | Model,
     problem: Mapping[str, Number] | None,
     prior: Sequence[str | Path],
-) -> tuple[Ranking, Iterator[dict[str, Any]]]:
-    """Put a ranking in the order of predictions and recorded times on other GPUs, as `refitted` does."""
+) -> Ranking:
+    """Reorder a ranking by its predictions and recorded times on other GPUs, and add a column of them."""
     known = with_others(candidates.of_kernel(kernel, file, model, ranking.parameters, problem), kernel, prior)
     order = np.argsort(np.where(known.possible, known.expected, np.inf), kind="stable")
-    return replace(ranking, order=order), (
-        {"expected_s": float(np.exp(known.expected[place]))} for place in order
-    )
-
-
-def _beside(sure: Chances, order: np.ndarray) -> Iterator[dict[str, Any]]:
-    for index in order:
-        yield {
-            "refitted_s": float(sure.seconds[index]),
-            "low_s": float(sure.low[index]),
-            "high_s": float(sure.high[index]),
-            "chance_fastest": float(sure.best[index]),
-            "chance_near": float(sure.near[index]),
-        }
+    return replace(ranking, order=order, further={"expected_s": np.exp(known.expected)})

@@ -62,8 +62,8 @@ def test_a_ranking_is_put_in_order_by_what_was_measured(toy_kernel, tmp_path):
     ]
     path.write_text("\n".join(",".join(map(str, row)) for row in [[*names, "time_ms"], *rows]))
     measured = rank(description, file.gpu, ["roofline"], measured=path)
-    found, beside = refitted(measured, description, file, "roofline")
-    assert found.order[0] != plain.order[0]
-    first = next(beside)
+    reordered = refitted(measured, description, file, "roofline")
+    assert reordered.order[0] != plain.order[0]
+    [first] = reordered.rows(1)
     assert first["low_s"] < first["refitted_s"] < first["high_s"]
     assert 0 < first["chance_fastest"] <= first["chance_near"] <= 1
