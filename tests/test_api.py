@@ -166,5 +166,5 @@ def test_what_one_does_with_them(toy_kernel, tmp_path):
     assert (cascaded.count, len(cascaded.levels)) == (3, 2)
     refitted = dse.rank(toy_kernel, GPU, "roofline", measured=tmp_path / "times.csv", refit=True)
     assert refitted.rows(1)[0]["low_s"] <= refitted.rows(1)[0]["refitted_s"]
-    with pytest.raises(dse.errors.DseError, match="expected a file of them"):
+    with pytest.raises(DseError, match="expected a file of them"):
         dse.rank(toy_kernel, GPU, refit=True)

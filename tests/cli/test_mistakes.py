@@ -185,7 +185,7 @@ def test_json_and_csv_exclude_each_other(mistake, toy_kernel):
 def test_unknown_scheduler_and_order(mistake):
     simulate = ("rank", "example", "--gpu", "a100", "--model", "pipeline")
     assert mistake(*simulate, "--scheduler", "fifo").endswith(
-        "scheduler: found 'fifo', expected one of rr, gto, oldest"
+        "--scheduler: found 'fifo', expected one of rr, gto, oldest"
     )
     assert mistake(*simulate, "--order", "random").endswith(
         "--order: found 'random', expected one of program, dataflow"

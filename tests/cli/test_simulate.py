@@ -194,7 +194,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("exampel",), "did you mean example"),
         (("none.toml",), "none.toml: found no file"),
         (("GRAPH", "--warps", "5000"), "mix.toml: case: found 1 groups of 5000 warps"),
-        (("GRAPH", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr, gto, oldest"),
+        (("GRAPH", "--scheduler", "fifo"), "--scheduler: found 'fifo', expected one of rr, gto, oldest"),
         (("GRAPH", "--order", "any"), "order: found 'any', expected one of program, dataflow"),
         (("GRAPH", "--what-if", "sfo.lambda=1"), "found 'sfo', expected one of alu, sfu, none; did you"),
         (("GRAPH", "--what-if", "warps"), "--what-if: found 'warps', expected NAME=VALUE"),
@@ -203,7 +203,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("BROKEN",), "broken.toml: instruction s: needs: found 'b', expected one of a, s"),
         (("TOY", "-g", "a1000"), "a1000"),
         (("TOY", "-g", "a100", "--set", "blok=3"), "--set: toy: found 'blok'"),
-        (("TOY", "-g", "a100", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr"),
+        (("TOY", "-g", "a100", "--scheduler", "fifo"), "--scheduler: found 'fifo', expected one of rr"),
         (
             ("TOY", "-g", "a100", "--set", "block=128", "--warps", "6"),
             "expected a multiple of a block's 4 warps",

@@ -65,7 +65,7 @@ def test_a_kernel_has_a_trace_or_gets_one(run_dse):
         ),
         (("--set", "padding=0"), "trace.sass: found --set with a trace, expected none"),
         (("--order", "dataflow"), "--order: found 'dataflow' with TEG, expected program"),
-        (("--scheduler", "lrr"), "scheduler: found 'lrr', expected one of rr, gto, oldest"),
+        (("--scheduler", "lrr"), "--scheduler: found 'lrr', expected one of rr, gto, oldest"),
         (("--what-if", "conflicts=on"), "--what-if: conflicts=on: found 'on', expected off"),
         (
             ("--what-if", "conflict=off"),
