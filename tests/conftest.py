@@ -56,7 +56,8 @@ for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIG
 # Nor do they touch what their user has kept. What Numba compiles takes two thirds of the time with few
 # optimisations; .ci/run asks for all of them once. What came of executing kernels is worked out anew.
 os.environ.setdefault("NUMBA_OPT", "1")
-os.environ["DSE_CACHE"] = str(KEPT / f"dse-{os.environ['NUMBA_OPT']}")
+CHECKED = "-checked" if os.environ.get("NUMBA_BOUNDSCHECK") else ""  # of which Numba keeps no account
+os.environ["DSE_CACHE"] = str(KEPT / f"dse-{os.environ['NUMBA_OPT']}{CHECKED}")
 if "PYTEST_XDIST_WORKER" not in os.environ:
     for path in Path(os.environ["DSE_CACHE"]).glob("*.sqlite*"):
         path.unlink()

@@ -9,7 +9,7 @@ from typing import cast
 import numpy as np
 
 from dse.simulator.case.program import MOST_SUBSYSTEMS, SCHEDULERS, Case, Program
-from dse.simulator.engine.slots import result_slots
+from dse.simulator.engine.slots import hand_out
 from dse.simulator.engine.survey import Survey, survey
 
 _OF_INSTRUCTIONS = (
@@ -178,12 +178,33 @@ class Columns:
     @cached_property
     def survey(self) -> Survey:
         """What a look at all instructions tells."""
-        return survey(self)
+        return survey(
+            self.program_first,
+            self.first,
+            self.runs,
+            self.times,
+            self.valve,
+            self.subsystem,
+            self.barrier,
+            self.pred_first,
+            self.pred,
+            self.throughput_cycles,
+            self.latency_cycles,
+            self.same_warp,
+        )
 
     @cached_property
     def result_slots(self) -> tuple[np.ndarray, np.ndarray]:
         """Where each instruction's result is kept [instructions], and how many places each program has."""
-        return result_slots(self)
+        slots = np.zeros(len(self.subsystem) if len(self.loops) else 0, np.int32)
+        counts = self.survey.reach.copy()
+        for program in np.nonzero(self.loop_counts)[0]:
+            rows = slice(self.first[program], self.first[program + 1])
+            loops = self.loops[self.loop_first[program] : self.loop_first[program + 1]]
+            counts[program] = hand_out(
+                self.pred_first[rows.start : rows.stop + 1], self.pred, loops, slots[rows]
+            )
+        return counts, slots
 
 
 def offsets(counts: np.ndarray) -> np.ndarray:

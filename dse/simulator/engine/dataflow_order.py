@@ -223,7 +223,8 @@ def _simulate(
                 if rows.keys[keys + GATES + s] <= threshold:
                     for k in range(ZERO, blocks, SIZE):
                         bits = early(rows.least, row_of_blocks + s * blocks + k, threshold)
-                        block = min(block, k + lowest_bit(bits))
+                        if bits != ZERO:  # else its lowest would be 64, the number of a block
+                            block = min(block, k + lowest_bit(bits))
             members, opened = (Index(counts[n + FIRST_BLOCK + w]) + block) * of.MOST_SUBSYSTEMS, ZERO
             for s in range(subsystems):
                 if rows.keys[keys + GATES + s] <= threshold:

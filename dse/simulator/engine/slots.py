@@ -5,34 +5,20 @@ number, modulo that, is its place. In a rolled one a result may be awaited long 
 each gets a slot for as long as it is needed, as a compiler hands out registers.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from dse.core.numba_cache import compiled, inlined
 
-if TYPE_CHECKING:
-    from dse.simulator.engine.columns import Columns
 
+def hand_out(pred_first: np.ndarray, pred: np.ndarray, loops: np.ndarray, slots: np.ndarray) -> int:
+    """Fill in the slot of each instruction's result in a rolled program, and return how many there are.
 
-def result_slots(columns: "Columns") -> tuple[np.ndarray, np.ndarray]:
-    """Return how many slots each program has, and in rolled ones that of each instruction's result.
-
-    What is read before it is written is what a warp starts with.
-    **Shapes:** [programs], [instructions]; without any loop the second one is empty.
+    A result that is read before it is written is one that a warp starts with.
     """
-    counts = columns.survey.reach.copy()
-    slots = np.zeros(len(columns.subsystem) if len(columns.loops) else 0, np.int32)
-    for program in np.nonzero(columns.loop_counts)[0]:
-        some = slice(columns.first[program], columns.first[program + 1])
-        counts[program] = _allocate(
-            columns.pred_first[some.start : some.stop + 1],
-            columns.pred,
-            columns.loops[columns.loop_first[program] : columns.loop_first[program + 1]],
-            slots[some],
-            tuple(np.full(columns.length[program] + 1, -1) for _ in range(5)),
-        )
-    return counts, slots
+    work = tuple(np.full(len(slots) + 1, -1) for _ in range(5))
+    return _allocate(pred_first, pred, loops, slots, work)
 
 
 @compiled

@@ -1,14 +1,11 @@
 """A look at all instructions of all cases: their clocks, their largest terms, and what they make use of."""
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dse.core.numba_cache import compiled, inlined
 from dse.simulator.case.program import MOST_SUBSYSTEMS
-
-if TYPE_CHECKING:
-    from dse.simulator.engine.columns import Columns
 
 
 class Survey(NamedTuple):
@@ -24,11 +21,11 @@ class Survey(NamedTuple):
     same_warp: np.ndarray  # bool: whether there is an interval above 0
 
 
-def survey(columns: "Columns") -> Survey:
-    """Look at all instructions once."""
-    cases = len(columns.warps)
+def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -> Survey:
+    """Look at all instructions once; `columns` are those of `Columns` that `_look` names."""
+    cases = len(program_first) - 1
     found = Survey(
-        reach=np.ones(len(columns.length), np.int64),
+        reach=np.ones(len(first) - 1, np.int64),
         exponent=np.zeros(cases, np.int64),
         largest=np.zeros(cases),
         busy=np.zeros((cases, MOST_SUBSYSTEMS)),
@@ -37,21 +34,7 @@ def survey(columns: "Columns") -> Survey:
         barriers=np.zeros(cases, bool),
         same_warp=np.zeros(cases, bool),
     )
-    _look(
-        columns.program_first,
-        columns.first,
-        columns.runs,
-        columns.times,
-        columns.valve,
-        columns.subsystem,
-        columns.barrier,
-        columns.pred_first,
-        columns.pred,
-        columns.throughput_cycles,
-        columns.latency_cycles,
-        columns.same_warp,
-        found,
-    )
+    _look(*(program_first, first, *columns, found))
     return found
 
 
