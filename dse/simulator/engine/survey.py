@@ -34,7 +34,8 @@ def survey(program_first: np.ndarray, first: np.ndarray, *columns: np.ndarray) -
         barriers=np.zeros(cases, bool),
         same_warp=np.zeros(cases, bool),
     )
-    _look(*(program_first, first, *columns, found))
+    look: Any = _look  # which takes as many columns
+    look(program_first, first, *columns, found)
     return found
 
 
