@@ -5,6 +5,7 @@ from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import numpy as np
 import typer
 
 from dse.cli import inputs
@@ -111,6 +112,10 @@ def _roofline(space: "Space", kernel: str | None) -> "Roofline":
         sizes = {name: space.fixed[name] for name, _ in counts.problem if name in space.fixed}
         if words := [name for name, value in sizes.items() if not isinstance(value, Real)]:
             return Roofline(reason=f"the size {words[0]} is no number")
+        if words := [
+            name for name, value in parameters.items() if np.asarray(value).dtype.kind not in "biuf"
+        ]:
+            return Roofline(reason=f"the parameter {words[0]} is no number")
         if varying := [name for name, _ in counts.problem if name in space.parameters]:
             return Roofline(reason=f"the size {varying[0]} varies among the configurations")
         launched = intensity.launched(

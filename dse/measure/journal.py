@@ -149,4 +149,17 @@ def _checked(path: Path, about: Any, rows: list[Any]) -> tuple[dict[str, Any], l
             raise DseError(f"{path}: {name}: found nothing, expected a value")
     if not all(isinstance(row, dict) for row in rows):
         raise DseError(f"{path}: rows: found one that is no object, expected measurements")
+    kinds: dict[str, str] = {}
+    for number, row in enumerate(rows, 1):
+        for name, value in row.items():
+            expected = kinds.setdefault(name, "a number" if name.endswith("_ms") else _kind(value))
+            if _kind(value) != expected or expected not in ("a number", "text"):
+                stated = expected if expected in ("a number", "text") else "a number or text"
+                raise DseError(f"{path}: row {number}: {name}: found {value!r}, expected {stated}")
     return about, rows
+
+
+def _kind(value: Any) -> str:
+    if isinstance(value, bool) or (isinstance(value, int) and abs(value) >= 2**63):
+        return "neither"
+    return "a number" if isinstance(value, int | float) else "text" if isinstance(value, str) else "neither"

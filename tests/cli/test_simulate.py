@@ -203,7 +203,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("BROKEN",), "broken.toml: instruction s: needs: found 'b', expected one of a, s"),
         (("TOY", "-g", "a1000"), "a1000"),
         (("TOY", "-g", "a100", "--set", "blok=3"), "--set: toy: found 'blok'"),
-        (("TOY", "-g", "a100", "--scheduler", "fifo"), "--scheduler: found 'fifo', expected one of rr"),
+        (("TOY", "-g", "a100", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr"),
         (
             ("TOY", "-g", "a100", "--set", "block=128", "--warps", "6"),
             "expected a multiple of a block's 4 warps",

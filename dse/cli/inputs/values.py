@@ -8,6 +8,8 @@ from dse.errors import DseError
 if TYPE_CHECKING:
     from dse.kernels.counts import Number
 
+MOST = 2**53  # that floats hold exactly
+
 
 def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "Number"]:
     """Read the `NAME=VALUE` of each --set. DseError for another form or a value that is no number."""
@@ -16,14 +18,20 @@ def settings(texts: Sequence[str] | None, option: str = "--set") -> dict[str, "N
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise DseError(f"{option}: found {text!r}, expected NAME=VALUE")
-        try:
-            values[name] = int(value)
-        except ValueError:
-            try:
-                values[name] = float(value)
-            except ValueError:
-                raise DseError(f"{option}: {name}: found {value!r}, expected a number") from None
+        values[name] = _number(value, f"{option}: {name}")
     return values
+
+
+def _number(text: str, where: str) -> "Number":
+    for kind in (int, float):
+        try:
+            number = kind(text)
+        except ValueError:  # also of more digits than Python reads
+            continue
+        if isinstance(number, int) and abs(number) > MOST:
+            raise DseError(f"{where}: found {text}, expected at most {MOST:,}")
+        return number
+    raise DseError(f"{where}: found {text!r}, expected a number")
 
 
 def lists(texts: Sequence[str] | None, option: str = "--set") -> dict[str, tuple["Number", ...]]:

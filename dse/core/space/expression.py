@@ -75,10 +75,17 @@ class Expression:
         **Shapes:** names broadcast; under `jax_numpy_rank_promotion="raise"` all but scalars need one
         rank. An expression without names is a scalar.
         **Types:** booleans, and the default integer and float of `xp`, which is numpy or jax.numpy.
-        **Errors:** DseError where a name has no value.
+        **Errors:** DseError where a name has no value, or a value of 2^31 or more makes integers wrap.
         """
         with np.errstate(all="ignore"):  # untaken branches may divide by zero
-            return _evaluate(self.tree, values, xp)
+            result = _evaluate(self.tree, values, xp)
+            if xp is np and result.dtype.kind == "i" and any(map(_is_large, values.values())):
+                floats = {name: np.asarray(values[name], float) for name in self.names}
+                if not np.allclose(result, _evaluate(self.tree, floats, np), rtol=1e-9, atol=1.0):
+                    sizes = [f"{name}={value:.6g}" for name, value in floats.items() if not value.ndim]
+                    stated = f"found {', '.join(sorted(sizes))}" if sizes else "found numbers too large"
+                    raise DseError(f"'{self.text}': {stated}, expected a result that 64 bits hold")
+            return result
 
     def holds(self, values: Mapping[str, Any], xp: Any = jnp) -> Any:
         """Return whether the value is true, that is, not 0."""
@@ -278,6 +285,10 @@ def _evaluate(node: ast.AST, values: Mapping[str, Any], xp: Any) -> Any:
             x = xp.asarray(x, float)
             return xp.sqrt(x) if name == "sqrt" else _log2(xp, x)
     raise AssertionError(f"{type(node).__name__} was let through")
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and bool(abs(value) >= 2**31)
 
 
 def _is_float(x: Any) -> bool:

@@ -52,6 +52,10 @@ def describe(found: Function, stated: Stated) -> Description:
     for row in rows:
         if row.keys() != rows[0].keys():
             raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
+        for constant, first in rows[0].items():
+            if isinstance(row[constant], int | float) != isinstance(first, int | float):
+                mixed = f"found {first!r} and {row[constant]!r}"
+                raise DseError(f"{where}: configs: {constant}: {mixed}, expected numbers in all, or in none")
     tuned: dict[str, Sequence[Number]] = {
         name: sorted({row[name] for row in rows})
         for name in (rows[0] if rows else ())

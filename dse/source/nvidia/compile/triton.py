@@ -172,7 +172,11 @@ def read_source(
         fixed[name] = _literal(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
     text = read_text(path)
-    digest = key(found.jit.cache_key, text, repr(known), repr(sorted(fixed.items())))
+    try:
+        code = found.jit.cache_key
+    except RecursionError:
+        raise DseError(f"{path}: {found.name}: found code nested too deeply for Triton to read") from None
+    digest = key(code, text, repr(known), repr(sorted(fixed.items())))
     return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
 
 
