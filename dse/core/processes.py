@@ -45,12 +45,13 @@ class Ended:
 def compiler_limits() -> Limits:
     """Return what one compilation may take: $DSE_COMPILE_SECONDS (60) and $DSE_COMPILE_GB (4).
 
-    No kernel of those that we know takes a tenth of it.
+    Each file that it writes, and what it prints, has at most $DSE_COMPILE_MB (32) of text. Reading that takes
+    some 30 times as much memory. No kernel of those that we know takes a tenth of it.
 
     **Raises:** DseError if one of them is no number above 0.
     """
     seconds, gigabytes = _number("DSE_COMPILE_SECONDS", 60.0), _number("DSE_COMPILE_GB", 4.0)
-    return Limits(seconds, int(gigabytes * 1e9), _OUTPUT_BYTES)
+    return Limits(seconds, int(gigabytes * 1e9), int(_number("DSE_COMPILE_MB", 32.0) * 1e6))
 
 
 def run(
@@ -271,11 +272,16 @@ def died(code: int, limits: Limits) -> str:
         ours = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
         if ours != resource.RLIM_INFINITY and ours < limits.output_bytes:
             return f"ended: it wrote over {ours:,} bytes (ulimit -f)"
-        return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB"
+        return wrote_too_much(limits)
     how = f"with code {code}"
     if code < 0:
         how = {each.value: f"by {each.name}" for each in signal.Signals}.get(-code, f"by signal {-code}")
     return f"ended {how} ({memory_allowed(limits)})"
+
+
+def wrote_too_much(limits: Limits) -> str:
+    """Say why a program ended that wrote too much."""
+    return f"ended: it wrote over {limits.output_bytes / 1e6:.3g} MB (DSE_COMPILE_MB)"
 
 
 def memory_allowed(limits: Limits) -> str:
@@ -306,5 +312,4 @@ def _number(name: str, default: float) -> float:
     return number
 
 
-_OUTPUT_BYTES = 1 << 28
 _MOST = 1e6

@@ -194,7 +194,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("exampel",), "did you mean example"),
         (("none.toml",), "none.toml: found no file"),
         (("GRAPH", "--warps", "5000"), "mix.toml: case: found 1 groups of 5000 warps"),
-        (("GRAPH", "--scheduler", "fifo"), "--scheduler: found 'fifo', expected one of rr, gto, oldest"),
+        (("GRAPH", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr, gto, oldest"),
         (("GRAPH", "--order", "any"), "order: found 'any', expected one of program, dataflow"),
         (("GRAPH", "--what-if", "sfo.lambda=1"), "found 'sfo', expected one of alu, sfu, none; did you"),
         (("GRAPH", "--what-if", "warps"), "--what-if: found 'warps', expected NAME=VALUE"),

@@ -193,18 +193,14 @@ def _options(problem: T1Problem) -> tuple[str, ...]:
     **Raises:** DseError for an option that may not stand in a file, or a folder that is not below it.
     """
     where, here = f"{problem.path}: KernelSpecification.CompilerOptions", problem.path.parent
-    options = []
-    for option in problem.options:
-        named = re.fullmatch(r"(?:-I|--include-path=)(.+)", option)
-        if named is not None:
-            folder = (here / named[1].strip()).resolve()
-            if not folder.is_relative_to(here.resolve()):
-                raise DseError(f"{where}: found {option!r}, expected a folder in {here} or below it")
-            option = f"-I{folder}"
-        if not option.startswith(_OF_NVCC):
-            options.append(option)
+    options, named = of_cuda.split(problem.options)
+    folders = [(here / folder).resolve() for folder in named]
+    for folder, name in zip(folders, named, strict=True):
+        if not folder.is_relative_to(here.resolve()):
+            raise DseError(f"{where}: found the folder {name!r}, expected one in {here} or below it")
+    options = [option for option in options if not option.startswith(_OF_NVCC)]
     _OPTIONS_OF[problem.language.upper()].check(options, where)
-    return tuple(options)
+    return (*options, *(f"-I{folder}" for folder in folders))
 
 
 _OPTIONS_OF = {"CUDA": of_cuda, "HIP": of_hip}

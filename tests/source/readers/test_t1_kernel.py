@@ -156,11 +156,11 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
         ),
         (
             {"CompilerOptions": ["-I/etc"]},
-            "KernelSpecification.CompilerOptions: found '-I/etc', expected a folder in",
+            "KernelSpecification.CompilerOptions: found the folder '/etc', expected one in",
         ),
         (
             {"CompilerOptions": ["--include-path=inner/../.."]},
-            "KernelSpecification.CompilerOptions: found '--include-path=inner/../..', expected a folder in",
+            "KernelSpecification.CompilerOptions: found the folder 'inner/../..', expected one in",
         ),
         (
             {"Arguments": [{"Name": "x", "Type": "float", "FillType": "Random", "Size": "m + 1"}]},

@@ -18,6 +18,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from dse.core import processes
+from dse.core.landlock import confined
 from dse.core.optional import install
 from dse.errors import DseError
 
@@ -78,13 +79,21 @@ class Ran:
     stopped: bool = False  # by a limit or a signal: it may go well the next time
 
 
-def run(arguments: Sequence[str], text: str) -> Ran:
-    """Compile a text from the standard input to the standard output, within the limits of compilers."""
+def run(arguments: Sequence[str], text: str, folders: Sequence[str | Path] = ()) -> Ran:
+    """Compile a text from the standard input to the standard output, within the limits of compilers.
+
+    Besides its own files the compiler can read those in `folders` only.
+    """
+    command = clang().command
+    own = Path(shutil.which(command[0]) or command[0]).resolve().parent
     with processes.scratch({}) as folder:
         try:
-            ended = processes.run([*clang().command, *arguments, "-o", "-", "-"], folder=folder, text=text)
+            whole = confined([*command, *arguments, "-o", "-", "-"], [own, own.parent, folder, *folders])
+            ended = processes.run(whole, folder=folder, text=text)
         except processes.Stopped as how:
             return Ran("", f"the compiler {how}", stopped=True)
+    if "File too large" in ended.errors:  # it takes the signal of the limit for an error of its own
+        return Ran("", f"the compiler {processes.wrote_too_much(processes.compiler_limits())}", stopped=True)
     return Ran("" if ended.code else ended.output, ended.errors)
 
 

@@ -13,8 +13,8 @@ ALLOWED = (
     *("-ffast-math", "-fno-fast-math", "-munsafe-fp-atomics", "-mcumode", "-mno-cumode", "-mwavefrontsize64"),
     *("-O1", "-O2", "-O3", "-Os", "-Ofast", "-w", "--gpu-max-threads-per-block", "-ffp-contract", "-std"),
 )
-_DEFINED = re.compile(r"-[DUI].+|-?-(?:define-macro|undefine-macro|include-path)=.+")
-_LONG = {"define-macro": "-D", "undefine-macro": "-U", "include-path": "-I"}
+_DEFINED = re.compile(r"-[DU].+|-?-(?:define-macro|undefine-macro)=.+")
+_LONG = {"define-macro": "-D", "undefine-macro": "-U"}
 _FAST = ("-use_fast_math", "--use_fast_math")
 
 

@@ -12,6 +12,7 @@ from dse.source.amd.compile.clang import clang, knows, run
 from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import STOPPED, Failure, Settings
+from dse.source.nvidia.compile.options import split
 
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
@@ -58,8 +59,9 @@ def read_source(
         raise DseError(
             f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs"
         )
+    given, named = split(given)
     options.check(given, f"{path}: compiler options")
-    read = nvrtc.read_source(path, kernel, folders)
+    read = nvrtc.read_source(path, kernel, (*folders, *named))
     translated = tuple(options.for_clang(given))
     prelude = PRELUDE.read_text(encoding="utf-8")
     digest = key("amd", read.digest, prelude, *translated)
@@ -82,7 +84,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
         *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
     ]
-    ran = run(arguments, text)
+    ran = run(arguments, text, [HERE, *source.folders])
     if ran.stopped:
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:

@@ -6,11 +6,17 @@ are read from standard input and answered on standard output, each as msgpack wi
 
 import os
 import queue
+import site
+import sys
 import threading
+from contextlib import suppress
 from importlib import import_module
+from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import msgspec
+
+from dse.core.landlock import SYSTEM, confine
 
 LENGTH_BYTES = 8
 
@@ -39,6 +45,11 @@ def main() -> None:
     """Answer requests until standard input ends; then end at once, even while compiling."""
     requests, answers = os.fdopen(0, "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # what compilers print is no answer
+    packages = [*site.getsitepackages(), site.getusersitepackages(), sys.prefix, sys.base_prefix]
+    for name in ("nvrtc", "nvjitlink"):  # which may be elsewhere, with their libraries
+        with suppress(ImportError):
+            packages.append(str(Path(str(import_module(f"cuda.bindings.{name}").__file__)).parents[2]))
+    confine([*SYSTEM, *packages, *sys.argv[1:]])
     waiting: queue.SimpleQueue[Request] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(requests, waiting), daemon=True).start()
     while True:

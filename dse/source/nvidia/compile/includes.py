@@ -8,6 +8,19 @@ from dse.core.files import is_file, read_bytes
 from dse.errors import DseError
 
 
+def normal(content: str, where: str) -> str:
+    """Return a source in the one form that is scanned and compiled: without a mark, lines ended by LF.
+
+    **Raises:** DseError for any other control character but tab, which compilers take for what they like.
+    """
+    text = content.removeprefix("\ufeff").replace("\r\n", "\n")
+    if control := _CONTROL.search(text):
+        line, start = text.count("\n", 0, control.start()) + 1, text.rfind("\n", 0, control.start()) + 1
+        found = f"found the control character U+{ord(control[0]):04X}"
+        raise DseError(f"{where}:{line}:{control.start() - start + 1}: {found}, expected none but tab")
+    return text
+
+
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
     """Yield the name and text of every file that `text` includes, directly or not, each once.
 
@@ -30,9 +43,10 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
         if not any(path.resolve().is_relative_to(folder) for folder in inside):
             raise DseError(f"{where}: include: found {name!r}, expected a file in {inside[0]} or below it")
         text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
+        own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
+        text = normal(text, str(path)) if own else text
         yield name
         yield text
-        own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
         inner = _names(text, str(path)) if own else _PLAIN.findall(text)
         waiting += [(each, (str(path.parent), *folders), str(path)) for each in inner]
 
@@ -51,6 +65,11 @@ def _names(text: str, where: str) -> list[str]:
             names.append(quoted or bracketed)
         elif rest and _is_first(text, found.start()):
             raise DseError(f'{where}: include: found {rest[:60]!r}, expected "FILE" or <FILE>')
+    for asked in _ASKED.finditer(text):
+        quoted, bracketed, rest = asked.groups()
+        if rest:
+            raise DseError(f'{where}: __has_include: found {rest[:60]!r}, expected "FILE" or <FILE>')
+        names.append(quoted or bracketed)
     return names
 
 
@@ -69,4 +88,10 @@ _DIRECTIVE = re.compile(  # a comment that does not end; its file, or a macro
     r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))?)',
     re.DOTALL,
 )
+_ASKED = re.compile(
+    rf"\b__has_(?:include_next|include|embed){_BLANK}\({_BLANK}"
+    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))',
+    re.DOTALL,
+)
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _PLAIN = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)

@@ -23,9 +23,9 @@ from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.nvidia.compile.compiler_process import Request
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
-from dse.source.nvidia.compile.includes import included
+from dse.source.nvidia.compile.includes import included, normal
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
-from dse.source.nvidia.compile.options import check
+from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
 from dse.source.nvidia.sass import elf, listing
 from dse.source.nvidia.sass.elf import Binary
@@ -102,9 +102,11 @@ def read_source(
     if path.suffix in _BUILT:
         text = read_text(path, MOST_BYTES)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
-    text = read_text(path, MOST_BYTES)
+    text = normal(read_text(path, MOST_BYTES), str(path))
+    options, named = split(options)
     check(options, f"{path}: compiler options")
-    searched = tuple(str(Path(folder).resolve()) for folder in (path.parent, *folders, *_installed_headers()))
+    folders = (path.parent, *folders, *named, *_installed_headers())
+    searched = tuple(str(Path(folder).resolve()) for folder in folders)
     digest = key(kernel, str(len(options)), *options, path.name, text, *included(text, str(path), searched))
     return Source(str(path), text, kernel, searched, tuple(options), digest)
 
@@ -135,7 +137,7 @@ def compile_source(
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
     text = _with_macros(source, defines)
     try:
-        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression))
+        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression), source.folders)
     except Stopped as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin

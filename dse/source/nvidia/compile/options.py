@@ -3,17 +3,27 @@
 NVRTC also has options that write files (precompiled headers, timings, traces) or read any folder.
 """
 
+import re
 from collections.abc import Sequence
 
 from dse.errors import DseError
 
 ALLOWED = (
-    *("define-macro", "D", "undefine-macro", "U", "include-path", "I", "std", "maxrregcount"),
+    *("define-macro", "D", "undefine-macro", "U", "std", "maxrregcount"),
     *("use_fast_math", "ftz", "prec-sqrt", "prec-div", "fmad", "extra-device-vectorization", "restrict"),
     *("device-int128", "device-float128", "default-device", "device-as-default-execution-space"),
     *("ftemplate-backtrace-limit", "disable-warnings", "w", "diag-suppress", "dopt", "lineinfo", "G"),
 )
-_JOINED = ("D", "U", "I")  # their value stands right behind
+_JOINED = ("D", "U")  # their value stands right behind
+
+
+_FOLDER = re.compile(r"(?:-I|--?include-path=)(.+)")
+
+
+def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Part the options from the folders of includes that some of them name."""
+    folders = [folder[1].strip() for option in options if (folder := _FOLDER.fullmatch(option))]
+    return [option for option in options if not _FOLDER.fullmatch(option)], folders
 
 
 def check(options: Sequence[str], where: str) -> None:

@@ -5,23 +5,34 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from dse.core.processes import Limits, Stopped, after, compiler_limits, died, kill, limit, watched
+from dse.core.processes import (
+    Limits,
+    Stopped,
+    after,
+    compiler_limits,
+    died,
+    kill,
+    limit,
+    watched,
+    wrote_too_much,
+)
 from dse.source.nvidia.compile.compiler_process import LENGTH_BYTES, Answer, Request
 
 
-def ask(request: Request) -> Answer:
-    """Compile or assemble, within the limits of compilers.
+def ask(request: Request, folders: Sequence[str] | None = None) -> Answer:
+    """Compile or assemble, within the limits of compilers, which can read files in `folders` only.
 
     **Raises:** Stopped if that ended the compiler: the next call starts another.
     """
     limits = compiler_limits()
     with _lock:
-        program = _running(limits)
+        program = _running(limits, None if folders is None else tuple(folders))
         assert program.stdin is not None
         assert program.stdout is not None
         data, answer = msgspec.msgpack.encode(request), b""
@@ -36,23 +47,24 @@ def ask(request: Request) -> Answer:
             return msgspec.msgpack.decode(answer, type=Answer)
         _stop(program)
         if length > limits.output_bytes:
-            raise Stopped(f"ended: it made over {limits.output_bytes / 1e6:.3g} MB")
+            raise Stopped(wrote_too_much(limits))
         if late:
             raise Stopped(after(limits))
         raise Stopped(died(program.returncode, limits))
 
 
-def _running(limits: Limits) -> subprocess.Popen[bytes]:
-    """Return our process, with these limits."""
+def _running(limits: Limits, folders: tuple[str, ...] | None) -> subprocess.Popen[bytes]:
+    """Return our process, with these limits and folders; None: whichever it has."""
     global _kept
     if _kept is not None:
-        owner, with_limits, program = _kept
-        if owner == os.getpid() and with_limits == limits and program.poll() is None:
+        owner, settings, program = _kept
+        wanted = (limits, settings[1] if folders is None else folders)
+        if owner == os.getpid() and settings == wanted and program.poll() is None:
             return program
         if owner == os.getpid():  # else it is our parent's, of which we are a fork
             _stop(program)
     program = subprocess.Popen(
-        [sys.executable, "-P", str(Path(__file__).with_name("compiler_process.py"))],
+        [sys.executable, "-P", str(Path(__file__).with_name("compiler_process.py")), *(folders or ())],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -60,7 +72,7 @@ def _running(limits: Limits) -> subprocess.Popen[bytes]:
         start_new_session=True,  # Ctrl-C is ours: we end it
     )
     limit(program.pid, limits, alone=False)
-    _kept = os.getpid(), limits, program
+    _kept = os.getpid(), (limits, folders or ()), program
     return program
 
 
@@ -79,5 +91,5 @@ def _stop_ours() -> None:
         _stop(_kept[2])
 
 
-_kept: tuple[int, Limits, subprocess.Popen[bytes]] | None = None  # whose it is, and what it may take
+_kept: tuple[int, tuple[Limits, tuple[str, ...]], subprocess.Popen[bytes]] | None = None  # whose it is
 _lock = threading.Lock()

@@ -11,13 +11,12 @@ def test_options_of_cuda_are_translated():
         "--use_fast_math",
         "-DN=3",
         "--define-macro=M=4",
-        "-I/x",
         "--std=c++17",
         "--maxrregcount=64",
         "-lineinfo",
     ]
     check(given, "kernel")
-    assert for_clang(given) == ["-ffast-math", "-DN=3", "-DM=4", "-I/x", "-std=c++17"]
+    assert for_clang(given) == ["-ffast-math", "-DN=3", "-DM=4", "-std=c++17"]
 
 
 def test_options_of_clang_stay():

@@ -1,0 +1,104 @@
+"""Whatever a source spells, neither compiler opens a file outside of its folders."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from dse.core.landlock import confined
+from dse.core.processes import run
+from dse.errors import DseError
+from dse.source.amd.compile import source as clang
+from dse.source.nvidia.compile import nvrtc
+from dse.source.nvidia.compile.contract import Failure
+
+KERNEL = 'extern "C" __global__ void k(int* x) { *x = N; }\n'
+SPELLINGS = [
+    '#include "{secret}"',
+    "#include <{secret}>",
+    '#\rinclude "{secret}"',
+    '\r#include "{secret}"',
+    '#include\\\r\n"{secret}"',
+    '#\\\finclude "{secret}"',
+    '#\\\v\ninclude "{secret}"',
+    '#\0include "{secret}"',
+    '\ufeff#define FILE "{secret}"\n#include FILE',
+    '#define FILE "{secret}"\n#include \ufeffFILE',
+    '#if __has_include("{secret}")\n#error there\n#endif',
+    '#define FILE "{secret}"\n#if __has_include(FILE)\n#error there\n#endif',
+    '#import "{secret}"',
+    '#embed "{secret}"',
+    '??=include "{secret}"',
+    '#include "../secret.h"',
+    '#include "link.h"',
+]
+READERS = {
+    "nvrtc": (nvrtc.read_source, lambda source: nvrtc.compile_source(source, 80, {})),
+    "clang": (clang.read_source, lambda source: clang.compile_source(source, 0x90A, ())),
+}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    here = tmp_path / "kernel"
+    here.mkdir()
+    (tmp_path / "secret.h").write_text("the secret\n")
+    (here / "own.h").write_bytes(b"#define N 3\r\n")
+    (here / "link.h").symlink_to(tmp_path / "secret.h")
+    (here / "k.cu").write_text('#include "own.h"\n' + KERNEL)
+    return here
+
+
+def outcome(make):
+    """Return what a compiler or a reader says against a source; "" where it made code."""
+    try:
+        made = make()
+    except DseError as error:
+        return str(error)
+    return made.message if isinstance(made, Failure) else ""
+
+
+@pytest.mark.parametrize("compiler", READERS)
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_no_spelling_opens_what_lies_elsewhere(folder, compiler, spelling):
+    read, compiled = READERS[compiler]
+    text = spelling.replace("{secret}", str(folder.parent / "secret.h")) + f"\n#define N 3\n{KERNEL}"
+    unscanned = replace(read(folder / "k.cu"), text=text)
+    (folder / "k.cu").write_text(text, newline="")
+    alone, scanned = outcome(lambda: compiled(unscanned)), outcome(lambda: compiled(read(folder / "k.cu")))
+    assert scanned
+    for message in (alone, scanned):
+        assert not any(word in message for word in ("the secret", 'identifier "the"', "error: there"))
+
+
+@pytest.mark.parametrize("compiler", READERS)
+def test_files_of_its_own_folder_are_included(folder, compiler):
+    read, compiled = READERS[compiler]
+    assert not isinstance(compiled(read(folder / "k.cu")), Failure)
+
+
+def test_a_control_character_is_refused_by_its_place(folder):
+    (folder / "own.h").write_bytes(b"#define N 3\n  \x0c\n")
+    with pytest.raises(
+        DseError, match=r"own\.h:2:3: found the control character U\+000C, expected none but tab"
+    ):
+        nvrtc.read_source(folder / "k.cu")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+def test_a_confined_process_reads_its_folders_only(folder):
+    ask = [sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())"]
+    allowed = [sys.prefix, sys.base_prefix, folder]
+    assert "define N" in run(confined([*ask, str(folder / "own.h")], allowed)).output
+    assert "PermissionError" in run(confined([*ask, str(folder / "link.h")], allowed)).errors
+
+
+@pytest.mark.parametrize("compiler", READERS)
+def test_text_of_a_compiler_is_read_up_to_its_limit(folder, compiler, monkeypatch):
+    read, compiled = READERS[compiler]
+    source = read(folder / "k.cu")
+    assert not isinstance(compiled(source), Failure)  # clang is asked for its version without that limit
+    monkeypatch.setenv("DSE_COMPILE_MB", "0.001")
+    made = compiled(source)
+    assert isinstance(made, Failure)
+    assert made.message.endswith("ended: it wrote over 0.001 MB (DSE_COMPILE_MB)")
