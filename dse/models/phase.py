@@ -14,7 +14,6 @@ busiest decides.
 Where a kernel's phases are not known, it is taken to be one.
 """
 
-import math
 from collections.abc import Sequence
 from functools import reduce
 from typing import NamedTuple
@@ -57,8 +56,7 @@ ABOUT = About(
     ),
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
-APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them, so that many
-MANY = 1 << 16  # configurations take less time; of fewer, a program a third as large is loaded sooner
+APART = 4  # phases up to which each is computed by itself: compilers make one loop of them, 70 times faster
 
 IN_PARTITIONS = (*ARITHMETIC, "tensor", "fma", "vector", "issue")  # each sub-partition of the SM has its own
 IN_SM = ("shared", "l1", "l2", "lsu", "barrier")
@@ -133,9 +131,8 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     """
     shapes = [jnp.shape(x) for x in jax.tree.leaves((gpu, kernel, launch))]
     dimensions = max(map(len, shapes))
-    many = math.prod(np.broadcast_shapes(*shapes)) >= MANY
     wide, warps = jax.tree.map(lambda x: _first_axis(x, dimensions), (gpu, launch.warps_per_block))
-    phases = _phases(wide, kernel, dimensions, APART if many else 0)
+    phases = _phases(wide, kernel, dimensions)
     full = jnp.floor(launch.waves)
     left = jnp.round((launch.waves - full) * launch.resident_blocks)  # blocks of the last wave
     bounds = _bounds(wide, warps, phases)
@@ -149,29 +146,26 @@ def predict(gpu: Gpu, kernel: Kernel, launch: Launch) -> Prediction:
     cycles = _power_mean(phases_alone, dram)
     by_phases = phases_alone > dram
     scale = jnp.where(by_phases, safe_divide(cycles, phases_alone), 0.0)
-    every = _one_after_another(pieces)
-    terms = {
-        name: scale * _of_cause(number, every)
-        for number, name in enumerate(CAUSES)
-        if name in ("latency", "copies", *phases[0].pipes)
-    }
+    names = [name for name in CAUSES if name in ("latency", "copies", *phases[0].pipes)]
+    cycles_of = _by_cause([CAUSES.index(name) for name in names], pieces)
+    terms = {name: scale * of_cause for name, of_cause in zip(names, cycles_of, strict=True)}
     terms["dram"] = jnp.where(by_phases, 0.0, cycles)
     alone = (jnp.sum(some.passes * (some.alone + some.copies), axis=0) for some in phases)
     details = {"latency_of_one_warp": reduce(jnp.add, alone)}
     return Prediction(cycles=cycles, seconds=cycles / gpu.clock, terms=terms, details=details)
 
 
-def _phases(gpu: Gpu, kernel: Kernel, dimensions: int, apart: int) -> list[_Phases]:
-    """Take a kernel's phases, for a GPU with a first axis of its own, and so many dimensions.
+def _phases(gpu: Gpu, kernel: Kernel, dimensions: int) -> list[_Phases]:
+    """Take a kernel's phases, for a GPU with a first axis of its own and arrays of `dimensions` axes.
 
-    Up to `apart` phases are worked out each by itself.
+    Up to APART phases are computed each by itself, so that a result does not depend on its batch.
     """
     if not kernel.phases:
         kernel = jax.tree.map(lambda x: _first_axis(x, dimensions), kernel)
         pipes = busy_cycles(gpu, kernel) | {"issue": kernel.insts / gpu.issue_limit}
         none = jnp.zeros_like(kernel.insts)
         return [_Phases(none + 1.0, latency_of_one_warp(gpu, kernel), none, pipes, pipes)]
-    if len(kernel.phases) <= apart:
+    if len(kernel.phases) <= APART:
         return [_side_by_side(gpu, (phase,), dimensions) for phase in kernel.phases]
     return [_side_by_side(gpu, kernel.phases, dimensions)]
 
@@ -278,15 +272,17 @@ def _larger(a: _Piece, b: _Piece) -> _Piece:
     return _Piece(jnp.maximum(a.cycles, b.cycles), jnp.where(b.cycles > a.cycles, b.cause, a.cause))
 
 
-def _one_after_another(pieces: Sequence[_Piece]) -> _Piece:
-    """Join pieces along their first axis."""
-    cycles = jnp.broadcast_arrays(*(piece.cycles for piece in pieces))
-    causes = (jnp.broadcast_to(piece.cause, cycles[0].shape) for piece in pieces)
-    return _Piece(jnp.concatenate(cycles), jnp.concatenate(tuple(causes)))
+def _by_cause(causes: Sequence[int], pieces: Sequence[_Piece]) -> Array:
+    """Add up the cycles of pieces by what causes them, `causes` along the first axis.
 
+    In a loop, since XLA would otherwise compute all pieces for each cause again, and take long to compile it.
+    """
 
-def _of_cause(cause: int, piece: _Piece) -> Array:
-    return jnp.sum(jnp.where(piece.cause == cause, piece.cycles, 0.0), axis=0)
+    def of_cause(cause: Array) -> Array:
+        felt = (jnp.where(piece.cause == cause, piece.cycles, 0.0) for piece in pieces)
+        return reduce(jnp.add, (jnp.sum(cycles, axis=0) for cycles in felt))
+
+    return jax.lax.map(of_cause, np.array(causes, np.int32))
 
 
 def _power_mean(a: Array, b: Array, in_both: Array | float = 0.0) -> Array:

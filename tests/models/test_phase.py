@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.models.phase import SHARPNESS, predict
+from dse.models.phase import APART, SHARPNESS, predict
 from dse.types import CLASSES, MEMORY, MMA, Gpu, Kernel, Launch, Limits, PerClass, Phase
 
 ARITHMETIC = ("fp32", "fp64", "int32", "imul32", "sfu")
@@ -145,7 +145,7 @@ def assembled(cases):
                 waits=per_class([each[n]["waits"] for each in phases]),
                 async_waits=per_class([each[n]["async_waits"] for each in phases]),
             )
-            for n in range(2)
+            for n in range(len(phases[0]))
         ),
         **dict.fromkeys(set(Kernel.__dataclass_fields__) - {"work", "phases"}, 1.0),
     )
@@ -155,10 +155,10 @@ def assembled(cases):
     return gpu, kernel, launch
 
 
-@pytest.mark.parametrize("many", [60, 61])
-def test_equals_plain_python(cases, many, monkeypatch):
-    """Phase by phase, as where configurations are many, and all phases together."""
-    monkeypatch.setattr("dse.models.phase.MANY", many)
+@pytest.mark.parametrize("times", [1, APART])
+def test_equals_plain_python(cases, times):
+    """Few phases, each computed by itself, and many, all of them together."""
+    cases = [(gpu, phases * times, *rest) for gpu, phases, *rest in cases]
     prediction = predict(*assembled(cases))
     np.testing.assert_allclose(prediction.cycles, [launch_cycles(*case) for case in cases], rtol=1e-12)
     names = list(prediction.terms)
