@@ -6,18 +6,19 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import Turns, turns
-from dse.source.amd.profile.record import Record, Step, record
+from dse.source.amd.profile.record import Record, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.caches.cache_model import Caches, Traffic, latency, misses
 from dse.source.nvidia.profile.characterise import (
-    ACCESSES,
-    AccessCounts,
     Characterisation,
     PhaseCounts,
-    add_product,
+    Tally,
+    access_kind,
+    by_phase,
+    spread,
 )
 from dse.source.nvidia.profile.single_warp import Walk
 from dse.source.nvidia.source import resident_blocks
@@ -73,18 +74,11 @@ def counted(ran: Executed, asked: Resources) -> Characterisation:
     block = int(np.argmax(sample.weights))
     walks = walk(ran.code, ran.machine, noted, block, times)
     weights = np.array(sample.weights) / noted.launch.blocks
-    counts: dict[tuple[int, int], np.ndarray] = {}
-    for span, counters in zip(noted.phases, noted.phase_counts, strict=True):
-        if counters is not None:
-            key = (span.opened, span.closed)
-            counts[key] = counts[key] + counters if key in counts else counters
+    counts = by_phase(noted.phases, noted.phase_counts)
     phases = tuple(
         _phase(noted, key, numbers @ weights, walks.get(key), traffic.get(key))
         for key, numbers in counts.items()
     )
-    lengths = np.array([len(stretch.steps) for stretch in noted.program.blocks])
-    per_block = lengths @ np.sum(list(counts.values()), axis=0)[: 2 * len(lengths) : 2]
-    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
     return Characterisation(
         kernel=ran.listing.name,
         arch=noted.program.arch,
@@ -93,7 +87,7 @@ def counted(ran: Executed, asked: Resources) -> Characterisation:
         sampled=len(sample.blocks),
         phases=phases,
         executed={},
-        spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
+        spread=spread(noted.program.blocks, np.sum(list(counts.values()), axis=0), sample),
         unknown=(),
         unskipped={},
         estimated={},
@@ -109,46 +103,19 @@ def _phase(
     traffic: Traffic | None,
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
-    passes = max(float(counts[-1]), 1e-300)
-    insts: dict[str, float] = {}
-    tensor: dict[str, float] = {}
-    lanes = operations = 0.0
-    accesses = {kind: np.zeros(4) for kind in ACCESSES}
+    tally = Tally()
     for stretch in noted.program.blocks:
         waves, threads = counts[2 * stretch.index : 2 * stretch.index + 2].tolist()
         if not waves:
             continue
         for step in stretch.steps:
-            insts[step.pipe] = insts.get(step.pipe, 0.0) + waves
-            lanes += threads
-            operations += step.fp32_ops * threads
+            tally.add(step.pipe, waves, threads)
+            tally.fp32_ops += step.fp32_ops * threads
             if step.product is not None:
-                add_product(tensor, step.product, waves)
+                tally.add_product(step.product, waves)
             if step.memory:
                 row = noted.bound.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + 4]
-                accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
-    total = sum(insts.values())
-    return PhaseCounts(
-        opened=key[0],
-        closed=key[1],
-        passes=passes,
-        insts={pipe: count / passes for pipe, count in insts.items()},
-        active=lanes / (noted.wave_size * total) if total else 0.0,
-        fp32_ops=operations / passes,
-        fp32_ops_unsure=0.0,
-        accesses={
-            kind: AccessCounts(*(numbers / passes).tolist())
-            for kind, numbers in accesses.items()
-            if numbers[0]
-        },
-        tensor={name: work / passes for name, work in tensor.items()},
-        new_sectors={"load": 0.0, "store": 0.0},
-        walk=None if path is None else path * (1 / path.passes),
-        traffic=None if traffic is None else traffic * (1 / passes),
-    )
-
-
-def _kind(step: Step) -> str:
-    stores = step.stores or (step.atomic and not step.writes)
-    return f"{step.pipe} {'store' if stores else 'load'}"
+                tally.accesses[access_kind(step)] += (requests, sectors, through, active * step.bytes)
+    first = {"load": 0.0, "store": 0.0}  # not counted
+    return tally.one_pass(key, float(counts[-1]), noted.wave_size, path, traffic, first)

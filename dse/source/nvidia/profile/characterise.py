@@ -3,16 +3,18 @@
 Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dse.source.machine.blocks import Sample, representative
 from dse.source.machine.launch import Dimensions, LaunchArguments
+from dse.source.machine.thread_set import WARP
 from dse.source.nvidia.caches.cache_model import Traffic
 from dse.source.nvidia.execute.interpret import bind_program, run
-from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine
+from dse.source.nvidia.machine.state import MEMORY_COUNTS, BoundProgram, Estimated, Machine, PhaseSpan
 from dse.source.nvidia.profile.single_warp import Timing, Walk, longest_warp, walk
 from dse.source.nvidia.sass.listing import Listing
 from dse.source.nvidia.sass.opcodes import OPCODES, PIPES
@@ -63,6 +65,64 @@ class PhaseCounts:
         return sum(self.insts.values())
 
 
+class Tally:
+    """Sums over all passes of an average block through a phase, of which `one_pass` makes PhaseCounts."""
+
+    def __init__(self) -> None:
+        self.insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
+        self.lanes = self.fp32_ops = self.fp32_ops_unsure = 0.0
+        self.accesses = {kind: np.zeros(4) for kind in ACCESSES}  # requests, sectors, passes, bytes
+        self.copies = np.zeros(4)
+        self.tensor: dict[str, float] = {}
+
+    def add(self, pipe: str, warps: float, lanes: float) -> None:
+        """Add an instruction that `warps` of a block issue, with `lanes` of their threads."""
+        self.insts[pipe] += warps
+        self.lanes += lanes
+
+    def add_product(self, product: Product, warps: float) -> None:
+        """Add the work of a product of matrices."""
+        for name, amount in (
+            (product.kind, product.multiply_adds),
+            ("mma_warp", product.from_registers),
+            ("shared", product.shared_bytes / _PASS),
+        ):
+            if warps * amount:
+                self.tensor[name] = self.tensor.get(name, 0.0) + warps * amount
+
+    def one_pass(
+        self,
+        key: tuple[int, int],
+        passes: float,
+        warp_size: int,
+        path: Walk | None,
+        traffic: Traffic | None,
+        new_sectors: Mapping[str, float],
+    ) -> PhaseCounts:
+        """Return the counts of one pass of `passes`; `key` has the barriers before and after."""
+        passes = max(passes, 1e-300)
+        total = sum(self.insts.values())
+        return PhaseCounts(
+            opened=key[0],
+            closed=key[1],
+            passes=passes,
+            insts={pipe: count / passes for pipe, count in self.insts.items() if count},
+            active=self.lanes / (warp_size * total) if total else 0.0,
+            fp32_ops=self.fp32_ops / passes,
+            fp32_ops_unsure=self.fp32_ops_unsure / passes,
+            accesses={
+                kind: AccessCounts(*(numbers / passes).tolist())
+                for kind, numbers in self.accesses.items()
+                if numbers[0]
+            },
+            copies=AccessCounts(*(self.copies / passes).tolist()),
+            tensor={name: work / passes for name, work in self.tensor.items()},
+            new_sectors={way: sectors / passes for way, sectors in new_sectors.items()},
+            walk=None if path is None else path * (1 / path.passes),
+            traffic=None if traffic is None else traffic * (1 / passes),
+        )
+
+
 @dataclass(frozen=True)
 class UnknownDecision:
     """A decision that depends on data that was not stated."""
@@ -90,7 +150,7 @@ class Characterisation:
     unknown: tuple[UnknownDecision, ...]
     unskipped: Mapping[int, str]  # loops that were run in full, and why
     estimated: Mapping[int, Estimated]  # loops whose sectors and passes are those of some trips, by address
-    warp_size: int = 32
+    warp_size: int = WARP
 
     @property
     def blocks(self) -> int:
@@ -174,22 +234,17 @@ def summary(
     usually: dict[int, bool] = {}
     for block in machine.program.blocks:
         usually |= usual_guards(block)
-    counts: dict[tuple[int, int], np.ndarray] = {}
-    for phase, counters in zip(machine.phases, machine.phase_counts, strict=True):
-        if counters is not None:
-            key = (phase.opened, phase.closed)
-            passing = (counters[0::1].any(axis=0)).astype(float)
-            row = np.vstack([counters, passing])
-            counts[key] = counts[key] + row if key in counts else row
+    passing = [
+        None if counters is None else np.vstack([counters, counters.any(axis=0)])
+        for counters in machine.phase_counts
+    ]
+    counts = by_phase(machine.phases, passing)
     phases = tuple(
         _phase(machine, key, numbers @ weights, walks.get(key), touched, (traffic or {}).get(key), usually)
         for key, numbers in counts.items()
     )
     whole = np.sum(list(counts.values()), axis=0)
     grid_total = whole @ weights * launch.blocks
-    lengths = np.array([len(block.steps) for block in machine.program.blocks])
-    per_block = lengths @ whole[: 2 * len(lengths) : 2]
-    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
     program_ = machine.program
     return Characterisation(
         kernel=program_.kernel,
@@ -203,7 +258,7 @@ def summary(
             for block in program_.blocks
             for step in block.steps
         },
-        spread=float((within.max() - within.min()) / max(within.max(), 1.0)),
+        spread=spread(program_.blocks, whole, sample),
         unknown=_unknown(machine),
         unskipped={
             program_.blocks[header].steps[0].address: why for header, why in machine.irregular.items()
@@ -212,6 +267,35 @@ def summary(
             program_.blocks[header].steps[0].address: trips for header, trips in machine.estimated.items()
         },
     )
+
+
+def by_phase(
+    spans: Sequence[PhaseSpan], counts: Sequence[np.ndarray | None]
+) -> dict[tuple[int, int], np.ndarray]:
+    """Add up the counters [rows, blocks] of phases between the same two barriers."""
+    sums: dict[tuple[int, int], np.ndarray] = {}
+    for span, counters in zip(spans, counts, strict=True):
+        if counters is not None:
+            key = (span.opened, span.closed)
+            sums[key] = sums[key] + counters if key in sums else counters
+    return sums
+
+
+def spread(basic_blocks: Sequence[Any], counts: np.ndarray, sample: Sample) -> float:
+    """Return the largest relative difference in warp instructions among blocks inside the grid.
+
+    **Shapes:** counts [rows, blocks], two rows for each basic block first.
+    """
+    lengths = np.array([len(block.steps) for block in basic_blocks])
+    per_block = lengths @ counts[: 2 * len(lengths) : 2]
+    within = per_block[list(sample.inside)] if sample.inside else per_block[:1]
+    return float((within.max() - within.min()) / max(within.max(), 1.0))
+
+
+def access_kind(step: Any) -> str:
+    """Return which of ACCESSES an instruction makes."""
+    stores = step.stores or (step.atomic and not step.writes)
+    return f"{step.pipe} {'store' if stores else 'load'}"
 
 
 def _phase(
@@ -225,80 +309,40 @@ def _phase(
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.bound
-    passes = max(float(counts[-1]), 1e-300)
-    insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
-    lanes = sure = unsure = 0.0
-    tensor: dict[str, float] = {}
-    accesses, copies = {kind: np.zeros(4) for kind in ACCESSES}, np.zeros(4)
+    tally = Tally()
     for block in program_.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
         if not warps:
             continue
-        lanes += threads * len(block.steps)
         for step in block.steps:
-            insts[step.pipe] += warps
+            tally.add(step.pipe, warps, threads)
             operations = OPCODES[step.opcode].fp32
             if operations and step.guard_known:
                 row = ready.guard_rows.get(step.index)
-                sure += operations * (threads if row is None else float(counts[row]))
+                tally.fp32_ops += operations * (threads if row is None else float(counts[row]))
             elif operations and step.index in usually:
-                sure += operations * threads * usually[step.index]
+                tally.fp32_ops += operations * threads * usually[step.index]
             elif operations:
-                unsure += operations * threads
+                tally.fp32_ops_unsure += operations * threads
             if step.product is not None:
                 row = ready.product_rows.get(step.index)
-                add_product(tensor, step.product, warps if row is None else float(counts[row]))
+                tally.add_product(step.product, warps if row is None else float(counts[row]))
             if step.memory:
                 row = ready.memory_rows[step.index]
                 requests, sectors, through, active = counts[row : row + len(MEMORY_COUNTS)]
                 if step.has("BYPASS"):  # a copy past the L1 goes through it as a store to shared memory only
                     through = 0.0
-                accesses[_kind(step)] += (requests, sectors, through, active * step.bytes)
+                tally.accesses[access_kind(step)] += (requests, sectors, through, active * step.bytes)
                 if step.kind in _OTHER_END:
                     loaded = sectors
                     requests, sectors, through, active = counts[row + len(MEMORY_COUNTS) :][
                         : len(MEMORY_COUNTS)
                     ]
-                    accesses[_OTHER_END[step.kind]] += (requests, sectors, through, active * step.bytes)
+                    tally.accesses[_OTHER_END[step.kind]] += (requests, sectors, through, active * step.bytes)
                     if step.kind in ("copy", "box load"):
-                        copies += (requests, loaded, through, active * step.bytes)
-    total = sum(insts.values())
-    once = None if path is None else path * (1 / path.passes)
-    return PhaseCounts(
-        opened=key[0],
-        closed=key[1],
-        passes=passes,
-        insts={pipe: count / passes for pipe, count in insts.items() if count},
-        active=lanes / (32 * total) if total else 0.0,
-        fp32_ops=sure / passes,
-        fp32_ops_unsure=unsure / passes,
-        accesses={
-            kind: AccessCounts(*(numbers / passes).tolist())
-            for kind, numbers in accesses.items()
-            if numbers[0]
-        },
-        copies=AccessCounts(*(copies / passes).tolist()),
-        tensor={name: work / passes for name, work in tensor.items()},
-        new_sectors={way: touched.get((key, way), 0.0) / passes for way in ("load", "store")},
-        walk=once,
-        traffic=None if traffic is None else traffic * (1 / passes),
-    )
-
-
-def add_product(tensor: dict[str, float], product: Product, warps: float) -> None:
-    """Add the work of so many warps' products of matrices."""
-    for name, amount in (
-        (product.kind, product.multiply_adds),
-        ("mma_warp", product.from_registers),
-        ("shared", product.shared_bytes / _PASS),
-    ):
-        if warps * amount:
-            tensor[name] = tensor.get(name, 0.0) + warps * amount
-
-
-def _kind(step: Step) -> str:
-    stores = step.stores or (step.atomic and not step.writes)
-    return f"{step.pipe} {'store' if stores else 'load'}"
+                        tally.copies += (requests, loaded, through, active * step.bytes)
+    first = {way: touched.get((key, way), 0.0) for way in ("load", "store")}
+    return tally.one_pass(key, float(counts[-1]), WARP, path, traffic, first)
 
 
 def _unknown(machine: Machine) -> tuple[UnknownDecision, ...]:
@@ -338,7 +382,7 @@ def _first_touches(machine: Machine, weights: np.ndarray) -> dict[tuple[tuple[in
     """Count the sectors of global memory that an average block touches first, by phase and way."""
     from dse.source.nvidia.profile.first_touches import first_touches  # imports Numba
 
-    ways = [_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
+    ways = [access_kind(step).rsplit(" ", 1)[1] for step in machine.program.steps]
     touches: dict[tuple[tuple[int, int], str], float] = {}
     for way in ("load", "store"):
         streams = [stream for stream in machine.streams if ways[stream.step] == way]
