@@ -1,9 +1,8 @@
 """The one exception that a user's mistake raises, and the ends of its line: what is allowed."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 
 MOST_NAMES = 12  # that a message lists where it knows a near one
 MOST_QUOTED = 300  # characters without a space
@@ -76,23 +75,4 @@ def _cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - end - 3]}...{text[-end:]}"
 
 
-_OBJECT = re.compile(r"a valid dictionary or instance of \w+")
 _LONG = re.compile(rf"\S{{{MOST_QUOTED + 1},}}")
-
-
-def first_mistake(mistakes: Sequence[Mapping[str, Any]]) -> str:
-    """Tell the first of the mistakes that pydantic lists as `field: found X, expected Y`."""
-    mistake = mistakes[0]
-    if mistake["type"] == "json_invalid":
-        return mistake["msg"]
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in mistake["loc"])
-    field = path.lstrip(".") or "top level"
-    if mistake["type"] == "missing":
-        return f"{field}: found nothing, expected a value"
-    try:
-        found = repr(mistake["input"])
-    except (ValueError, RecursionError):  # a number of too many digits
-        found = "a value too long to show"
-    found = found if len(found) <= 60 else found[:60] + "..."
-    expected = _OBJECT.sub("an object", mistake["msg"].removeprefix("Input should be "))
-    return f"{field}: found {found}, expected {expected}"

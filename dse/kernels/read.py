@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pydantic import ValidationError
-
 from dse.core.files import read_toml
+from dse.core.validate import checked
 from dse.errors import DseError
 from dse.kernels import schema
 from dse.kernels.find import find
@@ -29,10 +29,7 @@ def load(name: str | Path) -> Description:
                 raise DseError(f"{path}: {name}: found in [{table}], expected before the first table")
     if isinstance(raw.get("source"), str):
         raw["source"] = {"file": raw["source"]}
-    try:
-        file = schema.File.model_validate(raw)
-    except ValidationError as error:
-        raise DseError(f"{path}: {schema.first_mistake(error, raw)}") from None
+    file = checked(schema.File, raw, f"{path}", partial(schema.place_in, raw))
     from dse.kernels.parse import description  # which imports JAX
 
     return description(path, file)

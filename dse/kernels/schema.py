@@ -15,15 +15,9 @@ from pydantic import (
     PlainValidator,
     StrictStr,
     Tag,
-    ValidationError,
 )
 
-from dse.errors import one_of
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+from dse.core.validate import in_toml, shortened
 
 
 def _is_number(value: Any) -> bool:
@@ -33,13 +27,13 @@ def _is_number(value: Any) -> bool:
 def _text(value: Any) -> str | int | float | bool:
     if isinstance(value, str | bool) or _is_number(value):
         return value
-    raise ValueError(f"found {_short(value)}, expected an expression or a number")
+    raise ValueError(f"found {shortened(value)}, expected an expression or a number")
 
 
 def _number(value: Any) -> int | float:
     if _is_number(value):
         return value
-    raise ValueError(f"found {_short(value)}, expected a number")
+    raise ValueError(f"found {shortened(value)}, expected a number")
 
 
 _Text = Annotated[Any, PlainValidator(_text)]
@@ -174,50 +168,11 @@ class File(_Table):
     spaces: dict[str, Alias] = {}
 
 
-_TABLES = {
-    "launch": Launch,
-    "warp": Warp,
-    "phase": Phase,
-    "access": Access,
-    "spaces": Alias,
-    "source": Source,
-}
-_KINDS = {
-    "string_type": "text",
-    "dict_type": "a table",
-    "model_type": "a table",
-    "list_type": "a list",
-    "too_short": "at least one",
-    "too_long": "at most three",
-}
-
-
-def first_mistake(error: ValidationError, raw: Mapping[str, Any]) -> str:
-    """Tell the first mistake as `field: found X, expected Y`."""
-    mistake = dict[str, Any](error.errors()[0])
-    place: tuple[int | str, ...] = mistake["loc"]
-    field = _field(place, raw)
-    match mistake["type"]:
-        case "missing":
-            return f"{field}: found nothing, expected a value"
-        case "extra_forbidden":
-            table: type[BaseModel] = _TABLES.get(str(place[0]), File)
-            if "arguments" in place:
-                table = Descriptor if "descriptor" in place else Array
-            allowed = table.model_fields
-            return f"{field}: found an unknown field, {one_of(str(place[-1]), allowed)}"
-        case "value_error":
-            return f"{field}: {mistake['ctx']['error']}"
-        case kind:
-            expected = mistake.get("ctx", {}).get("expected") or _KINDS.get(kind, mistake["msg"])
-            return f"{field}: found {_short(mistake['input'])}, expected {expected}"
-
-
-def _field(place: tuple[int | str, ...], raw: Mapping[str, Any]) -> str:
-    """Name a place in the file, an access by its name: access.image.count."""
+def place_in(raw: Mapping[str, Any], place: tuple[int | str, ...]) -> str:
+    """Write a place in the file, an access by its name: access.image.count."""
     if place[:2] == ("source", "arguments"):
         place = (*place[:3], *place[4:])  # without the form that was tried
-    parts = [str(part + 1) if isinstance(part, int) else part for part in place]
+    parts = [in_toml((part,)) for part in place]
     if len(place) > 1 and place[0] in ("access", "phase") and isinstance(place[1], int):
         access = raw[place[0]][place[1]]
         parts[1] = str(access.get("name", parts[1])) if isinstance(access, dict) else parts[1]

@@ -117,7 +117,7 @@ def test_what_may_be_left_out(tmp_path):
     ("old", "new", "message"),
     [
         ('name = "stencil"\n', "", "name: found nothing, expected a value"),
-        ('name = "stencil"\n', "name = 3\n", "name: found 3, expected text"),
+        ('name = "stencil"\n', "name = 3\n", "name: found 3, expected a valid string"),
         ('source = "stencil.cu"', 'sorce = "x"', r"sorce: found an unknown field, .*; did you mean source\?"),
         (
             'source = "stencil.cu"',
@@ -242,7 +242,7 @@ def test_a_single_table_of_access(write):
     text = path.read_text()
     head, tail = text[: text.index("[[access]]")], text[text.index("[spaces.stencil_old]") :]
     path.write_text(head + '[access]\nname = "a"\n' + tail)
-    with pytest.raises(DseError, match=r"access: found {'name': 'a'}, expected a list"):
+    with pytest.raises(DseError, match=r"access: found {'name': 'a'}, expected a valid list"):
         kernels.load(path)
 
 

@@ -11,11 +11,12 @@ braces are missing, and the last entry may be cut off (`process_cache` and `clos
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from dse.core.files import parse_json
+from dse.core.validate import checked
 from dse.data.measured.table import Table
-from dse.errors import DseError, first_mistake
+from dse.errors import DseError
 
 # as Kernel Tuner itself words them in T4 files (get_configuration_validity in its file_utils.py)
 STATUS = {
@@ -53,10 +54,7 @@ def read(path: Path, content: Any) -> Table:
     Without `time` the mean of `times` is taken.
     **Raises:** DseError, one line.
     """
-    try:
-        file = _File.model_validate(content)
-    except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    file = checked(_File, content, f"{path}")
     rows = []
     for row, (key, entry) in enumerate(file.cache.items(), start=1):
         where = f"{path}: cache, row {row}"

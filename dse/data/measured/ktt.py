@@ -7,10 +7,11 @@ file, `TotalDuration` that of a configuration with all the kernels it launches.
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from dse.core.validate import checked
 from dse.data.measured.table import Table, suffix_of
-from dse.errors import DseError, first_mistake
+from dse.errors import DseError
 
 # as KTT itself words them in T4 files (JsonT4Converters.h)
 STATUS = {
@@ -66,10 +67,7 @@ def read(path: Path, content: Any) -> Table:
     to hangs on the counter.
     **Raises:** DseError, one line; also if the file holds the results of several kernels.
     """
-    try:
-        file = _File.model_validate(content)
-    except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    file = checked(_File, content, f"{path}")
     kernels = list(dict.fromkeys(result.KernelName for result in file.Results))
     if len(kernels) > 1:
         raise DseError(f"{path}: Results: found kernels {' and '.join(kernels[:2])}, expected one kernel")

@@ -8,10 +8,11 @@ KTT states one unit a file in `metadata.timeunit` and has parameters as text (Js
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
+from dse.core.validate import checked
 from dse.data.measured.table import SECONDS, Table, suffix_of
-from dse.errors import DseError, first_mistake
+from dse.errors import DseError
 
 TIMES = ("time", "TotalDuration")  # measurements that are the time of a configuration
 
@@ -50,10 +51,7 @@ def read(path: Path, content: Any) -> Table:
     **Edges:** without a measurement of time, the mean of the run times is taken.
     **Raises:** DseError, one line.
     """
-    try:
-        file = _File.model_validate(content)
-    except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    file = checked(_File, content, f"{path}")
     unit = file.metadata.timeunit or "ms"
     rows = []
     for row, result in enumerate(file.results, start=1):

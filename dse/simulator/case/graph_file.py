@@ -30,12 +30,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from dse.core.files import read_toml
+from dse.core.validate import checked, in_toml
 from dse.errors import DseError, one_of
 from dse.simulator.case.program import Case, Loop, Program
 
@@ -57,10 +58,7 @@ def load(path: Path) -> Graph:
 
     **Raises:** DseError, one line with file, field, what was found and allowed.
     """
-    try:
-        file = _GraphFile.model_validate(read_toml(path))
-    except ValidationError as error:
-        raise DseError(f"{path}: {_first(error)}") from None
+    file = checked(_GraphFile, read_toml(path), f"{path}", in_toml)
     for field in ("instruction", "loop"):
         if file.program and getattr(file, field):
             raise DseError(f"{path}: {field}: found beside [[program]], expected inside of it")
@@ -127,37 +125,6 @@ class _GraphFile(_GraphTable):
     instruction: list[_InstructionTable] = []
     loop: list[_LoopTable] = []
     program: list[_ProgramTable] = []
-
-
-_TABLES = {
-    "core": _Core,
-    "subsystems": _SubsystemTable,
-    "instruction": _InstructionTable,
-    "loop": _LoopTable,
-    "program": _ProgramTable,
-}
-
-
-def _first(error: ValidationError) -> str:
-    """Say what is first wrong, as `field: found X, expected Y`."""
-    mistake = dict[str, Any](error.errors()[0])
-    at = mistake["loc"]
-    field = ".".join(str(part + 1) if isinstance(part, int) else part for part in at)
-    match mistake["type"]:
-        case "missing":
-            return f"{field}: found nothing, expected a value"
-        case "extra_forbidden":
-            inside = [part for part in at[:-1] if isinstance(part, str)]
-            inside = inside[1:] if inside[:1] == ["program"] and len(inside) > 1 else inside
-            fields = (_TABLES[inside[0]] if inside else _GraphFile).model_fields
-            names = [field_info.alias or name for name, field_info in fields.items()]
-            return f"{field}: found an unknown field, {one_of(at[-1], names)}"
-        case "too_short":
-            return f"{field}: found nothing, expected at least one"
-        case "model_type" | "dict_type":
-            return f"{field}: found {mistake['input']!r}, expected a table"
-        case _:
-            return f"{field}: found {mistake['input']!r}, expected {mistake['msg'].split(' be ', 1)[-1]}"
 
 
 def _program(part: _ProgramTable, subsystems: Mapping[str, _SubsystemTable]) -> Program:

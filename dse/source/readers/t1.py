@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from dse.core.files import read_json
 from dse.core.space.expression import Expression, parse
 from dse.core.space.space import MOST_VALUES, Space, values_of
-from dse.errors import DseError, first_mistake
+from dse.core.validate import checked
+from dse.errors import DseError
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,7 @@ def load(path: str | Path) -> T1Problem:
     name, and sums of these.
     **Errors:** DseError, one line that names the file and the field.
     """
-    try:
-        file = _File.model_validate(read_json(Path(path)))
-    except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    file = checked(_File, read_json(Path(path)), f"{path}")
 
     space = _space(file.ConfigurationSpace, f"{path}: ConfigurationSpace")
     kernel, where = file.KernelSpecification, f"{path}: KernelSpecification"

@@ -94,7 +94,7 @@ def test_names_of_errors(tmp_path, error, status):
         (HEAD + '"16,a": {"bx": 16}}}', "cache, row 1, time: found None, expected milliseconds"),
         (HEAD + '"16,a": {"time": [1]}}}', r"cache, row 1, time: found \[1\], expected milliseconds"),
         (HEAD + '"16,a": {"times": ["x"]}}}', r"cache, row 1, times: found \['x'\], expected a list"),
-        (HEAD + '"16,a": 3}}', "cache.16,a: found 3, expected a valid dictionary"),
+        (HEAD + '"16,a": 3}}', "cache.16,a: found 3, expected an object"),
         (HEAD + "}}", "rows: found none"),
         (HEAD + '"16,a": {"time": 0}}}', "time_ms, row 1: found a time of 0 or less"),
         ('{"cache": {}}', "tune_params_keys: found nothing, expected a value"),

@@ -210,7 +210,7 @@ def test_a_mistake_gets_one_line(write, old, new, message):
         (
             '[[program]]\n[[program.instruction]]\nname = "a"\nsubsystem = "alu"\n[[program]]\n',
             "[[program]]\ninstruction = []\n[[program]]\n",
-            r"program\.1\.instruction: found nothing, expected at least one",
+            r"program\.1\.instruction: found \[\], expected at least one",
         ),
     ],
 )
@@ -236,7 +236,7 @@ def test_nothing_to_run(tmp_path):
     with pytest.raises(DseError, match=f"^{path}: instruction: found nothing, expected at least one$"):
         graphs.load(path)
     path.write_text('name = "a"\nsubsystems = {}\n[[instruction]]\nname = "x"\nsubsystem = "alu"\n')
-    with pytest.raises(DseError, match=f"^{path}: subsystems: found nothing, expected at least one$"):
+    with pytest.raises(DseError, match=f"^{path}: subsystems: found {{}}, expected at least one$"):
         graphs.load(path)
 
 

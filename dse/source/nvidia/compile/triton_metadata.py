@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
 from dse.core.files import read_json
-from dse.errors import DseError, first_mistake
+from dse.core.validate import checked
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
@@ -43,7 +43,4 @@ class Metadata(BaseModel):
 
 def read(path: Path) -> Metadata:
     """Read such a .json. **Raises:** DseError, one line, if there is none or it has another form."""
-    try:
-        return Metadata.model_validate(read_json(path))
-    except ValidationError as error:
-        raise DseError(f"{path}: {first_mistake(error.errors())}") from None
+    return checked(Metadata, read_json(path), f"{path}")

@@ -1,0 +1,88 @@
+"""Files checked against a pydantic model: their first mistake becomes one line."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from dse.errors import DseError, one_of
+
+Location = tuple[int | str, ...]
+Model = TypeVar("Model", bound=BaseModel)
+
+_LONGEST = 60  # characters of a value that a message repeats
+
+
+def in_json(location: Location) -> str:
+    """Write a place in a JSON file: results[0].name."""
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location).lstrip(".")
+
+
+def in_toml(location: Location) -> str:
+    """Write a place in a TOML file, tables of a list counted from 1: instruction.1.name."""
+    return ".".join(str(part + 1) if isinstance(part, int) else part for part in location)
+
+
+def checked(
+    model: type[Model], content: Any, where: str, place: Callable[[Location], str] = in_json
+) -> Model:
+    """Read `content` as a model; `place` writes where in it a mistake is.
+
+    **Raises:** DseError `where: place: found X, expected Y`.
+    """
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        mistake: Any = error.errors()[0]
+    location = mistake["loc"]
+    field = f"{where}: {place(location) or 'top level'}"
+    match mistake["type"]:
+        case "missing":
+            raise DseError(f"{field}: found nothing, expected a value")
+        case "extra_forbidden":
+            raise DseError(
+                f"{field}: found an unknown field, {one_of(str(location[-1]), _fields(model, location))}"
+            )
+        case "value_error":  # of a validator of ours, which says the rest
+            raise DseError(f"{field}: {mistake['ctx']['error']}")
+        case "too_short":
+            expected = "at least one"
+        case "too_long":
+            expected = f"at most {mistake['ctx']['max_length']}"
+        case "model_type" | "dict_type":
+            expected = "an object" if place is in_json else "a table"
+        case _:
+            expected = mistake["msg"].removeprefix("Input should be ")
+    raise DseError(f"{field}: found {shortened(mistake['input'])}, expected {expected}")
+
+
+def shortened(value: Any) -> str:
+    """Write a value as a message repeats it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # a number of too many digits
+        return "a value too long to show"
+    return text if len(text) <= _LONGEST else text[:_LONGEST] + "..."
+
+
+def _fields(model: type[BaseModel], location: Location) -> list[str]:
+    """List the names that the innermost table of a place may have."""
+    models: list[type[BaseModel]] = [model]
+    for part in location[:-1]:
+        tagged = [one for one in models if one.__name__.lower() == part]
+        inside = [
+            one
+            for table in models
+            for name, field in table.model_fields.items()
+            if part in (name, field.alias)
+            for one in _models(field.annotation)
+        ]
+        models = tagged or inside or models
+    return [field.alias or name for one in models for name, field in one.model_fields.items()]
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
