@@ -2,8 +2,11 @@
 
 The Pipeline paper's mapper g.
 
-Source: Lemeire, Cornelis & Konstantinidis, Sec. 6.3, extended from one cache level to two.
+Source: Lemeire, Cornelis & Konstantinidis, Sec. 6.3, extended from one cache level to two. Functions with an
+`xp` compute with jax.numpy, or with NumPy for GPUs and kernels of NumPy arrays.
 """
+
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -11,20 +14,20 @@ from jaxtyping import Array
 from dse.types import MEMORY, Gpu, Kernel
 
 
-def safe_divide(a: Array, b: Array, default: float = 0.0) -> Array:
+def safe_divide(a: Any, b: Any, default: float = 0.0, xp: Any = jnp) -> Any:
     """Divide a by b, and give `default` where b is 0; its gradient is finite there too."""
     zero = b == 0
-    return jnp.where(zero, default, a / jnp.where(zero, 1.0, b))
+    return xp.where(zero, default, a / xp.where(zero, 1.0, b))
 
 
-def served(kernel: Kernel) -> tuple[Array, Array]:
+def served(kernel: Kernel, xp: Any = jnp) -> tuple[Any, Any]:
     """The shares of the requested sectors that go past the L1, and past the L2.
 
     **Shapes:** broadcast. A kernel that moves more than it asks for (whole lines fetched for a part)
     counts as asking once: the shares stay in 0..1.
     """
-    past_l1 = jnp.minimum(safe_divide(kernel.work.l2, kernel.sectors), 1.0)
-    past_l2 = jnp.minimum(safe_divide(kernel.work.dram, kernel.sectors), past_l1)
+    past_l1 = xp.minimum(safe_divide(kernel.work.l2, kernel.sectors, xp=xp), 1.0)
+    past_l2 = xp.minimum(safe_divide(kernel.work.dram, kernel.sectors, xp=xp), past_l1)
     return past_l1, past_l2
 
 
@@ -36,12 +39,12 @@ def access_latency(gpu: Gpu, kernel: Kernel) -> Array:
     )
 
 
-def access_cpi(gpu: Gpu, kernel: Kernel) -> Array:
+def access_cpi(gpu: Gpu, kernel: Kernel, xp: Any = jnp) -> Any:
     """λ of an average global access, cycles: the load/store units or the level that is busiest with it."""
     busy = kernel.mem_insts * gpu.lsu_cycles
     for level in MEMORY:
-        busy = jnp.maximum(busy, getattr(kernel.work, level) * getattr(gpu.cpi, level))
-    return safe_divide(busy, kernel.mem_insts)
+        busy = xp.maximum(busy, getattr(kernel.work, level) * getattr(gpu.cpi, level))
+    return safe_divide(busy, kernel.mem_insts, xp=xp)
 
 
 def shared_latency(gpu: Gpu, kernel: Kernel) -> Array:

@@ -2,7 +2,7 @@
 
 Of its instructions and accesses one in `ilp` and one in `mlp` is waited for; the others take the time in
 which the pipe that is busiest with them takes them. It is the latency of one warp that `dse.models.volkov`
-has of a whole kernel, taken apart by what it hangs on.
+has of a whole kernel, split by what it depends on.
 
 Source: Lemeire, Cornelis & Konstantinidis, Eq. L2 and Sec. 6.3. In NumPy, 64 bits.
 """
@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 from dse.core.precision import in_64_bits
-from dse.types import ARITHMETIC, CLASSES, COMPUTE, MEMORY, Gpu, Kernel, PerClass, Phase
+from dse.hardware.memory import access_cpi, served
+from dse.types import ARITHMETIC, CLASSES, COMPUTE, Gpu, Kernel, PerClass, Phase
 
 
 def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
@@ -22,23 +23,17 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
     **Shapes:** fields broadcast with those of the GPU. **Edges:** products of matrices take their pipe, and
     nothing waits for them.
     """
-    kernel = jax.tree.map(lambda x: np.asarray(x, float), kernel)  # some GPUs' fields have 32 bits
-    work, mem_insts = kernel.work, kernel.load_insts + kernel.store_insts
-    mem_waits = kernel.load_insts / kernel.mlp
-    past_l1 = np.minimum(_share(work.l2, kernel.sectors), 1.0)
-    past_l2 = np.minimum(_share(work.dram, kernel.sectors), past_l1)
+    gpu, kernel = jax.tree.map(lambda x: np.asarray(x, float), (gpu, kernel))  # some have 32 bits
+    work, mem_waits = kernel.work, kernel.load_insts / kernel.mlp
+    past_l1, past_l2 = served(kernel, np)
     waits: dict[str, Any] = {name: getattr(work, name) / kernel.ilp for name in ARITHMETIC}
     waits |= {"shared": kernel.shared_insts / kernel.ilp, "barrier": work.barrier}
     waits |= {"l1": mem_waits * (1.0 - past_l1), "l2": mem_waits * (past_l1 - past_l2)}
     waits["dram"] = mem_waits * past_l2
 
-    cpi = {name: np.asarray(getattr(gpu.cpi, name)) for name in (*COMPUTE, *MEMORY)}
-    further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * cpi["shared"] / kernel.ilp
-    pipes = sum(getattr(work, name) * cpi[name] for name in COMPUTE)
-    busy = mem_insts * np.asarray(gpu.lsu_cycles)
-    for level in MEMORY:
-        busy = np.maximum(busy, getattr(work, level) * cpi[level])
-    overlapped = _share(busy, mem_insts) * (mem_insts - mem_waits)
+    further_passes = np.maximum(work.shared - kernel.shared_insts, 0.0) * gpu.cpi.shared / kernel.ilp
+    pipes = sum(getattr(work, name) * getattr(gpu.cpi, name) for name in COMPUTE)
+    overlapped = access_cpi(gpu, kernel, np) * (kernel.mem_insts - mem_waits)
     zero = np.asarray(0.0)
     with in_64_bits():
         return Phase(
@@ -48,10 +43,6 @@ def phase_of(gpu: Gpu, kernel: Kernel) -> Phase:
             async_waits=None,
             passes=np.asarray(1.0),
             insts=kernel.insts,
-            memory_insts=kernel.shared_insts + mem_insts,
+            memory_insts=kernel.shared_insts + kernel.mem_insts,
             slots=further_passes + pipes * (1.0 - 1.0 / kernel.ilp) + overlapped,
         )
-
-
-def _share(part: Any, whole: Any) -> Any:
-    return np.where(whole == 0, 0.0, part / np.where(whole == 0, 1.0, whole))
