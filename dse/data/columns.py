@@ -104,10 +104,3 @@ def metadata(name: str, its_unit: str | None = None) -> dict[str, str]:
     known = COLUMNS.get(name)
     notes = {"unit": its_unit or (known.unit if known else ""), "meaning": known.meaning if known else ""}
     return {key: text for key, text in notes.items() if text}
-
-
-def page() -> str:
-    """Write the table of docs/columns.md."""
-    lines = ["| column | unit | what it is |", "| --- | --- | --- |"]
-    lines += [f"| `{name}` | {each.unit} | {each.meaning} |" for name, each in COLUMNS.items()]
-    return "\n".join(lines) + "\n"

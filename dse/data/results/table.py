@@ -1,4 +1,4 @@
-"""A result file's rows as a table, columns named by the vocabulary, and its columns as arrays."""
+"""A result file's rows as a table, and its columns as arrays."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from dse.core.files import parse_json, read_json, read_text
 from dse.data import safe_readers
-from dse.data.results.vocabulary import SYNONYMS, UNREAD
+from dse.data.results.vocabulary import UNREAD
 from dse.errors import DseError
 
 SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
@@ -17,18 +17,15 @@ MOST_ROWS = 4_000_000  # of a file: about 3 GB of memory
 
 
 def read_table(path: Path) -> pa.Table:
-    """Read a file's rows, columns named by the vocabulary."""
+    """Read a file's rows. **Raises:** DseError for none, and for two columns of one name."""
     table = _rows(path)
     if not table.num_rows:
         raise DseError(f"{path}: rows: found none, expected at least one")
-    given = table.column_names
-    twice = [name for name in given if given.count(name) > 1]
+    names = table.column_names
+    twice = [name for name in names if names.count(name) > 1]
     if twice:
         raise DseError(f"{path}: columns: found {twice[0]} twice, expected each name once")
-    # a parameter may be called `shared`, beside shared_bytes
-    return table.rename_columns(
-        [name if SYNONYMS.get(name) in given else SYNONYMS.get(name, name) for name in given]
-    )
+    return table
 
 
 def _rows(path: Path) -> pa.Table:

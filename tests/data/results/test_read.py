@@ -26,7 +26,7 @@ def sweep(order=None):
             "block": b,
             "tile": t,
             "threads": 32 * b,
-            "seconds": s * b * (t or 1),
+            "time_s": s * b * (t or 1),
         }
         | {"bottleneck": "dram" if b == 1 else None}
         for k, tiles in (("one", (1, 2)), ("two", (None,)))
@@ -34,7 +34,7 @@ def sweep(order=None):
         for b in (1, 2, 4)
         for t in tiles
     ]
-    rows[2]["seconds"] = float("inf")
+    rows[2]["time_s"] = float("inf")
     rows = rows if order is None else [rows[i] for i in order]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -81,10 +81,10 @@ def test_rows_in_any_order_and_models_that_lack_some(tmp_path):
             columns["model"][i],
             columns["block"][i],
             columns["tile"][i],
-            columns["seconds"][i],
+            columns["time_s"][i],
         )
         for i in order
-        if np.isfinite(columns["seconds"][i])
+        if np.isfinite(columns["time_s"][i])
     ]
     assert len(seen) == len(wanted)
     by_name = {(k, m, b, t if t == t else None): s for (k, m, b, t), s in seen.items()}
@@ -94,13 +94,13 @@ def test_rows_in_any_order_and_models_that_lack_some(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".json", ".parquet"])
 def test_a_ranking_by_two_models_with_an_interval(tmp_path, suffix):
     path = tmp_path / f"ranking{suffix}"
-    told = {"rank": [1, 2], "block": [2, 1], "shared": [0, 64], "limited by": ["warps", "warps"]}
-    times = {"time": [1e-3, 2e-3], "bottleneck": ["dram", "l1"], "roofline": [5e-4, 6e-4]}
+    told = {"rank": [1, 2], "block": [2, 1], "shared_bytes": [0, 64], "limited_by": ["warps", "warps"]}
+    times = {"time_s": [1e-3, 2e-3], "bottleneck": ["dram", "l1"], "roofline": [5e-4, 6e-4]}
     refit = {
-        "measured": [1.1e-3, 2.1e-3],
-        "refitted": [1e-3, 3e-3],
-        "low": [9e-4, 2e-3],
-        "high": [2e-3, 4e-3],
+        "measured_s": [1.1e-3, 2.1e-3],
+        "refitted_s": [1e-3, 3e-3],
+        "low_s": [9e-4, 2e-3],
+        "high_s": [2e-3, 4e-3],
     }
     write_table(path, told | times | refit)
     [space] = read([path], MODELS, kernel="mine", gpu="A").spaces
@@ -140,7 +140,7 @@ def test_a_journal_of_tuning_stands_beside_the_space_that_it_fits(tmp_path):
 
 
 def test_rows_of_tuning_are_measured(tmp_path):
-    rows = {"number": [1, 2], "block": [1, 2], "time": [2.0, 1.0], "fastest": [2.0, 1.0]}
+    rows = {"number": [1, 2], "block": [1, 2], "measured_s": [2.0, 1.0], "fastest_s": [2.0, 1.0]}
     path = tmp_path / "tune.csv"
     write_table(path, rows)
     [space] = read([path]).spaces

@@ -22,6 +22,7 @@ from dse.source.amd.execute.moving import FOR_EVER, LOST, Irregular
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
 from dse.source.amd.execute.state import Partial, Waves
 from dse.source.amd.text import Instruction
+from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
@@ -29,7 +30,6 @@ _MOST_TRIES = 5
 _LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
-_SAMPLES = range(7, 11)  # trips that an estimate is made from
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class _Plan:
     @property
     def earlier(self) -> int:
         """Trips of a stretch that come before the one that is executed."""
-        return (self.stretch - 1) // 2
+        return before_middle(self.stretch)
 
 
 class LoopSkipper:
@@ -267,11 +267,10 @@ class LoopSkipper:
             return
         strides = changes.strides
         if any(stride is None for stride in strides):
-            if trips < 2 * _SAMPLES[0]:
+            if trips < 2 * SAMPLES[0]:
                 loop.next_try = loop.trips + trips + 2
                 return
-            samples = min(_SAMPLES, key=lambda number: (trips % number, -number))
-            loop.plan = _Plan(samples, trips // samples, True, changes.moving, strides)
+            loop.plan = _Plan(*stretches(trips), True, changes.moving, strides)
             self._move(changes.moving, loop.plan.earlier)
             return
         period = 1

@@ -43,11 +43,6 @@ class Register:
     count: int
     half: str = ""  # "l", "h": of a register of 32 bits
 
-    @property
-    def is_vector(self) -> bool:
-        """Whether each lane has its own."""
-        return self.slot >= V
-
 
 @dataclass(frozen=True)
 class Constant:

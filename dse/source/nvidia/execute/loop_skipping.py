@@ -22,6 +22,7 @@ from enum import Enum
 
 import numpy as np
 
+from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 from dse.source.machine.thread_set import Lanes
 from dse.source.nvidia.execute.induction import Examination
 from dse.source.nvidia.execute.mark import Mark
@@ -42,7 +43,6 @@ from dse.source.nvidia.sass.program import Step
 _FIRST_TRY = 6  # trips after which a loop counts as long
 _FEW = 16  # trips that are estimated from one of them
 _WORTH = 1000  # instructions that an estimate must save
-_SAMPLES = range(7, 11)  # trips that an estimate is made from
 _LATER_SAMPLES = range(4, 7)  # where the loop was estimated before
 _MOST_TURNS = 16  # trips after which the registers of a loop may repeat
 _MOST_REFUTED = 5  # numbers of turns that are tried for a loop
@@ -93,15 +93,13 @@ class _Sampling:
     @staticmethod
     def of(trips: int, estimated_before: bool) -> "_Sampling":
         """Cover so many trips by the number of samples that leaves fewest trips over."""
-        numbers = _LATER_SAMPLES if estimated_before else _SAMPLES
-        numbers = numbers if trips >= _FEW else (1,)
-        samples = min(numbers, key=lambda number: (trips % number, -number))
-        return _Sampling(samples, trips // samples)
+        numbers = _LATER_SAMPLES if estimated_before else SAMPLES
+        return _Sampling(*stretches(trips, numbers if trips >= _FEW else (1,)))
 
     @property
     def earlier(self) -> int:
         """Trips of a stretch that come before the one that is executed."""
-        return (self.stretch - 1) // 2
+        return before_middle(self.stretch)
 
 
 @dataclass

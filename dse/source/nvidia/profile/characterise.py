@@ -59,11 +59,6 @@ class PhaseCounts:
     # Products of matrices: work by dse.types.TENSOR, and "shared": passes of operands in shared memory.
     tensor: Mapping[str, float] = field(default_factory=dict)
 
-    @property
-    def warp_insts(self) -> float:
-        """Warp instructions of all pipes."""
-        return sum(self.insts.values())
-
 
 class Tally:
     """Sums over all passes of an average block through a phase, of which `one_pass` makes PhaseCounts."""
