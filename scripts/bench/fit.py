@@ -7,11 +7,10 @@ Nelder-Mead take to come as low, but for 0.01 in the log of the density? In how 
 interval of each parameter that the data can tell hold the planted value?
 """
 
-import argparse
 import json
-import time
 from typing import Any
 
+import front
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -58,9 +57,8 @@ def trials(count: int) -> dict[str, Any]:
     seconds = []
     for seed in range(count):
         theta, data = planted(chosen, parameters, seed)
-        start = time.process_time()
-        found = fit([data], [0], parameters, model)
-        seconds.append(time.process_time() - start)
+        taken, found = front.timed(lambda data=data: fit([data], [0], parameters, model))
+        seconds.append(taken)
         tells = np.array([name not in found.untold() for name in FREE])
         low, high = found.intervals()
         holds = (low <= theta) & (theta <= high)
@@ -126,9 +124,8 @@ def evaluations(seed: int = 0) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--trials", type=int, default=100)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     options = parser.parse_args()
     counted, held = evaluations(), trials(options.trials)
     if options.json:

@@ -3,7 +3,7 @@
     python scripts/bench/scale.py [--scale 0.1] [--only grid rows kill axes source] [--json]
 
 - `grid`: the 100 fastest of each GPU and size over 10^9 configurations of a made-up kernel (10 GPUs x 6 sizes
-  x 2^24 launches) by the four models of `sweep_script.py`, in turn with its grids, by CPU time.
+  x 2^24 launches) by the four models of `sweep.py`, in turn with its grids, by CPU time.
 - `rows`: 10^7 rows of valid configurations into one Parquet file, which three libraries then read.
 - `kill`: a sweep of 10^8 configurations killed three times by SIGKILL and started again, and one left alone.
 - `axes`: how CPU time grows with GPUs, kernels, sizes and models, and what a second call compiles.
@@ -29,6 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
+
+import front
 
 MODELS = ("volkov", "mwp-cwp", "mwp-cwp-corrected", "wfg-corrected")
 PARTS = ("grid", "rows", "kill", "axes", "source")
@@ -123,16 +125,11 @@ def peak() -> float:
 
 def rate(run: Any, configurations: int) -> dict[str, float]:
     """Configurations a second, by CPU time and by the clock on the wall."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    run()
-    return {
-        "cpu": configurations / (time.process_time() - cpu),
-        "wall": configurations / (time.perf_counter() - wall),
-    }
+    return {clock: value for clock, [value] in front.rates(run, configurations).items()}
 
 
 def grid(scale: float, repeats: int) -> dict[str, Any]:
-    """Sweep the made-up kernel, in turn with the grid of sweep_script.py."""
+    """Sweep the made-up kernel, in turn with the grid of sweep.py."""
     import numpy as np
 
     import dse
@@ -179,9 +176,7 @@ def rows(scale: float, repeats: int) -> dict[str, Any]:
     swept = dse.sweep("gemm", gpu_names(GPUS), "phase", sizes).filtered("possible")
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.parquet"
-        cpu = time.process_time()
-        count = swept.to_parquet(out)
-        cpu = time.process_time() - cpu
+        cpu, count = front.timed(lambda: swept.to_parquet(out))
         held = peak()
         code = "import {0}; print({1})"
         reads = {
@@ -246,9 +241,7 @@ def axes(scale: float, repeats: int) -> dict[str, Any]:
         return dse.sweep(given, gpu_names(8)[: 2 * gpus], CLOSED_FORMS[:models], values)
 
     def seconds(sweep: Any) -> float:
-        start = time.process_time()
-        sweep.top(10, ["gpu", "size"])
-        return time.process_time() - start
+        return front.timed(lambda: sweep.top(10, ["gpu", "size"]))[0]
 
     table: dict[str, dict[str, float]] = {}
     for axis in ("gpus", "kernels", "sizes", "models"):
@@ -309,9 +302,8 @@ def source(scale: float, repeats: int) -> dict[str, Any]:
 
 def in_process(part: str, options: argparse.Namespace) -> dict[str, Any]:
     """One part in a process of its own."""
-    command = [sys.executable, __file__, "--part", part, "--scale", str(options.scale)]
-    command += ["--repeats", str(options.repeats)]
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    arguments = ("--part", part, "--scale", str(options.scale), "--repeats", str(options.repeats))
+    return front.in_process(__file__, *arguments)
 
 
 def lines(part: str, found: dict[str, Any], level: int = 0) -> Iterator[str]:
@@ -326,15 +318,13 @@ def lines(part: str, found: dict[str, Any], level: int = 0) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="1.0 is the full size")
     parser.add_argument("--only", nargs="*", choices=PARTS, default=PARTS)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--json", action="store_true", help="one JSON object")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
-        sys.path.insert(0, str(Path(__file__).parent))
         work = {"grid": grid, "rows": rows, "kill": kill, "axes": axes, "source": source}[options.part]
         print(json.dumps(work(options.scale, options.repeats)))
         return 0

@@ -6,12 +6,13 @@ Optuna in memory; how far above the optimum its best is is told on the way, and 
 takes: the mean and the worst of all seeds. Gaussian processes need torch.
 """
 
-import argparse
 import json
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
+
+import front
 
 from dse import kernels
 from dse.explore.search import study
@@ -90,12 +91,11 @@ def summary(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--kernel", action="append", choices=SPACES, help="repeatable; all without it")
     parser.add_argument("--trials", type=int, default=2_000)
     parser.add_argument("--sampler", action="append", help="of dse search; repeatable; tpe without it")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args()
     rows, heads = [], []
     for name in options.kernel or SPACES:

@@ -22,7 +22,6 @@ call, and the largest resident size of the process.
 import argparse
 import json
 import math
-import os
 import re
 import resource
 import shlex
@@ -36,19 +35,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-CORES = os.sched_getaffinity(0)
-CORE = min(CORES)
-os.sched_setaffinity(0, {CORE})  # before JAX starts its threads
+import front
 
-import numpy as np  # noqa: E402
+CORES = front.usable_cores()
+CORE = front.pin()  # before JAX starts its threads
 
-from dse.simulator import Case, Loop, Program, Terms, makespans, simulate  # noqa: E402
-from dse.simulator.engine.batches import batches  # noqa: E402
-from dse.simulator.engine.columns import Columns  # noqa: E402
-from dse.simulator.engine.driver import never, run  # noqa: E402
-from dse.simulator.engine.graph import Graph, make_graph  # noqa: E402
-from dse.simulator.engine.inputs import make_inputs  # noqa: E402
-from dse.simulator.engine.layout import Inputs  # noqa: E402
+import numpy as np
+
+from dse.simulator import Case, Loop, Program, Terms, makespans, simulate
+from dse.simulator.engine.batches import batches
+from dse.simulator.engine.columns import Columns
+from dse.simulator.engine.driver import never, run
+from dse.simulator.engine.graph import Graph, make_graph
+from dse.simulator.engine.inputs import make_inputs
+from dse.simulator.engine.layout import Inputs
 
 BACK = 8  # how far predecessors lie back
 
@@ -142,13 +142,9 @@ def measure(
     other: Callable[[], float] | None = None,
 ) -> dict[str, float]:
     """Rates of a batch whose tables are ready, of all that `simulate` does, and of an `other` program."""
-    started = time.process_time()
-    ready = prepared(made, steady)
-    first_tables = time.process_time() - started
-    started = time.process_time()
-    found = [run(*batch) for batch in ready]
+    first_tables, ready = front.timed(lambda: prepared(made, steady))
+    compiled, found = front.timed(lambda: [run(*batch) for batch in ready])
     ends, skipped = (np.concatenate([each[i] for each in found]) for i in (0, 1))
-    compiled = time.process_time() - started
     if (ends == never(ready[0][0])).any():
         raise SystemExit("bench: found cases that need float64, expected ticks")
     cpu = wall = tables = whole = math.inf
@@ -180,10 +176,9 @@ def measure(
 def in_threads(made: list[Case], count: int, rounds: int) -> float:
     """Entries a second in so many threads, each on its core and with its share of the cases."""
     parts = [prepared(made[n::count]) for n in range(count)]
-    cores = sorted(CORES)
 
     def part(n: int) -> float:
-        os.sched_setaffinity(0, {cores[n % len(cores)]})  # of this thread
+        front.pin(CORES[n % len(CORES)])  # of this thread
         started = time.thread_time()
         for batch in parts[n]:
             run(*batch)
@@ -304,8 +299,7 @@ def memory(count: int) -> dict[str, Any]:
 
 
 def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser = front.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="an eighth of each batch, one run")
     parser.add_argument("--only", metavar="NAMES", help=f"some of {','.join((*BATCHES, *LOOPS, 'gradient'))}")
     parser.add_argument("--rounds", type=int, default=5, help="of which the best counts")
@@ -333,7 +327,12 @@ def main() -> int:
             export(BATCHES[name](part), arguments.export / f"{name}.json")
         return 0
     simulate(cases(1, (2, 2), (1, 1)))  # JAX itself
-    found: dict[str, Any] = {"core": CORE, "cpu": cpu_name(), "quick": arguments.quick, "batches": {}}
+    found: dict[str, Any] = {
+        "core": CORE,
+        "cpu": front.machine()["cpu"],
+        "quick": arguments.quick,
+        "batches": {},
+    }
     with tempfile.TemporaryDirectory() as folder:
         for name in BATCHES:
             if name not in chosen:
@@ -388,14 +387,6 @@ def line(name: str, rates: dict[str, float]) -> str:
     if "times_one_thread" in rates:
         text += f"; threads {rates['times_one_thread']:.2f} times one"
     return text
-
-
-def cpu_name() -> str:
-    try:
-        with open("/proc/cpuinfo") as lines:
-            return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return "unknown"
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ processors, of reading 4,000 configurations that were worked out before, and of 
 characterised ones. With `--page docs/amd.md` the CPU seconds are written there.
 """
 
-import argparse
 import json
 import os
 import tempfile
@@ -16,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import equinox as eqx
+import front
 import jax
 import jax.numpy as jnp
 import numpy as np
+from front import timed
 
 from dse import kernels
 from dse.accuracy import markdown
@@ -48,12 +48,6 @@ AMD_GPU = "mi250x"
 ARCH = 80
 TRITON = ("triton_matmul", "triton_softmax", "triton_layer_norm", "triton_attention", "triton_moe")
 MILLION = 1 << 20
-
-
-def timed(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> tuple[float, Any]:
-    started = clock()
-    result = work()
-    return clock() - started, result
 
 
 def all_of_it() -> float:
@@ -177,10 +171,9 @@ def parts(number: int) -> dict[str, Callable[[], dict[str, float]]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--configurations", type=int, default=16, help="of convolution and dedispersion")
     parser.add_argument("--only", default="", metavar="TEXT", help="parts whose title holds this")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write CPU seconds between its markers")
     options = parser.parse_args()
     collect_seldom()  # as the processes do that execute configurations

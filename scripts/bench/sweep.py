@@ -19,24 +19,21 @@ clock on the wall but not that. On all cores they are by the clock on the wall.
 
 import argparse
 import json
-import os
-import platform
 import re
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial, reduce
-from importlib.metadata import version
 from itertools import product
 from math import prod
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+import front
 import numpy as np
+from front import rates
 
 MODELS = ("volkov", "mwp-cwp", "mwp-cwp-corrected", "wfg-corrected")
 AXES = ("gpu", "coarsening", "kernel", "vector width", "block size", "registers")
@@ -353,17 +350,6 @@ def disagreement(ours: Any, numpy: Found, tolerance: float) -> str | None:
     return None
 
 
-def rates(run: Callable[[], Any], configurations: int, repeats: int) -> dict[str, list[float]]:
-    """Configurations a second of each repeat, by the clock on the wall and by the CPU time of the process."""
-    found: dict[str, list[float]] = {"wall": [], "cpu": []}
-    for _ in range(repeats):
-        wall, cpu = time.perf_counter(), time.process_time()
-        run()
-        found["wall"].append(configurations / (time.perf_counter() - wall))
-        found["cpu"].append(configurations / (time.process_time() - cpu))
-    return found
-
-
 def measure_numpy(
     fields: tuple[Any, Any, Any], shape: tuple[int, ...]
 ) -> tuple[dict[str, Any], dict[str, Found]]:
@@ -391,18 +377,18 @@ def measure_beside(command: str) -> dict[str, float]:
 def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None) -> dict[str, Any]:
     """All rates of one process: on one core also those of NumPy, and in what the results differ."""
     if cores == "one":  # before JAX counts the cores
-        os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+        front.pin(front.usable_cores()[-1])
     from dse.evaluate.grid import reduce_grid
 
     result: dict[str, Any] = {"differences": [], "first_call_s": {}, "possible": {}}
     runs = {}
     for grid_name, dtype in product(GRIDS, ("float32", "float64")):
         fields = grid(shape, np.dtype(dtype), distinct=grid_name == "distinct")
-        run = partial(reduce_grid, MODELS, *fields, k=BEST, threads=len(os.sched_getaffinity(0)))
+        run = partial(reduce_grid, MODELS, *fields, k=BEST, threads=len(front.usable_cores()))
         name = f"{grid_name} {dtype}"
-        runs[name], start = run, time.process_time()
-        ours = run()  # compiles; results are NumPy arrays, so nothing is left to wait for
-        result["first_call_s"][name] = time.process_time() - start
+        runs[name] = run
+        # compiles; results are NumPy arrays, so nothing is left to wait for
+        result["first_call_s"][name], ours = front.timed(run)
         result["possible"][name] = ours[MODELS[0]].count / prod(shape)
         if cores == "one":
             result[f"numpy {name}"], theirs = measure_numpy(fields, shape)
@@ -424,28 +410,18 @@ def measure(cores: str, shape: tuple[int, ...], repeats: int, beside: str | None
     return result
 
 
-def processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
 def in_process(cores: str, options: argparse.Namespace) -> dict[str, Any]:
     """`measure` in a process of its own: how many cores XLA may use is settled when it starts."""
-    command = [sys.executable, __file__, "--measure", cores, "--repeats", str(options.repeats)]
-    command += ["--quick"] if options.quick else []
-    command += ["--beside", options.beside] if options.beside else []
-    return json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    arguments = ["--measure", cores, "--repeats", str(options.repeats)]
+    arguments += ["--quick"] if options.quick else []
+    return front.in_process(__file__, *arguments, *(["--beside", options.beside] if options.beside else []))
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--quick", action="store_true", help="a small grid: rates say little")
     parser.add_argument("--repeats", type=int, default=7)
     parser.add_argument("--beside", metavar="COMMAND", help="another program, run in turn on the same core")
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     parser.add_argument("--measure", choices=["one", "all"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     shape = QUICK if options.quick else FULL
@@ -454,7 +430,6 @@ def main() -> int:
         return 0
 
     one, every = in_process("one", options), in_process("all", options)
-    cores = len(os.sched_getaffinity(0))
     table, ratios = {}, {}  # rates of each repeat
     for grid_name, (dtype, short) in product(GRIDS, (("float32", "f32"), ("float64", "f64"))):
         kind = f"{grid_name}_{short}" if grid_name == "distinct" else short
@@ -481,9 +456,8 @@ def main() -> int:
             "models": MODELS,
             "grid": dict(zip(AXES, shape, strict=True)),
             "configurations": prod(shape),
-            "machine": {"cpu": processor(), "cores": cores, "load_1_min": os.getloadavg()[0]},
-            "versions": {"python": platform.python_version()}
-            | {n: version(n) for n in ("jax", "jaxlib", "numpy")},
+            "machine": front.machine(),
+            "versions": front.versions("jax", "jaxlib", "numpy"),
         }
     )
     print(json.dumps(report) if options.json else text(report))

@@ -6,16 +6,15 @@ measurements that was not met before compiles; the others are timed, by the CPU 
 core.
 """
 
-import argparse
 import json
 import os
-import time
 from dataclasses import replace
 from typing import Any
 
+import front
+
 os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-if hasattr(os, "sched_setaffinity"):
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+front.pin()
 
 import numpy as np
 
@@ -48,9 +47,8 @@ def rows(count: int) -> list[dict[str, Any]]:
             tuner.tell(int(place), float(seconds[place]))
         taken = []
         for _ in range(1 + STEPS):
-            start = time.process_time()
-            [place] = tuner.ask()
-            taken.append(time.process_time() - start)
+            seconds_taken, [place] = front.timed(tuner.ask)
+            taken.append(seconds_taken)
             tuner.tell(place, float(seconds[place]))
         found.append(
             {"measured": measured, "first [s]": taken[0], "step [s]": float(np.median(taken[1:]))}
@@ -60,9 +58,8 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--configurations", type=int, default=20_000)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
     options = parser.parse_args()
     found = rows(options.configurations)
     if options.json:

@@ -6,14 +6,12 @@ launch of its own. Lanes: one access of a block of 256 threads, and one in each 
 compilation first.
 """
 
-import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from typing import Any
 
+import front
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -46,12 +44,9 @@ def graph() -> WorkFlow:
 def seconds(run: Callable[[], Any], repeats: int = 5) -> float:
     """The quickest of some runs, after one that compiles."""
     jax.block_until_ready(run())
-    taken = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        jax.block_until_ready(run())
-        taken.append(time.perf_counter() - start)
-    return min(taken)
+    return min(
+        front.timed(lambda: jax.block_until_ready(run()), time.perf_counter)[0] for _ in range(repeats)
+    )
 
 
 def points(count: int) -> float:
@@ -99,9 +94,8 @@ def configurations(text: str, shared: bool) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = front.parser(__doc__)
     parser.add_argument("--points", type=int, default=10**6)
-    parser.add_argument("--json", action="store_true", help="one JSON object instead of lines")
     options = parser.parse_args()
     found = {
         "points": options.points,
@@ -109,7 +103,7 @@ def main() -> None:
         "block_of_256_ms": 1e3 * block_of_256(),
         "global_accesses_per_second": CONFIGURATIONS / configurations("(by * nty + ty) * n + tx", False),
         "shared_accesses_per_second": CONFIGURATIONS / configurations("tx * 17 + ty", True),
-        "machine": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "machine": "{cpu}, {cores} cores".format(**front.machine()),
     }
     if options.json:
         print(json.dumps(found))

@@ -1,6 +1,6 @@
 """Check whether pruning keeps its promise, and how much: `calibrate_pruning.py DIR [--json] [-o PAGE]`.
 
-DIR is as for evaluate_spaces.py; spaces without a kernel are left out, and named. Of each file is learned
+DIR is as for `dse accuracy tuning`; spaces without a kernel are left out, and named. Of each file is learned
 what `dse.explore.prune.calibration` keeps of a measured space, from --slices of it; --calibration writes that
 to a file, as dse/explore/prune/calibration.toml is. Then, with --json or -o or without --calibration, over
 --trials random sets of measurements of each size: how often the kept set held a configuration within 5 % of

@@ -1,10 +1,7 @@
 """`dse accuracy tuning`: how close to the optimum tuning comes on measured spaces."""
 
 import json
-import runpy
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +12,6 @@ from dse.errors import DseError
 from dse.evaluate.rank import configurations
 from dse.explore.tune.candidates import bare
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "studies" / "evaluate_spaces.py"
 FEW = ("--seeds", "1", "--budget", "10")
 T1 = {"ConfigurationSpace": {"TuningParameters": [{"Name": "BLOCK"}, {"Name": "items"}]}}
 
@@ -101,20 +97,11 @@ def test_the_order_is_turned_about_its_middle():
 
 
 @pytest.mark.slow
-def test_the_script_has_its_flags(folder, tmp_path, monkeypatch, capsys):
-    def run(*arguments: str) -> str:
-        monkeypatch.setattr(sys, "argv", [str(SCRIPT), str(folder), *FEW, *arguments])
-        with pytest.raises(SystemExit) as end:
-            runpy.run_path(str(SCRIPT), run_name="__main__")
-        assert not end.value.code
-        return capsys.readouterr().out
-
-    [row] = json.loads(run("--model", "roofline", "--only", "A100", "--compile", "8", "--json"))["rows"]
-    assert list(row)[:5] == ["space", "kernel", "gpu", "from", "configurations"]
+def test_a_page_has_what_is_printed(run_dse, folder, tmp_path):
     page = tmp_path / "page.md"
     page.write_text("<!-- tuning: begin -->\n<!-- tuning: end -->\n")
-    assert run("-o", str(page)) == ""
-    assert run().strip() in page.read_text()
+    assert run_dse("accuracy", "tuning", str(folder), *FEW, "--page", str(page)).out == ""
+    assert run_dse("accuracy", "tuning", str(folder), *FEW, "--page", "-").out.strip() in page.read_text()
     assert "| toys | A100 | described |" in page.read_text()
 
 

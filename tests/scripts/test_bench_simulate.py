@@ -1,7 +1,6 @@
 """The benchmark of the simulator writes batches that others can read, and runs another simulator on them."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,19 +8,12 @@ import pytest
 
 from dse.simulator import read_case, simulate
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "simulate.py"
-
-
-def bench(*arguments: str) -> str:
-    command = [sys.executable, str(SCRIPT), "--quick", *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
+SCRIPT = "bench/simulate"
 
 
 @pytest.mark.slow
-def test_batches_are_read_again(tmp_path: Path):
-    bench("--export", str(tmp_path))
+def test_batches_are_read_again(run_script, tmp_path: Path):
+    run_script("--quick", "--export", str(tmp_path))
     for name in ("uniform_1024", "all_on", "dataflow"):
         written = json.loads((tmp_path / f"{name}.json").read_text())["cases"][:20]
         cases = [read_case(raw) for raw in written]
@@ -30,11 +22,13 @@ def test_batches_are_read_again(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_another_simulator_runs_beside(tmp_path: Path):
+def test_another_simulator_runs_beside(run_script, tmp_path: Path):
     other = tmp_path / "other.py"
     other.write_text("import json, sys; print('best', len(json.load(open(sys.argv[1]))['cases']) / 8)")
     command = f"{sys.executable} {other} {{file}}"
-    report = json.loads(bench("--json", "--only", "dataflow", "--threads", "2", "--beside", command))
+    report = json.loads(
+        run_script("--quick", "--json", "--only", "dataflow", "--threads", "2", "--beside", command)
+    )
     rates = report["batches"]["dataflow"]
     assert rates["beside_entries_per_s"] == 128 / 8 * 1e6
     assert rates["times_beside"] == pytest.approx(rates["entries_per_s"] / 16e6)

@@ -1,10 +1,7 @@
 """The benchmark of the closed forms runs, agrees with NumPy, and prints what others read."""
 
-import importlib.util
 import json
-import subprocess
 import sys
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,15 +11,12 @@ import pytest
 from dse.hardware import occupancy
 
 OTHER = f"{sys.executable} -c \"print('nested float64   1 thread(s): best 2.5 M configs/s')\""
-SCRIPT = Path(__file__).parents[2] / "scripts" / "bench" / "sweep.py"
+SCRIPT = "bench/sweep"
 
 
 @pytest.mark.slow
-def test_quick_run_agrees_with_numpy():
-    command = [sys.executable, str(SCRIPT), "--quick", "--json", "--repeats", "1", "--beside", OTHER]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    report = json.loads(ended.stdout)
+def test_quick_run_agrees_with_numpy(run_script):
+    report = json.loads(run_script("--quick", "--json", "--repeats", "1", "--beside", OTHER))
     assert report["differences"] == []
     names = ("closed_forms_{}_one_core", "closed_forms_{}_all_cores", "numpy_{}_one_core")
     for name in names:
@@ -35,17 +29,6 @@ def test_quick_run_agrees_with_numpy():
     assert report["machine"]["cores"] > 0
     assert np.prod(list(report["grid"].values())) == report["configurations"]
     assert {"jax", "jaxlib", "numpy"} <= set(report["versions"])
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("bench_sweep", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 def test_no_two_launches_of_a_distinct_grid_are_alike(script):

@@ -1,24 +1,10 @@
 """Our kernels on AMD targets: small launches equal NumPy, as check_amd.py has it of many more."""
 
-import importlib.util
-import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "validate" / "check_amd.py"
-
-
-@pytest.fixture(scope="module")
-def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("check_amd", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its dataclasses are looked up there
-    spec.loader.exec_module(module)
-    return module
+SCRIPT = "validate/check_amd"
 
 
 @pytest.mark.parametrize(
