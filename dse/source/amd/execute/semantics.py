@@ -131,14 +131,9 @@ def bit_field(a: Array, at: Array, width: Array) -> Array:
 def packed_bit_field(a: Array, b: Array) -> Array:
     """`bit_field` with place and width in one word, of words or of 64 bits; signed where `a` is."""
     size = a.dtype.itemsize * 8
-    at, width = (b & U32(size - 1)).astype(U64), (b >> U32(16) & U32(0x7F)).astype(U64)
-    kept = np.where(
-        width == 0, U64(0), (a.astype(U64) >> at) & ((U64(1) << np.minimum(width, U64(63))) - U64(1))
-    )
-    if a.dtype.kind == "i":
-        sign = np.where(width == 0, U64(0), U64(1) << (np.maximum(width, U64(1)) - U64(1)))
-        kept = (kept ^ sign) - sign
-    return kept.astype(a.dtype)
+    at, width = (b & U32(size - 1)).astype(a.dtype), np.minimum(b >> U32(16) & U32(0x7F), U32(size))
+    above = (size - width).astype(a.dtype)  # moved out and back, signed fields bring their sign along
+    return np.where(width == 0, a.dtype.type(0), (a >> at) << above >> above)
 
 
 def insert_bits(mask: Array, a: Array, b: Array) -> Array:

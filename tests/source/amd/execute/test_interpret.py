@@ -49,42 +49,17 @@ def wide(low: np.ndarray, high: np.ndarray) -> np.ndarray:
     return low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
 
 
+# What operands, modifiers and literals do; what each opcode computes is in test_opcodes.py.
 INTEGERS: list[tuple[str, Callable[..., np.ndarray]]] = [
-    ("v_add_u32 v8, v2, v3", lambda a, b, c, d: a + b),
-    ("v_subrev_u32 v8, v2, v3", lambda a, b, c, d: b - a),
-    ("v_add3_u32 v8, v2, v3, v4", lambda a, b, c, d: a + b + c),
-    ("v_mad_u32 v8, v2, v3, v4", lambda a, b, c, d: a * b + c),
     ("v_bitop2_b32 v8, v2, v3 bitop3:0x40", lambda a, b, c, d: a & b),
     ("v_bitop2_b32 v8, v2, v3 bitop3:0x54", lambda a, b, c, d: a | b),
     ("v_bitop2_b32 v8, v2, v3 bitop3:0x14", lambda a, b, c, d: a ^ b),
     ("v_bitop3_b32 v8, v2, v3, v4 bitop3:0xca", lambda a, b, c, d: (a & b) | (~a & c)),
-    ("v_lshl_add_u32 v8, v2, 3, v4", lambda a, b, c, d: (a << U32(3)) + c),
-    ("v_mul_hi_u32 v8, v2, v3", lambda a, b, c, d: (a.astype(np.uint64) * b >> np.uint64(32)).astype(U32)),
-    ("v_mul_i32_i24 v8, v2, v3", lambda a, b, c, d: _low24(a) * _low24(b)),
-    ("v_ashrrev_i32 v8, v3, v2", lambda a, b, c, d: a.view(np.int32) >> (b & U32(31)).view(np.int32)),
-    ("v_bfe_u32 v8, v2, 5, 7", lambda a, b, c, d: a >> U32(5) & U32(127)),
     ("v_bfe_i32 v8, v2, 4, 8", lambda a, b, c, d: (a.view(np.int32) << 20) >> 24),
-    ("v_bfi_b32 v8, v2, v3, v4", lambda a, b, c, d: (a & b) | (~a & c)),
-    ("v_alignbit_b32 v8, v2, v3, 9", lambda a, b, c, d: (wide(b, a) >> np.uint64(9)).astype(U32)),
-    ("v_perm_b32 v8, v2, v3, 0x7060100", lambda a, b, c, d: a & U32(0xFFFF0000) | b & U32(0xFFFF) & U32(0xFF)
-     | (b & U32(0xFF00))),
-    ("v_min_i32 v8, v2, v3", lambda a, b, c, d: np.minimum(a.view(np.int32), b.view(np.int32))),
-    ("v_med3_u32 v8, v2, v3, v4", lambda a, b, c, d: np.sort([a, b, c], axis=0)[1]),
-    ("v_bcnt_u32_b32 v8, v2, v3", lambda a, b, c, d: np.bitwise_count(a) + b),
-    ("v_ffbh_u32 v8, v2", lambda a, b, c, d: _leading(a)),
-    ("v_bfrev_b32 v8, v2", lambda a, b, c, d: np.array([int(f"{x:032b}"[::-1], 2) for x in a], U32)),
-    ("v_mad_u32_u24 v8, v2, v3, v4", lambda a, b, c, d: (a & U32(0xFFFFFF)) * (b & U32(0xFFFFFF)) + c),
-    ("v_add_u16 v8, v2, v3", lambda a, b, c, d: (a + b) & U32(0xFFFF)),
+    ("v_perm_b32 v8, v2, v3, 0x7060100", lambda a, b, c, d: a & U32(0xFFFF0000) | b & U32(0xFFFF)),
     ("v_sub_u32 v8, v2, v3 clamp", lambda a, b, c, d: np.where(a < b, 0, a - b)),
-]  # fmt: skip
-
-
-def _low24(a: np.ndarray) -> np.ndarray:
-    return (a.view(np.int32) << 8) >> 8
-
-
-def _leading(a: np.ndarray) -> np.ndarray:
-    return np.array([32 - int(x).bit_length() if x else 0xFFFFFFFF for x in a], U32)
+    ("v_add_u32 v8, v2, v3 clamp", lambda a, b, c, d: np.minimum(a + b.astype(np.uint64), 0xFFFFFFFF)),
+]
 
 
 @pytest.mark.parametrize(
@@ -98,34 +73,11 @@ def test_integers(written, instruction: str, expected: Callable[..., np.ndarray]
 
 
 WIDE: list[tuple[list[str], Callable[..., np.ndarray]]] = [
-    (["v_lshlrev_b64 v[8:9], 5, v[2:3]"], lambda a, b, c, d: wide(a, b) << np.uint64(5)),
-    (
-        ["v_ashrrev_i64 v[8:9], 9, v[2:3]"],
-        lambda a, b, c, d: (wide(a, b).view(np.int64) >> 9).view(np.uint64),
-    ),
-    (
-        ["v_mad_u64_u32 v[8:9], s[8:9], v2, v4, v[2:3]"],
-        lambda a, b, c, d: a * c.astype(np.uint64) + wide(a, b),
-    ),
-    (
-        ["v_mad_i64_i32 v[8:9], s[8:9], v2, v4, v[2:3]"],
-        lambda a, b, c, d: (
-            (a.view(np.int32).astype(np.int64) * c.view(np.int32)).view(np.uint64) + wide(a, b)
-        ),
-    ),
     (
         ["v_add_co_u32 v8, vcc, v2, v4", "v_addc_co_u32 v9, vcc, v3, v5, vcc"],
         lambda a, b, c, d: wide(a, b) + wide(c, d),
     ),
-    (
-        ["v_sub_co_u32 v8, vcc, v2, v4", "v_subb_co_u32 v9, vcc, v3, v5, vcc"],
-        lambda a, b, c, d: wide(a, b) - wide(c, d),
-    ),
     (["v_pk_mov_b32 v[8:9], v[2:3], v[4:5] op_sel:[1,0]"], lambda a, b, c, d: wide(b, c)),
-    (
-        ["v_lshl_add_u64 v[8:9], v[2:3], 2, v[4:5]"],
-        lambda a, b, c, d: (wide(a, b) << np.uint64(2)) + wide(c, d),
-    ),
 ]
 
 
@@ -138,15 +90,9 @@ def test_words_of_64_bits(written, code: list[str], expected: Callable[..., np.n
 
 
 FLOATS: list[tuple[str, Callable[..., np.ndarray]]] = [
-    ("v_add_f32 v8, v2, v3", lambda a, b, c, d: a + b),
-    ("v_subrev_f32 v8, v2, v3", lambda a, b, c, d: b - a),
     ("v_fma_f32 v8, -v2, |v3|, v4", lambda a, b, c, d: (-a * np.abs(b).astype(float) + c).astype(np.float32)),
     ("v_mul_f32 v8, 0.5, v2", lambda a, b, c, d: a / 2),
-    ("v_max3_f32 v8, v2, v3, v4", lambda a, b, c, d: np.max([a, b, c], axis=0)),
     ("v_fmamk_f32 v8, v2, 0x40000000, v3", lambda a, b, c, d: (a * 2.0 + b).astype(np.float32)),
-    ("v_cvt_i32_f32 v8, v2", lambda a, b, c, d: np.trunc(a).astype(np.int32).view(np.float32)),
-    ("v_fract_f32 v8, v2", lambda a, b, c, d: a - np.floor(a)),
-    ("v_exp_f32 v8, v2", lambda a, b, c, d: np.exp2(a)),
     ("v_ldexp_f32 v8, v2, 3", lambda a, b, c, d: a * 8),
     ("v_mul_f32 v8, v2, v3 clamp", lambda a, b, c, d: np.clip(a * b, 0, 1)),
     ("v_pk_fma_f32 v[8:9], v[2:3], v[4:5], v[2:3] op_sel_hi:[0,1,1]", lambda a, b, c, d: np.stack(
