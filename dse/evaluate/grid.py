@@ -23,7 +23,7 @@ from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
-from dse.evaluate.layout import Fields, Layout, lay_out
+from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
 from dse.evaluate.minima import Sizes, minima_and_sums, sizes
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
@@ -31,10 +31,7 @@ from dse.models import get_all
 from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, Resources
 
-LAUNCHES = 1 << 19  # of which differences are looked for at a time
-AGAIN = 1 << 16  # configurations of rows that are evaluated once more at a time
-CLOSE = 1e-5  # relative: minima that were worked out with fast math may be off by less
-MOST_TIED = 4  # times k rows: so many are looked at where their minima are equal
+CLOSE = 1e-5  # relative: minima that were computed with fast math may be off by less
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,12 @@ class _Best:
     def joined(several: "Iterable[_Best]") -> "_Best":
         return _Best(*map(np.concatenate, zip(*(vars(each).values() for each in several), strict=True)))
 
-    def smallest(self, k: int) -> "_Best":
+    def smallest(self, k: int, most_tied: int) -> "_Best":
         """The k smallest of one group, and those as small as the last; of equals those that come first."""
         order = np.lexsort((self.begin, self.minima))
         if len(order) > k:
             close = self.minima[order] <= _raised(self.minima[order[k - 1]])
-            order = order[: min(int(close.sum()), MOST_TIED * k)]
+            order = order[: min(int(close.sum()), most_tied * k)]
         return self[order]
 
 
@@ -104,6 +101,7 @@ def reduce_grid(
     resources: Resources,
     k: int = 16,
     threads: int | None = None,
+    cuts: Cuts = CUTS,
 ) -> dict[str, Summary]:
     """Reduce a whole grid for each model: the k fastest configurations, the mean, how many can run.
 
@@ -113,9 +111,10 @@ def reduce_grid(
     place, so configurations closer than that to the k-th may stand for it.
     **Ties:** of equally fast configurations the one with the lower flat index comes first.
     **Raises:** ValueError for an empty axis, and for a field that holds NaN.
-    `threads`: how many parts of the grid are worked on at a time; one for each core if None.
+    `threads`: how many parts of the grid are worked on at a time; one for each core if None. `cuts`: how it
+    is cut.
     """
-    found = reduce_groups(models, gpus, kernels, resources, 0, k, threads)
+    found = reduce_groups(models, gpus, kernels, resources, 0, k, threads, cuts=cuts)
     return {name: summaries[0] for name, summaries in found.items()}
 
 
@@ -128,6 +127,7 @@ def reduce_groups(
     k: int = 16,
     threads: int | None = None,
     shape: tuple[int, ...] = (1,),
+    cuts: Cuts = CUTS,
 ) -> dict[str, list[Summary]]:
     """Reduce a grid as `reduce_grid` does, for each position along its first `groups` axes by itself.
 
@@ -142,14 +142,14 @@ def reduce_groups(
     for path, leaf in jax.tree.leaves_with_path(fields):
         if np.isnan(leaf).any():
             raise ValueError(f"reduce_grid: {jax.tree_util.keystr(path)}: found NaN, expected numbers")
-    fields, layout = lay_out(_without_lacking(fields), shape, groups)
-    parts = _parts(chosen, fields, layout, shape, k, threads or len(os.sched_getaffinity(0)))
+    fields, layout = lay_out(_without_lacking(fields), shape, groups, cuts)
+    parts = _parts(chosen, fields, layout, shape, k, threads or len(os.sched_getaffinity(0)), cuts)
     count = sum(part.count for part in parts)
     summaries = {}
     for model in chosen:
         total = sum(part.totals[model.name] for part in parts)
         best = _Best.joined(part.best[model.name] for part in parts)
-        seconds, index = _fastest(model, fields, layout, shape, best, k)
+        seconds, index = _fastest(model, fields, layout, shape, best, k, cuts)
         each = zip(seconds, index, np.asarray(total).tolist(), np.asarray(count).tolist(), strict=True)
         summaries[model.name] = [Summary(shape[groups:], *one) for one in each]
     return summaries
@@ -165,12 +165,18 @@ def _without_lacking(fields: Fields) -> Fields:
 
 
 def _parts(
-    models: tuple[Model, ...], fields: Fields, layout: Layout, shape: tuple[int, ...], k: int, workers: int
+    models: tuple[Model, ...],
+    fields: Fields,
+    layout: Layout,
+    shape: tuple[int, ...],
+    k: int,
+    workers: int,
+    cuts: Cuts,
 ) -> list[_Part]:
     """Reduce the whole grid, part by part."""
     gpus, kernels, resources = fields
     alike = _alike(gpus, kernels)
-    most = max(1, LAUNCHES // layout.row)
+    most = max(1, cuts.launches // layout.row)
     if workers > 1:
         most = min(most, -(-layout.positions // (4 * workers)))
     most = min(most, layout.positions)
@@ -180,7 +186,7 @@ def _parts(
         return jax.tree.map(jnp.asarray, layout.arranged((gpus, kernels), rows))
 
     def cut_for(length: int) -> Sizes:
-        return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length))
+        return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length), cuts)
 
     def reduced(some: Pieces) -> _Part:
         """Reduce pieces of one length that fit into one call."""
@@ -193,11 +199,15 @@ def _parts(
                 np.int32(cut.steps(len(some))),
             )  # fmt: skip
             found = jax.tree.map(lambda x: np.asarray(x)[: len(some), : layout.rows], found)
-        return _by_group(found, some, layout, shape, k)
+        return _by_group(found, some, layout, shape, k, cuts.most_tied)
 
     def task(start: int) -> list[_Part]:
         positions = np.arange(start, min(start + most, layout.positions))
-        some = pieces(layout, gpus, resources, positions, most, alike, lambda length: cut_for(length).table)
+
+        def table(length: int) -> int:
+            return cut_for(length).table
+
+        some = pieces(layout, gpus, resources, positions, most, alike, table, cuts)
         return [reduced(each) for each in some] or [_nothing(models, layout)]
 
     starts = range(0, layout.positions, most)
@@ -221,6 +231,7 @@ def _by_group(
     layout: Layout,
     shape: tuple[int, ...],
     k: int,
+    most_tied: int,
 ) -> _Part:
     """Reduce the minima and sums [pieces, rows] of each model: each group has its own."""
     of_pieces, of_rows = layout.groups_of(some.positions)
@@ -246,7 +257,9 @@ def _by_group(
                 row = np.arange(layout.rows)[rows_here][row]
                 number = layout.row_number(some.positions[piece], row)
                 begin = layout.index(number, shape) + some.columns[piece, 0]
-                best[name].append(_Best(values, begin, number, np.full(len(values), group)).smallest(k))
+                best[name].append(
+                    _Best(values, begin, number, np.full(len(values), group)).smallest(k, most_tied)
+                )
     return _Part({name: _Best.joined(each) for name, each in best.items()}, totals, count)
 
 
@@ -268,7 +281,7 @@ def _raised(seconds: np.ndarray | np.floating) -> Any:
 
 
 def _fastest(
-    model: Model, fields: Fields, layout: Layout, shape: tuple[int, ...], best: _Best, k: int
+    model: Model, fields: Fields, layout: Layout, shape: tuple[int, ...], best: _Best, k: int, cuts: Cuts
 ) -> tuple[np.ndarray, np.ndarray]:
     """Evaluate rows with small minima once more: seconds and flat indices within the group, [groups, k]."""
     groups = layout.group_count
@@ -286,11 +299,11 @@ def _fastest(
         going = np.flatnonzero(next_row < end)
         if not len(going):
             return seconds, index
-        rows = max(1, AGAIN // layout.row // len(going))  # of each group: as many as go into one call
+        rows = max(1, cuts.again // layout.row // len(going))  # of each group: as many as go into one call
         last = np.minimum(next_row[going] + rows, end[going])
         chosen = np.concatenate([np.arange(*ends) for ends in zip(next_row[going], last, strict=True)])
         next_row[going] = last
-        for numbers, times in _again(model, fields, layout, best.number[chosen]):
+        for numbers, times in _again(model, fields, layout, best.number[chosen], cuts.again):
             begin = layout.index(numbers, shape)
             for group in np.unique(begin // size):
                 mine = np.flatnonzero(begin // size == group)
@@ -309,11 +322,11 @@ def _smallest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def _again(
-    model: Model, fields: Fields, layout: Layout, numbers: np.ndarray
+    model: Model, fields: Fields, layout: Layout, numbers: np.ndarray, at_once: int
 ) -> Iterable[tuple[np.ndarray, np.ndarray]]:
     """Evaluate whole rows, some at a time: numbers [n] and seconds [n, row], infinite for what cannot run."""
     gpus, kernels, resources = fields
-    most = max(1, AGAIN // layout.row)
+    most = max(1, at_once // layout.row)
     for start in range(0, len(numbers), most):
         some = numbers[start : start + most]
         with in_64_bits():

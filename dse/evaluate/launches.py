@@ -14,11 +14,10 @@ import numpy as np
 from jaxtyping import Array
 
 from dse.core.precision import in_64_bits
-from dse.evaluate.layout import Layout
+from dse.evaluate.layout import CUTS, Cuts, Layout
 from dse.hardware import occupancy
 from dse.types import Gpu, Launch, Resources
 
-LENGTHS = (16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024)
 WIDE = {"xla_cpu_prefer_vector_width": 512}
 WORTH = 1 / 16  # of all work: what a further length has to save,
 LEAST = 1 << 22  # and so many configurations: it has to be compiled for
@@ -67,8 +66,9 @@ def pieces(
     most: int,
     alike: bool,
     table: Callable[[int], int],
+    cuts: Cuts = CUTS,
 ) -> Iterator[Pieces]:
-    """Work out the launches at some positions, `most` at most; of a length, `table` says how many at a time.
+    """Compute the launches at some positions, `most` at most; of a length, `table` says how many at a time.
 
     With `alike`, nothing but launches differs along a row. Else rows stay whole, and weights of 0 mark what
     cannot run.
@@ -90,9 +90,9 @@ def pieces(
     # Group by group: its row, and its place there. Then piece by piece: where it starts, and its length.
     row, column = np.divmod(first, layout.row)
     place = np.arange(len(first)) - np.searchsorted(row, np.arange(len(positions)))[row]
-    start = np.flatnonzero(place % LENGTHS[-1] == 0)
+    start = np.flatnonzero(place % cuts.lengths[-1] == 0)
     count = np.diff(start, append=len(first))
-    padded = _padded(count, layout.rows)
+    padded = padded_lengths(count, layout.rows, cuts)
     for length in np.unique(padded):
         for some in _in_parts(np.flatnonzero(padded == length), table(int(length))):
             end = count[some, None]
@@ -131,9 +131,9 @@ def _pick(x: np.ndarray, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
     return x.ravel().take(rows * x.shape[1] + columns if x.shape[1] > 1 else rows)
 
 
-def _padded(count: np.ndarray, rows: int) -> np.ndarray:
-    """To which of LENGTHS each piece, shared by `rows`, is filled up: the next one, if that saves enough."""
-    lengths = np.array(LENGTHS)
+def padded_lengths(count: np.ndarray, rows: int, cuts: Cuts = CUTS) -> np.ndarray:
+    """Choose a length of `cuts` for each piece, shared by `rows`: the next one, if that saves enough."""
+    lengths = np.array(cuts.lengths)
     padded = lengths[np.searchsorted(lengths, count)]
     kept = [padded.max(initial=lengths[0])]
     for length in np.unique(padded)[::-1][1:]:

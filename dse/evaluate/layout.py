@@ -14,8 +14,27 @@ from dse.types import Gpu, Kernel, Resources
 
 Fields = tuple[Gpu, Kernel, Resources]
 
-SHORT_ROW, LONG_ROW = 1 << 8, 1 << 14  # configurations: short rows cost time, long ones leave the cache
-ENOUGH = 1 << 6  # launches of a row, rather than that kernels or GPUs change along it
+
+@dataclass(frozen=True)
+class Cuts:
+    """Sizes of the parts that a grid is cut into. Results do not depend on them, time does."""
+
+    short_row: int = 1 << 8  # configurations: shorter rows cost time
+    long_row: int = 1 << 14  # longer ones leave the cache
+    enough: int = 1 << 6  # launches of a row, rather than that kernels or GPUs change along it
+    lengths: tuple[int, ...] = (
+        *(16, 32, 48, 64, 80, 96, 128, 160, 192, 256, 320, 384, 512, 640, 768, 1024),
+    )  # launches of a piece of a row: few lengths, since each is compiled for
+    loop: int = 1 << 18  # configurations of one loop over all of them: what it reads stays in the cache
+    kernels: int = 1 << 12  # rows of which the part that launches do not change is computed at once
+    table: int = 1 << 16  # launches handed over at once
+    results: int = 1 << 20  # rows of one call, at most
+    launches: int = 1 << 19  # of which differences are looked for at a time
+    again: int = 1 << 16  # configurations of rows that are evaluated once more at a time
+    most_tied: int = 4  # times k rows: the most that are looked at where their minima are equal
+
+
+CUTS = Cuts()
 
 
 @dataclass(frozen=True)
@@ -116,10 +135,12 @@ def digits(index: Any, sizes: Sequence[int]) -> list[Any]:
     return found[::-1]
 
 
-def lay_out(fields: Fields, shape: tuple[int, ...], groups: int = 0) -> tuple[Fields, Layout]:
+def lay_out(
+    fields: Fields, shape: tuple[int, ...], groups: int = 0, cuts: Cuts = CUTS
+) -> tuple[Fields, Layout]:
     """Cut fields that broadcast to `shape` into rows, none of which lies in several groups."""
     fields = jax.tree.map(lambda x: x.reshape((1,) * (len(shape) - x.ndim) + x.shape), fields)
-    fields, leading, row = _cut(fields, shape, groups)
+    fields, leading, row = _cut(fields, shape, groups, cuts)
     launches = jax.tree.leaves((fields[0], fields[2]))
     same = [all(x.shape[axis] == 1 for x in launches) for axis in range(len(leading))]
     outer = tuple(axis for axis in range(len(leading)) if not same[axis])
@@ -127,25 +148,27 @@ def lay_out(fields: Fields, shape: tuple[int, ...], groups: int = 0) -> tuple[Fi
     return fields, Layout(leading, outer, inner, row, groups)
 
 
-def _first_of_row(fields: Fields, shape: tuple[int, ...], groups: int) -> int:
+def _first_of_row(fields: Fields, shape: tuple[int, ...], groups: int, cuts: Cuts) -> int:
     """The first of the trailing axes that make a row; the leading `groups` axes make none."""
     fixed = jax.tree.leaves(fields[:2])
     first = len(shape) - 1
-    while first > groups and prod(shape[first:]) < SHORT_ROW:
-        if prod(shape[first:]) >= ENOUGH and any(x.shape[first - 1] > 1 for x in fixed):
+    while first > groups and prod(shape[first:]) < cuts.short_row:
+        if prod(shape[first:]) >= cuts.enough and any(x.shape[first - 1] > 1 for x in fixed):
             break
         first -= 1
     return first
 
 
-def _cut(fields: Fields, shape: tuple[int, ...], groups: int) -> tuple[Fields, tuple[int, ...], int]:
+def _cut(
+    fields: Fields, shape: tuple[int, ...], groups: int, cuts: Cuts
+) -> tuple[Fields, tuple[int, ...], int]:
     """Cut fields into [*leading or 1, row or 1]; also return the leading sizes and configurations of a row.
 
     Trailing axes together make a row; of the first of these, a row may hold a piece only. What the last piece
     lacks are launches of no threads: impossible, so that nothing counts them.
     """
-    first = _first_of_row(fields, shape, groups)
-    pieces = -(-prod(shape[first:]) // LONG_ROW)
+    first = _first_of_row(fields, shape, groups, cuts)
+    pieces = -(-prod(shape[first:]) // cuts.long_row)
     length = -(-shape[first] // pieces)
     pieces = -(-shape[first] // length)
     missing = pieces * length - shape[first]

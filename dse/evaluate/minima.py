@@ -12,14 +12,9 @@ from jaxtyping import Array
 
 from dse.evaluate.hoist import split
 from dse.evaluate.launches import WIDE
-from dse.evaluate.layout import digits
+from dse.evaluate.layout import CUTS, Cuts, digits
 from dse.models.protocol import Model
 from dse.types import Gpu, Kernel, Launch
-
-LOOP = 1 << 18  # configurations of one loop over all of them: what it reads stays in the cache
-KERNELS = 1 << 12  # rows of which the part that launches do not change is worked out at once
-TABLE = 1 << 16  # launches handed over at once
-RESULTS = 1 << 20  # rows of one call, at most
 
 # Without fast math reductions are no vector instructions. To look for NaN takes a third longer.
 COMPILER_OPTIONS = WIDE | {
@@ -50,15 +45,18 @@ class Sizes:
         return -(-pieces // self.step) * self.blocks
 
 
-def sizes(outer: tuple[int, ...], rows: int, length: int, most: int = RESULTS) -> Sizes:
-    """Cut the work for `rows` kernels and pieces of so many launches, of which there are `most` at most."""
-    blocks = -(-rows // max(1, LOOP // length))
+def sizes(
+    outer: tuple[int, ...], rows: int, length: int, most: int | None = None, cuts: Cuts = CUTS
+) -> Sizes:
+    """Cut the work for `rows` kernels and pieces of `length` launches, of which there are `most` at most."""
+    most = cuts.results if most is None else most
+    blocks = -(-rows // max(1, cuts.loop // length))
     block = -(-rows // blocks)
-    pieces = max(1, min(LOOP // (block * length), -(-most // 2)))
-    # Two loops at least: of one alone the compiler would make none, and work out its kernels' part in it.
-    loops = max(2, min(KERNELS // (block * pieces), -(-most // pieces)))
+    pieces = max(1, min(cuts.loop // (block * length), -(-most // 2)))
+    # Two loops at least: of one alone the compiler would make none, and compute its kernels' part in it.
+    loops = max(2, min(cuts.kernels // (block * pieces), -(-most // pieces)))
     step = loops * pieces
-    table = min(TABLE // length, RESULTS // (blocks * block))
+    table = min(cuts.table // length, cuts.results // (blocks * block))
     return Sizes(outer, blocks, block, loops, pieces, length, max(1, table // step) * step)
 
 

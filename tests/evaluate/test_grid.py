@@ -14,8 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dse.evaluate import grid as module
-from dse.evaluate import launches, layout, minima
+from dse.evaluate import launches, minima
 from dse.evaluate.grid import reduce_grid, reduce_groups
+from dse.evaluate.layout import Cuts
 from dse.hardware import gpus, occupancy
 from dse.models import CLOSED_FORMS, predictor
 from dse.types import CLASSES, TENSOR, Kernel, PerClass, Resources
@@ -132,21 +133,22 @@ def test_equals_evaluating_everything(models, dtype, rtol):
         check(summary, model, fields, rtol)
 
 
-@pytest.mark.parametrize("sizes", [(16, 64, 48, 32, 8), (2, 8, 16, 4, 3), (1 << 14, 1 << 14, 16, 16, 1)])
-@pytest.mark.parametrize("order", ["GKCBR", "GCKBR", "KGBCR", "BRCKG", "KCRBG"])
-def test_how_it_is_cut_does_not_matter(order, sizes, monkeypatch):
-    short, long, loop, kernels, launches_at_once = sizes
-    monkeypatch.setattr(layout, "SHORT_ROW", short)
-    monkeypatch.setattr(layout, "LONG_ROW", long)
-    monkeypatch.setattr(layout, "ENOUGH", short // 2)
-    monkeypatch.setattr(minima, "LOOP", loop)
-    monkeypatch.setattr(minima, "KERNELS", kernels)
-    monkeypatch.setattr(minima, "TABLE", kernels)
-    monkeypatch.setattr(module, "LAUNCHES", launches_at_once)
-    monkeypatch.setattr(launches, "LENGTHS", (3, 5, 8))
+SMALL = Cuts(
+    short_row=16, long_row=64, enough=8, loop=48, kernels=32, table=32, launches=8, lengths=(3, 5, 8)
+)
+TINY = Cuts(short_row=2, long_row=8, enough=1, loop=16, kernels=4, table=4, launches=3, lengths=(3, 5, 8))
+SINGLE = Cuts(loop=16, kernels=16, table=16, launches=1, lengths=(3, 5, 8), most_tied=1)
+
+
+@pytest.mark.parametrize(
+    ("order", "cuts"),
+    [("GKCBR", SMALL), ("GCKBR", TINY), ("KGBCR", SMALL), ("BRCKG", TINY), ("KCRBG", SINGLE)],
+)
+def test_how_it_is_cut_does_not_matter(order, cuts):
     fields = made(order=order)
     for k, threads in ((5, 1), (40, 3)):
-        check(reduce_grid(("roofline",), *fields, k=k, threads=threads)["roofline"], "roofline", fields)
+        summary = reduce_grid(("roofline",), *fields, k=k, threads=threads, cuts=cuts)["roofline"]
+        check(summary, "roofline", fields)
 
 
 THREADS, REGISTERS = st.sampled_from([0, 32, 33, 64, 512, 1024, 1500]), st.sampled_from([8, 9, 40, 255, 300])
@@ -194,22 +196,6 @@ def test_few_compilations_for_rows_of_many_lengths():
     assert COMPILED[0]._cache_size() - before == 1
 
 
-def test_impossible_and_equal_launches_are_not_evaluated(monkeypatch):
-    evaluated = []
-
-    def counted(*arguments, **named):
-        for some in launches.pieces(*arguments, **named):
-            evaluated.append(int((some.weights > 0).sum()))
-            yield some
-
-    monkeypatch.setattr(module, "pieces", counted)
-    fields = one_of(made(registers=np.repeat([16, 40, 77, 300], 20)), G=0)
-    summary = reduce_grid(("roofline",), *fields, threads=1)["roofline"]
-    check(summary, "roofline", fields)
-    assert summary.count > 5 * 3 * 6 * 2 * 20  # kernels, coarsenings, block sizes, registers
-    assert 0 < evaluated[0] <= 3 * 6 * 3
-
-
 def test_infinite_seconds_are_no_nan():
     gpu, kernel, resources = made()
     kernel = eqx.tree_at(lambda k: k.work.fp32, kernel, np.full_like(kernel.work.fp32, 1e308))
@@ -244,20 +230,11 @@ def test_equal_ones_come_in_the_order_of_the_grid():
         assert len(np.unique(summary.seconds)) < k
 
 
-def test_of_equal_rows_those_that_come_first_are_taken(monkeypatch):
-    monkeypatch.setattr(module, "MOST_TIED", 1)
-    number = np.arange(40)
-    rows = module._Best(np.ones(40), number[::-1], number, 0 * number).smallest(3)
-    np.testing.assert_array_equal(rows.begin, [0, 1, 2])
-    np.testing.assert_array_equal(rows.number, [39, 38, 37])
-
-
 @pytest.mark.parametrize("order", ["GKCBR", "KGCBR", "CKGBR", "BRGCK"])
 @pytest.mark.parametrize("groups", [1, 2])
-def test_each_group_is_a_grid_of_its_own(order, groups, monkeypatch):
-    monkeypatch.setattr(layout, "SHORT_ROW", 16)
+def test_each_group_is_a_grid_of_its_own(order, groups):
     fields = made(order=order)
-    found = reduce_groups(("volkov",), *fields, groups=groups, k=12)["volkov"]
+    found = reduce_groups(("volkov",), *fields, groups=groups, k=12, cuts=Cuts(short_row=16))["volkov"]
     shape = np.broadcast_shapes(*(x.shape for x in jax.tree.leaves(fields)))
     assert len(found) == np.prod(shape[:groups])
     for summary, at in zip(found, np.ndindex(*shape[:groups]), strict=True):

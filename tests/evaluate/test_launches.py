@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dse.evaluate import launches as module
-from dse.evaluate.launches import LENGTHS, pieces
-from dse.evaluate.layout import Layout
+from dse.evaluate.launches import padded_lengths, pieces
+from dse.evaluate.layout import CUTS, Cuts, Layout
 from dse.hardware import gpus, occupancy
 from dse.types import Resources
 
@@ -40,7 +39,7 @@ def test_each_possible_launch_is_there_once(rows):
     expected, possible = every_launch(gpu, resources)
     seen = np.zeros(possible.shape, int)
     for some in pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1):
-        assert some.length in LENGTHS
+        assert some.length in CUTS.lengths
         for i, position in enumerate(some.positions):
             row, columns = expected[position], some.columns[i]
             found = np.stack([x[i] for x in jax.tree.leaves(some.launches)], -1)
@@ -64,10 +63,10 @@ def test_whole_rows_mark_what_cannot_run():
     np.testing.assert_array_equal(np.stack(jax.tree.leaves(some.launches), -1), expected)
 
 
-def test_long_rows_are_cut(monkeypatch):
-    monkeypatch.setattr(module, "LENGTHS", (2, 4))
+def test_long_rows_are_cut():
+    cuts = Cuts(lengths=(2, 4))
     layout, gpu, resources = laid_out([32] * 7, [16] * 7, [*range(100, 800, 100)])
-    cut = list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1))
+    cut = list(pieces(layout, gpu, resources, np.arange(2), 2, alike=True, table=lambda _: 1, cuts=cuts))
     assert [each.columns.shape for each in cut] == [(1, 4)] * 4
     columns = np.concatenate([each.columns[each.weights > 0] for each in cut])
     assert sorted(columns.tolist()) == sorted([*range(7)] * 2)
@@ -85,5 +84,5 @@ def test_long_rows_are_cut(monkeypatch):
     ],
 )
 def test_few_lengths(count, padded):
-    np.testing.assert_array_equal(module._padded(np.array(count, int), 1 << 22), padded)
-    assert len(set(module._padded(np.array(count, int), 1))) == min(len(count), 1)  # of little work
+    np.testing.assert_array_equal(padded_lengths(np.array(count, int), 1 << 22), padded)
+    assert len(set(padded_lengths(np.array(count, int), 1))) == min(len(count), 1)  # of little work

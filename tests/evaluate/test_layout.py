@@ -6,8 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dse.evaluate import layout as module
-from dse.evaluate.layout import lay_out
+from dse.evaluate.layout import Cuts, lay_out
 from dse.hardware import gpus
 from dse.types import CLASSES, Kernel, PerClass, Resources
 
@@ -16,10 +15,7 @@ COUNTS = tuple(name for name in Kernel.__dataclass_fields__ if name not in ("wor
 
 @pytest.mark.parametrize("long", [1 << 14, 12, 5])
 @pytest.mark.parametrize("kernels", [(1, 4, 1, 1), (3, 4, 1, 1), (1, 4, 1, 6), (1, 1, 1, 1)])
-def test_configurations_are_where_they_were(kernels, long, monkeypatch):
-    monkeypatch.setattr(module, "SHORT_ROW", 6)
-    monkeypatch.setattr(module, "ENOUGH", 6)
-    monkeypatch.setattr(module, "LONG_ROW", long)
+def test_configurations_are_where_they_were(kernels, long):
     shape = (3, 4, 2, 6)
     random = np.random.default_rng(1)
     gpu = jax.tree.map(lambda _: random.uniform(size=(3, 1, 1, 1)), gpus.load("a100").gpu)
@@ -28,7 +24,8 @@ def test_configurations_are_where_they_were(kernels, long, monkeypatch):
     kernel = jax.tree.map(lambda _: random.uniform(size=kernels), kernel)
     launch = random.integers(1, 1000, (1, 1, 2, 6))
     resources = jax.tree.map(np.asarray, Resources(threads=launch, blocks=1, registers=1, shared_bytes=1))
-    fields, layout = lay_out((gpu, kernel, resources), shape)
+    cuts = Cuts(short_row=6, enough=6, long_row=long)
+    fields, layout = lay_out((gpu, kernel, resources), shape, cuts=cuts)
     assert layout.positions * layout.rows == np.prod(layout.leading)
     numbers = np.arange(np.prod(layout.leading))
     begin = layout.index(numbers, shape)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from dse.evaluate.minima import KERNELS, LOOP, RESULTS, TABLE, sizes
+from dse.evaluate.layout import CUTS
+from dse.evaluate.minima import sizes
 
 
 @pytest.mark.parametrize("rows", [1, 7, 512, 10_000, 3_000_000])
@@ -10,10 +11,10 @@ from dse.evaluate.minima import KERNELS, LOOP, RESULTS, TABLE, sizes
 def test_sizes_keep_to_their_limits(rows, length):
     cut = sizes((3, 4), rows, length)
     assert cut.blocks * cut.rows >= rows > (cut.blocks - 1) * cut.rows
-    assert cut.pieces * cut.rows * length <= max(LOOP, length)
+    assert cut.pieces * cut.rows * length <= max(CUTS.loop, length)
     assert cut.loops >= 2
-    assert cut.loops == 2 or cut.step * cut.rows <= KERNELS
+    assert cut.loops == 2 or cut.step * cut.rows <= CUTS.kernels
     assert cut.table % cut.step == 0
-    assert cut.table == cut.step or cut.table * length <= TABLE
-    assert cut.table == cut.step or cut.table * rows <= RESULTS
+    assert cut.table == cut.step or cut.table * length <= CUTS.table
+    assert cut.table == cut.step or cut.table * rows <= CUTS.results
     assert cut.steps(cut.step + 1) == 2 * cut.blocks
