@@ -13,7 +13,7 @@ FILE = Path(__file__).with_name("chosen.toml")
 Fed = Literal["description", "source"]
 
 
-class Rule(BaseModel):
+class ChosenRule(BaseModel):
     """A rule, and the tables that it was chosen on, as SPACE/FILE."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -24,9 +24,9 @@ class Rule(BaseModel):
 
 
 @cache
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[ChosenRule, ...]:
     """Read all of them."""
-    return tuple(Rule.model_validate(entry) for entry in read_toml(FILE)["rules"])
+    return tuple(ChosenRule.model_validate(entry) for entry in read_toml(FILE)["rules"])
 
 
 def chosen_on(path: Path, fed: Fed) -> str:

@@ -28,7 +28,7 @@ STAND_IN = 80  # compute capability 8.0
 T1 = "T1.json"
 
 
-class Known(NamedTuple):
+class KnownKernel(NamedTuple):
     """A measured table, and a model's predictions of its configurations."""
 
     origin: str  # "source", "described" or "none"
@@ -38,18 +38,20 @@ class Known(NamedTuple):
 
 
 @dataclass(frozen=True)
-class How:
-    """How kernels are predicted."""
+class PredictionSettings:
+    """Settings of the predictions that are scored."""
 
     model: str | Model = DEFAULT
     compiled: int = COMPILED
     source: bool = False  # described kernels are read from the source that comes with them
 
 
-AS_IT_COMES = How()
+DEFAULTS = PredictionSettings()
 
 
-def known(path: Path, how: How, note: Note = ignore, progress: Progress = silent) -> Known:
+def known(
+    path: Path, how: PredictionSettings, note: Note = ignore, progress: Progress = silent
+) -> KnownKernel:
     """Pair a table with the best that is known of its kernel.
 
     **Raises:** DseError if the table cannot be read.
@@ -61,7 +63,7 @@ def known(path: Path, how: How, note: Note = ignore, progress: Progress = silent
     )
 
 
-def from_description(path: Path, model: str | Model = DEFAULT, note: Note = ignore) -> Known | None:
+def from_description(path: Path, model: str | Model = DEFAULT, note: Note = ignore) -> KnownKernel | None:
     """Take the described kernel that a table's folder is named after; None if there is none."""
     description = kernel_of(path)
     if description is None:
@@ -73,10 +75,12 @@ def from_description(path: Path, model: str | Model = DEFAULT, note: Note = igno
         note(f"{path}: not predicted: {error}")
         return None
     choices = candidates.of_kernel(description, gpu, model, table.parameters, table.problem)
-    return Known("described", description.name, table, choices)
+    return KnownKernel("described", description.name, table, choices)
 
 
-def _from_source(path: Path, how: How, note: Note = ignore, progress: Progress = silent) -> Known | None:
+def _from_source(
+    path: Path, how: PredictionSettings, note: Note = ignore, progress: Progress = silent
+) -> KnownKernel | None:
     """Read the kernel that the T1 beside a table names from its source; None if it cannot be.
 
     If sources are asked for, it is the one of the kernel that lists the folder's name.
@@ -95,10 +99,10 @@ def _from_source(path: Path, how: How, note: Note = ignore, progress: Progress =
     except DseError as error:
         note(f"{path}: not read from source: {error}")
         return None
-    return Known("source", description.name, table, choices)
+    return KnownKernel("source", description.name, table, choices)
 
 
-def _from_parameters(path: Path, note: Note) -> Known:
+def _from_parameters(path: Path, note: Note) -> KnownKernel:
     """Take the parameters that the T1 beside a table names, or the table's own, without a kernel.
 
     **Raises:** DseError if there are none.
@@ -120,7 +124,7 @@ def _from_parameters(path: Path, note: Note) -> Known:
             raise
         note(f"{error}: the columns before the times are taken for the parameters")
         table = measured.load_space(path, ())
-    return Known("none", "", table, bare(table.parameters))
+    return KnownKernel("none", "", table, bare(table.parameters))
 
 
 def _compiled_for(gpu: GpuFile, note: Note) -> GpuFile:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.accuracy import markdown
-from dse.accuracy.known import AS_IT_COMES, How, known
+from dse.accuracy.known import DEFAULTS, PredictionSettings, known
 from dse.accuracy.spaces import Note, files, gpu_of, ignore, nothing_in, space_of
 from dse.core.progress import Progress, silent
 from dse.data.scores import fraction_of_optimum, random_expectation, spearman
@@ -23,7 +23,7 @@ ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is
 
 
 @dataclass(frozen=True)
-class Plan:
+class TuningSettings:
     """How tuning is scored.
 
     With `parts`, figures are means over so many random halves of a table, each with an optimum of its own.
@@ -32,7 +32,7 @@ class Plan:
     **Raises:** DseError for another order, or a budget below the first of BUDGETS.
     """
 
-    how: How = AS_IT_COMES
+    how: PredictionSettings = DEFAULTS
     seeds: int = 10
     budget: int = 100
     parts: int = 0
@@ -46,7 +46,7 @@ class Plan:
 
 
 def evaluate(
-    folder: Path, plan: Plan, only: str = "", note: Note = ignore, progress: Progress = silent
+    folder: Path, plan: TuningSettings, only: str = "", note: Note = ignore, progress: Progress = silent
 ) -> Iterator[dict[str, Any]]:
     """Tune each measured space of a folder: a row a table, see `row`. Those that cannot be used are left out.
 
@@ -67,7 +67,7 @@ def evaluate(
         raise nothing_in(folder)
 
 
-def row(path: Path, plan: Plan, note: Note = ignore, progress: Progress = silent) -> dict[str, Any]:
+def row(path: Path, plan: TuningSettings, note: Note = ignore, progress: Progress = silent) -> dict[str, Any]:
     """Score tuning on one measured table, means over so many seeds.
 
     Fractions are of the optimum (fastest time over the time reached): `random_20` is random choice of 20,

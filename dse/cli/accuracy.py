@@ -152,11 +152,11 @@ def tuning(
     """
     _one_form(json, page)
     chosen = inputs.closed_form(model)
-    from dse.accuracy.known import How
-    from dse.accuracy.tuning import Plan, evaluate, table, with_mean
+    from dse.accuracy.known import PredictionSettings
+    from dse.accuracy.tuning import TuningSettings, evaluate, table, with_mean
     from dse.report.show import progress
 
-    plan = Plan(How(chosen, compiled, by_source), seeds, budget, parts, order)
+    plan = TuningSettings(PredictionSettings(chosen, compiled, by_source), seeds, budget, parts, order)
     rows = list(evaluate(folder, plan, only, _note, progress))
     if json:
         _print_json({"rows": rows})

@@ -13,7 +13,7 @@ from dse.errors import DseError
 from dse.models import DEFAULT, MODELS
 
 if TYPE_CHECKING:
-    from dse.data.results.space import Space
+    from dse.data.results.space import ResultSpace
     from dse.report.page import Roofline
 
 app = typer.Typer(rich_markup_mode="rich")
@@ -85,7 +85,7 @@ def _sizes(kernel: str) -> list[str]:
         return []
 
 
-def _roofline(space: "Space", kernel: str | None) -> "Roofline":
+def _roofline(space: "ResultSpace", kernel: str | None) -> "Roofline":
     """Work out where a space's configurations lie, from the kernel's description, if it is the same one."""
     from dse.evaluate import intensity
     from dse.hardware.gpus.read import load
@@ -118,7 +118,7 @@ def _roofline(space: "Space", kernel: str | None) -> "Roofline":
             return Roofline(reason=f"the parameter {words[0]} is no number")
         if varying := [name for name, _ in counts.problem if name in space.parameters]:
             return Roofline(reason=f"the size {varying[0]} varies among the configurations")
-        launched = intensity.launched(
+        launched = intensity.launch_totals(
             counts, gpu, {k: v for k, v in parameters.items() if v is not None}, sizes
         )
     except DseError as error:

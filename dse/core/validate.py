@@ -69,7 +69,7 @@ def _fields(model: type[BaseModel], location: Location) -> list[str]:
     """List the names that the innermost table of a place may have."""
     models: list[type[BaseModel]] = [model]
     for part in location[:-1]:
-        tagged = [one for one in models if one.__name__.lower() == part]
+        tagged = [one for one in models if one.__name__.removesuffix("Table").lower() == part]
         inside = [
             one
             for table in models

@@ -24,7 +24,7 @@ from jaxtyping import Array
 from dse.core.precision import in_64_bits
 from dse.evaluate.launches import WIDE, Pieces, pieces
 from dse.evaluate.layout import CUTS, Cuts, Fields, Layout, lay_out
-from dse.evaluate.minima import Sizes, minima_and_sums, sizes
+from dse.evaluate.minima import LoopSizes, minima_and_sums, sizes
 from dse.hardware import occupancy
 from dse.hardware.tensor import lacking
 from dse.models import get_all
@@ -185,7 +185,7 @@ def _parts(
     def arranged(rows: int) -> tuple[Gpu, Kernel]:
         return jax.tree.map(jnp.asarray, layout.arranged((gpus, kernels), rows))
 
-    def cut_for(length: int) -> Sizes:
+    def cut_for(length: int) -> LoopSizes:
         return sizes(layout.sizes(layout.outer), layout.rows, length, most * -(-layout.row // length), cuts)
 
     def reduced(some: Pieces) -> _Part:

@@ -1,6 +1,6 @@
-"""A function of arrays that broadcast, cut in two: what is smaller than the result, and the rest of it.
+"""A function of arrays that broadcast, split in two: arrays smaller than the result, and the rest.
 
-Of a model on kernels × launches, what depends on the kernel alone is so worked out once, and not once more
+For a model on kernels × launches, the part that depends on the kernel alone is computed once, and not again
 for each row of launches: XLA would fuse it into the loop over all of them.
 """
 
@@ -12,45 +12,45 @@ from jax.extend import core
 from jaxtyping import Array
 
 
-class Parts(NamedTuple):
-    """`function(*arguments)` is `each(*once(*leaves of the arguments))`, a list of arrays each."""
+class Split(NamedTuple):
+    """`function(*arguments)` is `per_launch(*invariant(*leaves of the arguments))`, lists of arrays."""
 
-    once: Callable[..., list[Array]]  # all arrays that are smaller than the result
-    each: Callable[..., list[Array]]
+    invariant: Callable[..., list[Array]]  # all arrays that are smaller than the result
+    per_launch: Callable[..., list[Array]]
 
 
-def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Parts:
+def split(function: Callable[..., Sequence[Array]], *arguments: Any) -> Split:
     """Cut `function` in two by the sizes of its arrays, for arguments of these shapes.
 
-    Functions jitted within it are dissolved. `once` may be batched by `jax.vmap`.
+    Functions jitted within it are dissolved. `invariant` may be batched by `jax.vmap`.
     """
     with jax.disable_jit():
         closed = jax.make_jaxpr(function)(*arguments)
     jaxpr = closed.jaxpr
     size = max(_size(x) for x in jaxpr.outvars)
-    once, each, late, known = [], [], set(), set()
+    invariant, per_launch, late, known = [], [], set(), set()
     for step in _needed(jaxpr):
         read = _variables(step.invars)
         if any(_size(x) >= size for x in step.outvars) or not late.isdisjoint(read):
             late.update(step.outvars)
-            each.append(step)
+            per_launch.append(step)
         else:
-            once.append(step)
+            invariant.append(step)
             if not known.issuperset(read):
                 continue
-            each.append(step)  # a constant: both work it out
+            per_launch.append(step)  # a constant: both compute it
         known.update(step.outvars)
-    read = _variables(x for step in each for x in step.invars) + _variables(jaxpr.outvars)
+    read = _variables(x for step in per_launch for x in step.invars) + _variables(jaxpr.outvars)
     handed = [x for x in dict.fromkeys(read) if x not in known]
 
     def first(*leaves: Array) -> list[Array]:
         values = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*closed.consts, *leaves), strict=True))
-        return _run(once, values, handed)
+        return _run(invariant, values, handed)
 
     def second(*leaves: Array) -> list[Array]:
-        return _run(each, dict(zip(handed, leaves, strict=True)), jaxpr.outvars)
+        return _run(per_launch, dict(zip(handed, leaves, strict=True)), jaxpr.outvars)
 
-    return Parts(first, second)
+    return Split(first, second)
 
 
 def _run(steps: Sequence[core.JaxprEqn], values: dict[Any, Array], wanted: Iterable[Any]) -> list[Array]:

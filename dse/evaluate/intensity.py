@@ -13,7 +13,7 @@ from dse.types import TENSOR, Gpu
 SECTOR = 32  # bytes
 
 
-class Launched(NamedTuple):
+class LaunchTotals(NamedTuple):
     """What launches do in all, arrays [L]."""
 
     threads: np.ndarray  # of a block
@@ -31,12 +31,12 @@ class Roofs(NamedTuple):
     l2_bytes_per_s: float
 
 
-def launched(
+def launch_totals(
     kernel: Counts,
     gpu: Gpu,
     parameters: Mapping[str, np.ndarray],
     problem: Mapping[str, Number] | None = None,
-) -> Launched:
+) -> LaunchTotals:
     """Count what whole launches do, of configurations [L] of a described kernel.
 
     **Raises:** DseError as the kernel's `count`.
@@ -53,7 +53,7 @@ def launched(
         sectors = np.asarray(work.dram, float)[0] * warps
         products = sum(np.asarray(getattr(work, name), float)[0] for name in TENSOR)
     instructions = np.where(products > 0, np.nan, instructions)
-    return Launched(threads, blocks, instructions, sectors * SECTOR)
+    return LaunchTotals(threads, blocks, instructions, sectors * SECTOR)
 
 
 def roofs(gpu: Gpu) -> Roofs:

@@ -24,7 +24,7 @@ COMPILER_OPTIONS = WIDE | {
 
 
 @dataclass(frozen=True)
-class Sizes:
+class LoopSizes:
     """How the work of a call is cut: a step takes `loops` times `pieces` pieces, each with `rows` kernels."""
 
     outer: tuple[int, ...]  # of the grid, where GPUs and launches change
@@ -47,7 +47,7 @@ class Sizes:
 
 def sizes(
     outer: tuple[int, ...], rows: int, length: int, most: int | None = None, cuts: Cuts = CUTS
-) -> Sizes:
+) -> LoopSizes:
     """Cut the work for `rows` kernels and pieces of `length` launches, of which there are `most` at most."""
     most = cuts.results if most is None else most
     blocks = -(-rows // max(1, cuts.loop // length))
@@ -57,13 +57,13 @@ def sizes(
     loops = max(2, min(cuts.kernels // (block * pieces), -(-most // pieces)))
     step = loops * pieces
     table = min(cuts.table // length, cuts.results // (blocks * block))
-    return Sizes(outer, blocks, block, loops, pieces, length, max(1, table // step) * step)
+    return LoopSizes(outer, blocks, block, loops, pieces, length, max(1, table // step) * step)
 
 
 @partial(jax.jit, static_argnames=("models", "cut"), compiler_options=COMPILER_OPTIONS)
 def minima_and_sums(
     models: tuple[Model, ...],
-    cut: Sizes,
+    cut: LoopSizes,
     gpus: Gpu,
     kernels: Kernel,
     positions: Array,
@@ -99,11 +99,13 @@ def minima_and_sums(
 
         gpu, kernel = jax.tree.map(of_rows, (gpus, kernels))
         launch, weight = jax.tree.map(of_launches, (launches, weights))
-        once, each = split(
+        invariant, per_launch = split(
             partial(_seconds, models, cut), *jax.tree.map(lambda x: x[0], (gpu, kernel, launch))
         )
-        fixed = jax.vmap(once)(*jax.tree.leaves((gpu, kernel, launch)))
-        reduced = lax.map(lambda x: [_minimum_and_sum(s, x[1], whole) for s in each(*x[0])], (fixed, weight))
+        fixed = jax.vmap(invariant)(*jax.tree.leaves((gpu, kernel, launch)))
+        reduced = lax.map(
+            lambda x: [_minimum_and_sum(s, x[1], whole) for s in per_launch(*x[0])], (fixed, weight)
+        )
 
         def put(whole: Array, part: Array) -> Array:
             zero = jnp.zeros_like(block)
@@ -120,7 +122,9 @@ def minima_and_sums(
     return lax.fori_loop(0, steps, step, {model.name: (none, none) for model in models})
 
 
-def _seconds(models: Sequence[Model], cut: Sizes, gpu: Gpu, kernel: Kernel, launch: Launch) -> list[Array]:
+def _seconds(
+    models: Sequence[Model], cut: LoopSizes, gpu: Gpu, kernel: Kernel, launch: Launch
+) -> list[Array]:
     full = (cut.pieces, cut.rows, cut.length)
     return [jnp.broadcast_to(model.predict(gpu, kernel, launch).seconds, full) for model in models]
 

@@ -16,7 +16,7 @@ from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Counts, Number
 from dse.simulator import Case, Simulation, simulate
 from dse.simulator.case import graph_file, idg, kernel_trace, trace_text
-from dse.simulator.case.graph_file import Graph
+from dse.simulator.case.graph_file import NamedCase
 from dse.simulator.case.program import ORDERS, SCHEDULERS
 from dse.simulator.case.trace import Trace
 from dse.simulator.on_host import average_warp
@@ -35,7 +35,7 @@ CHANGES = ("issue_limit", "warps", "slots", "groups", "scheduler", "order")  # o
 class Simulated(Result):
     """A simulation with its critical path, and the makespans of its variants: a row for each subsystem."""
 
-    graph: Graph
+    graph: NamedCase
     changes: tuple[str, ...]
     simulation: Simulation  # of the graph, then of each change
     instructions: float  # that all warps execute
@@ -169,7 +169,7 @@ def of_trace(trace: Trace, settings: Mapping[str, Any], changes: Sequence[str] =
     texts = tuple(instruction.text for instruction in trace.instructions)
     facts = _shape(case)
     title = f"{trace.name} on a GT200: " + ", ".join(f"{name}={value}" for name, value in facts.items())
-    graph = Graph(trace.name, case, SUBSYSTEMS, (texts,))
+    graph = NamedCase(trace.name, case, SUBSYSTEMS, (texts,))
     return _run(graph, variants, changes, case.entries, title, {"name": trace.name} | facts)
 
 
@@ -218,7 +218,7 @@ def of_kernel(
     case, labels = made(setup)
     # All simulate the same blocks, so that their makespans compare.
     setup = replace(setup, settings=replace(pipeline, groups=case.groups))
-    graph = Graph(kernel.name, case, idg.pipes(average_warp(setup.gpu, setup.kernel)), (labels,))
+    graph = NamedCase(kernel.name, case, idg.pipes(average_warp(setup.gpu, setup.kernel)), (labels,))
     blocks = round(float(launch.resident_blocks * launch.waves))
     choices = kernel.space.values
     stated = ", ".join(f"{key}={value}" for key, value in parameters.items() if len(choices[key]) > 1)
@@ -244,7 +244,7 @@ def check(settings: Mapping[str, Any]) -> Settings:
     return Settings(**{name: value for name, value in settings.items() if name != "warps"})
 
 
-def _run(graph: Graph, variants: Sequence[Case], changes: Sequence[str], *rest: Any) -> Simulated:
+def _run(graph: NamedCase, variants: Sequence[Case], changes: Sequence[str], *rest: Any) -> Simulated:
     run = simulate([graph.case, *variants], critical=True)  # together: one compilation serves all
     return Simulated(graph, tuple(changes), run, *rest)
 

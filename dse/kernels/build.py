@@ -12,7 +12,7 @@ from dse.kernels.description import ArrayArgument, Build, DescriptorArgument
 TRITON = ".py"  # suffix of sources that need no description of their launch: Triton decides on it
 
 
-def read_build(path: Path, file: schema.File, allowed: Collection[str]) -> Build | None:
+def read_build(path: Path, file: schema.KernelFile, allowed: Collection[str]) -> Build | None:
     """Read how the source is compiled and launched, if the file says so."""
     source = file.source
     if not (source and (source.block or source.grid)):
@@ -33,7 +33,7 @@ def read_build(path: Path, file: schema.File, allowed: Collection[str]) -> Build
 
     def argument(place: int, given: Any) -> Expression | ArrayArgument | DescriptorArgument:
         field = f"arguments.{place}"
-        if isinstance(given, schema.Descriptor):
+        if isinstance(given, schema.DescriptorTable):
             if len(given.shape) != len(given.block):
                 raise DseError(
                     f"{path}: source.{field}: found {len(given.block)} sizes in block,"
@@ -49,7 +49,7 @@ def read_build(path: Path, file: schema.File, allowed: Collection[str]) -> Build
                 strides=tuple(parsed(f"{field}.shape", text) for text in inner),
                 block=tuple(parsed(f"{field}.block", size) for size in given.block),
             )
-        if not isinstance(given, schema.Array):
+        if not isinstance(given, schema.ArrayTable):
             return parsed(field, given)
         values = given.values
         return ArrayArgument(
@@ -67,6 +67,6 @@ def read_build(path: Path, file: schema.File, allowed: Collection[str]) -> Build
         grid=tuple(parsed("grid", text) for text in source.grid),
         arguments=tuple(argument(place, given) for place, given in enumerate(source.arguments, 1)),
         types=tuple(
-            f"*{given.type}" if isinstance(given, schema.Array) else "" for given in source.arguments
+            f"*{given.type}" if isinstance(given, schema.ArrayTable) else "" for given in source.arguments
         ),
     )

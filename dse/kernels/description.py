@@ -62,7 +62,7 @@ class Access:
 
 
 @dataclass(frozen=True)
-class PhaseCounts:
+class PhaseExpressions:
     """What a warp does in one of its phases but for accesses, from a barrier to the next."""
 
     name: str
@@ -138,7 +138,9 @@ class Description:
     launch: Expressions = ()
     warp: Expressions = ()
     accesses: tuple[Access, ...] = ()
-    phases: tuple[PhaseCounts, ...] = ()  # in order; the last has what the others have not; none: not known
+    phases: tuple[
+        PhaseExpressions, ...
+    ] = ()  # in order; the last has what the others have not; none: not known
     spaces: tuple[Alias, ...] = ()
     build: Build | None = None
     shape: Expressions = ()  # threads_x, threads_y, threads_z, those that were given

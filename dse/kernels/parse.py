@@ -19,14 +19,14 @@ from dse.kernels.description import (
     Access,
     Description,
     Expressions,
-    PhaseCounts,
+    PhaseExpressions,
 )
 from dse.kernels.symbolic.subscript import INDEX_NAMES, Subscript, parse_subscript
 
 _ONLY_GLOBAL = ("sectors", "l2_sectors", "dram_sectors", "uncoalesced")
 
 
-def description(path: Path, file: schema.File) -> Description:
+def description(path: Path, file: schema.KernelFile) -> Description:
     """Parse what a file says, and check what takes no values to check.
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
@@ -68,7 +68,7 @@ def _expressions(path: Path, table: str, texts: Mapping[str, Any], allowed: Coll
     )
 
 
-def _check_names(path: Path, file: schema.File) -> None:
+def _check_names(path: Path, file: schema.KernelFile) -> None:
     """Each parameter, size and let has a name that nothing else has."""
     reserved = (*GPU_NAMES, *LAUNCH_NAMES, *FUNCTIONS)
     taken: dict[str, str] = dict.fromkeys(reserved, "the language of expressions")
@@ -81,7 +81,7 @@ def _check_names(path: Path, file: schema.File) -> None:
             taken[name] = table
 
 
-def _space(path: Path, file: schema.File, ours: Collection[str]) -> Space:
+def _space(path: Path, file: schema.KernelFile, ours: Collection[str]) -> Space:
     constraints = enumerate(file.constraints, start=1)
     return Space(
         {name: values_of(spec, f"{path}: parameters.{name}") for name, spec in file.parameters.items()},
@@ -89,7 +89,7 @@ def _space(path: Path, file: schema.File, ours: Collection[str]) -> Space:
     )
 
 
-def _source(path: Path, file: schema.File) -> Path | None:
+def _source(path: Path, file: schema.KernelFile) -> Path | None:
     """Find the source, which lies beside the description or below."""
     source = None
     if file.source is not None:
@@ -103,12 +103,14 @@ def _source(path: Path, file: schema.File) -> Path | None:
     return source
 
 
-def _phase(path: Path, phase: schema.Phase, allowed: Collection[str]) -> PhaseCounts:
+def _phase(path: Path, phase: schema.PhaseTable, allowed: Collection[str]) -> PhaseExpressions:
     texts = phase.model_dump(exclude={"name"})
-    return PhaseCounts(phase.name, _expressions(path, f"phase.{phase.name}", texts, allowed))
+    return PhaseExpressions(phase.name, _expressions(path, f"phase.{phase.name}", texts, allowed))
 
 
-def _access(path: Path, file: schema.File, access: schema.Access, allowed: Collection[str]) -> Access:
+def _access(
+    path: Path, file: schema.KernelFile, access: schema.AccessTable, allowed: Collection[str]
+) -> Access:
     where = f"access.{access.name}"
     fields = access.model_dump(exclude={"name", "space", "op", "access", "loops", "phase"})
     for field in _ONLY_GLOBAL:
@@ -123,7 +125,7 @@ def _access(path: Path, file: schema.File, access: schema.Access, allowed: Colle
     return Access(access.name, access.space, access.op, parsed, subscript, loops, access.phase)
 
 
-def _subscript(path: Path, access: schema.Access, allowed: Collection[str]) -> Subscript | None:
+def _subscript(path: Path, access: schema.AccessTable, allowed: Collection[str]) -> Subscript | None:
     """Read the element that a thread asks for, from which sectors and passes follow."""
     where = f"{path}: access.{access.name}"
     if access.access is None:
@@ -144,7 +146,7 @@ def _subscript(path: Path, access: schema.Access, allowed: Collection[str]) -> S
     return parse_subscript(access.access, f"{where}.access", {*allowed, *access.loops})
 
 
-def _alias(path: Path, name: str, alias: schema.Alias, ours: Collection[str]) -> Alias:
+def _alias(path: Path, name: str, alias: schema.AliasTable, ours: Collection[str]) -> Alias:
     where = f"{path}: spaces.{name}"
     filled: dict[str, str] = {}
     targets = [(f"rename.{column}", target) for column, target in alias.rename.items()]

@@ -29,7 +29,7 @@ def load(name: str | Path) -> Description:
                 raise DseError(f"{path}: {name}: found in [{table}], expected before the first table")
     if isinstance(raw.get("source"), str):
         raw["source"] = {"file": raw["source"]}
-    file = checked(schema.File, raw, f"{path}", partial(schema.place_in, raw))
+    file = checked(schema.KernelFile, raw, f"{path}", partial(schema.place_in, raw))
     from dse.kernels.parse import description  # which imports JAX
 
     return description(path, file)

@@ -44,7 +44,7 @@ class _Table(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Launch(_Table):
+class LaunchTable(_Table):
     threads: _Text
     blocks: _Text
     registers: _Text
@@ -55,7 +55,7 @@ class Launch(_Table):
     threads_z: _Text = None
 
 
-class Warp(_Table):
+class WarpTable(_Table):
     fp32: _Text = None
     fp64: _Text = None
     int32: _Text = None
@@ -74,7 +74,7 @@ class Warp(_Table):
     mlp: _Text = None
 
 
-class Access(_Table):
+class AccessTable(_Table):
     name: StrictStr
     space: Literal["global", "shared"]
     op: Literal["load", "store"]
@@ -90,7 +90,7 @@ class Access(_Table):
     phase: StrictStr = ""
 
 
-class Phase(Warp):
+class PhaseTable(WarpTable):
     name: StrictStr
 
 
@@ -111,13 +111,13 @@ _Type = Literal[
 ]
 
 
-class Array(_Table):
+class ArrayTable(_Table):
     size: _Text
     type: _Type = "float32"
     values: _Text = None
 
 
-class Descriptor(_Table):
+class DescriptorTable(_Table):
     shape: list[_Text]
     block: list[_Text]
     type: _Type = "float32"
@@ -130,15 +130,15 @@ def _form(argument: Any) -> str:
 
 
 _Argument = Annotated[
-    Annotated[Array, Tag("array")]
-    | Annotated[Descriptor, Tag("descriptor")]
+    Annotated[ArrayTable, Tag("array")]
+    | Annotated[DescriptorTable, Tag("descriptor")]
     | Annotated[_Text, Tag("number")],
     Discriminator(_form),
 ]
 _Dimensions = Annotated[list[_Text], Field(max_length=3)]
 
 
-class Source(_Table):
+class SourceTable(_Table):
     file: StrictStr
     kernel: StrictStr = ""
     defines: dict[str, _Text] = {}
@@ -147,25 +147,25 @@ class Source(_Table):
     arguments: list[_Argument] = []
 
 
-class Alias(_Table):
+class AliasTable(_Table):
     rename: dict[str, StrictStr] = {}
     set: dict[str, _Number] = {}
 
 
-class File(_Table):
+class KernelFile(_Table):
     name: StrictStr
     summary: StrictStr
-    source: Source | None = None
+    source: SourceTable | None = None
     variant_of: StrictStr | None = None
     constraints: list[_Text] = []
     problem: dict[str, _Number] = {}
     parameters: Annotated[dict[str, Any], Field(min_length=1)]
     let: dict[str, _Text] = {}
-    launch: Launch | None = None
-    warp: Warp = Warp()
-    phase: list[Phase] = []
-    access: list[Access] = []
-    spaces: dict[str, Alias] = {}
+    launch: LaunchTable | None = None
+    warp: WarpTable = WarpTable()
+    phase: list[PhaseTable] = []
+    access: list[AccessTable] = []
+    spaces: dict[str, AliasTable] = {}
 
 
 def place_in(raw: Mapping[str, Any], place: tuple[int | str, ...]) -> str:

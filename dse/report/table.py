@@ -20,7 +20,7 @@ _BETWEEN = 3  # characters between two columns
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """A column as it is printed."""
 
     name: str
@@ -73,8 +73,8 @@ def print_table(
 
 
 def fit(
-    columns: Sequence[Column], width: int, section: str | None = None
-) -> tuple[list[Column], list[Column], list[Column]]:
+    columns: Sequence[TableColumn], width: int, section: str | None = None
+) -> tuple[list[TableColumn], list[TableColumn], list[TableColumn]]:
     """Choose the columns that a table of so many characters has room for.
 
     **Returns:** those that are shown, cut down to their widths; those that are the same in all rows; and
@@ -87,14 +87,14 @@ def fit(
         same = [each for each in shown if each.name not in (*FIRST, section) and len(set(each.cells)) == 1]
         shown = [each for each in shown if each not in same]
     order = sorted(shown, key=lambda each: FIRST.index(each.name) if each.name in FIRST else len(FIRST))
-    left_out: list[Column] = []
+    left_out: list[TableColumn] = []
     while len(order) > 1 and _total([each.least for each in shown]) > width:
         left_out.insert(0, order.pop())
         shown = [each for each in shown if each in order]
     return _narrowed(shown, width), same, left_out
 
 
-def _narrowed(columns: Sequence[Column], width: int) -> list[Column]:
+def _narrowed(columns: Sequence[TableColumn], width: int) -> list[TableColumn]:
     """Take from the widest columns, one character after another, until all have room."""
     widths, least = [each.width for each in columns], [each.least for each in columns]
     while _total(widths) > width:
@@ -109,17 +109,17 @@ def _total(widths: Sequence[int]) -> int:
     return sum(widths) + _BETWEEN * len(widths)
 
 
-def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> Column:
+def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, str]) -> TableColumn:
     values = [plain(row.get(name)) for row in rows]
     numeric = all(isinstance(x, int | float) or x is None for x in values)
     header, unit = heading(name, units.get(name))
     unit, worth = scale(values, unit)
     header = header if unit == "1" else f"{header} [{unit}]"
     cells = tuple(_text(x, worth) for x in values)
-    return Column(name, header, cells, numeric, max(map(len, (header, *cells))))
+    return TableColumn(name, header, cells, numeric, max(map(len, (header, *cells))))
 
 
-def _drawn(columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], section: str | None) -> Table:
+def _drawn(columns: Sequence[TableColumn], rows: Sequence[Mapping[str, Any]], section: str | None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for each in columns:
         # `Text` keeps rich from reading markup into it.

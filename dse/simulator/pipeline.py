@@ -20,7 +20,7 @@ from dse.simulator.engine.layout import OF_LATENCY, OF_THROUGHPUT, OF_VALVE
 from dse.types import Launch
 
 if TYPE_CHECKING:
-    from dse.simulator.engine.columns import Columns
+    from dse.simulator.engine.columns import CaseColumns
 
 PHASES = (1, 3)  # what is simulated of a warp that has more
 ROUNDS = 2  # of resident blocks, and what the last one has beside
@@ -162,7 +162,7 @@ class _Sample:
     """The simulations that stand for N launches, C cases, each with a weight among those of its launch."""
 
     made: PhasePlan
-    columns: "Columns"
+    columns: "CaseColumns"
     launches: np.ndarray  # [C], of each case
     weights: np.ndarray  # [C]
     tick: np.ndarray  # [N], cycles
@@ -219,12 +219,12 @@ def _sample(warp: Warp, launch: Launch, settings: Settings) -> _Sample:
 
 def _patterns(
     made: PhasePlan, launches: np.ndarray, phases: np.ndarray, settings: Settings
-) -> tuple["Columns", np.ndarray]:
+) -> tuple["CaseColumns", np.ndarray]:
     """Make a case of each different program, and tell which one each simulation of a launch has.
 
     λ is what an instruction has of its part's cycles in a phase, and Λ the number of that part.
     """
-    from dse.simulator.engine.columns import Columns
+    from dse.simulator.engine.columns import CaseColumns
 
     numbers: dict[tuple[int, int], int] = {}
     cases: list[Case] = []
@@ -236,7 +236,7 @@ def _patterns(
             program = graph.program(graph.share, graph.part.astype(float), count)
             cases.append(Case((program,), 1, order=settings.order, scheduler=settings.scheduler))
         which.append(number)
-    return Columns.of(cases), np.array(which)
+    return CaseColumns.of(cases), np.array(which)
 
 
 def _samples(

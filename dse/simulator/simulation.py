@@ -64,7 +64,7 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
     **Errors:** DseError where a case whose critical path is asked for has too many entries to keep.
     """
     from dse.simulator.engine.batches import simulate_columns  # Numba takes a third of a second
-    from dse.simulator.engine.columns import Columns
+    from dse.simulator.engine.columns import CaseColumns
 
     entries = np.array([case.entries for case in cases], np.int64)
     if critical and (entries > MOST_WALKED).any():
@@ -74,7 +74,7 @@ def simulate(cases: Sequence[Case], critical: bool = False, steady: bool = True)
     skipped, paths = np.zeros(len(cases), np.int64), list[Critical]()
     for start in range(0, len(cases), MOST_CASES):
         some = slice(start, start + MOST_CASES)
-        columns = Columns.of(cases[some])
+        columns = CaseColumns.of(cases[some])
         result = simulate_columns(columns, critical, steady)
         makespan[some], in_ticks[some], skipped[some] = result.makespan, result.in_ticks, result.skipped
         if critical:

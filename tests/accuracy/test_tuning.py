@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dse import kernels
-from dse.accuracy.tuning import Plan, in_order
+from dse.accuracy.tuning import TuningSettings, in_order
 from dse.errors import DseError
 from dse.evaluate.rank import configurations
 from dse.explore.tune.candidates import bare
@@ -93,7 +93,7 @@ def test_the_order_is_turned_about_its_middle():
     np.testing.assert_allclose(turned.slopes, -some.slopes)
     assert not in_order(replace(some, modelled=True), "none").modelled
     with pytest.raises(DseError, match="order: found 'up'"):
-        Plan(order="up")
+        TuningSettings(order="up")
 
 
 @pytest.mark.slow

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dse.evaluate.chunks import evaluate
-from dse.evaluate.intensity import launched, roofs
+from dse.evaluate.intensity import launch_totals, roofs
 from dse.evaluate.rank import configurations
 from dse.hardware.gpus import load, stack
 from dse.source.readers.kernel import kernel as described
@@ -25,7 +25,7 @@ def test_roofs_are_those_of_the_data_sheet(a100):
 def test_by_the_roofline_model_what_dram_limits_lies_on_its_roof(a100):
     kernel = described("transpose")
     parameters = configurations(kernel)
-    found = launched(kernel, a100, parameters)
+    found = launch_totals(kernel, a100, parameters)
     told = evaluate(kernel, ("roofline",), stack([a100]), parameters)
     forecast = told.forecasts["roofline"]
     limited = forecast.bottleneck_names()[0] == "dram"
@@ -43,4 +43,4 @@ def test_products_of_matrices_have_no_count_of_instructions():
     h100 = load("h100-sxm", np.float64).gpu
     kernel = described("triton_matmul")
     parameters = {name: values[:4] for name, values in configurations(kernel).items()}
-    assert np.isnan(launched(kernel, h100, parameters).instructions).all()
+    assert np.isnan(launch_totals(kernel, h100, parameters).instructions).all()

@@ -9,7 +9,7 @@ import pytest
 
 from dse import kernels
 from dse.hardware import gpus, occupancy
-from dse.kernels.description import PhaseCounts, describe
+from dse.kernels.description import PhaseExpressions, describe
 from dse.kernels.phases import phase_of
 from dse.models import phase as model
 from dse.models.volkov import latency_of_one_warp
@@ -78,7 +78,7 @@ def test_one_phase_is_as_none():
     file, description = load("a100"), kernels.load("convolution")
     none = replace(description, phases=())
     accesses = tuple(replace(access, phase="") for access in description.accesses)
-    one = replace(description, phases=(PhaseCounts("all", ()),), accesses=accesses)
+    one = replace(description, phases=(PhaseExpressions("all", ()),), accesses=accesses)
     expected = seconds(file, *counted(none, file))
     np.testing.assert_allclose(seconds(file, *counted(one, file)), expected, rtol=1e-5)
     assert np.all(seconds(file, *counted(description, file)) > expected)  # that wait while others compute

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dse.data.results.read import Results
-from dse.data.results.space import Space, codes
+from dse.data.results.space import ResultSpace, codes
 from dse.evaluate.importance import importance
 from dse.report.page import MOST, Roofline, _room, page
 from dse.report.page.pack import KEPT_BITS, packed
@@ -51,7 +51,9 @@ def space(kernel=NAMED, gpu="GPU A", block=8, tile=6, more=5):
         "roofline": {"time_s": time[::-1].copy()},
         "measured": {"time_s": facts["measured_s"]},
     }
-    return Space(kernel, gpu, "sweep.parquet", columns | {"word": names}, {"size": 4096}, facts, forecasts)
+    return ResultSpace(
+        kernel, gpu, "sweep.parquet", columns | {"word": names}, {"size": 4096}, facts, forecasts
+    )
 
 
 def written(spaces, tmp_path, scores=()):
@@ -169,7 +171,7 @@ def test_pictures_in_light_and_dark(browser, tmp_path, flags):
 
 def test_files_of_one_measured_column_or_of_parameters_only_draw_what_they_can(browser, tmp_path):
     whole = space()
-    bare = Space("bare", "GPU A", "kept.csv", whole.parameters, {}, {}, {})
+    bare = ResultSpace("bare", "GPU A", "kept.csv", whole.parameters, {}, {}, {})
     found = browser.elements(written([bare], tmp_path))
     assert found["body"]["data-drawn"] == "yes"
     assert all("hidden" in found[name] for name in DRAWN)
@@ -201,7 +203,7 @@ def test_a_hundred_thousand_rows_stay_below_five_megabytes(tmp_path):
         }
         for i in range(6)
     }
-    noisy = Space("k", "g", "s", large.parameters, {}, large.facts, times)
+    noisy = ResultSpace("k", "g", "s", large.parameters, {}, large.facts, times)
     assert noisy.count == 100_000 == MOST
     path = written([noisy], tmp_path)
     assert path.stat().st_size < 5_000_000

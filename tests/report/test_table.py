@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dse.report.show import show
-from dse.report.table import FIRST, Column, fit
+from dse.report.table import FIRST, TableColumn, fit
 
 
 class Terminal(io.StringIO):
@@ -99,7 +99,7 @@ cells = st.lists(st.text("abc 12", max_size=30), min_size=2, max_size=2).map(tup
 @given(st.lists(st.tuples(names, cells, st.booleans()), min_size=1, max_size=12), st.integers(60, 200))
 def test_it_is_never_wider_than_the_terminal(given, width):
     columns = [
-        Column(f"{name}{i}", name, texts, numeric, max(map(len, (name, *texts))))
+        TableColumn(f"{name}{i}", name, texts, numeric, max(map(len, (name, *texts))))
         for i, (name, texts, numeric) in enumerate(given)
     ]
     shown, same, left_out = fit(columns, width)
@@ -113,7 +113,7 @@ def test_it_is_never_wider_than_the_terminal(given, width):
 
 def test_the_first_columns_stay_longest():
     names = ["detail", *FIRST[:3]]
-    columns = [Column(name, name, ("12345678", "1"), True, 8) for name in names]
+    columns = [TableColumn(name, name, ("12345678", "1"), True, 8) for name in names]
     shown, _, left_out = fit(columns, 36)
     assert [each.name for each in shown] == list(FIRST[:3])
     assert [each.name for each in left_out] == ["detail"]

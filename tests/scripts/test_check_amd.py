@@ -35,10 +35,10 @@ def test_more_of_them(script: ModuleType, kernel: str, target: str):
 
 def test_wrong_values_are_told(script: ModuleType, monkeypatch: pytest.MonkeyPatch):
     from dse.source.amd.execute import opcodes
-    from dse.source.amd.execute.opcodes import Opcode
+    from dse.source.amd.execute.opcodes import OpcodeRow
 
     opcodes.opcode.cache_clear()
-    monkeypatch.setitem(opcodes.TABLE, "v_add_f32", Opcode("valu", "f=ff", lambda a, b: a - b))
+    monkeypatch.setitem(opcodes.TABLE, "v_add_f32", OpcodeRow("valu", "f=ff", lambda a, b: a - b))
     try:
         [failure] = script.check("reduction", "gfx90a", 0, 1, seed=0).failures
     finally:

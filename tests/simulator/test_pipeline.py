@@ -11,7 +11,7 @@ from dse.hardware import gpus
 from dse.models import roofline
 from dse.simulator import Case, pipeline, simulate
 from dse.simulator.case import idg
-from dse.simulator.engine.columns import Columns
+from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.pipeline import TERMS, Settings
 from dse.types import CLASSES, Kernel, Launch, PerClass
 
@@ -226,7 +226,7 @@ def test_what_is_simulated_are_the_programs_of_the_plan(order, groups):
         )
         for c, (n, count) in enumerate(zip(sampled.launches, runs // lengths, strict=True))
     ]
-    for name, values in vars(Columns.of(cases)).items():
+    for name, values in vars(CaseColumns.of(cases)).items():
         np.testing.assert_array_equal(getattr(taken, name), values, err_msg=name)
     assert (taken.loop_counts.max() > 0) == (groups is not None and order == "program")
     assert (taken.slots <= np.asarray(launches.resident_blocks)[sampled.launches]).all()

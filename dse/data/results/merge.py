@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from dse.data.results.space import Space
+from dse.data.results.space import ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 
 
-def put(spaces: list[Space], new: Space) -> None:
+def put(spaces: list[ResultSpace], new: ResultSpace) -> None:
     """Add a space, or put its forecasts beside those that another file has of the same configurations."""
     for i, old in enumerate(spaces):
         if (old.kernel, old.gpu, old.count, dict(old.fixed)) != (
@@ -50,7 +50,7 @@ def _match(known: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> 
     return np.array([at.get(line, -1) for line in wanted], np.int64)
 
 
-def stand_beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
+def stand_beside(spaces: Sequence[ResultSpace], notes: list[str]) -> list[ResultSpace]:
     """Put what one file measured or kept beside what another predicted, where only one fits."""
     kept = list(spaces)
     for told in spaces:
@@ -78,7 +78,7 @@ def stand_beside(spaces: Sequence[Space], notes: list[str]) -> list[Space]:
     return kept
 
 
-def _place(told: Space, space: Space) -> tuple[np.ndarray, int] | None:
+def _place(told: ResultSpace, space: ResultSpace) -> tuple[np.ndarray, int] | None:
     """Find where each configuration of a predicted space lies in another, -1 where it does not.
 
     Also tells how many parameters both have. None where the other is of another GPU, leaves parameters of the

@@ -1,7 +1,7 @@
 """Result files read back: what rank, sweep, compare, tune, search and prune write, in one vocabulary.
 
-Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `Space` for each kernel and GPU,
-with a forecast for each model; scores of models come as rows.
+Whatever the file (Parquet, CSV, JSON, JSON lines), configurations come as a `ResultSpace` for each kernel and
+GPU, with a forecast for each model; scores of models come as rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ from typing import Any
 
 from dse.data.columns import of_model
 from dse.data.results.merge import put, stand_beside
-from dse.data.results.space import Space
+from dse.data.results.space import ResultSpace
 from dse.data.results.split import cut
 from dse.data.results.table import read_table
 from dse.data.results.vocabulary import SCORES
@@ -21,7 +21,7 @@ from dse.data.results.vocabulary import SCORES
 class Results:
     """What result files hold."""
 
-    spaces: tuple[Space, ...]
+    spaces: tuple[ResultSpace, ...]
     scores: tuple[Mapping[str, Any], ...] = ()  # rows of `dse compare`
     notes: tuple[str, ...] = ()  # what a reader has to know of how files were read
 
@@ -35,7 +35,7 @@ def read(
 
     **Raises:** DseError, one line, where a file cannot be read or is no result.
     """
-    spaces, scores, notes = list[Space](), list[Mapping[str, Any]](), list[str]()
+    spaces, scores, notes = list[ResultSpace](), list[Mapping[str, Any]](), list[str]()
     known = {column: model for model in models for column in (model, of_model(model))}
     for path in paths:
         table = read_table(path)

@@ -10,7 +10,7 @@ MOST_SIZES = 24  # of the problem, that a space is cut by
 
 
 @dataclass(frozen=True)
-class Space:
+class ResultSpace:
     """The configurations of one kernel on one GPU, [L], with all that files say of them.
 
     Times are in seconds, NaN where there is none; words are arrays of `object`, None where there is none.
@@ -31,7 +31,7 @@ class Space:
         columns = (*self.parameters.values(), *self.facts.values())
         return len(next(iter(columns))) if columns else 1
 
-    def rows(self, chosen: np.ndarray) -> "Space":
+    def rows(self, chosen: np.ndarray) -> "ResultSpace":
         """Take some of its configurations, by their numbers."""
 
         def take(columns: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -40,7 +40,7 @@ class Space:
         forecasts = {model: take(columns) for model, columns in self.forecasts.items()}
         return replace(self, parameters=take(self.parameters), facts=take(self.facts), forecasts=forecasts)
 
-    def by_size(self, names: Sequence[str]) -> list["Space"]:
+    def by_size(self, names: Sequence[str]) -> list["ResultSpace"]:
         """Cut it by the sizes of the problem that vary, of `names`: only times of one size compare.
 
         More than `MOST_SIZES` of them stay together.

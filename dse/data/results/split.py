@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dse.data.results.space import Space, codes, plain
+from dse.data.results.space import ResultSpace, codes, plain
 from dse.data.results.table import array_of
 from dse.data.results.vocabulary import (
     FACTS,
@@ -30,7 +30,7 @@ def cut(
     kernel: str | None,
     gpu: str | None,
     notes: list[str],
-) -> Iterable[Space]:
+) -> Iterable[ResultSpace]:
     """Cut a file into the configurations of each kernel and GPU."""
     if "number" in table.column_names and "measured_s" not in table.column_names:  # of `dse tune`: measured
         table = table.rename_columns(["measured_s" if n == "time_s" else n for n in table.column_names])
@@ -84,7 +84,7 @@ def _space(
     model_names: list[str | None],
     models: Mapping[str, str],
     notes: list[str],
-) -> Space:
+) -> ResultSpace:
     """Make one line a configuration of one line a configuration and model."""
     beside = {
         name: columns[name] for name in columns if name in models
@@ -132,7 +132,7 @@ def _space(
     parameters = {name: values[lead] for name, values in varying.items()}
     if not parameters and not facts:
         parameters = {"configuration": np.arange(1, count + 1)}
-    return Space(kernel, gpu, path.name, parameters, fixed, facts, _finite(forecasts))
+    return ResultSpace(kernel, gpu, path.name, parameters, fixed, facts, _finite(forecasts))
 
 
 def _finite(forecasts: Mapping[str, Mapping[str, np.ndarray]]) -> dict[str, dict[str, np.ndarray]]:

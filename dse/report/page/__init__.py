@@ -12,7 +12,7 @@ import numpy as np
 
 from dse.core.version import __version__
 from dse.data.results.read import Results
-from dse.data.results.space import Space
+from dse.data.results.space import ResultSpace
 from dse.data.results.vocabulary import MEASURED, NO_GPU, PREDICTED, REFITTED
 from dse.report.page.pack import packed
 
@@ -136,7 +136,7 @@ def _room(counts: Sequence[int], most: int) -> list[int]:
     return room
 
 
-def _chosen(space: Space, most: int) -> np.ndarray:
+def _chosen(space: ResultSpace, most: int) -> np.ndarray:
     """The numbers of the configurations that are shown: half of them the fastest, others at random."""
     most = max(most, 1)
     if space.count <= most:

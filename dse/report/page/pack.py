@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.data.results.space import Space, codes
+from dse.data.results.space import ResultSpace, codes
 
 FEW = 256  # values of a column that a byte can number
 MANY = 65_536  # and two bytes
@@ -15,7 +15,7 @@ KEPT_BITS = 14  # of a float's 23: errors up to 3e-5, below the four digits that
 UNITS = {"shared_bytes": "B", "dram_bytes": "B"}
 
 
-def packed(space: Space, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
+def packed(space: ResultSpace, more: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Pack a space's columns, and `more` of them: `columns` says how each is laid out, `blob` is base64.
 
     Bytes lie plane by plane (all first bytes of a column, then all second ones), as that deflates better.

@@ -44,7 +44,7 @@ Cycles = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
-class Graph:
+class NamedCase:
     """A case with the names that its file uses."""
 
     name: str
@@ -53,7 +53,7 @@ class Graph:
     labels: tuple[tuple[str, ...], ...]  # per program, of its instructions
 
 
-def load(path: Path) -> Graph:
+def load(path: Path) -> NamedCase:
     """Read and check a graph file.
 
     **Raises:** DseError, one line with file, field, what was found and allowed.
@@ -73,7 +73,7 @@ def load(path: Path) -> Graph:
     except DseError as error:
         raise DseError(f"{path}: {error}") from None
     labels = tuple(tuple(i.name for i in part.instruction) for part in parts)
-    return Graph(file.name, case, tuple(file.subsystems), labels)
+    return NamedCase(file.name, case, tuple(file.subsystems), labels)
 
 
 class _GraphTable(BaseModel):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dse.simulator.engine.columns import Columns
+from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.engine.critical_path import KINDS, path_counts
 from dse.simulator.engine.driver import never, new_record, run
 from dse.simulator.engine.graph import make_graph
@@ -26,7 +26,7 @@ class Makespans(NamedTuple):
 
 
 def simulate_columns(
-    columns: Columns, critical: bool = False, steady: bool = True, ticks: bool = True
+    columns: CaseColumns, critical: bool = False, steady: bool = True, ticks: bool = True
 ) -> Makespans:
     """Simulate the cases of some columns, as `simulate` does."""
     count = len(columns.warps)
@@ -50,7 +50,7 @@ def simulate_columns(
     return Makespans(makespan, in_ticks, skipped, counts)
 
 
-def batches(columns: Columns, numbers: np.ndarray, record: bool) -> Iterator[np.ndarray]:
+def batches(columns: CaseColumns, numbers: np.ndarray, record: bool) -> Iterator[np.ndarray]:
     """Cut the numbers of cases into those to simulate at a time: of one order, and so many at most."""
     for order in (False, True):
         alike = numbers[columns.dataflow[numbers] == order]

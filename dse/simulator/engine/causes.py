@@ -11,7 +11,7 @@ from dse.core.numba_cache import inlined
 from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ZERO
-from dse.simulator.engine.layout import Index, Inputs, Place, Record
+from dse.simulator.engine.layout import EntryRecord, Index, Inputs, Place
 from dse.simulator.engine.state import NOBODY, State
 
 
@@ -40,7 +40,7 @@ def cause(state: State, t: Place, n: Place, w: Place, s: Place, now: Any) -> tup
 
 @inlined
 def note_cause(
-    state: State, record: Record, t: Place, n: Place, w: Place, s: Place, row: Place, now: Any
+    state: State, record: EntryRecord, t: Place, n: Place, w: Place, s: Place, row: Place, now: Any
 ) -> None:
     """Record an entry of instruction `row` before it changes anything."""
     counts = state.counts

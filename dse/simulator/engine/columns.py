@@ -25,7 +25,7 @@ _SCHEDULER = {name: n for n, name in enumerate(SCHEDULERS)}
 
 
 @dataclass(frozen=True)
-class Columns:
+class CaseColumns:
     """All instructions of all programs of all cases.
 
     A program's instructions lie together, and so do a case's programs. `pred` and `loops` count from the
@@ -57,7 +57,7 @@ class Columns:
     assignment: np.ndarray  # which warp runs which program, one case after another
 
     @classmethod
-    def of(cls, cases: Sequence[Case]) -> "Columns":
+    def of(cls, cases: Sequence[Case]) -> "CaseColumns":
         """Flatten the cases; loops are unrolled in dataflow order."""
         of_cases = zip(*map(_CASE, cases), strict=True)
         warps, slots, groups, limits, schedulers, orders, caps, assignments = of_cases
@@ -90,7 +90,7 @@ class Columns:
             assignment=np.array([number for of_case in assignments for number in of_case]),
         )
 
-    def take(self, numbers: np.ndarray) -> "Columns":
+    def take(self, numbers: np.ndarray) -> "CaseColumns":
         """Return the columns of the cases with these numbers, each as often as it is named."""
         programs = within(self.program_first, numbers)
         instructions = within(self.first, programs)
@@ -107,7 +107,7 @@ class Columns:
                 taken[field.name] = values[programs]
             elif field.name not in taken:
                 taken[field.name] = values[numbers]
-        return Columns(**taken)
+        return CaseColumns(**taken)
 
     @cached_property
     def first(self) -> np.ndarray:

@@ -6,12 +6,12 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.simulator.engine import layout
-from dse.simulator.engine.layout import Inputs, Record
+from dse.simulator.engine.layout import EntryRecord, Inputs
 
 KINDS = 4
 
 
-def path_counts(inputs: Inputs, record: Record, ends: np.ndarray) -> np.ndarray:
+def path_counts(inputs: Inputs, record: EntryRecord, ends: np.ndarray) -> np.ndarray:
     """Count how often each instruction's terms lie on the path of its case, int64 [4, instructions].
 
     In the order of the terms' codes; the valve's are counted at the entry that closed it. A case of which

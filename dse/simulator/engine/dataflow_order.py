@@ -16,7 +16,7 @@ from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry
 from dse.simulator.engine.graph import BLOCK, Graph
-from dse.simulator.engine.layout import Index, Inputs, Place, Record
+from dse.simulator.engine.layout import EntryRecord, Index, Inputs, Place
 from dse.simulator.engine.pick import Warps, picker
 from dse.simulator.engine.state import NOBODY, State
 from dse.simulator.engine.step import in_group, into_ring, meet, note_issue
@@ -34,7 +34,7 @@ GATES, KEYS = ZERO, of.MOST_SUBSYSTEMS * Index(2)
 KEYS_OF_LANE = KEYS + of.MOST_SUBSYSTEMS * ROW
 
 
-class Rows(NamedTuple):
+class GraphRows(NamedTuple):
     """The rows of the warps of all lanes: of instructions, of blocks for each subsystem, of subsystems."""
 
     may: np.ndarray  # T: when an instruction may enter
@@ -46,13 +46,13 @@ class Rows(NamedTuple):
     blocks: Index
 
 
-def new_rows(inputs: Inputs, graph: Graph, order: np.ndarray) -> Rows:
+def new_rows(inputs: Inputs, graph: Graph, order: np.ndarray) -> GraphRows:
     """Make rows for the largest of the cases `order`."""
     cases, time, lanes = inputs.cases[order].astype(np.int64), inputs.terms.dtype, int(LANES)
     resident = cases[:, of.CASE_WARPS] * cases[:, of.CASE_SLOTS]
     instructions = int((resident * graph.stride[order]).max(initial=0))
     blocks = int((resident * cases[:, of.CASE_SUBSYSTEMS] * graph.blocks[order]).max(initial=0))
-    return Rows(
+    return GraphRows(
         may=at.zeros(lanes * instructions, time),
         ready=at.zeros(lanes * instructions, time),
         missing=at.zeros(lanes * instructions, np.uint32),
@@ -81,7 +81,7 @@ _pick_of_2, _pick_of_4, _pick_of_8 = (picker(subsystems, _WarpsWithRows) for sub
 
 @inlined
 def _begin_case(
-    state: State, inputs: Inputs, graph: Graph, rows: Rows, lane: Place, case: Place, never: Any,
+    state: State, inputs: Inputs, graph: Graph, rows: GraphRows, lane: Place, case: Place, never: Any,
     recording: bool,
 ) -> None:  # fmt: skip
     """Put a case into a lane."""
@@ -99,7 +99,7 @@ def _begin_case(
 
 @inlined
 def _begin_warps(
-    state: State, graph: Graph, rows: Rows, t: Place, n: Place, begin: Place, end: Place, never: Any
+    state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, begin: Place, end: Place, never: Any
 ) -> None:
     """Fill the rows of some warps, which are at the start of their programs."""
     counts = state.counts
@@ -126,7 +126,7 @@ def _begin_warps(
 
 
 @inlined
-def _rows(state: State, graph: Graph, rows: Rows, n: Place, w: Place) -> tuple[Place, Place]:
+def _rows(state: State, graph: Graph, rows: GraphRows, n: Place, w: Place) -> tuple[Place, Place]:
     """Return where the row of a warp's instructions begins, and of its blocks for the first subsystem."""
     counts = state.counts
     case, lane = counts[n + at.CASE], Index(counts[n + at.LANE])
@@ -135,7 +135,7 @@ def _rows(state: State, graph: Graph, rows: Rows, n: Place, w: Place) -> tuple[P
 
 
 @inlined
-def _open(state: State, graph: Graph, rows: Rows, n: Place, w: Place, begin: Place, end: Place) -> None:
+def _open(state: State, graph: Graph, rows: GraphRows, n: Place, w: Place, begin: Place, end: Place) -> None:
     """Let those of some instructions enter that have their operands, as no barrier holds them any longer."""
     row, row_of_blocks = _rows(state, graph, rows, n, w)
     first, blocks = Index(state.counts[n + FIRST + w]), Index(graph.blocks[state.counts[n + at.CASE]])
@@ -147,7 +147,7 @@ def _open(state: State, graph: Graph, rows: Rows, n: Place, w: Place, begin: Pla
 @inlined
 def _let(
     graph: Graph,
-    rows: Rows,
+    rows: GraphRows,
     first: Place,
     row: Place,
     row_of_blocks: Place,
@@ -162,7 +162,7 @@ def _let(
 
 
 @inlined
-def _set_keys(state: State, graph: Graph, rows: Rows, t: Place, n: Place, w: Place, never: Any) -> None:
+def _set_keys(state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w: Place, never: Any) -> None:
     """Note when the first instruction of each subsystem may enter."""
     blocks = Index(graph.blocks[state.counts[n + at.CASE]])
     _, row = _rows(state, graph, rows, n, w)
@@ -178,8 +178,8 @@ def _set_keys(state: State, graph: Graph, rows: Rows, t: Place, n: Place, w: Pla
 
 @inlined
 def _simulate(
-    inputs: Inputs, state: State, graph: Graph, rows: Rows, order: np.ndarray, ends: np.ndarray,
-    record: Record, never: Any, recording: bool,
+    inputs: Inputs, state: State, graph: Graph, rows: GraphRows, order: np.ndarray, ends: np.ndarray,
+    record: EntryRecord, never: Any, recording: bool,
 ) -> None:  # fmt: skip
     times, counts = state.times, state.counts
     words, terms = inputs.words.reshape(-1), inputs.terms.reshape(-1)
@@ -312,7 +312,7 @@ def _simulate(
 
 @inlined
 def _note_needs(
-    state: State, graph: Graph, rows: Rows, t: Place, n: Place, w: Place, row: Place, j: Place
+    state: State, graph: Graph, rows: GraphRows, t: Place, n: Place, w: Place, row: Place, j: Place
 ) -> None:
     """Put down when the operands of instruction j are there, and the first of those that come last."""
     latest, number = state.times.dtype.type(0), NOBODY

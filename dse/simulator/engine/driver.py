@@ -10,7 +10,7 @@ import numpy as np
 from dse.simulator.engine import dataflow_order, layout, program_order
 from dse.simulator.engine.dataflow_order import new_rows
 from dse.simulator.engine.graph import Graph
-from dse.simulator.engine.layout import Inputs, Record, no_record
+from dse.simulator.engine.layout import EntryRecord, Inputs, no_record
 from dse.simulator.engine.pick import WIDTH
 from dse.simulator.engine.state import new_state
 
@@ -23,7 +23,7 @@ WORTH_A_PART = 1 << 18  # entries: about two milliseconds
 
 
 def run(
-    inputs: Inputs, graph: Graph | None = None, record: Record | None = None
+    inputs: Inputs, graph: Graph | None = None, record: EntryRecord | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
     """Simulate all cases: their ends in the type of the inputs' times, and the entries that were skipped.
 
@@ -85,11 +85,11 @@ def _parts(inputs: Inputs, order: np.ndarray) -> list[np.ndarray]:
     return [order[n::parts] for n in range(parts)]
 
 
-def new_record(inputs: Inputs, profile: bool = False) -> Record:
+def new_record(inputs: Inputs, profile: bool = False) -> EntryRecord:
     """Make a record for the entries of all cases."""
     entries = int(inputs.cases[:, layout.CASE_ENTRIES].astype(np.int64).sum())
     profiled = entries if profile else 0
-    return Record(
+    return EntryRecord(
         True,
         profile,
         np.zeros(len(inputs.cases), np.int32),

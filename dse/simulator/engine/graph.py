@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.simulator.case.program import MOST_SUBSYSTEMS
-from dse.simulator.engine.columns import Columns, offsets, within
+from dse.simulator.engine.columns import CaseColumns, offsets, within
 
 BLOCK = 16  # instructions of a warp that share minima
 
@@ -30,7 +30,7 @@ class Graph(NamedTuple):
     blocks: np.ndarray  # uint32 [m]: of them, as many as are looked at together
 
 
-def make_graph(columns: Columns, numbers: np.ndarray) -> Graph:
+def make_graph(columns: CaseColumns, numbers: np.ndarray) -> Graph:
     """Make the graph of the cases with these numbers."""
     programs = within(columns.program_first, numbers)
     first = offsets(columns.length[programs])

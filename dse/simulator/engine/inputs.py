@@ -6,7 +6,7 @@ import numpy as np
 
 from dse.core.numba_cache import compiled
 from dse.simulator.engine import layout
-from dse.simulator.engine.columns import Columns, offsets, within
+from dse.simulator.engine.columns import CaseColumns, offsets, within
 from dse.simulator.engine.layout import Inputs
 
 WORTH_TRIPS, WORTH_GROUPS = 16, 16  # of a loop, and per slot: it may come to a steady state
@@ -16,12 +16,12 @@ _LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
 )
 
 
-def key_bits(columns: Columns) -> np.ndarray:
+def key_bits(columns: CaseColumns) -> np.ndarray:
     """How many low bits of a word of ticks hold a scheduler's key or a subsystem, [cases]."""
     return np.maximum(np.frexp(columns.warps * columns.slots)[1].astype(np.int64), 3)
 
 
-def suit_ticks(columns: Columns) -> np.ndarray:
+def suit_ticks(columns: CaseColumns) -> np.ndarray:
     """Tell which cases have terms that are ticks, few enough to try: the busiest subsystem alone has room."""
     room = layout.TOP >> key_bits(columns)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -30,7 +30,7 @@ def suit_ticks(columns: Columns) -> np.ndarray:
 
 
 def make_inputs(
-    columns: Columns, numbers: np.ndarray, *, ticks: bool, record: bool = False, steady: bool = False
+    columns: CaseColumns, numbers: np.ndarray, *, ticks: bool, record: bool = False, steady: bool = False
 ) -> tuple[Inputs, np.ndarray]:
     """Make the inputs of the cases with these numbers, and return how many cycles 1 of their times is."""
     exponents = columns.survey.exponent[numbers]
@@ -92,13 +92,13 @@ def make_inputs(
     return inputs, 1.0 / scale
 
 
-def rows_of(columns: Columns, numbers: np.ndarray) -> np.ndarray:
+def rows_of(columns: CaseColumns, numbers: np.ndarray) -> np.ndarray:
     """Return the instructions of the columns that the rows of the inputs of some cases stand for."""
     return within(columns.first, within(columns.program_first, numbers))
 
 
 def _cases(
-    columns: Columns, numbers: np.ndarray, window: np.ndarray, *, record: bool, steady: bool
+    columns: CaseColumns, numbers: np.ndarray, window: np.ndarray, *, record: bool, steady: bool
 ) -> np.ndarray:
     """Make the rows of the cases."""
     survey, entries = columns.survey, columns.entries
@@ -140,7 +140,7 @@ def _cases(
 
 
 def _loops(
-    columns: Columns, programs: np.ndarray, first: np.ndarray, words: np.ndarray
+    columns: CaseColumns, programs: np.ndarray, first: np.ndarray, words: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Make the rows of loops, and flag the instructions at which one ends."""
     count = int(columns.loop_counts[programs].sum())

@@ -84,7 +84,7 @@ class Inputs(NamedTuple):
     clock: np.ndarray  # T [m, 2]: of each case 1/IL, or 0, and the limit of its times: infinite in float64
 
 
-class Record(NamedTuple):
+class EntryRecord(NamedTuple):
     """Why each entry entered when it did, for critical paths; for a profile also when, and by whom.
 
     **Shapes:** `last` [m], the others [entries] or empty, a case's from its BASE on.
@@ -100,7 +100,7 @@ class Record(NamedTuple):
     group: np.ndarray  # int32
 
 
-def no_record() -> Record:
+def no_record() -> EntryRecord:
     """Return a record that nothing is written to."""
     none: Any = np.zeros(0, np.int32)
-    return Record(False, False, none, none, none, np.zeros(0), none, none)
+    return EntryRecord(False, False, none, none, none, np.zeros(0), none, none)

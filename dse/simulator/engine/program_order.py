@@ -14,7 +14,7 @@ from dse.simulator.engine import layout as of
 from dse.simulator.engine import state as at
 from dse.simulator.engine.begin import ONE, ZERO, begin_case
 from dse.simulator.engine.causes import note_cause, note_entry, note_needs
-from dse.simulator.engine.layout import Index, Inputs, Record
+from dse.simulator.engine.layout import EntryRecord, Index, Inputs
 from dse.simulator.engine.periods import skip_periods
 from dse.simulator.engine.pick import WIDTH, Warps, picker
 from dse.simulator.engine.state import LANES, State
@@ -30,8 +30,8 @@ pick_of_2, pick_of_4, pick_of_8 = (picker(subsystems, Warps) for subsystems in (
 
 @inlined
 def _simulate(
-    inputs: Inputs, state: State, order: np.ndarray, ends: np.ndarray, skipped: np.ndarray, record: Record,
-    never: Any, general: bool, recording: bool,
+    inputs: Inputs, state: State, order: np.ndarray, ends: np.ndarray, skipped: np.ndarray,
+    record: EntryRecord, never: Any, general: bool, recording: bool,
 ) -> None:  # fmt: skip
     times, counts, results = state.times, state.counts, state.results
     # One index each: a second one would be multiplied by the length of a row, which is known only now.

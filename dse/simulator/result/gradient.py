@@ -79,9 +79,9 @@ class _Structure:
     """Cases whose terms are given later."""
 
     def __init__(self, cases: Sequence[Case]) -> None:
-        from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
+        from dse.simulator.engine.columns import CaseColumns  # Numba takes a third of a second
 
-        self.columns = Columns.of(cases)
+        self.columns = CaseColumns.of(cases)
         programs = [program for case in cases for program in case.programs]
         case = np.repeat(np.arange(len(cases)), [sum(map(len, case.programs)) for case in cases])
         self.case_of = (case, case, case, np.arange(len(cases)))  # of each term

@@ -39,7 +39,7 @@ def profile(
 
     **Errors:** DseError for more than four million entries.
     """
-    from dse.simulator.engine.columns import Columns  # Numba takes a third of a second
+    from dse.simulator.engine.columns import CaseColumns  # Numba takes a third of a second
     from dse.simulator.engine.driver import new_record, run
     from dse.simulator.engine.graph import make_graph
     from dse.simulator.engine.inputs import make_inputs
@@ -50,7 +50,7 @@ def profile(
     if case.order == "dataflow":  # which is simulated unrolled
         named = zip(labels, case.programs, strict=True)
         labels = tuple(tuple(names[i] for i in program.order) if names else () for names, program in named)
-    columns = Columns.of([case])
+    columns = CaseColumns.of([case])
     inputs, _ = make_inputs(columns, np.zeros(1, int), ticks=False, record=True)
     record = new_record(inputs, profile=True)
     graph = make_graph(columns, np.zeros(1, int)) if case.order == "dataflow" else None

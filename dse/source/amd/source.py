@@ -125,7 +125,7 @@ def resources(listing: Listing, configuration: Configuration) -> Resources:
 
 
 @dataclass(frozen=True)
-class _Parameters:
+class _KernelParameters:
     """What a kernel takes, as CUDA's arguments are laid out for it."""
 
     kernel: str
@@ -139,7 +139,7 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
     """
     own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
     parameters = tuple(Parameter(place.offset, place.size) for place in own)
-    arguments = arguments_of(_Parameters(listing.name, parameters), configuration.arguments)
+    arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
     return LaunchArguments(configuration.grid, configuration.block, arguments)
 
 

@@ -7,8 +7,8 @@ from typing import Any
 from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
-from dse.source.amd.profile.characterise import Executed, counted
-from dse.source.amd.profile.record import Record
+from dse.source.amd.profile.characterise import ExecutedLaunch, counted
+from dse.source.amd.profile.record import BlockRecord
 from dse.source.amd.source import architecture, joins, launch_of, listing_of, resources, source_of
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
@@ -21,7 +21,7 @@ class _Run:
     """One configuration that was compiled and run, as tables are made of it."""
 
     source: HipSource
-    machine: Record
+    machine: BlockRecord
     sample: Sample
     counts: Characterisation
 
@@ -41,7 +41,7 @@ def explained(
         raise failed(description, made, parameters)
     listing = listing_of(made, source.kernel)
     asked = resources(listing, configuration)
-    ran = Executed(
+    ran = ExecutedLaunch(
         listing,
         launch_of(listing, configuration),
         configuration.shared_bytes or 0,

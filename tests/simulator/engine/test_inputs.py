@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dse.simulator import Case, Loop, Program
 from dse.simulator.engine import layout
-from dse.simulator.engine.columns import Columns
+from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.engine.graph import BLOCK, make_graph
 from dse.simulator.engine.inputs import make_inputs, suit_ticks
 from dse.simulator.engine.layout import Inputs
@@ -21,8 +21,10 @@ MakeCase = Callable[..., Case]
 EVERY = "valve cap same_warp barriers sequence several"
 
 
-def made(cases: list[Case], ticks: bool = False, record: bool = False) -> tuple[Columns, Inputs, np.ndarray]:
-    columns = Columns.of(cases)
+def made(
+    cases: list[Case], ticks: bool = False, record: bool = False
+) -> tuple[CaseColumns, Inputs, np.ndarray]:
+    columns = CaseColumns.of(cases)
     return columns, *make_inputs(columns, np.arange(len(cases)), ticks=ticks, record=record)
 
 
@@ -97,8 +99,8 @@ def test_some_of_the_cases_are_as_if_alone(random_case: MakeCase):
     rng = np.random.default_rng(2)
     cases = [random_case(rng, EVERY) for _ in range(9)]
     some = np.array([6, 1, 7])
-    columns = Columns.of(cases)
-    of_some, alone = columns, Columns.of([cases[n] for n in some])
+    columns = CaseColumns.of(cases)
+    of_some, alone = columns, CaseColumns.of([cases[n] for n in some])
     for ticks in (True, False):
         together, unit = make_inputs(of_some, some, ticks=ticks, record=not ticks)
         expected, unit_alone = make_inputs(alone, np.arange(3), ticks=ticks, record=not ticks)
@@ -114,7 +116,7 @@ def test_some_of_the_cases_are_as_if_alone(random_case: MakeCase):
 def test_a_tick_divides_all_terms(terms: list[float], exponent: int):
     count = len(terms)
     program = Program(np.zeros(count, int), np.array(terms), np.ones(count), ((),) * count)
-    assert Columns.of([Case((program,), 1)]).survey.exponent.tolist() == [exponent]
+    assert CaseColumns.of([Case((program,), 1)]).survey.exponent.tolist() == [exponent]
 
 
 def test_what_has_no_room_in_a_word_does_not_suit_ticks():
@@ -136,14 +138,14 @@ def test_what_has_no_room_in_a_word_does_not_suit_ticks():
         case(5e-324),
     ]
     expected = [True, False, False, True, False, True, True, False, True, False, False]
-    assert suit_ticks(Columns.of(cases)).tolist() == expected
+    assert suit_ticks(CaseColumns.of(cases)).tolist() == expected
 
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_a_graph_is_the_programs_turned_round(random_case: MakeCase, seed: int):
     rng = np.random.default_rng(seed)
     cases = [replace(random_case(rng, EVERY), order="dataflow") for _ in range(3)]
-    graph = make_graph(Columns.of(cases), np.array([2, 0]))
+    graph = make_graph(CaseColumns.of(cases), np.array([2, 0]))
     first = 0
     for case in (cases[2], cases[0]):
         for program in case.programs:
@@ -170,6 +172,6 @@ def test_taken_cases_are_those_cases(random_case: MakeCase, rolled_program: Make
     rng = np.random.default_rng(4)
     cases = [random_case(rng, EVERY) for _ in range(5)] + [Case((rolled_program(rng),), 2) for _ in range(3)]
     numbers = np.array([7, 0, 3, 3, 6])
-    taken, expected = Columns.of(cases).take(numbers), Columns.of([cases[n] for n in numbers])
+    taken, expected = CaseColumns.of(cases).take(numbers), CaseColumns.of([cases[n] for n in numbers])
     for name, values in vars(expected).items():
         np.testing.assert_array_equal(getattr(taken, name), values, err_msg=name)

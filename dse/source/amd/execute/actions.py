@@ -10,8 +10,8 @@ from dse.errors import DseError
 from dse.source.amd.execute import access, lanes, masks, semantics
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.opcodes import Opcode, opcode
-from dse.source.amd.execute.operands import Operands, Reader, between_lanes, listed, word_of
+from dse.source.amd.execute.opcodes import OpcodeRow, opcode
+from dse.source.amd.execute.operands import OperandReaders, Reader, between_lanes, listed, word_of
 from dse.source.amd.execute.results import (
     Action,
     finisher,
@@ -21,7 +21,7 @@ from dse.source.amd.execute.results import (
     then,
     without_lanes,
 )
-from dse.source.amd.execute.slots import SCC, VCC, Operand, Register, beyond, operand
+from dse.source.amd.execute.slots import SCC, VCC, AmdOperand, Register, beyond, operand
 from dse.source.amd.text import Instruction
 
 # The low words of their results need no more than the low words of their operands: the compiler may leave
@@ -33,7 +33,7 @@ _LOW_FROM_LOW = (
 _CLAMPED: dict[Any, Callable[..., Any]] = {np.add: semantics.clamped_add, np.subtract: semantics.clamped_sub}
 
 
-class Binder(Operands):
+class Binder(OperandReaders):
     """Makes the actions of a listing's instructions."""
 
     def check(self, step: Instruction) -> None:
@@ -102,7 +102,7 @@ class Binder(Operands):
             return []
         return [self._compute(step, row)]
 
-    def _compute(self, step: Instruction, row: Opcode) -> Action:
+    def _compute(self, step: Instruction, row: OpcodeRow) -> Action:
         """Read operands, compute, write."""
         results, _, sources = row.form.partition("=")
         given = [operand(text) for text in step.operands]
@@ -110,7 +110,7 @@ class Binder(Operands):
         wanted = explicit + sum(kind not in "cd" for kind in sources)
         if len(given) != wanted:
             if len(given) == wanted - 1 and sources.endswith("m"):
-                given.append(Operand(Register(VCC, 1)))
+                given.append(AmdOperand(Register(VCC, 1)))
             else:
                 raise self.error(step, f"found {len(given)} operands, expected {wanted}")
         targets = given[:explicit]
@@ -160,7 +160,7 @@ class Binder(Operands):
         kept = lanes.without_source(step, self.listing.wave_size) if between_lanes(step) else None
         return action if kept is None else without_lanes(action, kept)
 
-    def _special(self, step: Instruction, row: Opcode) -> Action:
+    def _special(self, step: Instruction, row: OpcodeRow) -> Action:
         if row.special == "matrix":
             target = self.registers(step.operands[0])
 

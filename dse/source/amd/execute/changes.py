@@ -1,22 +1,22 @@
 """How registers change from one trip of a loop to the next, carried through the instructions of one trip.
 
 A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
-moves on evenly again, or a test of it comes out the same for so many trips more, or it is `LOST`.
+moves on evenly again, or a test of it comes out the same for so many trips more, or it is `NON_LINEAR`.
 """
 
 from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.even import Even
+from dse.source.amd.execute.even import LinearRules
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import I64, LOST, Irregular, low_word, number
-from dse.source.amd.execute.opcodes import Opcode, opcode
+from dse.source.amd.execute.moving import I64, NON_LINEAR, Irregular, low_word, number
+from dse.source.amd.execute.opcodes import OpcodeRow, opcode
 from dse.source.amd.execute.slots import EXEC, SCC, VCC, Register, operand
 from dse.source.amd.text import Instruction
 
 
-class Changes(Even):
+class ChangeRules(LinearRules):
     """Follows the changes of one trip through its instructions."""
 
     def follow(self, step: Instruction) -> list[tuple[Any, Any]]:
@@ -53,9 +53,9 @@ class Changes(Even):
         written, read = self._slots(step)
         changes = [self.read(slot) for slot in read]
         moves = any(change is not None for change in changes)
-        return [(slot, LOST if moves else None) for slot in written]
+        return [(slot, NON_LINEAR if moves else None) for slot in written]
 
-    def _special(self, step: Instruction, row: Opcode) -> list[tuple[Any, Any]]:
+    def _special(self, step: Instruction, row: OpcodeRow) -> list[tuple[Any, Any]]:
         written, read = self._slots(step)
         if row.special == "cmpx":
             return [*self._computed(step, row, into=EXEC)]
@@ -64,12 +64,12 @@ class Changes(Even):
             changes = [self.read(slot) for slot in read]
             if row.special != "logic" and any(change is not None for change in changes):
                 raise Irregular("the mask of its lanes changes")
-            result = LOST if any(change is not None for change in changes) else None
-            if result is LOST and len(written) == 1:
+            result = NON_LINEAR if any(change is not None for change in changes) else None
+            if result is NON_LINEAR and len(written) == 1:
                 result = self._bits(step, row)
-            if result is LOST and EXEC in written:
+            if result is NON_LINEAR and EXEC in written:
                 raise Irregular("the mask of its lanes changes")
-            return [*((slot, result) for slot in written), (SCC, LOST if result is not None else None)]
+            return [*((slot, result) for slot in written), (SCC, NON_LINEAR if result is not None else None)]
         if row.special == "move":
             source = operand(step.operands[1]).place
             if not isinstance(source, Register):
@@ -82,14 +82,14 @@ class Changes(Even):
             return self._selected(step, written)
         if row.special == "readfirstlane":
             change = self.read(read[0])
-            if change is not None and change is not LOST:
+            if change is not None and change is not NON_LINEAR:
                 one = _uniform(change, self.machine.lanes())
-                change = LOST if one is None else np.full((1, 1, 1), one, I64)
+                change = NON_LINEAR if one is None else np.full((1, 1, 1), one, I64)
             return [(written[0], change)]
         if row.special == "writelane":
             changes = [self.read(slot) for slot in [*read, written[0]]]
             moves = any(change is not None for change in changes)
-            return [(written[0], LOST if moves else None)]
+            return [(written[0], NON_LINEAR if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
         if row.special == "pk_mov":
@@ -99,23 +99,23 @@ class Changes(Even):
     def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
         condition = self.machine.condition()
         if self.read(SCC) is not None:
-            return [(slot, LOST) for slot in written]
+            return [(slot, NON_LINEAR) for slot in written]
         results: list[tuple[Any, Any]] = []
         for word, slot in enumerate(written):
             pair = []
             for text in step.operands[1:]:
                 place = operand(text).place
                 pair.append(self.read(place.slot + word) if isinstance(place, Register) else None)
-            lost = LOST in [change for change in pair if isinstance(change, str)]
+            lost = NON_LINEAR in [change for change in pair if isinstance(change, str)]
             if pair[0] is None and pair[1] is None:
                 results.append((slot, None))
             elif lost or condition is None:
-                results.append((slot, LOST))
+                results.append((slot, NON_LINEAR))
             else:
                 results.append((slot, np.where(condition, number(pair[0]), number(pair[1]))))
         return results
 
-    def _computed(self, step: Instruction, row: Opcode, into: int = -1) -> list[tuple[Any, Any]]:
+    def _computed(self, step: Instruction, row: OpcodeRow, into: int = -1) -> list[tuple[Any, Any]]:
         results, _, kinds = row.form.partition("=")
         given = [operand(text) for text in step.operands]
         explicit = sum(kind != "c" for kind in results)
@@ -149,7 +149,7 @@ class Changes(Even):
                 outputs += [(slot + word, None) for word in range(self._words(kind))]
             return outputs + [(SCC, None)] * results.count("c")
         lost = any(isinstance(change, str) for change in changes)
-        outcome = [LOST] * len(results)
+        outcome = [NON_LINEAR] * len(results)
         if not lost and not step.modifiers:
             outcome = self._evenly(step, row, results, sources, changes)
         for (slot, kind), change in zip(written, outcome, strict=False):
@@ -180,7 +180,7 @@ class Changes(Even):
         for slot, pair in bases:
             change = self._change("U" if pair else "u", Register(slot, 2 if pair else 1))
             if isinstance(change, str):
-                total = LOST
+                total = NON_LINEAR
                 break
             if change is None:
                 continue
@@ -204,7 +204,9 @@ class Changes(Even):
             if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
                 raise Irregular("it changes memory whose contents matter")
             return []
-        return [(slot, LOST if known and (moves or accessed.space == "lds") else None) for slot in targets]
+        return [
+            (slot, NON_LINEAR if known and (moves or accessed.space == "lds") else None) for slot in targets
+        ]
 
     def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
         given = list(step.operands)
@@ -248,7 +250,7 @@ class Changes(Even):
         if address.size != 1 or moves:
             if load:
                 known = any(self.machine.r[slot] is not None for slot in slots)
-                return [(slot, LOST if known else None) for slot in slots]
+                return [(slot, NON_LINEAR if known else None) for slot in slots]
             for slot in slots:
                 self.read(slot)
             raise Irregular("it stores to places in scratch that differ")

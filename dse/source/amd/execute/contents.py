@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dse.source.amd.execute.memory_names import MemoryAccess
-from dse.source.amd.execute.state import U32, Machine, Partial, Waves
+from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
 from dse.source.machine.memory import regions_of
@@ -18,7 +18,7 @@ Words = list[np.ndarray] | None  # of each access; None: not known
 FEWEST, LDS, ZEROS = range(3)
 
 
-class Access(NamedTuple):
+class PerformedAccess(NamedTuple):
     """One execution of an instruction that accesses memory."""
 
     index: int  # of the instruction  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -35,13 +35,13 @@ class Access(NamedTuple):
     stride: float = 0
 
 
-class MemoryMachine(Machine):
+class MemoryMachine(WaveMachine):
     """A machine with contents of memory."""
 
     def __init__(self, *given: Any, lds_bytes: int, follow: int) -> None:
         super().__init__(*given)
         self.follow = follow
-        self.accesses: list[Access] = []
+        self.accesses: list[PerformedAccess] = []
         self.trace: list[tuple[int, Waves, np.ndarray]] = []  # stretches in the order of execution
         self.repeats: list[tuple[int, int, int]] = []  # of the trace: (from, to, times more)
         self.estimated: dict[int, int] = {}  # trips not executed whose accesses depend on data, by stretch
@@ -96,7 +96,7 @@ class MemoryMachine(Machine):
         """Keep an access in mind."""
         taking_part = self.lanes() if lanes is None else lanes
         self.accesses.append(
-            Access(index, space, base, offset, taking_part, self.running, len(self.trace), part)
+            PerformedAccess(index, space, base, offset, taking_part, self.running, len(self.trace), part)
         )
 
     def crossbar(self, step: Instruction) -> None:
@@ -118,7 +118,7 @@ class MemoryMachine(Machine):
     def is_unknown(self, slot: Any) -> bool:
         """Whether nothing is known of a register in all lanes that execute."""
         value = self.scratch.get(slot[1]) if isinstance(slot, tuple) else self.r[slot]
-        if value is None or value.__class__ is not Partial:
+        if value is None or value.__class__ is not MaskedWords:
             return value is None
         return not (self.lanes() & ~value.unknown).any()
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.moving import FOR_EVER, I64, LOST, RANGES, U64, Moving, low_word, number
-from dse.source.amd.execute.opcodes import Opcode, opcode
-from dse.source.amd.execute.slots import Constant, Register, operand
+from dse.source.amd.execute.moving import FOR_EVER, I64, NON_LINEAR, RANGES, U64, TripState, low_word, number
+from dse.source.amd.execute.opcodes import OpcodeRow, opcode
+from dse.source.amd.execute.slots import ConstantOperand, Register, operand
 from dse.source.amd.execute.state import U32
 from dse.source.amd.text import Instruction
 
@@ -25,14 +25,19 @@ _PRODUCTS = ("mul", "mad")
 _CARRIES = ("_co_", "s_add_u32", "s_addc_u32", "s_sub_u32", "s_subb_u32", "_co_ci_")
 
 
-class Even(Moving):
+class LinearRules(TripState):
     """Tells what the results of instructions change by, from what their operands do."""
 
     def _evenly(
-        self, step: Instruction, row: Opcode, results: str, sources: list[tuple[str, Any]], changes: list[Any]
+        self,
+        step: Instruction,
+        row: OpcodeRow,
+        results: str,
+        sources: list[tuple[str, Any]],
+        changes: list[Any],
     ) -> list[Any]:
-        """What results change by; LOST where that is not known to be even."""
-        lost = [LOST] * len(results)
+        """What results change by; NON_LINEAR where that is not known to be even."""
+        lost = [NON_LINEAR] * len(results)
         name = _renamed(step.opcode)
         if any(kind in "fDhP" for kind, _ in sources) and not name.startswith("v_mov"):
             return lost
@@ -44,7 +49,7 @@ class Even(Moving):
             self._compared(kind, values, changes)
             return [None]
         if name in ("v_or_b32", "v_and_b32", "s_or_b32", "s_and_b32"):
-            return [self._bits(step, row), *[LOST] * (len(results) - 1)]
+            return [self._bits(step, row), *[NON_LINEAR] * (len(results) - 1)]
         if name in ("v_ashrrev_i32", "s_ashr_i32"):
             value, by = (1, 0) if name.startswith("v") else (0, 1)
             if changes[by] is None and bool((values[by] == 31).all()):  # the sign alone
@@ -87,36 +92,36 @@ class Even(Moving):
             )
         )
         change = (after.view(U32) - before.view(U32)).view(np.int32).astype(I64)
-        rest = [None if carries else LOST] * (len(results) - 1)
+        rest = [None if carries else NON_LINEAR] * (len(results) - 1)
         return [change if change.any() else None, *rest]
 
-    def _bits(self, step: Instruction, row: Opcode) -> Any:
+    def _bits(self, step: Instruction, row: OpcodeRow) -> Any:
         """Logic of a moving word with a fixed one: even where other bits move than those of the fixed one."""
         del row
         name = step.opcode.split("_")[1]
         if name not in ("and", "or") or len(step.operands) < 3:
-            return LOST
+            return NON_LINEAR
         places = [operand(text).place for text in step.operands[1:]]
         changes: list[Any] = [
             self.read(place.slot) if isinstance(place, Register) else None for place in places
         ]
-        if sum(change is not None for change in changes) != 1 or LOST in [
+        if sum(change is not None for change in changes) != 1 or NON_LINEAR in [
             c for c in changes if isinstance(c, str)
         ]:
-            return LOST
+            return NON_LINEAR
         moving = 0 if changes[0] is not None else 1
         other = places[1 - moving]
         value = self._value(other)
         if value is None:
-            return LOST
+            return NON_LINEAR
         change = changes[moving]
         lowest = _lowest_bit(change)
         if name == "or":
-            return change if bool((value.astype(I64) < lowest).all()) else LOST
+            return change if bool((value.astype(I64) < lowest).all()) else NON_LINEAR
         if bool((value.astype(I64) < lowest).all()):
             return None  # the bits that are kept do not move
         kept = ~value.astype(I64) & 0xFFFFFFFF
-        return change if bool((kept < lowest).all()) else LOST
+        return change if bool((kept < lowest).all()) else NON_LINEAR
 
     def _shift_moves(self, name: str, changes: list[Any]) -> bool:
         """Whether the distance of a shift changes."""
@@ -126,16 +131,16 @@ class Even(Moving):
     def _shifted_right(self, name: str, values: list[Any], changes: list[Any], results: int) -> list[Any]:
         value, by = (1, 0) if name.startswith("v") else (0, 1)
         if changes[by] is not None:
-            return [LOST] * results
+            return [NON_LINEAR] * results
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
-            return [LOST] * results
+            return [NON_LINEAR] * results
         self.stay_within(values[value], changes[value], *RANGES["i" if "ashr" in name else "u"])
-        return [changes[value] // step, *[LOST] * (results - 1)]
+        return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
 
     def _wide(
-        self, step: Instruction, row: Opcode, results: str, sources: list[tuple[str, Any]], values: list[Any],
-        changes: list[Any],
+        self, step: Instruction, row: OpcodeRow, results: str, sources: list[tuple[str, Any]],
+        values: list[Any], changes: list[Any],
     ) -> list[Any]:  # fmt: skip
         """Results of 64 bits: their low words must not run over."""
         for (kind, _), value, change in zip(sources, values, changes, strict=True):
@@ -159,14 +164,17 @@ class Even(Moving):
             for moved in (0, 1)
         )
         if results[0] not in "UI":
-            return [LOST] * len(results)
+            return [NON_LINEAR] * len(results)
         change = second.view(I64) - first.view(I64)
         low = low_word(change)
         high = (change - low) >> 32
         self.stay_within(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
         halves = (low if low.any() else None, high if high.any() else None)
         del step
-        return [halves if any(half is not None for half in halves) else None, *[LOST] * (len(results) - 1)]
+        return [
+            halves if any(half is not None for half in halves) else None,
+            *[NON_LINEAR] * (len(results) - 1),
+        ]
 
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """The carry of a sum, or the borrow of a difference, has to stay."""
@@ -183,7 +191,7 @@ class Even(Moving):
         self._keeps_sign(2 * apart + 1, 2 * moved)
 
     def _value(self, place: Any) -> np.ndarray | None:
-        if isinstance(place, Constant):
+        if isinstance(place, ConstantOperand):
             return np.full((1, 1, 1), place.bits, U32)
         return self.machine.words(place.slot) if isinstance(place, Register) else None
 

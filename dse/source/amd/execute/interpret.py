@@ -72,12 +72,12 @@ class Scheduler:
     """Executes stretches of code, one after another, until no wave is left."""
 
     def __init__(self, code: Code, machine: MemoryMachine, skip_loops: bool, step_limit: int) -> None:
-        from dse.source.amd.execute.loops import LoopSkipper
+        from dse.source.amd.execute.loops import WaveLoopSkipper
 
         self.code, self.machine, self.step_limit = code, machine, step_limit
         self.ready: dict[int, Waves] = {}
         self.held: dict[int, Waves] = {}  # at a barrier, by the stretch that they go on with
-        self.loops = LoopSkipper(machine, code) if skip_loops else None
+        self.loops = WaveLoopSkipper(machine, code) if skip_loops else None
         self.conditions: dict[str, Callable[[], np.ndarray | None]] = {
             "scc1": machine.condition,
             "scc0": machine.condition,

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from dse.source.amd.execute.changes import Changes
+from dse.source.amd.execute.changes import ChangeRules
 from dse.source.amd.execute.code import Code, Stretch
-from dse.source.amd.execute.contents import Access, MemoryMachine
+from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
 from dse.source.amd.execute.memory_names import memory_access
-from dse.source.amd.execute.moving import FOR_EVER, LOST, Irregular
+from dse.source.amd.execute.moving import FOR_EVER, NON_LINEAR, Irregular
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, NULL, SCC, VCC, V
-from dse.source.amd.execute.state import Partial, Waves
+from dse.source.amd.execute.state import MaskedWords, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 
@@ -58,7 +58,7 @@ class _Loop:
     made: int = 0  # trips, those that were skipped too
     next_try: int = _FIRST_TRY
     tries: int = 0
-    examined: Changes | None = None
+    examined: ChangeRules | None = None
     went_in: dict[Any, Any] = field(default_factory=dict)
     plan: "_Plan | None" = None
 
@@ -80,7 +80,7 @@ class _Plan:
         return before_middle(self.stretch)
 
 
-class LoopSkipper:
+class WaveLoopSkipper:
     """Watches the loops of a machine while it runs, and skips trips of theirs."""
 
     def __init__(self, machine: MemoryMachine, code: Code) -> None:
@@ -138,7 +138,7 @@ class LoopSkipper:
         machine, loop = self.machine, self.examined
         assert loop is not None
         assert loop.examined is not None
-        changes: Changes | None = loop.examined
+        changes: ChangeRules | None = loop.examined
         for step, action in stretch.actions:
             before = len(machine.accesses)
             failed: str | None = None
@@ -160,14 +160,14 @@ class LoopSkipper:
                     results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
                 for slot, change in results:
                     if slot != NULL:
-                        unknown = change is LOST and machine.is_unknown(slot)
+                        unknown = change is NON_LINEAR and machine.is_unknown(slot)
                         changes.write(slot, None if unknown else change)
             except Irregular as reason:
                 self._put_off(loop, str(reason))
                 changes = None
 
     def _accessed(
-        self, changes: Changes, step: Instruction, performed: range, registers: list[Any]
+        self, changes: ChangeRules, step: Instruction, performed: range, registers: list[Any]
     ) -> list[tuple[Any, Any]]:
         """Follow an access that was performed; `registers` are those before."""
         machine = self.machine
@@ -244,11 +244,11 @@ class LoopSkipper:
                 moving["scratch", at] = _change(before, after, lanes)
         moving = {slot: change for slot, change in moving.items() if change is not None}
         loop.went_in = moving
-        loop.examined = Changes(machine, moving)
+        loop.examined = ChangeRules(machine, moving)
         loop.registers = None
         self.examined = loop
 
-    def _conclude(self, loop: _Loop, changes: Changes) -> None:
+    def _conclude(self, loop: _Loop, changes: ChangeRules) -> None:
         """The examined trip is over: if each change came out as it went in, the next trips are known."""
         machine = self.machine
         self.examined, loop.examined = None, None
@@ -284,7 +284,7 @@ class LoopSkipper:
         else:
             loop.next_try = loop.trips + trips + 2
 
-    def _in_lines(self, access: Access) -> bool:
+    def _in_lines(self, access: PerformedAccess) -> bool:
         """Whether an access goes to memory that caches keep by lines."""
         accessed = memory_access(self.code.listing.instructions[access.index].opcode)
         return accessed is not None and accessed.space in ("vmem", "flat", "smem") and access.space != "lds"
@@ -382,24 +382,24 @@ def _named(slot: Any) -> str:
 
 
 def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
-    """What a register changed by: None if by nothing, LOST if not as numbers do."""
+    """What a register changed by: None if by nothing, NON_LINEAR if not as numbers do."""
     if before is None and after is None:
         return None
     if before.__class__ is tuple or after.__class__ is tuple:
-        return LOST
-    if isinstance(before, Partial) or isinstance(after, Partial):
-        if not (isinstance(before, Partial) and isinstance(after, Partial)):
-            return LOST
+        return NON_LINEAR
+    if isinstance(before, MaskedWords) or isinstance(after, MaskedWords):
+        if not (isinstance(before, MaskedWords) and isinstance(after, MaskedWords)):
+            return NON_LINEAR
         if not np.array_equal(before.unknown, after.unknown):
-            return LOST
+            return NON_LINEAR
         lanes = lanes & ~after.unknown
         before, after = before.value, after.value
     if before is None or after is None:
-        return LOST
+        return NON_LINEAR
     if before.dtype != after.dtype:
-        return LOST
+        return NON_LINEAR
     if after.dtype == bool:
-        return LOST if ((before != after) & lanes).any() else None
+        return NON_LINEAR if ((before != after) & lanes).any() else None
     change = np.where(lanes, (after - before).view(np.int32), 0).astype(np.int64)
     return change if change.any() else None
 
@@ -418,8 +418,8 @@ def _moved(value: Any, change: Any, trips: int) -> Any:
         return value
     if isinstance(change, str):
         return None
-    if value.__class__ is Partial:
-        return Partial(_moved(value.value, change, trips), value.unknown)
+    if value.__class__ is MaskedWords:
+        return MaskedWords(_moved(value.value, change, trips), value.unknown)
     if value.__class__ is not np.ndarray or value.dtype == bool:
         return value
     return value + (trips * change & 0xFFFFFFFF).astype(np.uint32)

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.opcodes import Opcode
-from dse.source.amd.execute.operands import Operands
+from dse.source.amd.execute.opcodes import OpcodeRow
+from dse.source.amd.execute.operands import OperandReaders
 from dse.source.amd.execute.results import Action
 from dse.source.amd.execute.slots import CONSTANTS, EXEC, SCC, Register, Symbol, operand
 from dse.source.amd.execute.state import U32, NeedsData
@@ -29,12 +29,12 @@ _MASK_LOGIC: dict[str, Callable[..., Any]] = {
 }
 
 
-def _is_mask(binder: Operands, step: Instruction) -> bool:
+def _is_mask(binder: OperandReaders, step: Instruction) -> bool:
     """Whether an instruction's operands are as long as a mask of lanes."""
     return step.opcode.endswith("64" if binder.wide else "32")
 
 
-def _move(binder: Operands, step: Instruction) -> Action:
+def _move(binder: OperandReaders, step: Instruction) -> Action:
     target, source = binder.registers(step.operands[0]).slot, operand(step.operands[1])
     of_mask = _is_mask(binder, step)
     if isinstance(source.place, Symbol):
@@ -62,7 +62,7 @@ def _move(binder: Operands, step: Instruction) -> Action:
     return move
 
 
-def _select(binder: Operands, step: Instruction) -> Action:
+def _select(binder: OperandReaders, step: Instruction) -> Action:
     target = binder.registers(step.operands[0]).slot
     two = step.opcode.endswith("64")
     sources = [binder.slots(operand(text), "U" if two else "u") for text in step.operands[1:]]
@@ -87,7 +87,7 @@ def _select(binder: Operands, step: Instruction) -> Action:
     return select
 
 
-def _logic(binder: Operands, step: Instruction) -> Action:
+def _logic(binder: OperandReaders, step: Instruction) -> Action:
     """Logic of scalars, by bits: of masks of lanes where it is one."""
     function = _MASK_LOGIC[step.opcode[2:].rpartition("_b")[0].replace("_not1", "n2").replace("_not0", "n1")]
     target = binder.registers(step.operands[0]).slot
@@ -120,7 +120,7 @@ def _logic(binder: Operands, step: Instruction) -> Action:
     return compute
 
 
-def _saveexec(binder: Operands, step: Instruction) -> Action:
+def _saveexec(binder: OperandReaders, step: Instruction) -> Action:
     """Change the mask of lanes, and keep it as it was; of `wrexec` as it then is."""
     keeps_new = "_wrexec" in step.opcode
     name = step.opcode[2:].partition("_wrexec" if keeps_new else "_saveexec")[0]
@@ -140,7 +140,7 @@ def _saveexec(binder: Operands, step: Instruction) -> Action:
     return change
 
 
-def compare_into_exec(binder: Operands, step: Instruction, row: Opcode) -> Action:
+def compare_into_exec(binder: OperandReaders, step: Instruction, row: OpcodeRow) -> Action:
     """Compare, and let only those lanes go on for which it holds."""
     kinds = row.form.partition("=")[2]
     given = [operand(text) for text in step.operands]
@@ -174,7 +174,7 @@ def _mask_of(machine: MemoryMachine, low: int, high: int) -> np.ndarray | None:
     return np.concatenate(bits, axis=-1)
 
 
-SPECIAL: dict[str, Callable[[Operands, Instruction], Action]] = {
+SPECIAL: dict[str, Callable[[OperandReaders, Instruction], Action]] = {
     "move": _move,
     "select": _select,
     "logic": _logic,

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.slots import CONSTANTS, Constant, Register, V
+from dse.source.amd.execute.slots import CONSTANTS, ConstantOperand, Register, V
 from dse.source.amd.execute.state import U32
 
 I64, U64 = np.int64, np.uint64
 FOR_EVER = 1 << 40
-LOST = "lost"  # a change that is not even
+NON_LINEAR = "lost"  # a change that is not even
 RANGES = {"u": (0, 1 << 32), "i": (-(1 << 31), 1 << 31), "w": (0, 1 << 16), "s": (-(1 << 15), 1 << 15)}
 
 
@@ -18,7 +18,7 @@ class Irregular(Exception):
     """A loop whose next trips are not known."""
 
 
-class Moving:
+class TripState:
     """The changes of one trip, from the loop's first instruction on."""
 
     def __init__(self, machine: MemoryMachine, moving: dict[Any, Any]) -> None:
@@ -44,9 +44,9 @@ class Moving:
         if not whole:
             before = self.read(slot)
             if change is not None or before is not None:
-                lost = change is LOST or before is LOST
+                lost = change is NON_LINEAR or before is NON_LINEAR
                 active = self.machine.lanes()
-                change = LOST if lost else np.where(active, number(change), number(before))
+                change = NON_LINEAR if lost else np.where(active, number(change), number(before))
         self.written.add(slot)
         if change is None:
             self.moving.pop(slot, None)
@@ -90,13 +90,13 @@ class Moving:
         if not isinstance(place, Register):
             return None
         if kind in "mM":
-            return LOST if self.read(place.slot) is not None else None
+            return NON_LINEAR if self.read(place.slot) is not None else None
         low = self.read(place.slot)
         if kind not in "UIDP":
             return low
         high = self.read(place.slot + 1)
         if isinstance(low, str) or isinstance(high, str):
-            return LOST
+            return NON_LINEAR
         if low is None and high is None:
             return None
         return number(high) * (1 << 32) + number(low)
@@ -109,7 +109,7 @@ class Moving:
         if kind in "mM":
             mask = self.machine.mask(place.slot)
             return None if mask is None else mask.astype(I64)
-        if isinstance(place, Constant):
+        if isinstance(place, ConstantOperand):
             if kind in "jk":
                 return np.full(
                     (1, 1, 1),

@@ -29,7 +29,7 @@ U32, I32, U64, F32 = np.uint32, np.int32, np.uint64, np.float32
 
 
 @dataclass(frozen=True)
-class Opcode:
+class OpcodeRow:
     """A row of the table."""
 
     pipe: str  # see PIPES
@@ -47,7 +47,7 @@ PIPES = (
     "barrier", "wait", "other",
 )  # fmt: skip
 
-TABLE: dict[str, Opcode] = {}
+TABLE: dict[str, OpcodeRow] = {}
 
 
 def _row(
@@ -60,7 +60,7 @@ def _row(
     special: str = "",
 ) -> None:
     for name in names.split():
-        TABLE[name] = Opcode(pipe, form, function, ops, kind, special)
+        TABLE[name] = OpcodeRow(pipe, form, function, ops, kind, special)
 
 
 # Vector integers
@@ -232,7 +232,7 @@ for _type, _kind, _pipe in (("f32", "f", "valu"), ("f64", "D", "valu64"), ("f16"
         _fp,
     )
     _row(f"v_fmamk_{_type} v_madmk_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
-    TABLE[f"v_fmamk_{_type}"] = TABLE[f"v_madmk_{_type}"] = Opcode(
+    TABLE[f"v_fmamk_{_type}"] = TABLE[f"v_madmk_{_type}"] = OpcodeRow(
         _pipe, _three, lambda a, k, b: s.multiply_add(a, k, b), 2, _fp
     )
     _row(f"v_fmaak_{_type} v_madak_{_type}", _pipe, _three, s.multiply_add, 2, _fp)
@@ -487,7 +487,7 @@ _row("v_wmma v_swmmac", "matrix", special="matrix")
 
 
 @cache
-def opcode(name: str) -> Opcode | None:
+def opcode(name: str) -> OpcodeRow | None:
     """Find the row of an instruction that does not access memory; None if there is none."""
     row = TABLE.get(name)
     if row is None:

@@ -8,7 +8,16 @@ import numpy as np
 from dse.errors import DseError
 from dse.source.amd.execute import lanes
 from dse.source.amd.execute.contents import MemoryMachine
-from dse.source.amd.execute.slots import CONSTANTS, NULL, Constant, Operand, Register, Symbol, V, operand
+from dse.source.amd.execute.slots import (
+    CONSTANTS,
+    NULL,
+    AmdOperand,
+    ConstantOperand,
+    Register,
+    Symbol,
+    V,
+    operand,
+)
 from dse.source.amd.execute.state import U32
 from dse.source.amd.text import Instruction, Listing
 
@@ -20,7 +29,7 @@ _VIEWS = {"i": np.int32, "f": np.float32, "I": np.int64, "D": np.float64}
 _MOVED = ("quad_perm", "row_", "wave_", "dpp8")
 
 
-class Operands:
+class OperandReaders:
     """Reads and writes what a listing's instructions name, and gathers the constants that they read."""
 
     def __init__(self, listing: Listing) -> None:
@@ -28,7 +37,7 @@ class Operands:
         self.wide = listing.wave_size == 64
         self.constants: list[np.ndarray] = []  # in places behind those of registers
         self._places: dict[int, int] = {}
-        self._readers: dict[tuple[Operand, str], Reader] = {}
+        self._readers: dict[tuple[AmdOperand, str], Reader] = {}
         self._writers: dict[tuple[int, str], Writer] = {}
 
     def error(self, step: Instruction, found: str) -> DseError:
@@ -58,12 +67,12 @@ class Operands:
             raise DseError(f"found operand {text!r}, expected registers")
         return place
 
-    def slots(self, given: Operand, kind: str) -> tuple[int, int]:
+    def slots(self, given: AmdOperand, kind: str) -> tuple[int, int]:
         """The slots of the words of an operand; the second only counts if it has two."""
         place = given.place
         if isinstance(place, Register):
             return place.slot, place.slot + 1
-        assert isinstance(place, Constant)
+        assert isinstance(place, ConstantOperand)
         if kind in "jk":
             signed = (place.bits & 0xFFFF ^ 0x8000) - 0x8000
             return self.place(signed if kind == "j" else place.bits & 0xFFFF), 0
@@ -75,7 +84,9 @@ class Operands:
             return self.place(place.half), 0
         return self.place(place.bits), 0
 
-    def reader(self, given: Operand, kind: str, step: Instruction | None = None, number: int = 0) -> Reader:
+    def reader(
+        self, given: AmdOperand, kind: str, step: Instruction | None = None, number: int = 0
+    ) -> Reader:
         """A function that reads an operand as values of a kind; it gives None where they are not known."""
         if isinstance(given.place, Symbol):
             assert step is not None
@@ -91,7 +102,7 @@ class Operands:
             known = self._readers[given, kind] = self._made_reader(given, kind, None, 0)
         return known
 
-    def _made_reader(self, given: Operand, kind: str, step: Instruction | None, number: int) -> Reader:
+    def _made_reader(self, given: AmdOperand, kind: str, step: Instruction | None, number: int) -> Reader:
         slot, high = self.slots(given, kind)
         if kind == "m":
             return lambda machine: machine.mask(slot)
@@ -136,7 +147,7 @@ class Operands:
 
         return read
 
-    def writer(self, target: Operand, kind: str, step: Instruction) -> Writer:
+    def writer(self, target: AmdOperand, kind: str, step: Instruction) -> Writer:
         """A function that writes values of a kind, or that they are not known."""
         place = target.place
         if not isinstance(place, Register):
@@ -193,7 +204,7 @@ class Operands:
             return lambda machine, value: write(machine, slot, value)
         return lambda machine, value: write(machine, slot, None if value is None else value.view(U32))
 
-    def packed(self, given: Operand, number: int, step: Instruction) -> Reader:
+    def packed(self, given: AmdOperand, number: int, step: Instruction) -> Reader:
         """Read two numbers of single precision, each from the register that `op_sel` chooses."""
         low = listed(step, "op_sel", number, 0)
         high = listed(step, "op_sel_hi", number, 1)
@@ -266,7 +277,7 @@ def _half_of(word: Reader, kind: str, upper: bool) -> Reader:
     return read
 
 
-def _takes_upper(given: Operand) -> bool:
+def _takes_upper(given: AmdOperand) -> bool:
     if isinstance(given.place, Register) and given.place.half:
         return given.place.half == "h"
     return False
@@ -288,7 +299,7 @@ def listed(step: Instruction, name: str, number: int, default: int) -> int:
     return default if listed is None else int(listed.strip("[]").split(",")[number])
 
 
-def _modified(read: Reader, given: Operand) -> Reader:
+def _modified(read: Reader, given: AmdOperand) -> Reader:
     """Take the absolute value, or the negative one."""
     if not (given.negated or given.absolute):
         return read

@@ -45,7 +45,7 @@ class Register:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantOperand:
     """A number written in the instruction."""
 
     bits: int  # of 32; a smaller type takes the lower ones
@@ -64,10 +64,10 @@ class Symbol:
 
 
 @dataclass(frozen=True)
-class Operand:
+class AmdOperand:
     """An operand, and what is done to its value as a floating-point number."""
 
-    place: Register | Constant | Symbol
+    place: Register | ConstantOperand | Symbol
     negated: bool = False
     absolute: bool = False
 
@@ -95,7 +95,7 @@ def beyond(text: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)
-def operand(text: str) -> Operand:
+def operand(text: str) -> AmdOperand:
     """Read an operand.
 
     **Raises:** DseError if it is none.
@@ -111,26 +111,28 @@ def operand(text: str) -> Operand:
         absolute, text = True, text[4:-1]
     found = register(text)
     if found is not None:
-        return Operand(found, negated, absolute)
+        return AmdOperand(found, negated, absolute)
     if text in _BASES:
-        return Operand(Constant(_BASES[text], _BASES[text] << 32, 0))
+        return AmdOperand(ConstantOperand(_BASES[text], _BASES[text] << 32, 0))
     symbol = _SYMBOL.match(text)
     if symbol:
-        return Operand(Symbol(symbol[1], symbol[2], int(symbol[3] or 0)))
-    return Operand(_constant(text), negated, absolute)
+        return AmdOperand(Symbol(symbol[1], symbol[2], int(symbol[3] or 0)))
+    return AmdOperand(_constant(text), negated, absolute)
 
 
-def _constant(text: str) -> Constant:
+def _constant(text: str) -> ConstantOperand:
     try:
         if text.startswith(("0x", "-0x")):  # a literal: of a double it is the high word
             bits = int(text, 16)
-            return Constant(bits & 0xFFFFFFFF, bits & (1 << 64) - 1, (bits & 0xFFFFFFFF) << 32, bits & 0xFFFF)
+            return ConstantOperand(
+                bits & 0xFFFFFFFF, bits & (1 << 64) - 1, (bits & 0xFFFFFFFF) << 32, bits & 0xFFFF
+            )
         if "." in text or "e" in text or "inf" in text:
             value = float(text)
             double = struct.unpack("<Q", struct.pack("<d", value))[0]
             bits = struct.unpack("<I", struct.pack("<f", value))[0]
-            return Constant(bits, bits, double, struct.unpack("<H", struct.pack("<e", value))[0])
+            return ConstantOperand(bits, bits, double, struct.unpack("<H", struct.pack("<e", value))[0])
         wide = int(text) & (1 << 64) - 1
-        return Constant(wide & 0xFFFFFFFF, wide, wide, wide & 0xFFFF)
+        return ConstantOperand(wide & 0xFFFFFFFF, wide, wide, wide & 0xFFFF)
     except (ValueError, OverflowError, struct.error):  # no number, or one that is too large
         raise DseError(f"found operand {text!r}, expected a register or a number") from None

@@ -33,7 +33,7 @@ class NeedsData(Exception):
         self.step, self.what = step, what
 
 
-class Partial:
+class MaskedWords:
     """Words of which some are not known."""
 
     __slots__ = ("unknown", "value")
@@ -52,7 +52,7 @@ class Waves:
         self.count = int(mask.sum())
 
 
-class Machine:
+class WaveMachine:
     """The state of the blocks that are run."""
 
     def __init__(
@@ -244,7 +244,7 @@ class Machine:
         """The words of a register that is not simply known; None if some that execute are not."""
         if value is None:
             return None
-        if value.__class__ is Partial:
+        if value.__class__ is MaskedWords:
             lanes = self.lanes()
             if value.unknown.shape[-1] == 1:
                 lanes = lanes.any(-1, keepdims=True)
@@ -254,7 +254,7 @@ class Machine:
     def words(self, slot: int) -> np.ndarray | None:
         """The words of any register."""
         value = self.r[slot]
-        if value is None or value.__class__ is Partial:
+        if value is None or value.__class__ is MaskedWords:
             value = self.known(slot, value)
         if value is not None and value.dtype is _BOOL:
             return value.astype(U32) if slot == SCC else self._packed(value, slot)
@@ -353,15 +353,15 @@ def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
     if value is None:
         if old is None:
             return None
-        if old.__class__ is Partial:
-            return old if old.unknown is where else Partial(old.value, old.unknown | where)
-        return Partial(old, where)
+        if old.__class__ is MaskedWords:
+            return old if old.unknown is where else MaskedWords(old.value, old.unknown | where)
+        return MaskedWords(old, where)
     if old is None:
-        return Partial(value, ~where)
-    if old.__class__ is Partial:
+        return MaskedWords(value, ~where)
+    if old.__class__ is MaskedWords:
         unknown = old.unknown & ~where
         merged = np.where(where, value, old.value)
-        return Partial(merged, unknown) if unknown.any() else merged
+        return MaskedWords(merged, unknown) if unknown.any() else merged
     return np.where(where, value, old)
 
 

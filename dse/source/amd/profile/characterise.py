@@ -6,7 +6,7 @@ from dse.source.amd.execute.code import Code, code_of
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.execute.interpret import execute
 from dse.source.amd.profile.pipes import Turns, turns
-from dse.source.amd.profile.record import Record, record
+from dse.source.amd.profile.record import BlockRecord, record
 from dse.source.amd.profile.walk import timing, walk
 from dse.source.amd.text import Listing
 from dse.source.machine.blocks import Sample, representative
@@ -25,7 +25,7 @@ from dse.source.nvidia.source import resident_blocks
 from dse.types import Gpu, Resources
 
 
-class Executed:
+class ExecutedLaunch:
     """One launch of which some blocks were run."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Executed:
         self.machine: MemoryMachine
         self.machine, self.missing = execute(self.code, launch, self.sample.blocks, shared_bytes)
         wide_rate = float(gpu.cpi.fp64) <= float(gpu.cpi.fp32)
-        self.record: Record = record(self.code, self.machine, self.turns, wide_rate, joins)
+        self.record: BlockRecord = record(self.code, self.machine, self.turns, wide_rate, joins)
 
 
 def characterise(
@@ -55,10 +55,10 @@ def characterise(
 
     **Raises:** DseError for what cannot be executed.
     """
-    return counted(Executed(listing, launch, shared_bytes, gpu, joins), asked)
+    return counted(ExecutedLaunch(listing, launch, shared_bytes, gpu, joins), asked)
 
 
-def counted(ran: Executed, asked: Resources) -> Characterisation:
+def counted(ran: ExecutedLaunch, asked: Resources) -> Characterisation:
     """Average what was counted in the blocks of a sample."""
     gpu, sample, noted = ran.gpu, ran.sample, ran.record
     resident = int(resident_blocks(gpu, asked))
@@ -96,7 +96,7 @@ def counted(ran: Executed, asked: Resources) -> Characterisation:
 
 
 def _phase(
-    noted: Record,
+    noted: BlockRecord,
     key: tuple[int, int],
     counts: np.ndarray,
     path: Walk | None,

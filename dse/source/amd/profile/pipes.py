@@ -20,7 +20,7 @@ _CROSSBAR = ("ds_bpermute", "ds_permute", "ds_swizzle")
 
 
 @dataclass(frozen=True)
-class Kind:
+class InstructionKind:
     """What an instruction is, whatever the launch."""
 
     pipe: str  # of dse.source.nvidia.sass.opcodes.PIPES
@@ -29,7 +29,7 @@ class Kind:
     fp32_ops: int = 0
 
 
-def kind_of(step: Instruction, wide_rate: bool) -> Kind:
+def kind_of(step: Instruction, wide_rate: bool) -> InstructionKind:
     """Tell what an instruction is. With `wide_rate` words of 64 bits are shifted and added at the full rate.
 
     **Raises:** DseError for an opcode that is not known.
@@ -38,16 +38,16 @@ def kind_of(step: Instruction, wide_rate: bool) -> Kind:
     if row is None:
         access = memory_access(step.opcode)
         if access is not None:
-            return Kind(_MEMORY[access.space], access=access)
+            return InstructionKind(_MEMORY[access.space], access=access)
         if step.opcode.startswith(_CROSSBAR):
-            return Kind("shared")
+            return InstructionKind("shared")
         raise DseError(f"{step}: found an unknown opcode, expected one of dse/source/amd/execute/opcodes.py")
     if row.pipe in _PLAIN:
-        return Kind(_PLAIN[row.pipe], counts=row.pipe not in ("wait", "other"))
+        return InstructionKind(_PLAIN[row.pipe], counts=row.pipe not in ("wait", "other"))
     operations = row.operations if row.kind == "fp32" else 0
     if step.second is not None:
         operations += kind_of(step.second, wide_rate).fp32_ops
-    return Kind(_vector_pipe(step.opcode, row.pipe, row.kind, wide_rate), fp32_ops=operations)
+    return InstructionKind(_vector_pipe(step.opcode, row.pipe, row.kind, wide_rate), fp32_ops=operations)
 
 
 def _vector_pipe(name: str, pipe: str, kind: str, wide_rate: bool) -> str:

@@ -15,8 +15,8 @@ from dse.hardware.banks import passes as bank_passes
 from dse.hardware.coalescing import SECTOR
 from dse.hardware.lanes import sorted_places
 from dse.source.amd.execute.code import BARRIERS, Code
-from dse.source.amd.execute.contents import Access, MemoryMachine
-from dse.source.amd.profile.pipes import Kind, Turns, kind_of
+from dse.source.amd.execute.contents import MemoryMachine, PerformedAccess
+from dse.source.amd.profile.pipes import InstructionKind, Turns, kind_of
 from dse.source.amd.profile.products import product
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import LaunchArguments
@@ -32,7 +32,7 @@ _RUNS = 8  # in a pass: of four words each
 
 
 @dataclass(frozen=True)
-class Step:
+class CountedStep:
     """An instruction as counters and explanations look at it."""
 
     index: int
@@ -69,7 +69,7 @@ class Step:
 
 
 @dataclass
-class Record:
+class BlockRecord:
     """The counters and addresses of the blocks that were run. Names as in `dse.source.nvidia.machine`."""
 
     launch: LaunchArguments
@@ -82,7 +82,7 @@ class Record:
     streams: list[Stream] = field(default_factory=list)
 
 
-def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> Record:
+def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, joins: bool) -> BlockRecord:
     """Count what was executed, phase by phase.
 
     With `joins`, loads of neighbours in the LDS are one wide load.
@@ -90,16 +90,16 @@ def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, jo
     return _Recorder(code, machine, turns, wide_rate, joins).record
 
 
-def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[Step]:
+def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[CountedStep]:
     """Tell what each instruction of a listing is."""
     wave_size = code.listing.wave_size
     return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
 
 
-def _step(step: Instruction, kind: Kind, joins: bool, wave_size: int) -> Step:
+def _step(step: Instruction, kind: InstructionKind, joins: bool, wave_size: int) -> CountedStep:
     access = kind.access
     loads = access is not None and (access.kind == "load" or access.returns or "glc" in step.modifiers)
-    return Step(
+    return CountedStep(
         index=step.index,
         opcode=step.opcode,
         line=step.line,
@@ -146,7 +146,7 @@ class _Recorder:
                 at += len(MEMORY_COUNTS)
         self.rows, self.height = rows, at
         count, waves, lanes = machine.shape
-        self.record = Record(
+        self.record = BlockRecord(
             launch=machine.launch,
             program=SimpleNamespace(
                 blocks=blocks, steps=steps, kernel=code.listing.name, arch=int(code.listing.target[3:], 16)
@@ -221,7 +221,7 @@ class _Recorder:
     # Accesses
 
     def _count(
-        self, access: Access, times: float, phase: np.ndarray, counters: dict[int, np.ndarray]
+        self, access: PerformedAccess, times: float, phase: np.ndarray, counters: dict[int, np.ndarray]
     ) -> None:
         step = self.record.program.steps[access.index]
         row = self.rows.get(access.index)
@@ -250,7 +250,7 @@ class _Recorder:
                 )
             )
 
-    def _pattern(self, access: Access, size_of_lane: int, pipe: str) -> np.ndarray:
+    def _pattern(self, access: PerformedAccess, size_of_lane: int, pipe: str) -> np.ndarray:
         """Requests, sectors, passes and lanes of one execution: [4, blocks]."""
         shift = access.offset % _PASS
         key = (id(access.base), id(access.lanes), id(access.waves), shift, size_of_lane, pipe)

@@ -20,7 +20,7 @@ import numpy as np
 from dse.source.amd.execute.code import BARRIERS, Code
 from dse.source.amd.execute.contents import MemoryMachine
 from dse.source.amd.profile.pipes import Turns
-from dse.source.amd.profile.record import Record, Step, repeats
+from dse.source.amd.profile.record import BlockRecord, CountedStep, repeats
 from dse.source.amd.text import Instruction, Listing
 from dse.source.nvidia.profile.single_warp import SOURCES, Walk
 from dse.types import MMA, Gpu
@@ -46,7 +46,7 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Timing:
+class WaveTiming:
     """The cycles of a GPU, for one wave."""
 
     latency: np.ndarray  # until a result can be used, by SOURCES
@@ -56,7 +56,7 @@ class Timing:
     turns: Turns
 
 
-def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> Timing:
+def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> WaveTiming:
     """Return the cycles of a GPU (scalars). `global_latency` is an average load's."""
     turn, fp32 = turns.turn, float(gpu.cpi.fp32)
     names = ("fp32", "fp64", "int32", "imul32", "sfu")
@@ -76,7 +76,7 @@ def timing(listing: Listing, gpu: Gpu, turns: Turns, global_latency: float) -> T
     products = {name: float(gpu.limits.sub_partitions) * float(getattr(gpu.cpi, name)) for name in MMA}
     latency |= {name: max(turn, float(getattr(gpu.latency, name))) for name in MMA}
     in_order = np.array([latency[name] for name in SOURCES])
-    return Timing(in_order, interval, passes, products, turns)
+    return WaveTiming(in_order, interval, passes, products, turns)
 
 
 class _UnderWay(NamedTuple):
@@ -89,7 +89,7 @@ class _UnderWay(NamedTuple):
 class _Walker:
     """Walks one wave through instructions."""
 
-    def __init__(self, times: Timing) -> None:
+    def __init__(self, times: WaveTiming) -> None:
         self.times = times
         self.time = self.insts = self.loads = self.waits = self.depth = 0.0
         self.waited = np.zeros(len(SOURCES))
@@ -171,7 +171,7 @@ class _Walker:
 
 
 def walk(
-    code: Code, machine: MemoryMachine, record: Record, block: int, times: Timing
+    code: Code, machine: MemoryMachine, record: BlockRecord, block: int, times: WaveTiming
 ) -> dict[tuple[int, int], Walk]:
     """Walk the longest wave of a block; its phases by the barriers around them, -1: start, end."""
     wave = _longest(code, machine, block)
@@ -225,7 +225,7 @@ def _close(phases: _Phases, key: tuple[int, int], numbers: np.ndarray) -> None:
     phases[key] = phases[key] + row if key in phases else row
 
 
-def _walk_of(numbers: np.ndarray, times: Timing) -> Walk:
+def _walk_of(numbers: np.ndarray, times: WaveTiming) -> Walk:
     cycles, insts, loads, waits, depth = numbers[:5].tolist()
     waited = numbers[5:-1]
     slots = cycles - float(waited @ times.latency)
@@ -243,13 +243,13 @@ def _longest(code: Code, machine: MemoryMachine, block: int) -> int:
     return int(total.argmax())
 
 
-def _costs(code: Code, record: Record, block: int, times: Timing) -> list[list[Cost]]:
+def _costs(code: Code, record: BlockRecord, block: int, times: WaveTiming) -> list[list[Cost]]:
     """Return what the instructions of each stretch cost."""
     total = np.sum([counts for counts in record.phase_counts if counts is not None], axis=0)
     rows, steps = record.bound.memory_rows, record.program.steps
     stores_apart = not code.listing.target.startswith("gfx9") and len(code.listing.target) > 6
 
-    def passes(step: Step) -> float:
+    def passes(step: CountedStep) -> float:
         """Passes of one request of the block."""
         if step.index not in rows:
             return 0.0
@@ -265,7 +265,7 @@ def _costs(code: Code, record: Record, block: int, times: Timing) -> list[list[C
     ]
 
 
-def _cost(inst: Instruction, step: Step, passes: float, times: Timing, stores_apart: bool) -> Cost:
+def _cost(inst: Instruction, step: CountedStep, passes: float, times: WaveTiming, stores_apart: bool) -> Cost:
     turns, pipe = times.turns, step.pipe
     reads, writes = registers(inst.opcode, inst.operands)
     if inst.second is not None:

@@ -16,7 +16,7 @@ import numpy as np
 from dse.core.files import replacing
 from dse.errors import DseError
 from dse.hardware.memory import served
-from dse.simulator.case.graph_file import Graph
+from dse.simulator.case.graph_file import NamedCase
 from dse.simulator.case.program import MOST_SUBSYSTEMS, Case, Loop, Program
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction
 from dse.source.nvidia.profile.single_warp import timing
@@ -60,7 +60,7 @@ def of_source(
     warps: int = 1,
     slots: int = 1,
     groups: int | None = None,
-) -> Graph:
+) -> NamedCase:
     """Make a simulator's graph, with λ and Λ of a GPU whose fields are scalars, and the SM that runs it.
 
     A warp issues an instruction a cycle at most. `warps` of a block, `slots` blocks at a time, `groups`
@@ -144,7 +144,7 @@ def assembled(
     warps: int = 1,
     slots: int = 1,
     groups: int | None = None,
-) -> Graph:
+) -> NamedCase:
     """Make a simulator's graph, given λ and Λ of each instruction.
 
     **Raises:** DseError if it has more than a simulator's case may have.
@@ -171,7 +171,7 @@ def assembled(
         case = Case((program,), warps, slots, groups or slots, issue_limit)
     except DseError as error:
         raise DseError(f"{graph.kernel}: {error}") from None
-    return Graph(graph.kernel, case, subsystems, (_labels(graph),))
+    return NamedCase(graph.kernel, case, subsystems, (_labels(graph),))
 
 
 def _labels(graph: DependenceGraph) -> tuple[str, ...]:
@@ -185,7 +185,7 @@ def _labels(graph: DependenceGraph) -> tuple[str, ...]:
     return tuple(labels)
 
 
-def write_graph(path: Path | str, graph: Graph, summary: str = "") -> None:
+def write_graph(path: Path | str, graph: NamedCase, summary: str = "") -> None:
     """Write a graph to a file.
 
     **Raises:** DseError where the file cannot be written.
@@ -194,7 +194,7 @@ def write_graph(path: Path | str, graph: Graph, summary: str = "") -> None:
         temporary.write_text(text(graph, summary), encoding="utf-8")
 
 
-def text(graph: Graph, summary: str = "") -> str:
+def text(graph: NamedCase, summary: str = "") -> str:
     """Write a graph as TOML, from which `dse.simulator.case.graph_file.load` makes the same again.
 
     An instruction names its λ and Λ where they are not those that most of its subsystem have.

@@ -6,7 +6,7 @@ from dse.errors import DseError
 from dse.source.amd.execute.slots import (
     EXEC,
     VCC,
-    Constant,
+    ConstantOperand,
     Register,
     Symbol,
     V,
@@ -29,14 +29,14 @@ def test_registers():
 
 def test_constants():
     minus_one = operand("-1").place
-    assert isinstance(minus_one, Constant)
+    assert isinstance(minus_one, ConstantOperand)
     assert (minus_one.bits, minus_one.wide) == (0xFFFFFFFF, (1 << 64) - 1)
     half = operand("0.5").place
-    assert isinstance(half, Constant)
+    assert isinstance(half, ConstantOperand)
     assert half.bits == struct.unpack("<I", struct.pack("<f", 0.5))[0]
     assert half.double == struct.unpack("<Q", struct.pack("<d", 0.5))[0]
     literal = operand("0x40100000").place  # of a double, the high word: 4.0
-    assert isinstance(literal, Constant)
+    assert isinstance(literal, ConstantOperand)
     assert struct.unpack("<d", struct.pack("<Q", literal.double))[0] == 4.0
 
 

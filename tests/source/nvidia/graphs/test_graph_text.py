@@ -11,7 +11,7 @@ import pytest
 from dse.errors import DseError
 from dse.hardware import gpus
 from dse.simulator import Case, Loop, Program, simulate
-from dse.simulator.case.graph_file import Graph, load
+from dse.simulator.case.graph_file import NamedCase, load
 from dse.source.machine.launch import LaunchArguments
 from dse.source.nvidia.execute.interpret import bind_program, run
 from dse.source.nvidia.graphs.dependence import DependenceGraph, GraphInstruction, dependence_graph
@@ -53,7 +53,7 @@ def warps() -> dict[str, tuple[DependenceGraph, float]]:
     return found
 
 
-def same(a: Graph, b: Graph) -> None:
+def same(a: NamedCase, b: NamedCase) -> None:
     assert (a.name, a.subsystems, a.labels) == (b.name, b.subsystems, b.labels)
     for name in ("warps", "slots", "groups", "issue_limit", "order", "scheduler", "assignment"):
         assert getattr(a.case, name) == getattr(b.case, name)
@@ -97,7 +97,7 @@ def test_any_graph_comes_back(tmp_path):
     )
     other = Program(np.array([1, 0]), np.ones(2), np.array([1.5, 2]), ((), ()), "cb", np.array([1.0, 0]))
     case = Case((one, other), 2, 1, 3, 0.3, (4, np.inf), "dataflow", "gto", (0, 1, 1))
-    graph = Graph('a "b"\\', case, ("x", "y z", "w"), (("p", "q\n", "r", "é"), ("p", "q")))
+    graph = NamedCase('a "b"\\', case, ("x", "y z", "w"), (("p", "q\n", "r", "é"), ("p", "q")))
     write_graph(tmp_path / "x.toml", graph, summary="both")
     same(graph, load(tmp_path / "x.toml"))
     assert 'summary = "both"' in text(graph, "both")
