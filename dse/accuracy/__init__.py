@@ -1,1 +1,1 @@
-"""How near models come to measured times, and tuning to the optimum: what `dse accuracy` tells."""
+"""Accuracy of models on measured times, and of tuning: the scores that `dse accuracy` reports."""

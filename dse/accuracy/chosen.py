@@ -1,4 +1,4 @@
-"""Which rules were chosen while looking at a measured table: chosen.toml."""
+"""Rules that were chosen while looking at a measured table: chosen.toml."""
 
 from functools import cache
 from pathlib import Path

@@ -27,7 +27,7 @@ KINDS = ("mape_percent", "mape_shape_percent")
 
 @dataclass(frozen=True)
 class CurveScores:
-    """How models follow throughput over occupancy, of one kernel on one GPU."""
+    """Scores of models on throughput over occupancy, of one kernel on one GPU."""
 
     kernel: str
     gpu: str

@@ -33,7 +33,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class FittedScores:
-    """How models do on one measured space, as they come and fitted to a few of its measurements."""
+    """Scores of models on one measured space, unfitted and fitted to a few of its measurements."""
 
     kernel: str
     gpu: str
@@ -41,7 +41,7 @@ class FittedScores:
 
     @property
     def summary(self) -> str:
-        """How many configurations there are, and how many failed."""
+        """Numbers of configurations and of failed ones, in words."""
         first = self.rows[0]
         return f"{first['configurations']:,} configurations, {first['failed']:,} of them failed"
 

@@ -1,4 +1,4 @@
-"""What is known of the kernel of a measured table: its source, a description, or its parameters alone.
+"""The best knowledge of a measured table's kernel: its source, a description, or its parameters alone.
 
 A kernel is read from the source that the `T1.json` beside its tables names, if it is there; else it is the
 described kernel that lists the folder's name; else there are the parameters alone: those that the `T1.json`

@@ -35,7 +35,7 @@ COLUMNS = {
 
 @dataclass(frozen=True)
 class SpaceScores:
-    """How models do on one measured space."""
+    """Scores of models on one measured space."""
 
     space: str
     kernel: str
@@ -51,14 +51,14 @@ class SpaceScores:
 
     @property
     def provenance(self) -> str:
-        """Which rules were chosen on this very table, in a sentence."""
+        """A sentence that names the rules chosen on this very table."""
         if not self.chosen:
             return "No rule was chosen on this table."
         return f"Chosen while looking at this table: {self.chosen}."
 
     @property
     def summary(self) -> str:
-        """How many configurations there are, how many failed, and how many are predicted to."""
+        """Numbers of configurations, of failed ones, and of those predicted to fail, in words."""
         first = self.rows[0]
         by = f"; {self.compiler}" if self.compiler else ""
         return (

@@ -17,7 +17,7 @@ from dse.models.protocol import Model
 
 @dataclass(frozen=True)
 class OwnScores:
-    """How models do on our own measurements."""
+    """Scores of models on our own measurements."""
 
     spaces: list[FittedScores]
     curves: dict[str, list[CurveScores]]  # by GPU

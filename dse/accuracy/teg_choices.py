@@ -1,4 +1,4 @@
-"""How TEG's errors on its paper's tables hang on what had to be chosen."""
+"""Dependence of TEG's errors on choices that its paper leaves open."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace

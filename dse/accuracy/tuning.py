@@ -1,4 +1,4 @@
-"""How close to the optimum tuning comes on measured spaces, whatever is known of their kernels."""
+"""Distance of tuning from the optimum on measured spaces, with and without a model of the kernel."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ ORDERS = ("predicted", "reversed", "none")  # of the predictions that a tuner is
 
 @dataclass(frozen=True)
 class TuningSettings:
-    """How tuning is scored.
+    """Settings of the tuning that is scored.
 
     With `parts`, figures are means over so many random halves of a table, each with an optimum of its own.
     `order` is one of ORDERS: "reversed" turns the order of the predictions around, "none" takes them away.

@@ -39,7 +39,7 @@ class Level:
     percent: bool = False  # `keep` is per cent of what can run, not a count
 
     def kept(self, count: int) -> int:
-        """How many of so many go on: one at least."""
+        """The number kept of `count` configurations: one at least."""
         most = math.ceil(self.keep * count / 100) if self.percent else int(self.keep)
         return max(1, min(count, most))
 

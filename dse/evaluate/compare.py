@@ -1,4 +1,4 @@
-"""How well each model ranks and times a measured space: one row a model, and one for random choice."""
+"""Scores of each model on a measured space: one row a model, and one for random choice."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict

@@ -55,7 +55,7 @@ class Summary:
         return self.total / self.count if self.count else float("nan")
 
     def coordinates(self) -> tuple[np.ndarray, ...]:
-        """Where the fastest lie along each axis of the grid, [k] each; -1 where fewer than k can run."""
+        """Positions of the fastest along each axis of the grid, [k] each; -1 where fewer than k can run."""
         axes = np.unravel_index(np.maximum(self.index, 0), self.shape)
         return tuple(np.where(self.index < 0, -1, axis) for axis in axes)
 
@@ -87,7 +87,7 @@ class _Best:
 
 @dataclass(frozen=True)
 class _Part:
-    """What is found in some pieces."""
+    """Minima and sums of some pieces."""
 
     best: dict[str, _Best]  # by model
     totals: dict[str, np.ndarray]  # of each group
@@ -218,7 +218,7 @@ def _parts(
 
 
 def _nothing(models: tuple[Model, ...], layout: Layout) -> _Part:
-    """What is found where nothing can run."""
+    """The result of pieces in which nothing can run."""
     none = _Best(np.empty(0), *(np.empty(0, int) for _ in range(3)))
     zero = np.zeros(layout.group_count)
     names = [model.name for model in models]

@@ -1,4 +1,4 @@
-"""How much of what times differ by comes from each parameter: shares of the variance of log time."""
+"""Share of the variance of log time explained by each parameter."""
 
 from collections.abc import Mapping
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Where configurations lie on a GPU's roofline: instructions and DRAM bytes of a launch, and the roofs."""
+"""Positions of configurations on a GPU's roofline: instructions and DRAM bytes of a launch, and the roofs."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -14,7 +14,7 @@ SECTOR = 32  # bytes
 
 
 class LaunchTotals(NamedTuple):
-    """What launches do in all, arrays [L]."""
+    """Totals of launches, arrays [L]."""
 
     threads: np.ndarray  # of a block
     blocks: np.ndarray
@@ -23,7 +23,7 @@ class LaunchTotals(NamedTuple):
 
 
 class Roofs(NamedTuple):
-    """What a GPU can do at most: the roofs of an instruction roofline."""
+    """The roofs of an instruction roofline: a GPU's largest rates."""
 
     instructions_per_s: float  # of threads: what the schedulers issue
     fp32_per_s: float  # of threads

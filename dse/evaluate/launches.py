@@ -37,7 +37,7 @@ class Pieces:
 
     @property
     def length(self) -> int:
-        """How many launches a piece has."""
+        """Launches of a piece."""
         return self.columns.shape[1]
 
     def __len__(self) -> int:

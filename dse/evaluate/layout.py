@@ -1,4 +1,4 @@
-"""How a grid of any axes is cut: rows of launches, kernels that share them, positions where these change."""
+"""Division of a grid of any axes into rows of launches, kernels that share them, and positions."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -56,17 +56,17 @@ class Layout:
 
     @property
     def positions(self) -> int:
-        """How many lie along the outer axes together."""
+        """Number of positions along the outer axes together."""
         return prod(self.sizes(self.outer))
 
     @property
     def rows(self) -> int:
-        """How many share the launches of one position."""
+        """Number of rows that share the launches of one position."""
         return prod(self.sizes(self.inner))
 
     @property
     def group_count(self) -> int:
-        """How many groups there are."""
+        """Number of groups."""
         return prod(self.leading[: self.groups])
 
     def groups_of(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,7 +25,7 @@ COMPILER_OPTIONS = WIDE | {
 
 @dataclass(frozen=True)
 class LoopSizes:
-    """How the work of a call is cut: a step takes `loops` times `pieces` pieces, each with `rows` kernels."""
+    """Division of a call's work: a step takes `loops` times `pieces` pieces, each with `rows` kernels."""
 
     outer: tuple[int, ...]  # of the grid, where GPUs and launches change
     blocks: int  # of rows, one step each
@@ -37,11 +37,11 @@ class LoopSizes:
 
     @property
     def step(self) -> int:
-        """How many pieces a step takes."""
+        """Pieces of a step."""
         return self.loops * self.pieces
 
     def steps(self, pieces: int) -> int:
-        """How many steps so many pieces take."""
+        """Number of steps for `pieces` pieces."""
         return -(-pieces // self.step) * self.blocks
 
 

@@ -24,7 +24,7 @@ from dse.models.protocol import Model
 
 
 class Predicted(eqx.Module, Result):
-    """What a model says of configurations. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
+    """A model's predictions. Arrays [L]; with several GPUs [GPUs, L]; [] of one configuration.
 
     **Units:** as the names say; `occupancy` is a share, 0 to 1; `bottleneck` an index into `terms`.
     **Edges:** where `possible` is false, times are infinite and `bottleneck` is -1.
@@ -129,7 +129,7 @@ def _columns(kernel: Counts, parameters: Mapping[str, Any]) -> dict[str, np.ndar
 
 
 class _Asked(NamedTuple):
-    """What to predict: one model on GPUs for the configurations [L] of a kernel."""
+    """A request: one model on GPUs for the configurations [L] of a kernel."""
 
     files: Sequence[GpuFile]
     kernel: Counts

@@ -40,12 +40,12 @@ class Ranking(Result):
 
     @property
     def count(self) -> int:
-        """How many configurations there are."""
+        """Number of configurations."""
         return len(self.order)
 
     @property
     def impossible(self) -> int:
-        """How many cannot be launched."""
+        """Number of configurations that cannot be launched."""
         return int(np.sum(~self.evaluation.possible))
 
     @property
@@ -61,7 +61,7 @@ class Ranking(Result):
 
     @property
     def tied(self) -> int:
-        """How many are predicted as fast as the fastest, but for what no model can tell."""
+        """Number of configurations predicted as fast as the fastest, within the resolution of any model."""
         return ties.tied(self._possible_s)
 
     @property

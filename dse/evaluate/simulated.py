@@ -104,7 +104,7 @@ class Simulated(Result):
 
     @property
     def caption(self) -> dict[str, Any]:
-        """What a timeline of it states: its title, and the seconds of a cycle."""
+        """Caption of its timeline: the title, and the seconds of a cycle."""
         return {"title": self.title, "cycle_s": self.cycle_s}
 
     def profile(self) -> Profile:

@@ -1,1 +1,1 @@
-"""What hardware does with a launch, as arithmetic: occupancy, coalescing, banks, costs of an access."""
+"""Hardware arithmetic of a launch: occupancy, coalescing, banks, costs of an access."""

@@ -1,4 +1,4 @@
-"""How a description's source is compiled and launched: what [source] says, with its expressions parsed."""
+"""Compilation and launch of a description's source: its [source] table, with expressions parsed."""
 
 from collections.abc import Collection
 from pathlib import Path

@@ -72,7 +72,7 @@ class KnownBatch(eqx.Module):
 
 @dataclass(frozen=True)
 class Estimates:
-    """How well estimated counts can be trusted: those that are known, estimated from one another."""
+    """Quality of estimated counts: known ones, estimated from one another."""
 
     batch: Batch
     index: np.ndarray  # their numbers among all configurations

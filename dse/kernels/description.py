@@ -63,7 +63,7 @@ class Access:
 
 @dataclass(frozen=True)
 class PhaseExpressions:
-    """What a warp does in one of its phases but for accesses, from a barrier to the next."""
+    """Work of a warp in one of its phases, from a barrier to the next, without its accesses."""
 
     name: str
     fields: Expressions  # those of WARP_FIELDS that were given
@@ -89,7 +89,7 @@ class Contents:
 
     @property
     def digest(self) -> str:
-        """What tells it from others."""
+        """A digest that differs for different descriptions."""
         return hashlib.sha256(np.ascontiguousarray(self.array).tobytes()).hexdigest()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Which kernels come with the package, and where each one's kernel.toml lies."""
+"""The kernels of the package, and the path of each kernel.toml."""
 
 from collections.abc import Iterable
 from pathlib import Path

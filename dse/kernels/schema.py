@@ -1,4 +1,4 @@
-"""What a kernel.toml may hold, and how a mistake in one is told.
+"""The tables and fields of a kernel.toml, and the names of places in one.
 
 Expressions are still text here. Validators raise ValueError with the wording of the rest of the line.
 """

@@ -1,4 +1,4 @@
-"""What a kernel is launched with: arrays on the GPU that hold what they should, numbers, tensor maps."""
+"""Arguments of a kernel's launch: filled arrays on the GPU, numbers, tensor maps."""
 
 from math import prod
 from typing import Any

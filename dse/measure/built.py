@@ -82,7 +82,7 @@ def _binary(cubin: bytes, kernel: str) -> elf.Binary:
 
 @dataclass(frozen=True)
 class Built:
-    """What a file holds."""
+    """Contents of a file."""
 
     path: Path
     arch: int

@@ -1,4 +1,4 @@
-"""How a kernel's output is checked: where it is looked at, what is expected there, how near it must come.
+"""Checks of a kernel's output: places, expected values, tolerances.
 
 All of a small output is looked at, else runs of neighbours spread over it by a seeded generator, with the
 first and the last.
@@ -32,7 +32,7 @@ class CheckedLaunch:
 
 @dataclass(frozen=True)
 class Reference:
-    """How a kernel is checked: what it must compute, and how near to it."""
+    """Reference of a kernel: expected values and tolerance."""
 
     output: int  # place of the argument
     size: Callable[[Names], int]  # elements of the output

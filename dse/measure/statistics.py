@@ -21,7 +21,7 @@ class Repeats:
 
     @property
     def spread(self) -> float:
-        """How far they lie apart, as `spread` has it."""
+        """Spread of the samples, as `spread` computes it."""
         return spread(self.values)
 
 

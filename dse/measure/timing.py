@@ -35,7 +35,7 @@ _WARP = 32
 
 @dataclass(frozen=True)
 class TimingSettings:
-    """How often, and how long at most, a configuration is timed."""
+    """Number of repeats, and the longest time, of timing a configuration."""
 
     repeats: int = 7
     tolerance: float = 0.01

@@ -190,7 +190,7 @@ def _first_axis(x: Array, dimensions: int) -> Array:
 
 
 class _Bound(NamedTuple):
-    """What bounds the cycles of a phase, or of all that are gone through again and again, in any wave."""
+    """Bounds on the cycles of a phase, or of all repeated phases together, in any wave."""
 
     passes: Array | float
     own: _Piece  # what a warp or a block takes by itself

@@ -48,7 +48,7 @@ class Model(Protocol):
 
     @property
     def batch(self) -> int:
-        """How many configurations one part of long work holds."""
+        """Configurations in one part of long work."""
         ...
 
     @property

@@ -10,7 +10,7 @@ class Declaration(Protocol):
 
     @property
     def source(self) -> str:
-        """Where the model comes from."""
+        """Origin of the model."""
         ...
 
     @property
@@ -30,17 +30,17 @@ class Declaration(Protocol):
 
     @property
     def use_when(self) -> str:
-        """When to use it."""
+        """Advice on its use."""
         ...
 
     @property
     def aspects(self) -> Collection[str]:
-        """Which aspects of performance it takes into account."""
+        """Aspects of performance that it takes into account."""
         ...
 
     @property
     def differs(self) -> Mapping[str, str]:
-        """Where it differs from the table of aspects, and why."""
+        """Differences from the table of aspects, with reasons."""
         ...
 
 

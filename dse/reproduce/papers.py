@@ -39,7 +39,7 @@ def text(paper: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why one row differs, and what ours therefore is: it explains that value and no other."""
+    """Reason of a difference, with the value of ours that it explains, and no other."""
 
     ours: str  # to the digit that is checked
     why: str
@@ -84,7 +84,7 @@ class Row:
 
     @property
     def percent(self) -> float | None:
-        """How much ours is more than the paper's, in percent; None for words and where the paper has 0."""
+        """Excess of ours over the paper's, in percent; None for words and where the paper has 0."""
         if isinstance(self.ours, str) or not float(self.paper):
             return None
         return 100.0 * (self.ours / float(self.paper) - 1.0)

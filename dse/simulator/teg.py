@@ -81,7 +81,7 @@ class TegMachine:
 
     @property
     def in_flight(self) -> int:
-        """How many coalesced accesses to words one SM has under way at most: its third of whole ones."""
+        """Largest number of coalesced word accesses in flight on one SM: a third of whole ones."""
         return max(math.floor(self.transactions_in_flight(WORD)) // self.sms, 1)
 
 

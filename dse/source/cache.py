@@ -88,7 +88,7 @@ class Cache:
 
 
 class _Unusable(Exception):
-    """Why the file cannot be used, and what to do about it."""
+    """Reason why the file cannot be used, with a remedy."""
 
 
 _KEYS_A_QUERY = 500  # SQLite allowed 999 parameters before 3.32

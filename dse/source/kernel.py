@@ -32,7 +32,7 @@ from dse.types import Gpu, Kernel, Resources
 
 @dataclass(frozen=True)
 class Toolchain:
-    """How source becomes counts on the GPUs of one vendor."""
+    """The tools of one vendor that turn source into counts."""
 
     source_of: Callable[[Description], Any]  # a Source
     architecture: Callable[[Gpu, Any], int]  # that a source is compiled for

@@ -1,4 +1,4 @@
-"""What each configuration of a kernel is compiled and launched with, as its description's [source] says."""
+"""Options and launch of each configuration of a kernel, by its description's [source]."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ SCRIPTS = ("data.js", "state.js", "plot.js", "charts.js", "table.js", "main.js")
 
 @dataclass(frozen=True)
 class Roofline:
-    """Where the configurations of a space lie on a roofline, or why that is not known."""
+    """Positions of a space's configurations on a roofline, or the reason why there are none."""
 
     roofs: Mapping[str, float] = field(default_factory=dict)  # of the GPU: instructions and bytes a second
     columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # thread_instructions, dram_bytes, [L]
@@ -148,7 +148,7 @@ def _chosen(space: ResultSpace, most: int) -> np.ndarray:
 
 
 def _summary(columns: Mapping[str, np.ndarray]) -> dict[str, Any] | None:
-    """What the overview tells of a model's times; None where there is none."""
+    """The overview's summary of a model's times; None where there is none."""
     times = columns["time_s"]
     known = np.log(times[np.isfinite(times) & (times > 0)])
     if not len(known):

@@ -127,12 +127,12 @@ class Program:
 
     @property
     def depth(self) -> int:
-        """How many loops lie in one another, at most."""
+        """Depth of nested loops."""
         return max((len(self.around(loop.first)) for loop in self.loops), default=0)
 
     @cached_property
     def runs(self) -> np.ndarray:
-        """How often a warp enters each instruction, [n]."""
+        """Entries of a warp into each instruction, [n]."""
         runs = np.ones(len(self), np.int64)
         for loop in self.loops:
             runs[loop.first : loop.stop] *= loop.trips
@@ -140,12 +140,12 @@ class Program:
 
     @property
     def entries(self) -> int:
-        """How many instructions one warp enters."""
+        """Number of instructions that one warp enters."""
         return int(self.runs.sum()) if self.loops else len(self)
 
     @property
     def barriers(self) -> int:
-        """How often a warp meets the others of its group."""
+        """Number of barriers that a warp meets."""
         if not self.loops:
             return self.kind.count("b")
         return int(self.runs[[kind == "b" for kind in self.kind]].sum())
@@ -271,7 +271,7 @@ class Case:
 
     @property
     def runs(self) -> list[int]:
-        """How many warps, of all groups, run each program."""
+        """Number of warps, of all groups, that run each program."""
         whole, rest = divmod(self.warps * self.groups, len(self.assignment))
         runs = [0] * len(self.programs)
         for n, program in enumerate(self.assignment):

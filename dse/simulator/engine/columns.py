@@ -136,7 +136,7 @@ class CaseColumns:
 
     @cached_property
     def runs(self) -> np.ndarray:
-        """How many warps, of all groups, run each program."""
+        """Number of warps, of all groups, that run each program."""
         whole, rest = np.divmod(self.warps * self.groups, self.periods)
         nth = np.arange(len(self.assignment)) - np.repeat(self.assigned[:-1], self.periods)
         program = self.assignment + np.repeat(self.program_first[:-1], self.periods)
@@ -147,17 +147,17 @@ class CaseColumns:
 
     @cached_property
     def entries(self) -> np.ndarray:
-        """How many instructions all warps of a case enter."""
+        """Number of instructions that all warps of a case enter."""
         return np.add.reduceat(self.runs * self.warp_entries, self.program_first[:-1])
 
     @cached_property
     def warp_entries(self) -> np.ndarray:
-        """How many instructions a warp enters, of each program."""
+        """Number of instructions that a warp enters, of each program."""
         return np.add.reduceat(self.times, self.first[:-1]) if len(self.loops) else self.length
 
     @cached_property
     def times(self) -> np.ndarray:
-        """How often a warp enters each instruction."""
+        """Entries of a warp into each instruction."""
         times = np.ones(len(self.subsystem), np.int64)
         first = np.repeat(self.first[:-1], self.loop_counts)
         for start, (begin, end, trips) in zip(first.tolist(), self.loops.tolist(), strict=True):
@@ -171,13 +171,13 @@ class CaseColumns:
 
     @cached_property
     def subsystems(self) -> np.ndarray:
-        """How many subsystems each case has, up to the last one that an instruction or a cap names."""
+        """Number of subsystems of each case, up to the last one that an instruction or a cap names."""
         capped = np.where(np.isfinite(self.caps), np.arange(1, MOST_SUBSYSTEMS + 1), 0).max(1)
         return np.maximum(self.survey.subsystems, capped)
 
     @cached_property
     def survey(self) -> Survey:
-        """What a look at all instructions tells."""
+        """Facts about all instructions of each case."""
         return survey(
             self.program_first,
             self.first,
@@ -195,7 +195,7 @@ class CaseColumns:
 
     @cached_property
     def result_slots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each instruction's result is kept [instructions], and how many places each program has."""
+        """Slot of each instruction's result [instructions], and the number of slots of each program."""
         slots = np.zeros(len(self.subsystem) if len(self.loops) else 0, np.int32)
         counts = self.survey.reach.copy()
         for program in np.nonzero(self.loop_counts)[0]:

@@ -1,4 +1,4 @@
-"""What dataflow order needs to know of programs besides: what waits for what, and where warps meet."""
+"""Successors and barriers of instructions, which dataflow order needs besides the programs."""
 
 from typing import Any, NamedTuple
 

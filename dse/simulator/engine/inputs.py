@@ -17,7 +17,7 @@ _LAST, _BARRIER, _REPEATS, _FURTHER, _SLOT_AT, _NEED_AT = (
 
 
 def key_bits(columns: CaseColumns) -> np.ndarray:
-    """How many low bits of a word of ticks hold a scheduler's key or a subsystem, [cases]."""
+    """Low bits of a word of ticks that hold a scheduler's key or a subsystem, [cases]."""
     return np.maximum(np.frexp(columns.warps * columns.slots)[1].astype(np.int64), 3)
 
 

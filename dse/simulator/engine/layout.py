@@ -1,4 +1,4 @@
-"""What a compiled loop is given and gives back: flat arrays, and where in their rows each number lies.
+"""Inputs and records of a compiled loop: flat arrays, and the place of each number in their rows.
 
 Numba knows no objects, and an index that is unsigned needs no look at whether it counts from the end: so rows
 are told apart by the constants below, all of them unsigned, as a signed one would make a float of each sum.
@@ -85,7 +85,7 @@ class Inputs(NamedTuple):
 
 
 class EntryRecord(NamedTuple):
-    """Why each entry entered when it did, for critical paths; for a profile also when, and by whom.
+    """Cause of each entry's time, for critical paths; for a profile also its time and warp.
 
     **Shapes:** `last` [m], the others [entries] or empty, a case's from its BASE on.
     """

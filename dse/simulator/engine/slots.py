@@ -1,4 +1,4 @@
-"""Where a warp keeps the times at which its results are ready, until nothing more waits for them.
+"""Slots in which a warp keeps the times of its results, until nothing more waits for them.
 
 In a straight program a ring does: as long as dependences reach back at most its length, an instruction's
 number, modulo that, is its place. In a rolled one a result may be awaited long after, in other iterations:

@@ -9,7 +9,7 @@ from dse.simulator.case.program import MOST_SUBSYSTEMS
 
 
 class Survey(NamedTuple):
-    """What a look at all instructions tells. Arrays [cases] unless said otherwise."""
+    """Facts about all instructions of a case. Arrays [cases] unless said otherwise."""
 
     reach: np.ndarray  # of dependences in each straight program: instructions back, at most [programs]
     exponent: np.ndarray  # the least k, 0 or more, for which all terms are multiples of 2^-k cycles

@@ -126,7 +126,7 @@ def resources(listing: Listing, configuration: Configuration) -> Resources:
 
 @dataclass(frozen=True)
 class _KernelParameters:
-    """What a kernel takes, as CUDA's arguments are laid out for it."""
+    """Parameters of a kernel, as CUDA's arguments are laid out for it."""
 
     kernel: str
     parameters: tuple[Parameter, ...]

@@ -1,4 +1,4 @@
-"""What caches and explanations look at of blocks that were run, whichever machine ran them."""
+"""Protocol of recorded blocks, whichever machine ran them, for caches and explanations."""
 
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable

@@ -82,7 +82,7 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 def _flat_spaces(
     machine: MemoryMachine, base: np.ndarray, offset: int
 ) -> list[tuple[str, np.ndarray]] | None:
-    """Which lanes access which memory, None if all access global memory."""
+    """Lanes by the memory that they access, None if all access global memory."""
     del offset
     high = base >> 32
     shared, private = high == SHARED_BASE, high == PRIVATE_BASE

@@ -49,7 +49,7 @@ class Binder(OperandReaders):
                     raise self.error(step, f"found {text!r}, expected registers that there are")
 
     def actions(self, step: Instruction) -> list[Action]:
-        """What to do for an instruction; mostly one thing.
+        """Return the actions of an instruction, mostly one.
 
         **Raises:** DseError if the instruction, or a form of it, is not known.
         """

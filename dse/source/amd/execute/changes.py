@@ -1,4 +1,4 @@
-"""How registers change from one trip of a loop to the next, carried through the instructions of one trip.
+"""Changes of registers from one trip of a loop to the next, carried through the instructions of one trip.
 
 A register that is `moving` changes by the same in every trip. What an instruction makes of it is proven: it
 moves on evenly again, or a test of it comes out the same for so many trips more, or it is `NON_LINEAR`.
@@ -20,7 +20,7 @@ class ChangeRules(LinearRules):
     """Follows the changes of one trip through its instructions."""
 
     def follow(self, step: Instruction) -> list[tuple[Any, Any]]:
-        """What an instruction, which is about to be executed, lets its results change by: by slot."""
+        """Changes of the results of an instruction that is about to be executed, by slot."""
         if step.second is None:
             return self._of_one(step)
         return self._of_one(step) + self._of_one(step.second)
@@ -49,7 +49,7 @@ class ChangeRules(LinearRules):
         return written, read
 
     def _plain(self, step: Instruction) -> list[tuple[Any, Any]]:
-        """What is even only if nothing moves."""
+        """Results are loop-invariant if all sources are, else unknown."""
         written, read = self._slots(step)
         changes = [self.read(slot) for slot in read]
         moves = any(change is not None for change in changes)
@@ -168,7 +168,7 @@ class ChangeRules(LinearRules):
     # Memory
 
     def access(self, step: Instruction, performed: range, known: bool) -> list[tuple[Any, Any]]:
-        """What an access that was performed moves by, and lets its results change by.
+        """Stride of a performed access, and the changes of its results.
 
         `performed` are the numbers of its records; `known` says whether it loaded words that are known.
         """

@@ -30,7 +30,7 @@ class Stretch:
 
     @cached_property
     def actions(self) -> list[tuple[Instruction, Action]]:
-        """What to do, in order: made when waves first come here."""
+        """Actions in order, made when waves first come here."""
         return [(step, action) for step in self.steps for action in self.binder.actions(step)]
 
 

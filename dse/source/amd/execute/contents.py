@@ -1,4 +1,4 @@
-"""What accesses load and store: the machine's side of memory, as far as its contents are known."""
+"""Loads and stores of the machine, as far as the contents of memory are known."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

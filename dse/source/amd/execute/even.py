@@ -36,7 +36,7 @@ class LinearRules(TripState):
         sources: list[tuple[str, Any]],
         changes: list[Any],
     ) -> list[Any]:
-        """What results change by; NON_LINEAR where that is not known to be even."""
+        """Changes of results; NON_LINEAR where they are not known to be linear in the trip."""
         lost = [NON_LINEAR] * len(results)
         name = _renamed(step.opcode)
         if any(kind in "fDhP" for kind, _ in sources) and not name.startswith("v_mov"):

@@ -34,7 +34,7 @@ _WORTH = 300  # instructions that must be saved
 
 @dataclass(frozen=True)
 class _Mark:
-    """How far the records of a machine reached."""
+    """Lengths of a machine's records at some time."""
 
     trace: int
     accesses: int
@@ -382,7 +382,7 @@ def _named(slot: Any) -> str:
 
 
 def _change(before: Any, after: Any, lanes: np.ndarray) -> Any:
-    """What a register changed by: None if by nothing, NON_LINEAR if not as numbers do."""
+    """Change of a register: None for none, NON_LINEAR if not by one number."""
     if before is None and after is None:
         return None
     if before.__class__ is tuple or after.__class__ is tuple:

@@ -1,4 +1,4 @@
-"""What an instruction that accesses memory does, told by its name.
+"""Memory accesses by the names of instructions.
 
 Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the chapters on memory instructions.
 """
@@ -32,7 +32,7 @@ _ATOMIC = re.compile(
 
 @dataclass(frozen=True)
 class MemoryAccess:
-    """What is accessed by each lane."""
+    """Access of each lane."""
 
     space: str  # "vmem", "flat", "scratch", "lds", "smem"
     kind: str  # "load", "store", "atomic"

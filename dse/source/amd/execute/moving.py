@@ -1,4 +1,4 @@
-"""What registers and scratch change by in a trip of a loop, and for how many trips more that holds."""
+"""Changes of registers and scratch in a trip of a loop, and the number of trips for which they hold."""
 
 from typing import Any
 

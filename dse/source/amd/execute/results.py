@@ -1,4 +1,4 @@
-"""What is done with the values of operands: a function of them is computed, and its results are written."""
+"""Computation of an instruction's function from its operands, and writing of its results."""
 
 from collections.abc import Callable
 from typing import Any
@@ -121,7 +121,7 @@ def without_lanes(action: Action, kept: np.ndarray) -> Action:
 
 
 def finisher(step: Instruction, kind: str) -> Callable[[Any], Any] | None:
-    """What output modifiers do to a result."""
+    """Return the function of an instruction's output modifiers."""
     if kind not in "fDh" or not step.modifiers:
         return None
     factor = {"2": 2, "4": 4}.get(step.modifiers.get("mul", ""), 1)

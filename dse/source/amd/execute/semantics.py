@@ -1,4 +1,4 @@
-"""What instructions compute, over arrays of NumPy: small functions that the table of opcodes names.
+"""Functions of the table of opcodes, over arrays of NumPy.
 
 Source: AMD, "RDNA3" and "CDNA3 Instruction Set Architecture", the chapters on instructions.
 """
@@ -274,7 +274,7 @@ def scale(a: Array, b: Array) -> Array:
 
 
 def fraction(a: Array) -> Array:
-    """What lies above the next lower integer."""
+    """Fraction above the next lower integer."""
     return a - np.floor(a)
 
 

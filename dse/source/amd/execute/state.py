@@ -34,7 +34,7 @@ class NeedsData(Exception):
 
 
 class MaskedWords:
-    """Words of which some are not known."""
+    """Words with unknown lanes."""
 
     __slots__ = ("unknown", "value")
 
@@ -349,7 +349,7 @@ class WaveMachine:
 
 
 def _written(old: Value, value: np.ndarray | None, where: np.ndarray) -> Value:
-    """What a register holds in which only some places were written."""
+    """Value of a register of which only some lanes were written."""
     if value is None:
         if old is None:
             return None

@@ -1,4 +1,4 @@
-"""Which pipe an instruction takes, by the names that all GPUs share, and what it costs a wave that is alone.
+"""Pipes of instructions, by the names that all GPUs share, and their cost for a wave alone.
 
 Source: AMD's instruction set guides of CDNA2, CDNA3, RDNA2 and RDNA3; CLRadeonExtender, "GCN ISA Instruction
 Timings", for turns of 4 cycles, branches, and vector instructions whose mask a scalar one waits for. Wide
@@ -21,7 +21,7 @@ _CROSSBAR = ("ds_bpermute", "ds_permute", "ds_swizzle")
 
 @dataclass(frozen=True)
 class InstructionKind:
-    """What an instruction is, whatever the launch."""
+    """Properties of an instruction, independent of the launch."""
 
     pipe: str  # of dse.source.nvidia.sass.opcodes.PIPES
     counts: bool = True  # whether it takes an issue slot: waits and hints take none

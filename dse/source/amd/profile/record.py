@@ -1,4 +1,4 @@
-"""What a few blocks executed, laid out as NVIDIA's blocks are: counters by phase, and addresses of accesses.
+"""Counters by phase and addresses of accesses of a few blocks, laid out as NVIDIA's are.
 
 Caches and explanations then work on either. A thread of a block is a lane of its waves, one wave after the
 other.
@@ -91,7 +91,7 @@ def record(code: Code, machine: MemoryMachine, turns: Turns, wide_rate: bool, jo
 
 
 def steps_of(code: Code, wide_rate: bool, joins: bool) -> list[CountedStep]:
-    """Tell what each instruction of a listing is."""
+    """Return the steps of a listing, as counters see them."""
     wave_size = code.listing.wave_size
     return [_step(step, kind_of(step, wide_rate), joins, wave_size) for step in code.listing.instructions]
 
@@ -340,7 +340,7 @@ def _runs(address: np.ndarray, mask: np.ndarray, size: int) -> np.ndarray:
 
 
 def repeats(machine: MemoryMachine) -> np.ndarray:
-    """How often each entry of the trace was executed: loops that are skipped stand for their trips."""
+    """Number of executions of each entry of the trace; skipped loops count with all their trips."""
     times = np.ones(len(machine.trace))
     for start, end, more in getattr(machine, "repeats", ()):
         times[start:end] += more

@@ -32,7 +32,7 @@ _Phases = dict[tuple[int, int], np.ndarray]  # what a wave did in each, and in h
 
 
 class Cost(NamedTuple):
-    """What an instruction costs a wave that is alone."""
+    """Cost of an instruction for a wave that is alone."""
 
     cycles: float  # until the next instruction can be issued
     latency: float  # until its result is there
@@ -147,7 +147,7 @@ class _Walker:
         return start
 
     def standing(self) -> np.ndarray:
-        """What was counted since the start."""
+        """Counts since the start."""
         return np.array([self.time, self.insts, self.loads, self.waits, self.depth, *self.waited])
 
     def advance(self, more: np.ndarray) -> None:

@@ -1,1 +1,1 @@
-"""Which sectors of a launch the L1, the L2 or DRAM serves, from the addresses that its blocks touch."""
+"""Sectors of a launch served by the L1, the L2 and DRAM, from the addresses that its blocks touch."""

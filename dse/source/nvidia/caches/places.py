@@ -116,7 +116,7 @@ def _first_warp(stream: Stream, block: int) -> int:
 
 
 class _Executions:
-    """How often a warp of each row of blocks executed an instruction, and at which addresses."""
+    """Executions of an instruction by a warp of each row of blocks, with their addresses."""
 
     def __init__(self, addresses: Addresses, step: int, warp: int) -> None:
         machine = addresses.machine

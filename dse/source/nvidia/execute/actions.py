@@ -21,7 +21,7 @@ _U32 = np.uint32
 
 
 def actions(bound: BoundProgram, block: BasicBlock) -> list[tuple[Step, Action]]:
-    """What to do for the steps of a block, in order; most need nothing."""
+    """Return the actions for the steps of a block, in order; most need none."""
     made: list[tuple[Step, Action]] = []
     for step in block.steps:
         if step.memory and bound.counting:

@@ -26,7 +26,7 @@ def check_arrivals(machine: Machine) -> None:
     block_of = {step.index: block.index for block in machine.program.blocks for step in block.steps}
 
     def executed(step: Step) -> np.ndarray:
-        """How many threads of each block did: [blocks]."""
+        """Number of threads of each block that arrived: [blocks]."""
         rows = machine.bound.guard_rows
         memory = machine.bound.memory_rows
         row = rows.get(step.index, memory.get(step.index, 2 * block_of[step.index] + 1))

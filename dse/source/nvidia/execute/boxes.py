@@ -167,7 +167,7 @@ def _of_shared(issue: _Issue) -> np.ndarray:
 
 
 def _arrive(machine: Machine, step: Step, issue: _Issue) -> None:
-    """What lies in shared memory is of unknown contents."""
+    """Mark the contents of shared memory as unknown."""
     size = prod(issue.tensor.box) * issue.tensor.element_bytes
     place = in_block(issue.of_thread(machine.base(step, step.memory[0], False) + step.memory[0].offset))
     rows = np.flatnonzero(issue.blocks)

@@ -1,4 +1,4 @@
-"""How a change goes through an instruction, by its opcode.
+"""Rules by opcode for the change of an instruction's result.
 
 Each rule turns the changes of an instruction's sources into that of its result (sums, multiples), or cuts
 them off (shifts, compares), and says for how many trips more this holds. It raises `Irregular` where the

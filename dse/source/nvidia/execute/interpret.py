@@ -174,7 +174,7 @@ class Scheduler:
                 self.ready.enter(target, going)
 
     def release(self) -> bool:
-        """Nobody can go on: let those go whose wait is over. False if nobody is left.
+        """Release satisfied barriers. Return False when no thread is left.
 
         **Raises:** DseError if all that are left wait for others.
         """

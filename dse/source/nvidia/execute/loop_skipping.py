@@ -421,7 +421,7 @@ class LoopSkipper:
         )
 
     def _check_outer(self, loop: _Loop, outer: Examination, changes: dict[int, np.ndarray]) -> None:
-        """What a loop around this one changes must be the same before and after the trips that are skipped.
+        """Check that the changes of an outer loop are the same before and after the skipped trips.
 
         Since no rule lets both loops change the same product or the bits that are shifted out, it then is so
         in all of them; and tests that come out alike in the first and the last trip do so in between.

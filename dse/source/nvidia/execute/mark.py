@@ -9,7 +9,7 @@ from dse.source.nvidia.machine.state import Machine
 
 @dataclass(frozen=True)
 class Mark:
-    """How far the records of a machine reached at some time."""
+    """Lengths of a machine's records at some time."""
 
     trace: int  # lengths of these
     repeats: int

@@ -19,7 +19,7 @@ _MOST = 500_000  # phases, basic blocks or addresses that may be written down on
 
 @dataclass(frozen=True)
 class Repetition:
-    """How often each executed part is done again."""
+    """Number of repetitions of each executed part."""
 
     times: int
     trips: int = 1  # of the loop, in each part

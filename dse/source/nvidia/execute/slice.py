@@ -52,7 +52,7 @@ def mark_needed(
     live: list[Wanted] = [{} for _ in program.blocks]
 
     def before(block: BasicBlock, mark: bool) -> Wanted:
-        """What is wanted where a basic block begins."""
+        """Slots wanted at the beginning of a basic block."""
         wanted: Wanted = {None: exchanged}
         for successor in block.successors:
             for guard, bits in live[successor].items():

@@ -1,4 +1,4 @@
-"""What a warp has under way beside its instructions, and which instructions wait for that.
+"""Asynchronous work of a warp, and the instructions that wait for it.
 
 Asynchronous copies, and products of a warp group or a block, are closed into groups that are waited for
 (`dse.source.nvidia.profile.async_groups` has the instructions that do so). A group may be empty, but on an

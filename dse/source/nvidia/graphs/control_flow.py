@@ -80,7 +80,7 @@ class ControlFlow:
 
 
 class _Splitting:
-    """How threads that executed a basic block together part, by the sets that are executed afterwards."""
+    """Divergence of threads after a basic block, by the sets that are executed afterwards."""
 
     def __init__(self, machine: Machine, weights: np.ndarray) -> None:
         self.machine, self.weights = machine, weights

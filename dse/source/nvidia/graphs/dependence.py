@@ -62,7 +62,7 @@ class DependenceGraph:
 
     @cached_property
     def runs(self) -> list[int]:
-        """How often each instruction is issued."""
+        """Number of issues of each instruction."""
         runs = [1] * len(self.instructions)
         for loop in self.loops:
             for i in range(loop.first, loop.last + 1):

@@ -35,7 +35,7 @@ class FlowNode:
 
     @property
     def count(self) -> int:
-        """How many instructions it has."""
+        """Number of instructions."""
         return sum(self.insts.values())
 
     @property

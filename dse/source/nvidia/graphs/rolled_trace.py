@@ -48,7 +48,7 @@ class RolledTrace:
 
     @property
     def size(self) -> int:
-        """How many instructions it has once it is written out."""
+        """Number of instructions of the unrolled trace."""
         return sum(map(self._size, self._word))
 
     def written_out(self) -> tuple[list[Step], list[RolledLoop]]:
@@ -114,7 +114,7 @@ class RolledTrace:
         return token
 
     def _depth(self, token: int) -> int:
-        """How many loops lie in one another."""
+        """Depth of nested loops."""
         if token not in self._loops:
             return 0
         return 1 + max(map(self._depth, self._loops[token][0]))

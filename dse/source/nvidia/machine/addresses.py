@@ -1,4 +1,4 @@
-"""Where many blocks access global memory, told by those that were run."""
+"""Global addresses of many blocks, derived from the blocks that were run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from dse.source.nvidia.machine.state import Machine
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where blocks access global memory: a machine that ran some, and which of them each block is like."""
+    """Global addresses of blocks: a machine that ran some, and the one that each block is like."""
 
     machine: Machine
     row: np.ndarray  # [blocks] that of the block in the machine

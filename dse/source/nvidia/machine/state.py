@@ -74,7 +74,7 @@ def distance(trips: np.ndarray, stride: float) -> np.ndarray:
 
 
 class LocalSpan(NamedTuple):
-    """Where in the threads' own memory an instruction went."""
+    """Range of the threads' own memory that an instruction accessed."""
 
     start: int  # byte
     end: int

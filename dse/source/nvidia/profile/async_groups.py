@@ -19,7 +19,7 @@ Queue = Literal["copies", "stores", "products", "mbarrier"]
 
 @dataclass(frozen=True)
 class Role:
-    """What an instruction does to the groups of a queue."""
+    """Effect of an instruction on the groups of a queue."""
 
     queue: Queue
     starts: bool = False  # adds a result to the open group
@@ -66,7 +66,7 @@ def role(step: Step) -> Role | None:
 
 @dataclass(frozen=True)
 class Result:
-    """When something asynchronous is there, and the latencies waited for until then."""
+    """Arrival of an asynchronous result, and the latencies waited for until then."""
 
     time: float
     path: np.ndarray

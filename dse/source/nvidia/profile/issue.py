@@ -27,7 +27,7 @@ class Code(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a warp stands."""
+    """Position of a warp."""
 
     now: np.ndarray  # [4]: time, longest chain, waits for loads, loads
     waited: np.ndarray  # [sources] results waited for until now

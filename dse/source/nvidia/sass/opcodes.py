@@ -90,7 +90,7 @@ class Opcode:
     rule: str = ""  # the function of dse/source/nvidia/execute/semantics that evaluates it
 
     def destinations(self, operands: tuple[Operand, ...]) -> int:
-        """How many of the first operands are written."""
+        """Number of leading operands that are written."""
         if not operands:
             return 0
         return self.writes if isinstance(self.writes, int) else self.writes(operands)

@@ -1,4 +1,4 @@
-"""How many operands an instruction writes, and how many registers each operand takes.
+"""Written operands of instructions, and registers of each operand.
 
 Each function here is named by rows of the table in `opcodes`. A register holds 32 bits. Word rules give the
 registers of the first destination, then those of each source; the last number stands for all sources that
@@ -105,7 +105,7 @@ def pair_unless_32(modifiers: Modifiers) -> Words:
 
 
 def loaded(modifiers: Modifiers) -> Words:
-    """What is loaded has the width that is named; addresses are counted apart."""
+    """Loaded values have the named width; addresses are counted apart."""
     return data_words(modifiers), 1
 
 
@@ -115,7 +115,7 @@ def loaded_matrices(modifiers: Modifiers) -> Words:
 
 
 def stored(modifiers: Modifiers) -> Words:
-    """What is stored has the width that is named."""
+    """Stored values have the named width."""
     return 1, data_words(modifiers)
 
 
@@ -130,7 +130,7 @@ def stored_matrices(modifiers: Modifiers) -> Words:
 
 
 def tensor_memory(modifiers: Modifiers) -> Words:
-    """What moves between registers and tensor memory: .x4 takes 4 registers of each lane's 32 bits."""
+    """Moves between registers and tensor memory: .x4 takes 4 registers of each lane's 32 bits."""
     count = next((int(name[1:]) for name in modifiers if re.fullmatch(r"x\d+", name)), 1)
     wide = next((match[1] for name in modifiers if (match := re.match(r"16dp(128|256)bit", name))), "")
     words = count * {"": 1, "128": 2, "256": 4}[wide]

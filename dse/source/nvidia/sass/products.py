@@ -25,7 +25,7 @@ class UnknownProductError(Exception):
 
 @dataclass(frozen=True)
 class Product:
-    """What one warp's instruction multiplies."""
+    """Product of matrices of one warp's instruction."""
 
     kind: str  # one of dse.types.MMA
     multiply_adds: float

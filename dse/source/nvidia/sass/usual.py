@@ -1,4 +1,4 @@
-"""What comparisons give for usual numbers: finite ones, not close to zero, that equal no constant by chance.
+"""Comparisons of usual numbers: finite, not close to zero, equal to no constant by chance.
 
 Functions that are rounded correctly (division, sqrtf, rsqrtf, logf, powf) have code of their own for numbers
 at the edges of their format, which scales them or is called. Data that is not known hardly ever needs it.

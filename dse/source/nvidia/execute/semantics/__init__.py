@@ -1,4 +1,4 @@
-"""What the instructions that addresses and branches depend on compute.
+"""Semantics of the instructions that addresses and branches depend on.
 
 A rule is a function of one instruction. Rows of the table of opcodes (`dse.source.nvidia.sass.opcodes`) name
 theirs; several opcodes may have the same.

@@ -1,4 +1,4 @@
-"""What compares of all types have in common."""
+"""Comparisons of all types."""
 
 from typing import Any
 

@@ -242,7 +242,7 @@ _WHOLE = {"TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil}
 
 
 def _to_whole(step: Step) -> Callable[[np.ndarray], np.ndarray]:
-    """How a float becomes a whole number: as a modifier says, else the nearest."""
+    """Rounding of a float to a whole number: by a modifier, else to the nearest."""
     return next((function for name, function in _WHOLE.items() if step.has(name)), np.rint)
 
 

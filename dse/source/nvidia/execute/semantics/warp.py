@@ -1,4 +1,4 @@
-"""What the threads of a warp do together: votes, shuffles, reductions."""
+"""Operations of a warp's threads together: votes, shuffles, reductions."""
 
 from typing import Any
 
