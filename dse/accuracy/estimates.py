@@ -147,7 +147,7 @@ def _resources(fields: Mapping[str, Any]) -> Resources:
 def _numbers_off(
     read: Sequence[KernelProfile | Failure], guess: Estimate, others: np.ndarray
 ) -> dict[str, dict[str, float]]:
-    """Work out by number how far estimates of those that were not compiled are off."""
+    """Compute by number how far estimates of those that were not compiled are off."""
     left = [one for index in others if isinstance(one := read[index], KernelProfile)]
     warps = stacked([one.warp for one in left])
     counted = dict(zip(column_names(warps.phases.passes.shape[1]), warps.to_matrix().T, strict=True))

@@ -94,7 +94,7 @@ CHOICES = (
 
 
 def errors(choices: Sequence[Choice] = CHOICES) -> list[dict[str, Any]]:
-    """Work out TEG's mean errors in percent, each choice made otherwise: a row a choice, a column a table.
+    """Compute TEG's mean errors in percent, each choice made otherwise: a row a choice, a column a table.
 
     A table whose kernel a choice does not concern is None.
     """

@@ -1,6 +1,6 @@
 """Chunks of a kernel's configurations, each on all GPUs by all closed forms in one jitted function.
 
-The same function works out the launches that models on the host are given.
+The same function computes the launches that models on the host are given.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -57,7 +57,7 @@ def launch_totals(
 
 
 def roofs(gpu: Gpu) -> Roofs:
-    """Work out the roofs of a GPU: a pipe takes λ cycles of an SM for each unit of its work.
+    """Compute the roofs of a GPU: a pipe takes λ cycles of an SM for each unit of its work.
 
     **Source:** Ding & Williams, An Instruction Roofline Model for GPUs, PMBS 2019.
     """

@@ -82,5 +82,5 @@ def distinct(places: Any, mask: Any, xp: Any = jnp) -> Any:
 
 
 def once_computed(value: Any, xp: Any = jnp) -> Any:
-    """Return the value itself, which XLA else works out anew for each pair of lanes that it compares."""
+    """Return the value itself, which XLA else computes again for each pair of lanes that it compares."""
     return jax.lax.optimization_barrier(value) if xp is jnp else value

@@ -75,7 +75,9 @@ class ArrayArgument:
 
     size: Expression  # elements
     type: str  # of an element, as NumPy names it
-    values: Expression | None  # of `index` and of `random`, from 0 up to 1; None where nothing hangs on them
+    values: (
+        Expression | None
+    )  # of `index` and of `random`, from 0 up to 1; None where nothing depends on them
 
 
 UNKNOWN_ARRAY = ArrayArgument(parse(0, "array"), "uint8", None)  # neither its size is known nor what it holds

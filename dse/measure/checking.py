@@ -37,7 +37,7 @@ class Reference:
     output: int  # place of the argument
     size: Callable[[Names], int]  # elements of the output
     expected: Callable[[CheckedLaunch], np.ndarray]  # at the places of a case
-    depends: tuple[str, ...] = ()  # parameters that the result hangs on
+    depends: tuple[str, ...] = ()  # parameters that the result depends on
     tolerance: float = 1e-4  # relative to an element and to the mean of all; 0: equal
     types: Mapping[int, str] = field(default_factory=dict)  # of arrays, where not as the [source] table says
     constants: Mapping[str, Callable[[Names], int]] = field(default_factory=dict)  # elements of each

@@ -1,6 +1,6 @@
 """Configurations compiled by other processes while earlier ones are used, and kept on disk.
 
-Apart from the rest, so that these processes need not load it: they start anew for every few configurations.
+Apart from the rest, so that these processes need not load it: they start again for every few configurations.
 """
 
 import os

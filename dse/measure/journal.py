@@ -98,7 +98,7 @@ class Journal:
 
 def _same(where: Path, name: str, stated: Any, expected: Any) -> None:
     if stated != expected:
-        raise DseError(f"{where}: {name}: found {stated}, expected {expected}; delete it to begin anew")
+        raise DseError(f"{where}: {name}: found {stated}, expected {expected}; delete it to begin again")
 
 
 def _read_lines(path: Path) -> tuple[dict[str, Any], list[Row]]:

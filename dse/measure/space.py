@@ -59,7 +59,7 @@ class SpacePlan:
 
     @property
     def settings(self) -> list[Settings]:
-        """What the code of each configuration hangs on. DseError if the source's compiler is not there."""
+        """What the code of each configuration depends on. DseError if the source's compiler is not there."""
         assert not isinstance(self.source, BuiltSpace)
         return [self.source.settings(one.defines, one.arguments) for one in self.configurations]
 

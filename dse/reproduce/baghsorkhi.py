@@ -12,7 +12,7 @@ TITLE = "Baghsorkhi et al. 2010 (WFG)"
 
 
 def figure_1() -> list[Row]:
-    """Work out x = A[threadID] + y on 8 lanes of 24 cycles, 16 warps; ILP 1, which the caption lacks."""
+    """Compute x = A[threadID] + y on 8 lanes of 24 cycles, 16 warps; ILP 1, which the caption lacks."""
     two, one, warp_bytes, warps = (jnp.asarray(x) for x in (2.0, 1.0, 32 * 4.0, 16.0))
     graph = (Compute(two), Memory(warp_bytes, name="A"), Compute(one, uses=("A",)))
     fields: dict[str, Any] = {"issue_cycles": 32 / 8, "pipeline_latency": 24.0}

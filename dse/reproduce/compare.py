@@ -21,7 +21,7 @@ def paper(name: str) -> ModuleType:
 
 
 def compare(papers: Iterable[str] = PAPERS) -> dict[str, list[Row]]:
-    """Work out the rows of each paper in double precision, each with its reason if it has one."""
+    """Compute the rows of each paper in double precision, each with its reason if it has one."""
     modules = {name: paper(name) for name in papers}
     with in_64_bits():
         return {

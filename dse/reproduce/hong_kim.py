@@ -23,7 +23,7 @@ FILES = {
 
 
 def table_1() -> list[Row]:
-    """Look up the constants among the parameters, and work out the one that the text does."""
+    """Look up the constants among the parameters, and compute the one that the text does."""
     gpu, printed = gpus.load("quadro-fx5600", np.float64).gpu, text("hong_kim")
     rep = printed["rep"]
     small = eqx.tree_at(
@@ -47,7 +47,7 @@ def table_1() -> list[Row]:
 
 
 def table_2() -> list[Row]:
-    """Work out the example: a tiled matrix multiplication."""
+    """Compute the example: a tiled matrix multiplication."""
     printed = {row["quantity"]: row["paper"] for row in table("hong_kim_table_2")}
     given = {name: float(value) for name, value in printed.items()}
     mem_insts = given["uncoal_mem_insts"]
@@ -121,7 +121,7 @@ def table_3() -> list[Row]:
 
 
 def section_3_2() -> list[Row]:
-    """Work out the cases that are drawn: how many periods of computation and of memory a run takes."""
+    """Compute the cases that are drawn: how many periods of computation and of memory a run takes."""
     rows, latency = [], 840.0  # any
     for name in ("case_1", "case_3"):
         case = text("hong_kim")[name]
@@ -146,7 +146,7 @@ def section_3_2() -> list[Row]:
 
 
 def table_5() -> list[Row]:
-    """Work out the arithmetic intensity of the Merge benchmarks; of a range, that of its first end."""
+    """Compute the arithmetic intensity of the Merge benchmarks; of a range, that of its first end."""
     return [
         Row(
             "Table 5",

@@ -9,7 +9,7 @@ TITLE = "Kothapalli et al. 2009"
 
 
 def costs() -> list[Row]:
-    """Work out what instructions cost (Sec. 3)."""
+    """Compute what instructions cost (Sec. 3)."""
     printed = text("kothapalli")
     return [
         Row(
@@ -30,7 +30,7 @@ def costs() -> list[Row]:
 
 
 def matrix_multiplication() -> list[Row]:
-    """Work out the matrix multiplication (Sec. 5.1) by MAX."""
+    """Compute the matrix multiplication (Sec. 5.1) by MAX."""
     printed = text("kothapalli")
     case = printed["matrix_multiplication"]
     n = case["n"]
@@ -44,7 +44,7 @@ def matrix_multiplication() -> list[Row]:
 
 
 def list_ranking() -> list[Row]:
-    """Work out the list ranking (Sec. 5.2): three uncoalesced accesses in each of 4 log N steps."""
+    """Compute the list ranking (Sec. 5.2): three uncoalesced accesses in each of 4 log N steps."""
     printed = text("kothapalli")
     case = printed["list_ranking"]
     steps = 4 * math.log2(case["n"])

@@ -47,7 +47,7 @@ INSTRUCTIONS = {  # pipes of Table 5; the others are sequences of several instru
 
 
 def table_2() -> list[Row]:
-    """Work out the example kernel by the models of Sec. 2."""
+    """Compute the example kernel by the models of Sec. 2."""
     printed = text("lemeire")
     gpu = examples.gpu(
         cpi=examples.per_class(fp32=1.0, dram=2.0), latency=examples.per_class(fp32=4.0, dram=6.0)
@@ -88,7 +88,7 @@ def figure_5() -> list[Row]:
 
 
 def figure_6() -> list[Row]:
-    """Work out one load behind computation, by Volkov and by WFG as published, which falls or soars.
+    """Compute one load behind computation, by Volkov and by WFG as published, which falls or soars.
 
     The paper prints Volkov's cycles; of WFG it prints Eq. L40 only, which is evaluated here.
     """
@@ -110,7 +110,7 @@ def figure_6() -> list[Row]:
 
 
 def figure_8() -> list[Row]:
-    """Work out GPUMech's example: 3 instructions, 6 stall cycles, 4 warps."""
+    """Compute GPUMech's example: 3 instructions, 6 stall cycles, 4 warps."""
     case = text("lemeire")["figure_8"]
     of_warp = gpumech.Intervals.once(jnp.array([case["insts"]]), jnp.array([case["stalls"]]))
     rows = []
@@ -127,7 +127,7 @@ def figure_8() -> list[Row]:
 
 
 def equations_43_to_45() -> list[Row]:
-    """Work out the instruction mix of Fig. 12 by `volkov` at full occupancy: first operations a cycle.
+    """Compute the instruction mix of Fig. 12 by `volkov` at full occupancy: first operations a cycle.
 
     The paper prints the equations only: its numbers here are those equations, evaluated.
 
@@ -183,7 +183,7 @@ def table_5() -> list[Row]:
 
 
 def table_6() -> list[Row]:
-    """Work out the achieved throughput from Table 5's λ of a load, at the clocks of the GPU files."""
+    """Compute the achieved throughput from Table 5's λ of a load, at the clocks of the GPU files."""
     rows = []
     for row, name in zip(table("lemeire_table_6"), FILES.values(), strict=True):
         gpu = gpus.load(name, np.float64).gpu
@@ -213,7 +213,7 @@ def table_7() -> list[Row]:
 
 
 def tables_10_to_12() -> list[Row]:
-    """Average the 14 kernels from the cells as printed, and work out what the text makes of these."""
+    """Average the 14 kernels from the cells as printed, and compute what the text makes of these."""
     rows, averages = [], {}
     for number in (10, 11, 12):
         *kernels, printed = table(f"lemeire_table_{number}")

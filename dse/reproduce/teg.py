@@ -40,7 +40,7 @@ def table_1() -> list[Row]:
 
 
 def section_3() -> list[Row]:
-    """Work out what the text derives from its measurements."""
+    """Compute what the text derives from its measurements."""
     printed = text("teg")
     fadd = printed["fadd"]
     latency = (fadd["cycles"] - fadd["overhead"] - fadd["issue"]) / (fadd["instructions"] - 1)
@@ -74,7 +74,7 @@ def section_3() -> list[Row]:
 
 
 def tables_2_to_5() -> list[Row]:
-    """Work out the errors of its predictions, relative to these and not to what was measured, as it does."""
+    """Compute the errors of its predictions, relative to these and not to what was measured, as it does."""
     return [
         Row(
             f"Table {number}",

@@ -1,7 +1,7 @@
-"""Keeps results on disk, each under a digest of what it was worked out from.
+"""Keeps results on disk, each under a digest of what it was computed from.
 
 One SQLite file: reading 4,000 entries of 16 KB takes 0.1 s, a file each takes four times that. Writes are
-atomic, several processes may read and write at a time, and every call opens the file anew, so that a `Cache`
+atomic, several processes may read and write at a time, and every call opens the file again, so that a `Cache`
 can be handed to other processes.
 """
 

@@ -69,7 +69,7 @@ class Configuration:
 def configurations(
     description: Description, parameters: Mapping[str, Any], problem: Mapping[str, Number], gpu: Gpu
 ) -> list[Configuration]:
-    """Work out what a kernel's source is compiled and launched with, as its [source] table says.
+    """Compute what a kernel's source is compiled and launched with, as its [source] table says.
 
     **Shapes:** parameters [L] or scalars, GPU fields scalars; L configurations.
     **Raises:** DseError if the kernel has no such table, or a block or grid has no threads or blocks.

@@ -1,4 +1,4 @@
-"""`dse accuracy teg`: errors on the TEG paper's tables, and how they hang on what was chosen."""
+"""`dse accuracy teg`: errors on the TEG paper's tables, and how they depend on what was chosen."""
 
 import json
 from pathlib import Path

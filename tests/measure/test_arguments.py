@@ -1,4 +1,4 @@
-"""What arrays hold, when they are made anew, and how numbers are packed."""
+"""What arrays hold, when they are made again, and how numbers are packed."""
 
 from dataclasses import replace
 

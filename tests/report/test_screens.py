@@ -1,6 +1,6 @@
 """Screens of commands as a user sees them, at several widths and through a pipe, beside those kept.
 
-`DSE_WRITE_SCREENS=1 pytest tests/report/test_screens.py` writes them anew, to be looked at.
+`DSE_WRITE_SCREENS=1 pytest tests/report/test_screens.py` writes them again, to be looked at.
 """
 
 import io

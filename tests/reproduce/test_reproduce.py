@@ -27,7 +27,7 @@ def found():
 
 @pytest.fixture
 def worked_out(monkeypatch, found):
-    """Commands then find everything worked out."""
+    """Commands then find everything computed."""
     monkeypatch.setattr(
         "dse.reproduce.compare.compare", lambda names=PAPERS: {name: found[name] for name in names}
     )
@@ -70,7 +70,7 @@ def test_kinds(found):
 
 @pytest.mark.parametrize(
     ("paper", "what", "ours", "agrees"),
-    [  # worked out by hand, or known misprints
+    [  # computed by hand, or known misprints
         ("hong-kim", "mwp", 2.28125, True),
         ("hong-kim", "mwp_peak_bw", 28.515625, False),
         ("hong-kim", "exec_cycles_app", 38428.1875, False),

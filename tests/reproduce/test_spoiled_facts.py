@@ -30,7 +30,7 @@ def rows(monkeypatch, paper, module, tables):
 
 
 def shows(monkeypatch, paper, module, tables):
-    """Whether a row that is worked out or looked up differs without a reason."""
+    """Whether a row that is computed or looked up differs without a reason."""
     found = rows(monkeypatch, paper, module, tables)
     return any(row.problem for row in found if row.kind in WORKED_OUT)
 

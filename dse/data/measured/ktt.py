@@ -64,7 +64,7 @@ def read(path: Path, content: Any) -> Table:
     """Read the results, one a row: counters by KTT's names, registers and bytes by those of a kernel.toml.
 
     **Edges:** a configuration that launches several kernels has a time but no counters: what they add up
-    to hangs on the counter.
+    to depends on the counter.
     **Raises:** DseError, one line; also if the file holds the results of several kernels.
     """
     file = checked(_File, content, f"{path}")

@@ -225,7 +225,7 @@ def with_parameters(table: Table, kernel: Counts) -> Table:
 
 
 def _launches(description: Description, known: dict[str, Any]) -> list[Any] | None:
-    """The block along x, y, z and the grid; or threads and blocks; None if they hang on the GPU."""
+    """The block along x, y, z and the grid; or threads and blocks; None if they depend on the GPU."""
     for name, expression in description.let:
         if expression.names <= known.keys():
             known[name] = expression(known, np)

@@ -23,7 +23,7 @@ CLOCK_CHANGES = 0.02
 
 @dataclass(frozen=True)
 class Value:
-    """A number of the GPU, how far what it comes from lies apart (relative), and how it was worked out."""
+    """A number of the GPU, how far what it comes from lies apart (relative), and how it was computed."""
 
     value: float
     unit: str
@@ -42,9 +42,9 @@ class Point:
 
 
 def values(recording: Recording) -> dict[str, Value]:
-    """Work out every quantity of a GPU file that is measured, by its name there.
+    """Compute every quantity of a GPU file that is measured, by its name there.
 
-    **Raises:** DseError where the recording lacks what one is worked out of.
+    **Raises:** DseError where the recording lacks what one is computed of.
     """
     by_name: dict[str, Value] = {}
     by_name["clock"] = clock(recording)
@@ -89,7 +89,7 @@ def cycles_of(record: BenchmarkRecord) -> float:
 
 
 def of_pipe(recording: Recording, name: str) -> tuple[Value, Value]:
-    """Work out λ and Λ of a class: an SM's least cycles for an instruction, and a dependent one's wait."""
+    """Compute λ and Λ of a class: an SM's least cycles for an instruction, and a dependent one's wait."""
     units = INSTRUCTIONS[name].units
     records = _some(recording, "pipes", **{"class": name})
     best = min(records, key=cycles_of)
@@ -112,7 +112,7 @@ def interval(recording: Recording, name: str) -> float:
 
 
 def barrier(recording: Recording) -> tuple[Value, Value]:
-    """Work out λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
+    """Compute λ and Λ of a barrier: slope over the block's warps, and what is left at none."""
     records = _some(recording, "pipes", **{"class": "barrier"})
     warps = [float(record.parameters["warps"]) for record in records]
     times = [cycles_of(record) * float(record.parameters["warps"]) for record in records]
@@ -134,7 +134,7 @@ def _line(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
 
 
 def pass_of_banks(recording: Recording) -> Value:
-    """Work out λ of one pass through the banks: slope over the degree of conflict, of 4-byte loads."""
+    """Compute λ of one pass through the banks: slope over the degree of conflict, of 4-byte loads."""
     records = [
         record
         for record in _some(recording, "banks", store=0, words=1)
@@ -150,7 +150,7 @@ def pass_of_banks(recording: Recording) -> Value:
 
 
 def load_store(recording: Recording) -> Value:
-    """Work out the cycles of a memory instruction in the load/store units: all threads ask for one word."""
+    """Compute the cycles of a memory instruction in the load/store units: all threads ask for one word."""
     [record] = _some(recording, "banks", store=0, words=1, degree=0)
     rule = "cycles of an SM for a load of one word from shared memory by all threads of a warp"
     return Value(cycles_of(record), "cycles", record.repeats.spread, rule)
@@ -223,7 +223,7 @@ def shared_pipes(recording: Recording) -> list[PipeSharing]:
 
 
 def plateaus(recording: Recording) -> tuple[Value, Value, Value]:
-    """Work out Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
+    """Compute Λ of L1, L2 and DRAM: the flat parts of the chase's curve, by the sizes of the caches.
 
     L1: sets up to 16 KiB. L2: through the L1, from 1 MiB (which no L1 holds) to an eighth of the L2, or the
     nearest there is. DRAM: from four times the L2 to sixteen times.
@@ -278,7 +278,7 @@ def fastest(recording: Recording, level: str) -> BenchmarkRecord:
 
 
 def sector(recording: Recording, level: str) -> Value:
-    """Work out λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of what all reach."""
+    """Compute λ of the L2 or of DRAM: cycles of an SM for a sector, at its share of what all reach."""
     record = fastest(recording, level)
     sms = int(recording.device["attributes"]["MULTIPROCESSOR_COUNT"])
     mhz, reached = clock(recording).value, bandwidth(record) / 1e9

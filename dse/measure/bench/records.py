@@ -1,4 +1,4 @@
-"""Raw results of the microbenchmarks, as they are kept: everything else can be worked out of them again."""
+"""Raw results of the microbenchmarks, as they are kept: everything else can be computed of them again."""
 
 import json
 from collections.abc import Mapping

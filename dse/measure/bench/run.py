@@ -115,7 +115,7 @@ class Microbenchmarks:
         )
 
     def read(self, count: int, warps: int) -> tuple[float, float]:
-        """Work out cycles and MHz from what so many warps wrote down, of which an SM has `warps`."""
+        """Compute cycles and MHz from what so many warps wrote down, of which an SM has `warps`."""
         times = self.device.download(self.times, np.empty((count, _NUMBERS), np.int64))
         return cycles_of(times, warps)
 

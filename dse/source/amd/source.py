@@ -25,7 +25,7 @@ from dse.source.nvidia.sass.elf import Parameter
 from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled
 from dse.types import Gpu, Resources
 
-RULES = "3"  # to be changed with how counts are worked out from what was compiled: they are kept
+RULES = "3"  # to be changed with how counts are computed from what was compiled: they are kept
 
 
 def source_of(description: Description) -> HipSource:

@@ -1,6 +1,6 @@
 """Collects what is known of a kernel's configurations before any is compiled.
 
-The launch, the constants of the source and with them its shared memory are worked out exactly.
+The launch, the constants of the source and with them its shared memory are computed exactly.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ class KnownFacts:
     block: np.ndarray  # [L, 3] threads along x, y, z
     shared_bytes: np.ndarray | None  # [L] of a block: by the source's text, and what the launch adds
     too_large: np.ndarray  # [L] by the text, arrays in shared memory of more than compilers let one declare
-    names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source works out
+    names: dict[str, np.ndarray]  # [L] parameters, and whole numbers that the source computes
     code: np.ndarray  # [L, c] parameters that vary and how much a thread has to do, standardised
 
     @property

@@ -39,7 +39,7 @@ from dse.source.nvidia.sass.disassemble import disassemble
 from dse.source.nvidia.sass.listing import Listing
 from dse.types import Gpu, Resources
 
-FORMAT = "17"  # to be changed with what is kept, and with how it is worked out
+FORMAT = "17"  # to be changed with what is kept, and with how it is computed
 _BATCH = 16  # configurations that go through one process together, at most
 Code = TypeVar("Code")
 
@@ -176,7 +176,7 @@ def _keep(cache: Cache, results: Mapping[str, KernelProfile | Failure]) -> None:
 
 
 def _unstated(profile: KernelProfile, made: Compiled, source: Source) -> Failure | None:
-    """Refuse counts of a Triton kernel that hang on an array of whole numbers whose contents are not stated.
+    """Refuse counts of a Triton kernel that depend on an array of whole numbers of unknown contents.
 
     Where zeros end programs early, or send all loads to one place, they would count for less than they do.
     Arrays of numbers with fractions are taken to hold zeros.
@@ -204,7 +204,7 @@ _CONTENTS = re.compile(r"contents of argument (\d+)")
 
 
 def compiled(job: Job, kind: type[Code]) -> dict[str, Code | Failure]:
-    """Compile, or take from the cache: apart from what is worked out, since it serves every GPU of a kind.
+    """Compile, or take from the cache: apart from what is computed, since it serves every GPU of a kind.
 
     `kind` is what the compiler of the source makes.
     """

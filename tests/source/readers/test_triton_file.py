@@ -45,7 +45,7 @@ def configured(name: str, given: Given) -> tuple[list[dict[str, Any]], list[Conf
 
 
 def told(name: str, given: Given) -> dict[str, Any]:
-    """What the first configuration's code hangs on."""
+    """What the first configuration's code depends on."""
     source, first = source_of(load(f"{FILE}:{name}", given)), configured(name, given)[1][0]
     return dict(source.settings(first.defines, first.arguments))
 

@@ -216,7 +216,7 @@ class WaveMachine:
         self.active = known[1]
 
     def _one_object(self, mask: np.ndarray) -> np.ndarray:
-        """Keep equal masks of lanes as one object, so that what is told of one is worked out once."""
+        """Keep equal masks of lanes as one object, so that what is told of one is computed once."""
         if self._last is mask:
             return mask
         key = (mask.shape, mask.tobytes())

@@ -1,6 +1,6 @@
 """Tells which sectors that a launch asks for are in the L1 of an SM, in the L2, or come from DRAM.
 
-This is worked out from the addresses of one block, the one that stands for most others. Within it, a line of
+This is computed from the addresses of one block, the one that stands for most others. Within it, a line of
 the L1, 128 bytes filled sector by sector, has to make room for another one with the same chance at any time,
 as where a cache replaces lines at random. What the block and those that are resident beside it fill says how
 large that chance is. What the block touches for the first time may still be there from other blocks: that is

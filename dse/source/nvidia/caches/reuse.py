@@ -36,7 +36,7 @@ class Reuse:
         blocks: int | None = None,
         phases: np.ndarray | None = None,
     ) -> None:
-        """`blocks` are those of the grid; `phases` number the phases of the accesses anew."""
+        """`blocks` are those of the grid; `phases` number the phases of the accesses again."""
         self.window, self.blocks = chosen, blocks or chosen.blocks
         phases = np.arange(accesses.phases) if phases is None else phases
         self.phases = int(phases.max()) + 1

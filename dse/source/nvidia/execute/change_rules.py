@@ -26,7 +26,7 @@ from dse.source.nvidia.execute.register_changes import (
 from dse.source.nvidia.sass.operands import RZ, URZ, Operand
 from dse.source.nvidia.sass.program import Step
 
-_PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are worked out
+_PAIRS = range(-(2**61), 2**61)  # 64-bit values whose trips are computed
 _INSIDE_TOO = "it changes in a loop inside too"
 
 

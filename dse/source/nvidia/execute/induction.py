@@ -51,7 +51,7 @@ class Examination:
         self._stored_before = _stored(machine)
 
     def follow(self, step: Step, lanes: Lanes) -> None:
-        """Work out how what `step` writes will change. Before it is executed.
+        """Compute how what `step` writes will change. Before it is executed.
 
         **Raises:** Irregular
         """

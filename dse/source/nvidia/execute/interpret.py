@@ -64,7 +64,7 @@ def run(
     from some of their trips: `Machine.estimated` says which, and how far those trips differ.
 
     **Raises:** DseError if a form of an instruction that matters is not supported, if threads wait for others
-    that never come, or after `step_limit` basic blocks: an endless loop, or one that hangs on data not
+    that never come, or after `step_limit` basic blocks: an endless loop, or one that depends on data not
     stated.
     """
     with np.errstate(all="ignore"):

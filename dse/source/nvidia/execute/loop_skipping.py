@@ -207,7 +207,7 @@ class LoopSkipper:
             loop.turns, loop.next_try = self._turns[header], 2
 
     def _takes_turns(self, loop: _Loop) -> bool:
-        """Whether a loop repeats after several trips, as far as is seen; then it will be watched anew."""
+        """Whether a loop repeats after several trips, as far as is seen; then it will be watched again."""
         live = self.machine.bound.live[loop.header]
         if loop.turns > 1 or not self._may_take_turns:
             return False

@@ -161,7 +161,7 @@ class _OfBlocks(Examination):
         return self.changes.more.tolist()
 
     def follow(self, step: Step, lanes: Lanes) -> None:
-        """Work out how what `step` writes differs in the next block.
+        """Compute how what `step` writes differs in the next block.
 
         **Raises:** Apart
         """

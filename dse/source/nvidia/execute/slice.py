@@ -15,7 +15,7 @@ from dse.source.nvidia.sass.program import BasicBlock, SassProgram, Step, descri
 STACK = 1  # register of the stack pointer
 _SHARED = 1 << SLOTS
 _GLOBAL = 1 << (SLOTS + 1)
-_ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses worked out at run time
+_ANYWHERE = 1 << (SLOTS + 2)  # local memory at addresses computed at run time
 _WORDS = SLOTS + 3  # first word of local memory
 _STEERING = ("control", "barrier")  # pipes of what decides where threads go
 _VARYING = ~(1 << PT | 1 << UPT)

@@ -73,7 +73,7 @@ def of_source(
 
 
 def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "graph") -> tuple[float, float]:
-    """Work out λ and Λ of one instruction, cycles.
+    """Compute λ and Λ of one instruction, cycles.
 
     The λ are those of the whole SM. An access keeps the load/store units busy or, where that is longer, the
     banks, the L1, or its share of the L2 or of the DRAM; an asynchronous copy as a load does. A product of
@@ -118,7 +118,7 @@ def terms(instruction: GraphInstruction, gpu: Gpu, hits: Hits, kernel: str = "gr
 
 
 def _product_terms(instruction: GraphInstruction, gpu: Gpu, kernel: str) -> tuple[float, float]:
-    """Work out λ and Λ of a product of matrices, cycles."""
+    """Compute λ and Λ of a product of matrices, cycles."""
     product, name = instruction.product, instruction.text.split()[0]
     if product is None:
         raise DseError(f"{kernel}: {name}: found a product of matrices, expected one whose shape is known")

@@ -127,7 +127,7 @@ class UnknownDecision:
     line: int | None
     what: str  # "branch", "address" or "guard"
     depends_on: tuple[str, ...]
-    matters: bool = True  # whether an access, a product, a barrier, a loop or the end hangs on it
+    matters: bool = True  # whether an access, a product, a barrier, a loop or the end depends on it
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,7 @@ def characterise(
 ) -> Characterisation:
     """Run the representative blocks of a launch and count.
 
-    With `times`, one warp's critical path is worked out too. `inside` is the number of blocks taken from the
+    With `times`, one warp's critical path is computed too. `inside` is the number of blocks taken from the
     inside of each dimension of the grid; or `sample` says which blocks to run.
 
     **Raises:** as `dse.source.nvidia.execute.interpret.run`.

@@ -43,7 +43,7 @@ class InstructionAccesses:
 class LineCounts:
     """The instructions and accesses of one line of the source.
 
-    Lanes that a predicate turns off count as active where it was not evaluated: nothing hangs on it.
+    Lanes that a predicate turns off count as active where it was not evaluated: nothing depends on it.
     """
 
     line: int | None  # None: code that comes from no line

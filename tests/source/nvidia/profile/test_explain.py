@@ -1,4 +1,4 @@
-"""Where a launch spends what, against counts worked out by hand."""
+"""Where a launch spends what, against counts computed by hand."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""One warp alone, its time worked out by hand."""
+"""One warp alone, its time computed by hand."""
 
 import pytest
 
