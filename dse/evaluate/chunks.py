@@ -99,10 +99,16 @@ def evaluate(
 
 
 def evaluate_counted(
-    batch: Batch, count: int, name: str, models: Sequence[Model], gpus: Gpu, progress: Progress = silent
+    batch: Batch,
+    count: int,
+    name: str,
+    models: Sequence[Model],
+    gpus: Gpu,
+    progress: Progress = silent,
+    sizes: Sequence[int] = SIZES,
 ) -> Evaluation:
-    """Predict, as `evaluate`, `count` configurations whose counts are known. Chunks have few shapes."""
-    size = next((size for size in SIZES if size >= count), SIZES[-1])
+    """Predict, as `evaluate`, `count` configurations whose counts are known. Chunks have one of `sizes`."""
+    size = next((size for size in sizes if size >= count), sizes[-1])
     traced = tuple(model for model in models if model.differentiable)
     on_host = tuple(model for model in models if not model.differentiable)
     parts = []

@@ -10,7 +10,7 @@ import pytest
 
 from dse import kernels
 from dse.evaluate import chunks as module
-from dse.evaluate.chunks import chunks, evaluate
+from dse.evaluate.chunks import chunks, evaluate, evaluate_counted
 from dse.hardware import gpus, occupancy
 from dse.kernels.description import describe
 from dse.models import CLOSED_FORMS, get_all, predictor
@@ -63,13 +63,13 @@ def test_equals_one_at_a_time(toy_kernel, models):
     assert impossible  # 1,024 threads are too many for the GTX 280
 
 
-def test_chunks_do_not_matter(toy_kernel, monkeypatch):
+def test_chunks_do_not_matter(toy_kernel):
     description = kernels.load(toy_kernel)
     gpu = gpus.stack([gpus.load("a100").gpu])
     parameters = description.space.configurations(description.sizes())
     whole = evaluate(description, ("volkov",), gpu, parameters)
-    monkeypatch.setattr(module, "SIZES", (8,))
-    parts = evaluate(description, ("volkov",), gpu, parameters)
+    counted, count = description.count(parameters, gpu), len(parameters["block"])
+    parts = evaluate_counted(counted.batch, count, "toy", get_all(["volkov"]), gpu, sizes=(8,))
     np.testing.assert_array_equal(whole.forecasts["volkov"].seconds, parts.forecasts["volkov"].seconds)
     np.testing.assert_array_equal(whole.limiter, parts.limiter)
     again = [block["block"] for block in chunks(parameters, 8)]

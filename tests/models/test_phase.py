@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -164,6 +165,15 @@ def test_equals_plain_python(cases, times):
     names = list(prediction.terms)
     causes = {names[place] for place in np.asarray(prediction.bottleneck)}
     assert causes >= {"latency", "copies", "tensor"}
+
+
+def test_a_prediction_does_not_depend_on_its_batch(cases):
+    few = jax.tree.map(
+        lambda x: jnp.asarray(x, x.dtype if x.dtype == np.int32 else np.float32), assembled(cases)
+    )
+    many = jax.tree.map(lambda x: jnp.resize(x, (1200 * len(cases),)) if x.ndim else x, few)
+    seconds = jax.jit(lambda gpu, kernel, launch: predict(gpu, kernel, launch).seconds)
+    np.testing.assert_array_equal(seconds(*many)[: len(cases)], seconds(*few))
 
 
 def test_barriers_part_what_could_overlap(cases):

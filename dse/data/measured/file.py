@@ -23,12 +23,12 @@ class File:
     content: bytes
 
     @classmethod
-    def of(cls, path: Path) -> "File":
+    def of(cls, path: Path, most: int = MOST_BYTES) -> "File":
         """Read a file, gzipped or not, whatever its suffix says.
 
-        **Raises:** DseError if it cannot be read, or for more than MOST_BYTES, packed or not.
+        **Raises:** DseError if it cannot be read, or for more than `most` bytes, packed or not.
         """
-        return cls(path, unzipped(path, MOST_BYTES))
+        return cls(path, unzipped(path, most))
 
     @cached_property
     def text(self) -> str:

@@ -5,7 +5,7 @@ do the same at a time, and the middle one counts.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,11 +145,12 @@ def measure(
     recording: Recording,
     budget: float | None = None,
     advance: Advance = lambda records: None,
+    families: Collection[str] | None = None,
 ) -> list[str]:
     """Add everything to a recording, or as much of it as `budget` seconds allow: the most wanted first.
 
-    Gives what went wrong. A family ends at a benchmark that is not `made`, or that the driver refuses; where
-    the GPU can no longer be used, what there is by then stands.
+    Returns the problems met. Of FAMILIES all are run, or those named. A family ends at a benchmark that is not
+    `made`, or that the driver refuses; where the GPU can no longer be used, the records so far are kept.
 
     **Raises:** DseError if the driver is too old for the compiler.
     """
@@ -157,15 +158,15 @@ def measure(
     begun, problems = time.monotonic(), []
     try:
         bench = Microbenchmarks(device, made)
-        for family in FAMILIES:
+        for name in FAMILIES if families is None else families:
             try:
-                for record in family(bench):
+                for record in FAMILIES[name](bench):
                     recording.records.append(record)
                     advance(1)
                     if budget is not None and time.monotonic() - begun > budget:
-                        return [*problems, f"time is up in {family.__name__.strip('_')}"]
+                        return [*problems, f"time is up in {name}"]
             except (DeviceError, LeftOut) as error:
-                problems.append(f"{family.__name__.strip('_')}: {error}")
+                problems.append(f"{name}: {error}")
                 if isinstance(error, DeviceError) and error.lost:
                     break
     except DeviceError as error:
@@ -453,4 +454,13 @@ def clock(bench: Microbenchmarks, build: Benchmark = benchmarks.TICK, nanosecond
     return bench.read(grid * warps, warps)[1]
 
 
-FAMILIES = (_clock, _pipes, _chase, _stream, _banks, _local, _launch, _mix)
+FAMILIES = {
+    "clock": _clock,
+    "pipes": _pipes,
+    "chase": _chase,
+    "stream": _stream,
+    "banks": _banks,
+    "local": _local,
+    "launch": _launch,
+    "mix": _mix,
+}

@@ -14,39 +14,36 @@ from dse.measure.bench.run import cycles_of, planned
 from dse.measure.device import DeviceError
 from dse.source.nvidia.compile.contract import Compiled
 
-SMALL = (gpu._clock, gpu._local, gpu._launch)
+SMALL = ("clock", "local", "launch")
 
 
-def run(device: Any, made: dict[Benchmark, Compiled], **options: Any) -> tuple[list[str], list[str]]:
+def run(
+    device: Any, made: dict[Benchmark, Compiled], families: tuple[str, ...] = SMALL, **options: Any
+) -> tuple[list[str], list[str]]:
     """Benchmarks that were recorded, and what went wrong."""
     recording = Recording(gpu.described(device))
-    problems = gpu.measure(device, made, recording, **options)
+    problems = gpu.measure(device, made, recording, families=families, **options)
     return list(dict.fromkeys(each.benchmark for each in recording.records)), problems
 
 
 @pytest.mark.parametrize(
     ("code", "recorded"), [("NOT_SUPPORTED", ["clock", "launch"]), ("ILLEGAL_ADDRESS", ["clock"])]
 )
-def test_what_fails_costs_only_itself(
-    fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch, code: str, recorded: list[str]
-):
+def test_what_fails_costs_only_itself(fake_gpu: Any, made: Any, code: str, recorded: list[str]):
     def fails(*arguments: Any) -> float:
         raise DeviceError("cuLaunchKernel", f"CUDA_ERROR_{code}")
 
-    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
     fake_gpu.local = fails
     assert run(fake_gpu, made) == (recorded, [f"local: cuLaunchKernel: CUDA_ERROR_{code}"])
 
 
-def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+def test_what_is_not_made_costs_only_its_family(fake_gpu: Any, made: Any):
     gone = benchmarks.local(1)
     some = {build: each for build, each in made.items() if build != gone}
     assert run(fake_gpu, some) == (["clock", "launch"], [f"local: {gone.name} is left out"])
 
 
-def test_time_is_up(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gpu, "FAMILIES", SMALL)
+def test_time_is_up(fake_gpu: Any, made: Any):
     assert run(fake_gpu, made, budget=0.0) == (["clock"], ["time is up in clock"])
 
 
@@ -56,9 +53,8 @@ def test_an_old_driver_is_told_before_anything_runs(fake_gpu: Any, made: Any):
         run(fake_gpu, made)
 
 
-def test_memory_is_given_back(fake_gpu: Any, made: Any, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(gpu, "FAMILIES", (gpu._stream,))
-    run(fake_gpu, made)
+def test_memory_is_given_back(fake_gpu: Any, made: Any):
+    run(fake_gpu, made, families=("stream",))
     assert len(fake_gpu.held) == 3  # what all benchmarks share
 
 

@@ -186,7 +186,7 @@ class ChangeRules(LinearRules):
                 continue
             low = machine.words(slot)
             if low is not None:
-                self.stay_within(low.astype(I64), low_word(change), 0, 1 << 32)
+                self.limit_to_range(low.astype(I64), low_word(change), 0, 1 << 32)
             total = change if total is None else total + change
         for record in performed:
             lanes = machine.accesses[record].lanes

@@ -70,7 +70,7 @@ class LinearRules(TripState):
         if "24" in name:
             for value, change in zip(values[:2], changes[:2], strict=True):
                 limit = (0, 1 << 24) if "u24" in name else (-(1 << 23), 1 << 23)
-                self.stay_within(value, change, *limit)
+                self.limit_to_range(value, change, *limit)
         if "min_" in name or "max_" in name:
             self._compared(sources[0][0], values, changes)
         if any(kind in "UI" for kind, _ in sources) or results[0] in "UI":
@@ -135,7 +135,7 @@ class LinearRules(TripState):
         step = np.left_shift(1, values[by] & 31)
         if bool((changes[value] % step != 0).any()):
             return [NON_LINEAR] * results
-        self.stay_within(values[value], changes[value], *RANGES["i" if "ashr" in name else "u"])
+        self.limit_to_range(values[value], changes[value], *RANGES["i" if "ashr" in name else "u"])
         return [changes[value] // step, *[NON_LINEAR] * (results - 1)]
 
     def _wide(
@@ -147,9 +147,9 @@ class LinearRules(TripState):
             if change is None:
                 continue
             if kind in "UI":
-                self.stay_within(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
+                self.limit_to_range(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
             elif kind in RANGES:
-                self.stay_within(value, change, *RANGES[kind])
+                self.limit_to_range(value, change, *RANGES[kind])
         function = row.function
         assert function is not None
         first, second = (
@@ -168,7 +168,7 @@ class LinearRules(TripState):
         change = second.view(I64) - first.view(I64)
         low = low_word(change)
         high = (change - low) >> 32
-        self.stay_within(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
+        self.limit_to_range(first.view(I64) & 0xFFFFFFFF, low, 0, 1 << 32)
         halves = (low if low.any() else None, high if high.any() else None)
         del step
         return [
@@ -179,7 +179,7 @@ class LinearRules(TripState):
     def _carry(self, name: str, values: list[Any], changes: list[Any]) -> None:
         """The carry of a sum, or the borrow of a difference, has to stay."""
         for value, change in zip(values[:2], changes[:2], strict=True):
-            self.stay_within(value & 0xFFFFFFFF, change, 0, 1 << 32)
+            self.limit_to_range(value & 0xFFFFFFFF, change, 0, 1 << 32)
         a, b = values[0] & 0xFFFFFFFF, values[1] & 0xFFFFFFFF
         da, db = number(changes[0]), number(changes[1])
         carry = values[2] if len(values) > 2 else 0

@@ -63,8 +63,8 @@ class TripState:
             known = self._full[id(active)] = (active, not (self.lanes & ~active).any())
         return known[1]
 
-    def bound(self, trips: np.ndarray | int, where: np.ndarray | None = None) -> None:
-        """So many trips more, at most."""
+    def limit_trips(self, trips: np.ndarray | int, where: np.ndarray | None = None) -> None:
+        """Lower the number of provable trips."""
         if isinstance(trips, np.ndarray):
             scalar = trips.shape[-1] == 1  # or alike in all lanes
             lanes = where if where is not None else self.waves if scalar else self.machine.lanes()
@@ -73,14 +73,14 @@ class TripState:
             trips = int(chosen.min(initial=FOR_EVER))
         self.trips = min(self.trips, trips)
 
-    def stay_within(self, value: np.ndarray, change: Any, low: int, high: int) -> None:
-        """A value has to stay in a range."""
+    def limit_to_range(self, value: np.ndarray, change: Any, low: int, high: int) -> None:
+        """Limit trips so that the value stays in [low, high)."""
         if change is None:
             return
         room = np.where(
             change > 0, (high - 1 - value) // np.maximum(change, 1), (value - low) // np.maximum(-change, 1)
         )
-        self.bound(np.where(change == 0, FOR_EVER, room))
+        self.limit_trips(np.where(change == 0, FOR_EVER, room))
 
     def _words(self, kind: str) -> int:
         return 2 if kind in "UIDP" or (kind in "mM" and self.machine.shape[2] == 64) else 1
@@ -136,11 +136,11 @@ class TripState:
         """A test has to come out the same: the difference of its operands keeps its sign."""
         if kind in RANGES:
             for value, change in zip(values, changes, strict=True):
-                self.stay_within(value, change, *RANGES[kind])
+                self.limit_to_range(value, change, *RANGES[kind])
         elif kind in "UI":
             for value, change in zip(values, changes, strict=True):
                 if change is not None:
-                    self.stay_within(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
+                    self.limit_to_range(value & 0xFFFFFFFF, low_word(change), 0, 1 << 32)
         apart = values[0] - values[1]
         change = number(changes[0]) - number(changes[1])
         self._keeps_sign(apart, change)
@@ -149,7 +149,7 @@ class TripState:
         towards = ((value > 0) & (change < 0)) | ((value < 0) & (change > 0))
         until = (np.abs(value) + np.abs(change) - 1) // np.maximum(np.abs(change), 1) - 1
         trips = np.where(change == 0, FOR_EVER, np.where(value == 0, 0, np.where(towards, until, FOR_EVER)))
-        self.bound(trips)
+        self.limit_trips(trips)
 
 
 def number(change: Any) -> Any:
