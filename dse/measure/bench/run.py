@@ -149,8 +149,8 @@ def measure(
 ) -> list[str]:
     """Add everything to a recording, or as much of it as `budget` seconds allow: the most wanted first.
 
-    Returns the problems met. Of FAMILIES all are run, or those named. A family ends at a benchmark that is not
-    `made`, or that the driver refuses; where the GPU can no longer be used, the records so far are kept.
+    Returns the problems met. Of FAMILIES all are run, or those named. A family ends at a benchmark that is
+    not `made`, or that the driver refuses; where the GPU can no longer be used, the records so far are kept.
 
     **Raises:** DseError if the driver is too old for the compiler.
     """
