@@ -32,8 +32,6 @@ def cut(
     notes: list[str],
 ) -> Iterable[ResultSpace]:
     """Cut a file into the configurations of each kernel and GPU."""
-    if "number" in table.column_names and "measured_s" not in table.column_names:  # of `dse tune`: measured
-        table = table.rename_columns(["measured_s" if n == "time_s" else n for n in table.column_names])
 
     def coded(name: str, absent: str | None) -> tuple[np.ndarray, list[Any]]:
         if name in table.column_names:
