@@ -110,11 +110,17 @@ def decimal_point(text: str) -> str:
 
 
 def parquet(
-    path: Path, content: bytes | None = None, *, without: Collection[str] = (), rows: int = MOST_ROWS
+    path: Path,
+    content: bytes | None = None,
+    *,
+    without: Collection[str] = (),
+    rows: int = MOST_ROWS,
+    most: int = MOST_TABLE_BYTES,
 ) -> "pa.Table":
     """Read a Parquet file, or what it holds; `without` some of its columns.
 
-    **Raises:** DseError, one line, if it is none, or has more than MOST_COLUMNS, `rows` or MOST_TABLE_BYTES.
+    **Raises:** DseError, one line, if it is none, or has more than MOST_COLUMNS, `rows` or
+    `most` bytes in memory.
     """
     import pyarrow as pa
     import pyarrow.parquet
@@ -128,19 +134,19 @@ def parquet(
             file.schema_arrow if columns is None else pa.schema([file.schema_arrow.field(n) for n in columns])
         )
         return pa.Table.from_batches(
-            _batches(path, file, columns), schema.with_metadata(file.schema_arrow.metadata)
+            _batches(path, file, columns, most), schema.with_metadata(file.schema_arrow.metadata)
         )
 
 
 def _batches(
-    path: Path, file: "pyarrow.parquet.ParquetFile", columns: list[str] | None
+    path: Path, file: "pyarrow.parquet.ParquetFile", columns: list[str] | None, most: int
 ) -> Iterator["pa.RecordBatch"]:
     """Yield what a file holds, and stop when it is too much."""
     taken = 0
     for batch in file.iter_batches(_ROWS_AT_A_TIME, columns=columns):
         taken += batch.nbytes
-        if taken > MOST_TABLE_BYTES:
-            raise DseError(f"{path}: found more than {MOST_TABLE_BYTES:,} bytes, expected a smaller table")
+        if taken > most:
+            raise DseError(f"{path}: found more than {most:,} bytes, expected a smaller table")
         yield batch
 
 

@@ -71,15 +71,14 @@ def test_a_valid_file_is_read(tmp_path: Path, name):
     assert len(reader(tmp_path / "file"))
 
 
-def test_what_unpacks_to_too_much(tmp_path: Path, monkeypatch):
+def test_what_unpacks_to_too_much(tmp_path: Path):
     path = tmp_path / "a"
     for content, read in (
         (gzip.compress(b"0" * 10**6), lambda: safe_readers.unzipped(path, 10**5)),
         (zipped("a", b"0" * 10**6), lambda: safe_readers.Members(path, 10**5)),
         (zipped("a.npy", b"0" * 10**6), lambda: safe_readers.arrays(path, 10**5)),
-        (parquet(a=[1] * 10**6), lambda: safe_readers.parquet(path)),
+        (parquet(a=[1] * 10**6), lambda: safe_readers.parquet(path, most=10**5)),
     ):
-        monkeypatch.setattr(safe_readers, "MOST_TABLE_BYTES", 10**5)
         assert len(content) < 10**5
         path.write_bytes(content)
         with pytest.raises(DseError, match="a: found more than 100,000 bytes, expected a smaller"):

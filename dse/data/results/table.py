@@ -16,9 +16,9 @@ SUFFIXES = (".parquet", ".csv", ".csv.gz", ".json", ".jsonl")
 MOST_ROWS = 4_000_000  # of a file: about 3 GB of memory
 
 
-def read_table(path: Path) -> pa.Table:
+def read_table(path: Path, most_rows: int = MOST_ROWS) -> pa.Table:
     """Read a file's rows. **Raises:** DseError for none, and for two columns of one name."""
-    table = _rows(path)
+    table = _rows(path, most_rows)
     if not table.num_rows:
         raise DseError(f"{path}: rows: found none, expected at least one")
     names = table.column_names
@@ -28,10 +28,10 @@ def read_table(path: Path) -> pa.Table:
     return table
 
 
-def _rows(path: Path) -> pa.Table:
+def _rows(path: Path, most_rows: int) -> pa.Table:
     name = path.name.lower()
     if name.endswith(".parquet"):
-        return safe_readers.parquet(path, without=UNREAD, rows=MOST_ROWS)
+        return safe_readers.parquet(path, without=UNREAD, rows=most_rows)
     if name.endswith((".csv", ".csv.gz")):
         return safe_readers.csv_table(path, safe_readers.text(path))
     if not name.endswith((".json", ".jsonl")):
@@ -45,7 +45,7 @@ def _rows(path: Path) -> pa.Table:
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise DseError(f"{path}: top level: found {type(rows).__name__}, expected a list of rows")
     columns = dict.fromkeys(column for row in rows for column in row)
-    safe_readers.check_size(path, len(columns), len(rows), MOST_ROWS)
+    safe_readers.check_size(path, len(columns), len(rows), most_rows)
     return pa.table({column: _cells([row.get(column) for row in rows]) for column in columns})
 
 

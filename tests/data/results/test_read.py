@@ -9,6 +9,7 @@ import pytest
 
 from dse.data.results.read import read
 from dse.data.results.space import codes
+from dse.data.results.table import read_table
 from dse.data.results.vocabulary import MEASURED, NO_GPU
 from dse.data.tables import write_table
 from dse.errors import DseError
@@ -219,11 +220,10 @@ def test_a_space_of_several_sizes_is_cut_into_one_for_each(tmp_path):
     assert whole.by_size(["m"]) == [whole]
 
 
-def test_a_file_of_too_many_rows(tmp_path, monkeypatch):
-    monkeypatch.setattr("dse.data.results.table.MOST_ROWS", 3)
+def test_a_file_of_too_many_rows(tmp_path):
     path = table(tmp_path / "s.parquet", {"block": [1, 2, 3, 4], "time_s": [1.0, 2.0, 3.0, 4.0]})
     with pytest.raises(DseError, match=r"s\.parquet: rows: found 4, expected at most 3$"):
-        read([path])
+        read_table(path, most_rows=3)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 Numbers of the sampled blocks are weighted by how many blocks each stands for.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -63,8 +63,9 @@ class PhaseCounts:
 class Tally:
     """Sums over all passes of an average block through a phase, of which `one_pass` makes PhaseCounts."""
 
-    def __init__(self) -> None:
-        self.insts: dict[str, float] = dict.fromkeys(PIPES, 0.0)
+    def __init__(self, pipes: Iterable[str] = ()) -> None:
+        """Count instructions by pipe: `pipes` come first, others in the order in which they are met."""
+        self.insts: dict[str, float] = dict.fromkeys(pipes, 0.0)
         self.lanes = self.fp32_ops = self.fp32_ops_unsure = 0.0
         self.accesses = {kind: np.zeros(4) for kind in ACCESSES}  # requests, sectors, passes, bytes
         self.copies = np.zeros(4)
@@ -72,7 +73,7 @@ class Tally:
 
     def add(self, pipe: str, warps: float, lanes: float) -> None:
         """Add an instruction that `warps` of a block issue, with `lanes` of their threads."""
-        self.insts[pipe] += warps
+        self.insts[pipe] = self.insts.get(pipe, 0.0) + warps
         self.lanes += lanes
 
     def add_product(self, product: Product, warps: float) -> None:
@@ -304,7 +305,7 @@ def _phase(
 ) -> PhaseCounts:
     """Describe one pass of a phase; `counts` are of the average block over all its passes."""
     program_, ready = machine.program, machine.bound
-    tally = Tally()
+    tally = Tally(PIPES)
     for block in program_.blocks:
         warps, threads = counts[2 * block.index : 2 * block.index + 2].tolist()
         if not warps:
