@@ -44,7 +44,7 @@ import numpy as np
 
 from dse.simulator import Case, Loop, Program, Terms, makespans, simulate
 from dse.simulator.engine.batches import batches
-from dse.simulator.engine.columns import Columns
+from dse.simulator.engine.columns import CaseColumns
 from dse.simulator.engine.driver import never, run
 from dse.simulator.engine.graph import Graph, make_graph
 from dse.simulator.engine.inputs import make_inputs
@@ -114,7 +114,7 @@ Batch = tuple[Inputs, Graph | None]
 
 
 def prepared(made: Sequence[Case], steady: bool = True) -> list[Batch]:
-    columns = Columns.of(made)
+    columns = CaseColumns.of(made)
     ready = []
     for numbers in batches(columns, np.arange(len(made)), record=False):
         inputs = make_inputs(columns, numbers, ticks=True, steady=steady)[0]

@@ -231,6 +231,18 @@ row("s_bitset0", "b32", "t=td", lambda a, old: old & ~(1 << (a & 31)))
 row("s_bitset1", "b32", "t=td", lambda a, old: old | 1 << (a & 31))
 row("s_bitcmp0", "b32", "c=tt", lambda a, b: not a >> (b & 31) & 1)
 row("s_bitcmp1", "b32", "c=tt", lambda a, b: a >> (b & 31) & 1)
+LOGIC: dict[str, Callable[[int, int], int]] = {
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "nand": lambda a, b: ~(a & b), "nor": lambda a, b: ~(a | b), "xnor": lambda a, b: ~(a ^ b),
+    "andn1": lambda a, b: ~a & b, "orn1": lambda a, b: ~a | b,
+    "andn2": lambda a, b: a & ~b, "orn2": lambda a, b: a | ~b,
+}  # fmt: skip
+for kind, size in (("b32", 32), ("b64", 64)):
+    for name, of_two in LOGIC.items():
+        row(f"s_{name}", kind, "tc=tt", nonzero(of_two, size))
+    row("s_not", kind, "tc=t", nonzero(lambda a: ~a, size))
+    row("s_mov", kind, "t=t", lambda a: a)
+    row("s_cselect", kind, "t=ttc", lambda a, b, c: a if c else b)
 
 # Comparisons
 ORDER: dict[str, Callable[[Any, Any], bool]] = {
@@ -297,12 +309,14 @@ for name in ("v_cvt_f32_ubyte0", "v_cvt_f32_ubyte1", "v_cvt_f32_ubyte2", "v_cvt_
     row(name, "-", "f=u", lambda a, n=int(name[-1]): a >> 8 * n & 255)
 
 # Rows with tests of their own, below and in test_interpret.py, or of which nothing is to compute
-APART = {name for name, opcode in TABLE.items() if opcode.special} | {
+APART = {name for name, opcode in TABLE.items() if opcode.special and name not in EXPECTED} | {
     *("s_getpc_b64", "s_memtime", "s_memrealtime", "v_pk_add_f32", "v_pk_mul_f32", "v_pk_fma_f32"),
     *("v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32", "v_cvt_pk_f16_f32", "v_cvt_pk_bf16_f32"),
     *(name for name in TABLE if name.startswith(("v_cmp_class_", "v_div_scale_"))),
 }
-ROWS = sorted(name for name, opcode in TABLE.items() if opcode.function and name not in APART)
+ROWS = sorted(
+    name for name, opcode in TABLE.items() if (opcode.function or opcode.special) and name not in APART
+)
 
 
 def words_of(kind: str) -> np.ndarray:
