@@ -1,6 +1,7 @@
 """What accesses load and store: the machine's side of memory, as far as its contents are known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,6 +84,15 @@ class MemoryMachine(Machine):
         if certain:
             self._bases[key] = (values, total)
         return total
+
+    @contextmanager
+    def only(self, lanes: np.ndarray) -> Iterator[None]:
+        """Execute with these lanes meanwhile."""
+        before, self.active = self.active, lanes
+        try:
+            yield
+        finally:
+            self.active = before
 
     def note(
         self,

@@ -18,11 +18,12 @@ _SPACES = {
     "global": "vmem",
     "flat": "flat",
     "scratch": "scratch",
-    "buffer": "scratch",
+    "scratch_buffer": "scratch",
+    "buffer": "vmem",
     "ds": "lds",
     "s": "smem",
 }
-_NAME = re.compile(r"(global|flat|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
+_NAME = re.compile(r"(global|flat|scratch_buffer|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
 _ATOMIC = re.compile(
     r"(global|flat|buffer|ds)_(?:atomic_)?"
     r"(add|sub|rsub|inc|dec|min|max|and|or|xor|swap|cmpswap|cmpst|cmpstore|wrxchg|storexchg|pk_add|"

@@ -329,8 +329,8 @@ def _waits(inst: Instruction) -> tuple[tuple[str, int], ...]:
 
 
 _WRITES_NOTHING = (
-    "global_store", "flat_store", "buffer_store", "scratch_store", "ds_write", "ds_store", "s_cbranch",
-    "s_cmp",
+    "global_store", "flat_store", "buffer_store", "scratch_store", "scratch_buffer_store", "ds_write",
+    "ds_store", "s_cbranch", "s_cmp",
 )  # fmt: skip
 _ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane", "v_smfmac", "v_swmmac")
 
