@@ -33,6 +33,8 @@ def _imm(step: Instruction) -> int:
 def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
     """(destination, address, data) among the operands."""
     given = list(step.operands)
+    if accessed.to_lds:
+        return None, given, None
     if accessed.kind == "load":
         return given[0], given[1:], None
     if accessed.kind == "store":
@@ -64,9 +66,11 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         else:
             machine.note(index, base, offset)
         if accessed.kind == "load":
-            assert target is not None
             words = machine.load_global(base, offset, accessed, spaces)
-            machine.write_loaded(target, words, accessed)
+            if target is None:
+                machine.store_behind_m0(accessed, words, offset)
+            else:
+                machine.write_loaded(target, words, accessed)
             return
         assert data is not None
         words = machine.data(data, accessed)
@@ -86,13 +90,14 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     Lanes beyond them load zeros and store nothing, which is how compilers write masks. Descriptors with
     strides or swizzles are not known.
     """
-    data_text, place_text, descriptor, moved_text = step.operands[:4]
-    if "idxen" in step.modifiers or "lds" in step.modifiers:
-        raise binder.error(step, "unknown form, expected a buffer access by bytes, to or from registers")
+    data_text, place_text, descriptor, moved_text = ["off"] * accessed.to_lds + list(step.operands)
+    if "idxen" in step.modifiers:
+        raise binder.error(step, "unknown form, expected a buffer access by bytes")
     first = binder.registers(descriptor).slot
     place = binder.registers(place_text).slot if "offen" in step.modifiers else -1
     moved = binder.words(moved_text)
-    data, imm, index = binder.registers(data_text).slot, _imm(step), step.index
+    data = -1 if accessed.to_lds else binder.registers(data_text).slot
+    imm, index = _imm(step), step.index
 
     def perform(machine: MemoryMachine) -> None:
         low, high, most = (machine.words(first + word) for word in range(3))
@@ -110,7 +115,9 @@ def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
                 return
             else:
                 words = machine.atomic_global(base, imm, accessed, machine.data(data, accessed))
-        if accessed.kind == "load" or any(name in step.modifiers for name in _RETURNS):
+        if accessed.to_lds:
+            machine.store_behind_m0(accessed, words, imm)
+        elif accessed.kind == "load" or any(name in step.modifiers for name in _RETURNS):
             if words is not None and accessed.kind == "load":
                 words = [np.where(lanes, word, np.uint32(0)) for word in words]
             machine.write_loaded(data, words, accessed)

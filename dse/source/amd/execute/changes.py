@@ -92,8 +92,9 @@ class Changes(Even):
             return [(written[0], LOST if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
-        if row.special == "pk_mov":
-            return self._plain(step)
+        if row.special == "row_swap":
+            moves = any(self.read(slot) is not None for slot in (*read, *written))
+            return [(slot, LOST if moves else None) for slot in (*written, *read)]
         return self._plain(step)
 
     def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
@@ -201,8 +202,8 @@ class Changes(Even):
         targets, data = self.data_slots(step)
         for slot in data:
             self.read(slot)
-        if not loads:
-            follows = machine.follow > 0 and accessed.space == "lds"
+        if not loads or accessed.to_lds:
+            follows = machine.follow > 0 and (accessed.space == "lds" or accessed.to_lds)
             if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
                 raise Irregular("it changes memory whose contents matter")
             return []
@@ -210,7 +211,7 @@ class Changes(Even):
 
     def _stay_in_buffer(self, step: Instruction) -> None:
         """Lanes have to stay within the bytes of a buffer's descriptor, or beyond them."""
-        place, descriptor = (operand(text).place for text in step.operands[1:3])
+        place, descriptor = (operand(text).place for text in step.operands[-3:-1])
         assert isinstance(place, Register)
         assert isinstance(descriptor, Register)
         slots = (place.slot, descriptor.slot + 2)
@@ -226,7 +227,10 @@ class Changes(Even):
         elif space == "scratch" and "buffer" in step.opcode:
             texts = [given[1]] if "offen" in step.modifiers else []
         elif step.opcode.startswith("buffer"):
-            texts = [_descriptor_base(given[2]), given[3], *([given[1]] if "offen" in step.modifiers else [])]
+            place, descriptor, moved = given[-3:]
+            texts = [_descriptor_base(descriptor), moved, *([place] if "offen" in step.modifiers else [])]
+        elif "load_lds" in step.opcode:
+            texts = given
         elif space == "lds":
             texts = [given[1]] if _loads(step) else [given[0]]
         elif _loads(step):
@@ -244,6 +248,8 @@ class Changes(Even):
 
     def data_slots(self, step: Instruction) -> tuple[list[int], list[int]]:
         """Return (slots that are loaded into, slots that are stored)"""
+        if "load_lds" in step.opcode:
+            return [], []
         operands = step.operands[:1] if step.opcode.startswith("buffer") else step.operands
         registers = [operand(text).place for text in operands if text != "off"]
         of = [list(range(one.slot, one.slot + one.count)) for one in registers if isinstance(one, Register)]

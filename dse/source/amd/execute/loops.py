@@ -215,13 +215,18 @@ class LoopSkipper:
             self.examined = None
         loop.examined = loop.plan = loop.registers = None
         loop.round = 0
-        if loop.rounds < _MOST_ROUNDS:
-            loop.rounds, loop.next_try = loop.rounds + 1, loop.trips + 2
+        if self._with_more_rounds(loop):
             return
-        loop.tries, loop.rounds = loop.tries + 1, 1
+        loop.tries += 1
         loop.next_try = 2 * loop.trips + 2
         if loop.tries >= _MOST_TRIES:
             self.machine.irregular[loop.header] = why
+
+    def _with_more_rounds(self, loop: _Loop) -> bool:
+        """Let a trip have one round more, and examine that next; back to one where it has the most."""
+        loop.rounds = loop.rounds % _MOST_ROUNDS + 1
+        loop.next_try = loop.trips + 2
+        return loop.rounds > 1
 
     # Trips
 
@@ -275,7 +280,8 @@ class LoopSkipper:
             raise Irregular("nothing says when it ends")
         length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
         if trips * length < _WORTH:
-            loop.next_try = loop.trips + trips + 2
+            if not self._with_more_rounds(loop):
+                loop.next_try = loop.trips + trips + 2
             return
         strides = changes.strides
         if any(stride is None for stride in strides):
