@@ -28,7 +28,7 @@ def test_a_product_multiplies_and_loads_what_its_sizes_demand(tmp_path, target):
     gpu = jax.tree.map(np.asarray, gpus.load(TARGETS[target]).gpu)
     gpu = replace(gpu, gfx=np.asarray(int(target[3:], 16)))
     space = kernel.space.with_values({"BLOCK_M": [64], "BLOCK_N": [128], "BLOCK_K": [64], "num_stages": [2]})
-    parameters = space.configurations(SIZES, np)
+    parameters = space.configurations(SIZES)
     wanted = configurations(kernel, parameters, kernel.sizes(**SIZES), gpu)
     source = AMD.source_of(kernel)
     [profile, *_] = AMD.characterise_all(
