@@ -32,7 +32,7 @@ def test_a_product_multiplies_and_loads_what_its_sizes_demand(tmp_path, target):
     wanted = configurations(kernel, parameters, kernel.sizes(**SIZES), gpu)
     source = AMD.source_of(kernel)
     [profile, *_] = AMD.characterise_all(
-        source, AMD.architecture(gpu, source), wanted[:1], gpu, Cache(tmp_path)
+        source, AMD.architecture(gpu, source), wanted[:1], gpu, Cache(tmp_path / "cache")
     )
     assert not isinstance(profile, Failure), profile
     counts = profile.counts
