@@ -4,53 +4,54 @@ import re
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
-from pathlib import Path
 from typing import Any
 
 from dse.errors import DseError
 from dse.kernels.description import Description
+from dse.source.amd.compile import triton
 from dse.source.amd.compile.clang import clang, knows
 from dse.source.amd.compile.source import Built, HipSource, read_source
+from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.profile.characterise import characterise
 from dse.source.amd.profile.warp import warp_counts
-from dse.source.amd.text import Listing, parse
+from dse.source.amd.text import KernelArgument, Listing, parse
 from dse.source.cache import key
 from dse.source.kept import pack
 from dse.source.kernel import Toolchain
-from dse.source.launches import Configuration
+from dse.source.launches import Configuration, build_of
 from dse.source.machine.launch import LaunchArguments
-from dse.source.nvidia.arguments import arguments_of
+from dse.source.nvidia.arguments import arguments_of, as_launched
 from dse.source.nvidia.compile.contract import Failure
+from dse.source.nvidia.compile.triton import with_scratch
 from dse.source.nvidia.sass.elf import Parameter
 from dse.source.nvidia.source import Job, KernelProfile, characterise_all, compiled
 from dse.types import Gpu, Resources
 
-RULES = "3"  # to be changed with how counts are computed from what was compiled: they are kept
+RULES = "4"  # to be changed with how counts are computed from what was compiled: they are kept
 
 
-def source_of(description: Description) -> HipSource:
+def source_of(description: Description) -> HipSource | HipTritonSource:
     """Read the source file of a kernel.
 
     **Raises:** DseError if it has none, cannot be read, or is for NVIDIA only.
     """
-    if description.source is None or description.build is None:
-        raise DseError(
-            f"{description.path}: source: found none, expected a table with file, block, grid, arguments"
-        )
-    build = description.build
-    return read_source(Path(description.source), build.kernel, given=build.options)
+    path, build = build_of(description)
+    if path.suffix == ".py":
+        return triton.read_source(path, build.kernel, build.types, build.options)
+    return read_source(path, build.kernel, given=build.options)
 
 
-def architecture(gpu: Gpu, source: HipSource | None = None) -> int:
+def architecture(gpu: Gpu, source: HipSource | HipTritonSource | None = None) -> int:
     """Return the target to compile for: 0x90a for gfx90a.
 
     **Raises:** DseError for one that the compiler does not know.
     """
-    if not knows(int(gpu.gfx)):
-        raise DseError(
-            f"gpu: gfx_name: found gfx{int(gpu.gfx):x}, expected one that {clang().version} compiles for"
-        )
-    return int(gpu.gfx)
+    target = int(gpu.gfx)
+    of_triton = isinstance(source, HipTritonSource)
+    if not (target in source.architectures() if of_triton else knows(target)):
+        compiler = source.compiler if of_triton else clang().version
+        raise DseError(f"gpu: gfx_name: found gfx{target:x}, expected one that {compiler} compiles for")
+    return target
 
 
 def _characterise_batch(source: Any, job: Job) -> dict[str, KernelProfile | Failure]:
@@ -75,6 +76,7 @@ def executed(made: Built, configuration: Configuration, gpu: Gpu, kernel: str = 
     **Raises:** DseError if it cannot be executed.
     """
     listing = listing_of(made, kernel)
+    configuration = launched(made, listing, configuration)
     asked = resources(listing, configuration)
     launch = launch_of(listing, configuration)
     counts = characterise(
@@ -124,6 +126,18 @@ def resources(listing: Listing, configuration: Configuration) -> Resources:
     return Resources(**fields)
 
 
+def launched(made: Built, listing: Listing, configuration: Configuration) -> Configuration:
+    """Return a configuration with the launch that its compiler decided on, if it did."""
+    if made.launched is None:
+        return configuration
+    padded = with_scratch(made.launched, len(_own_arguments(listing)))
+    return as_launched(replace(made, launched=padded), configuration)
+
+
+def _own_arguments(listing: Listing) -> list[KernelArgument]:
+    return [place for place in listing.arguments if not place.kind.startswith("hidden_")]
+
+
 @dataclass(frozen=True)
 class _KernelParameters:
     """Parameters of a kernel, as CUDA's arguments are laid out for it."""
@@ -137,8 +151,7 @@ def launch_of(listing: Listing, configuration: Configuration) -> LaunchArguments
 
     **Raises:** DseError if the arguments do not fit the kernel.
     """
-    own = [place for place in listing.arguments if not place.kind.startswith("hidden_")]
-    parameters = tuple(Parameter(place.offset, place.size) for place in own)
+    parameters = tuple(Parameter(place.offset, place.size) for place in _own_arguments(listing))
     arguments = arguments_of(_KernelParameters(listing.name, parameters), configuration.arguments)
     return LaunchArguments(configuration.grid, configuration.block, arguments)
 

@@ -98,6 +98,8 @@ def _parse(lines: Sequence[str], kernel: str | None) -> Listing:
     numbers = kernels[names.index(kernel)]
     instructions, labels = _code(lines, kernel)
     stated = _directives(lines, kernel)
+    if stated.get("user_sgpr_private_segment_buffer"):
+        instructions = tuple(map(_of_scratch, instructions))
     return Listing(
         name=kernel,
         target=target,
@@ -219,7 +221,15 @@ def _instruction(text: str, index: int, line: int | None) -> Instruction:
     opcode, _, written = first.partition(" ")
     operands, modifiers = _operands(opcode, written.strip())
     opcode = _ENCODING.sub("", opcode).replace("v_dual_", "v_")
+    if opcode.startswith("buffer_load_") and "lds" in modifiers:  # written as of global memory
+        opcode = opcode.replace("load_", "load_lds_", 1)
     return Instruction(index, opcode, operands, modifiers, line, second)
+
+
+def _of_scratch(step: Instruction) -> Instruction:
+    """Name a buffer access to scratch as such: by the descriptor of scratch, which waves start with."""
+    scratch = step.opcode.startswith("buffer_") and step.operands[2:3] == ("s[0:3]",)
+    return replace(step, opcode=f"scratch_{step.opcode}") if scratch else step
 
 
 _WORDS = ("s_waitcnt", "s_delay_alu", "s_sendmsg", "s_clause")  # whose operands are not values

@@ -7,9 +7,10 @@ from typing import Any
 from dse.hardware.gpus.read import GpuFile
 from dse.kernels.description import Description, Number
 from dse.source.amd.compile.source import HipSource
+from dse.source.amd.compile.triton import HipTritonSource
 from dse.source.amd.profile.characterise import ExecutedLaunch, counted
 from dse.source.amd.profile.record import BlockRecord
-from dse.source.amd.source import architecture, joins, launch_of, listing_of, resources, source_of
+from dse.source.amd.source import architecture, joins, launch_of, launched, listing_of, resources, source_of
 from dse.source.explain.nvidia import configured, failed, tables
 from dse.source.machine.blocks import Sample
 from dse.source.nvidia.compile.contract import Failure
@@ -20,7 +21,7 @@ from dse.source.nvidia.profile.characterise import Characterisation
 class _Run:
     """One configuration that was compiled and run, as tables are made of it."""
 
-    source: HipSource
+    source: HipSource | HipTritonSource
     machine: BlockRecord
     sample: Sample
     counts: Characterisation
@@ -40,6 +41,7 @@ def explained(
     if isinstance(made, Failure):
         raise failed(description, made, parameters)
     listing = listing_of(made, source.kernel)
+    configuration = launched(made, listing, configuration)
     asked = resources(listing, configuration)
     ran = ExecutedLaunch(
         listing,

@@ -21,8 +21,8 @@ MOST_CONTENTS_BYTES = 1 << 29  # of an array whose contents are stated
 _ELEMENTS_AT_A_TIME = 2**20
 
 
-def as_launched(made: Compiled, configuration: Configuration) -> Configuration:
-    """Return a configuration with the launch that its compiler decided on, if it did.
+def as_launched(made: Any, configuration: Configuration) -> Configuration:
+    """Return a configuration with the launch that its compiler decided on, if it did: `made.launched`.
 
     **Raises:** DseError if the code takes more arguments than there are.
     """

@@ -18,8 +18,8 @@ f:                                      ; @f
 \t.section\t.rodata,"a",@progbits
 \t.amdhsa_kernel f
 \t\t.amdhsa_group_segment_fixed_size {lds}
-\t\t.amdhsa_user_sgpr_count 2
-\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
+\t\t.amdhsa_user_sgpr_count {user}
+{scratch}\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
 \t\t.amdhsa_system_sgpr_workgroup_id_x 1
 \t.end_amdhsa_kernel
 ; Occupancy: 8
@@ -50,9 +50,16 @@ def written() -> Written:
     """Read code whose arguments are so many pointers; s[0:1] point to these, s2 is the block's index."""
 
     def listing(
-        code: str | Sequence[str], target: str = "gfx90a", pointers: int = 2, lanes: int = 64, lds: int = 0
+        code: str | Sequence[str],
+        target: str = "gfx90a",
+        pointers: int = 2,
+        lanes: int = 64,
+        lds: int = 0,
+        scratch: bool = False,
     ) -> Listing:
         lines = code.splitlines() if isinstance(code, str) else code
+        if scratch:  # its descriptor comes first
+            lines = ["s_mov_b64 s[8:9], s[4:5]", *(line.replace("s[0:1]", "s[8:9]") for line in lines)]
         items = [
             f"      - .address_space:  global\n        .offset:         {8 * number}\n"
             "        .size:           8\n        .value_kind:     global_buffer"
@@ -64,6 +71,8 @@ def written() -> Written:
                 target=target,
                 code="\n".join(indented),
                 lds=lds,
+                user=6 if scratch else 2,
+                scratch="\t\t.amdhsa_user_sgpr_private_segment_buffer 1\n" if scratch else "",
                 arguments="\n".join(items),
                 size=8 * pointers,
                 lanes=lanes,

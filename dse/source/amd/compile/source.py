@@ -11,7 +11,7 @@ from dse.source.amd.compile import options
 from dse.source.amd.compile.clang import clang, knows, run
 from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
-from dse.source.nvidia.compile.contract import STOPPED, Failure, Settings
+from dse.source.nvidia.compile.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile.options import split
 
 HERE = Path(__file__).parent
@@ -24,8 +24,9 @@ CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unl
 class Built:
     """One configuration as assembly."""
 
-    text: str  # without the sections of debug information; lines of the source stand in it
+    text: str  # with the lines of the source, without the sections of debug information
     compiler: str
+    launched: Launched | None = None  # how it is launched, where its compiler decides that
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,14 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
         return _failure(name, ran.log)
-    return Built(_without_debug(ran.code), clang().version)
+    return Built(without_debug(ran.code), clang().version)
 
 
 def _macro(value: Any) -> str:
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
-def _without_debug(code: str) -> str:
+def without_debug(code: str) -> str:
     """Leave out the sections of debug information, which nobody reads."""
     kept, there = [], True
     for line in code.splitlines():

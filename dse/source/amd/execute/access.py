@@ -19,7 +19,8 @@ _RETURNS = ("glc", "sc0")
 
 def bind(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     """Make the action of an instruction that accesses memory."""
-    return _BINDERS[accessed.space](binder, step, accessed)
+    by_descriptor = step.opcode.startswith("buffer")
+    return (_buffer if by_descriptor else _BINDERS[accessed.space])(binder, step, accessed)
 
 
 def _imm(step: Instruction) -> int:
@@ -32,6 +33,8 @@ def _imm(step: Instruction) -> int:
 def _parts(step: Instruction, accessed: MemoryAccess) -> tuple[str | None, list[str], str | None]:
     """(destination, address, data) among the operands."""
     given = list(step.operands)
+    if accessed.to_lds:
+        return None, given, None
     if accessed.kind == "load":
         return given[0], given[1:], None
     if accessed.kind == "store":
@@ -63,9 +66,11 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
         else:
             machine.note(index, base, offset)
         if accessed.kind == "load":
-            assert target is not None
             words = machine.load_global(base, offset, accessed, spaces)
-            machine.write_loaded(target, words, accessed)
+            if target is None:
+                machine.store_behind_m0(accessed, words, offset)
+            else:
+                machine.write_loaded(target, words, accessed)
             return
         assert data is not None
         words = machine.data(data, accessed)
@@ -77,6 +82,54 @@ def _global(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
             machine.write_loaded(target, old, accessed)
 
     return perform
+
+
+def _buffer(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
+    """Global memory by a buffer's descriptor: base, and bytes from there on that may be accessed.
+
+    Lanes beyond them load zeros and store nothing, which is how compilers write masks. Descriptors with
+    strides or swizzles are not known.
+    """
+    data_text, place_text, descriptor, moved_text = ["off"] * accessed.to_lds + list(step.operands)
+    if "idxen" in step.modifiers:
+        raise binder.error(step, "unknown form, expected a buffer access by bytes")
+    first = binder.registers(descriptor).slot
+    place = binder.registers(place_text).slot if "offen" in step.modifiers else -1
+    moved = binder.words(moved_text)
+    data = -1 if accessed.to_lds else binder.registers(data_text).slot
+    imm, index = _imm(step), step.index
+
+    def perform(machine: MemoryMachine) -> None:
+        low, high, most = (machine.words(first + word) for word in range(3))
+        within, of_wave = machine.base([place], [False]), moved(machine)
+        if low is None or high is None or most is None or within is None or of_wave is None:
+            raise NeedsData(step, "address")
+        origin = low.astype(np.int64) + ((high & U16).astype(np.int64) << 32) + of_wave.astype(np.int64)
+        base, lanes = origin + within, machine.lanes() & (within + imm < most)
+        machine.note(index, base, imm, lanes)
+        with machine.only(lanes):
+            if accessed.kind == "load":
+                words = machine.load_global(base, imm, accessed) if lanes.any() else _zeros(accessed)
+            elif accessed.kind == "store":
+                machine.store_global(base, imm, accessed, machine.data(data, accessed))
+                return
+            else:
+                words = machine.atomic_global(base, imm, accessed, machine.data(data, accessed))
+        if accessed.to_lds:
+            machine.store_behind_m0(accessed, words, imm)
+        elif accessed.kind == "load" or any(name in step.modifiers for name in _RETURNS):
+            if words is not None and accessed.kind == "load":
+                words = [np.where(lanes, word, np.uint32(0)) for word in words]
+            machine.write_loaded(data, words, accessed)
+
+    return perform
+
+
+def _zeros(accessed: MemoryAccess) -> list[np.ndarray]:
+    return [np.zeros((1, 1, 1), np.uint32)] * accessed.words
+
+
+U16 = np.uint32(0xFFFF)  # of the second word of a descriptor: the base's upper bits
 
 
 def _flat_spaces(
@@ -139,7 +192,7 @@ def _lds(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
 def _scratch(binder: Any, step: Instruction, accessed: MemoryAccess) -> Action:
     given, moved = list(step.operands), None
     size = binder.listing.wave_size
-    if step.opcode.startswith("buffer"):  # data, address, resource, offset of the wave
+    if "buffer" in step.opcode:  # data, address, resource, offset of the wave
         data_text, where = given[0], [given[1] if "offen" in step.modifiers else "off"]
         moved = None if given[3] == "0" else binder.words(given[3])
     elif accessed.kind == "load":

@@ -92,8 +92,9 @@ class ChangeRules(LinearRules):
             return [(written[0], NON_LINEAR if moves else None)]
         if row.special == "swap":
             return [(read[0], self.read(written[0])), (written[0], self.read(read[0]))]
-        if row.special == "pk_mov":
-            return self._plain(step)
+        if row.special == "row_swap":
+            moves = any(self.read(slot) is not None for slot in (*read, *written))
+            return [(slot, NON_LINEAR if moves else None) for slot in (*written, *read)]
         return self._plain(step)
 
     def _selected(self, step: Instruction, written: list[int]) -> list[tuple[Any, Any]]:
@@ -188,6 +189,8 @@ class ChangeRules(LinearRules):
             if low is not None:
                 self.limit_to_range(low.astype(I64), low_word(change), 0, 1 << 32)
             total = change if total is None else total + change
+        if step.opcode.startswith("buffer") and "offen" in step.modifiers:
+            self._stay_in_buffer(step)
         for record in performed:
             lanes = machine.accesses[record].lanes
             stride = 0 if total is None else None if isinstance(total, str) else _uniform(total, lanes)
@@ -199,8 +202,8 @@ class ChangeRules(LinearRules):
         targets, data = self.data_slots(step)
         for slot in data:
             self.read(slot)
-        if not loads:
-            follows = machine.follow > 0 and accessed.space == "lds"
+        if not loads or accessed.to_lds:
+            follows = machine.follow > 0 and (accessed.space == "lds" or accessed.to_lds)
             if follows or (machine.stated and accessed.space in ("vmem", "flat") and known):
                 raise Irregular("it changes memory whose contents matter")
             return []
@@ -208,12 +211,28 @@ class ChangeRules(LinearRules):
             (slot, NON_LINEAR if known and (moves or accessed.space == "lds") else None) for slot in targets
         ]
 
+    def _stay_in_buffer(self, step: Instruction) -> None:
+        """Lanes have to stay within the bytes of a buffer's descriptor, or beyond them."""
+        place, descriptor = (operand(text).place for text in step.operands[-3:-1])
+        assert isinstance(place, Register)
+        assert isinstance(descriptor, Register)
+        slots = (place.slot, descriptor.slot + 2)
+        within, most = (self.machine.words(slot) for slot in slots)
+        if within is not None and most is not None:
+            values = [within.astype(I64) + int(step.modifiers.get("offset", "0"), 0), most.astype(I64)]
+            self._compared("u", values, [self._change("u", Register(slot, 1)) for slot in slots])
+
     def _address_slots(self, step: Instruction, space: str) -> list[tuple[int, bool]]:
         given = list(step.operands)
         if space == "smem":
             texts = given[1:]
-        elif step.opcode.startswith("buffer"):
+        elif space == "scratch" and "buffer" in step.opcode:
             texts = [given[1]] if "offen" in step.modifiers else []
+        elif step.opcode.startswith("buffer"):
+            place, descriptor, moved = given[-3:]
+            texts = [_descriptor_base(descriptor), moved, *([place] if "offen" in step.modifiers else [])]
+        elif "load_lds" in step.opcode:
+            texts = given
         elif space == "lds":
             texts = [given[1]] if _loads(step) else [given[0]]
         elif _loads(step):
@@ -231,19 +250,22 @@ class ChangeRules(LinearRules):
 
     def data_slots(self, step: Instruction) -> tuple[list[int], list[int]]:
         """Return (slots that are loaded into, slots that are stored)"""
-        registers = [operand(text).place for text in step.operands if text != "off"]
+        if "load_lds" in step.opcode:
+            return [], []
+        operands = step.operands[:1] if step.opcode.startswith("buffer") else step.operands
+        registers = [operand(text).place for text in operands if text != "off"]
         of = [list(range(one.slot, one.slot + one.count)) for one in registers if isinstance(one, Register)]
         if _loads(step):
             return of[0], []
         if "atomic" in step.opcode and len(step.operands) == 4:
             return of[0], of[2]
-        return [], [slot for slots in of[1:] for slot in slots]
+        return [], [slot for slots in of[0 if len(of) == 1 else 1 :] for slot in slots]
 
     def _scratch(self, step: Instruction, accessed: Any, moves: bool) -> list[tuple[Any, Any]]:
         """Scratch is followed as registers are, by address."""
         address = self.machine.accesses[-1].base + self.machine.accesses[-1].offset
         load = accessed.kind == "load"
-        text = step.operands[0] if load or step.opcode.startswith("buffer") else step.operands[1]
+        text = step.operands[0] if load or "buffer" in step.opcode else step.operands[1]
         place = operand(text).place
         assert isinstance(place, Register)
         slots = list(range(place.slot, place.slot + accessed.words))
@@ -258,6 +280,12 @@ class ChangeRules(LinearRules):
         if load:
             return [(slot, self.read(("scratch", at + 4 * word & ~3))) for word, slot in enumerate(slots)]
         return [(("scratch", at + 4 * word & ~3), self.read(slot)) for word, slot in enumerate(slots)]
+
+
+def _descriptor_base(text: str) -> str:
+    """The registers of a buffer's base: s[4:5] of s[4:7]."""
+    first = int(text[2:].partition(":")[0])
+    return f"s[{first}:{first + 1}]"
 
 
 def _loads(step: Instruction) -> bool:

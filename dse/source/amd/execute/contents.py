@@ -1,11 +1,14 @@
 """Loads and stores of the machine, as far as the contents of memory are known."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dse.errors import DseError
 from dse.source.amd.execute.memory_names import MemoryAccess
+from dse.source.amd.execute.slots import M0
 from dse.source.amd.execute.state import U32, MaskedWords, WaveMachine, Waves
 from dse.source.amd.text import Instruction
 from dse.source.machine.launch import MIDDLE, REGION_BITS
@@ -84,6 +87,15 @@ class MemoryMachine(WaveMachine):
             self._bases[key] = (values, total)
         return total
 
+    @contextmanager
+    def only(self, lanes: np.ndarray) -> Iterator[None]:
+        """Execute with these lanes meanwhile."""
+        before, self.active = self.active, lanes
+        try:
+            yield
+        finally:
+            self.active = before
+
     def note(
         self,
         index: int,
@@ -157,7 +169,7 @@ class MemoryMachine(WaveMachine):
         lanes = self.lanes()
         if spaces is not None:
             return self._load_flat(base, offset, accessed, spaces)
-        if self._unstated(base, offset, lanes):
+        if accessed.transposed or self._unstated(base, offset, lanes):
             return None
         address = base + offset
         if address.shape == (1, 1, 1):
@@ -287,7 +299,7 @@ class MemoryMachine(WaveMachine):
 
     def load_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess) -> Words:
         """Load words, known if words in LDS are followed."""
-        if self.follow < LDS:
+        if self.follow < LDS or accessed.transposed:
             return None
         chosen, row, address = self._lds_places(base, offset)
         places = [(address >> 2) + word for word in range(accessed.words)]
@@ -320,6 +332,16 @@ class MemoryMachine(WaveMachine):
                 self.lds[row, (address >> 2) + word] = values
             if self.lds_unknown is not None:
                 self.lds_unknown[row, (address >> 2) + word] = False
+
+    def store_behind_m0(self, accessed: MemoryAccess, words: Words, offset: int) -> None:
+        """Store what lanes loaded side by side in the LDS, from where M0 says on."""
+        if self.follow < LDS:
+            return
+        start = self.words(M0)
+        if start is None:
+            raise DseError("found a place in the LDS that is not computed, expected one in M0")
+        place = (start & U32(0xFFFF)).astype(np.int64) + accessed.bytes * np.arange(self.shape[2])
+        self.store_lds(place, offset, accessed, words)
 
     def atomic_lds(self, base: np.ndarray, offset: int, accessed: MemoryAccess, data: list[Words]) -> Words:
         """Change words one lane after the other; return what they were."""

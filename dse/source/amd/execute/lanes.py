@@ -241,6 +241,26 @@ def _permlane64(binder: Any, step: Instruction) -> Action:
     return permute
 
 
+def _row_swap(binder: Any, step: Instruction) -> Action:
+    """Exchange the odd rows, of 16 or 32 lanes, of one register with the even rows of another."""
+    one, other = (binder.registers(text).slot for text in step.operands[:2])
+    rows = int(step.opcode[len("v_permlane") :][:2])
+
+    def swap(machine: MemoryMachine) -> None:
+        a, b = machine.words(one), machine.words(other)
+        if a is None or b is None:
+            machine.write_vector(one, None)
+            machine.write_vector(other, None)
+            return
+        shape = (*machine.shape[:2], -1, 2, rows)
+        first, second = (np.broadcast_to(words, machine.shape).reshape(shape) for words in (a, b))
+        for slot, row in ((one, 0), (other, 1)):
+            both = np.stack([first[..., row, :], second[..., row, :]], axis=-2)
+            machine.write_vector(slot, both.reshape(machine.shape))
+
+    return swap
+
+
 def _swap(binder: Any, step: Instruction) -> Action:
     """Exchange two registers."""
     first, second = (binder.registers(text).slot for text in step.operands)
@@ -295,6 +315,7 @@ SPECIAL: dict[str, Callable[[Any, Instruction], Action]] = {
     "permlane": _permlane,
     "permlane64": _permlane64,
     "swap": _swap,
+    "row_swap": _row_swap,
     "getreg": _getreg,
 }
 

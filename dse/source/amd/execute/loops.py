@@ -27,6 +27,7 @@ from dse.source.machine.sampling import SAMPLES, before_middle, stretches
 LINE = 128  # bytes of the longest line of a cache
 _FIRST_TRY = 2  # trips before one is examined
 _MOST_TRIES = 5
+_MOST_ROUNDS = 4  # of a loop that are one trip: software pipelines take turns at that many buffers
 _LONGEST = 20_000  # stretches of a trip that may be skipped
 _SHORT = 40  # trips
 _WORTH = 300  # instructions that must be saved
@@ -54,6 +55,8 @@ class _Loop:
     since: _Mark  # this trip's start
     registers: list[Any] | None = None  # then
     scratch: dict[int, Any] = field(default_factory=dict)
+    rounds: int = 1  # through the loop, that make a trip
+    round: int = 0
     trips: int = 0
     made: int = 0  # trips, those that were skipped too
     next_try: int = _FIRST_TRY
@@ -109,7 +112,10 @@ class WaveLoopSkipper:
             (self._short.add if loop.made <= _SHORT else self._short.discard)(index)
             self._begin(index, waves, loop.tries)
             return
-        loop.trips, loop.made = loop.trips + 1, loop.made + 1
+        loop.round, loop.made = loop.round + 1, loop.made + 1
+        if loop.round < loop.rounds:
+            return
+        loop.round, loop.trips = 0, loop.trips + 1
         unwatched = loop.plan is None and loop.examined is None and loop.registers is None
         if (index in self._short and loop.made <= _SHORT) or (unwatched and loop.trips < loop.next_try - 1):
             loop.since = _Mark.now(machine)
@@ -158,6 +164,8 @@ class WaveLoopSkipper:
                     raise Irregular(failed)
                 if accesses:
                     results = self._accessed(changes, step, range(before, len(machine.accesses)), registers)
+                else:  # moves between lanes through the LDS, which have no address
+                    changes.strides += [0] * (len(machine.accesses) - before)
                 for slot, change in results:
                     if slot != NULL:
                         unknown = change is NON_LINEAR and machine.is_unknown(slot)
@@ -206,10 +214,19 @@ class WaveLoopSkipper:
         if self.examined is loop:
             self.examined = None
         loop.examined = loop.plan = loop.registers = None
+        loop.round = 0
+        if self._with_more_rounds(loop):
+            return
         loop.tries += 1
         loop.next_try = 2 * loop.trips + 2
         if loop.tries >= _MOST_TRIES:
             self.machine.irregular[loop.header] = why
+
+    def _with_more_rounds(self, loop: _Loop) -> bool:
+        """Let a trip have one round more, and examine that next; back to one where it has the most."""
+        loop.rounds = loop.rounds % _MOST_ROUNDS + 1
+        loop.next_try = loop.trips + 2
+        return loop.rounds > 1
 
     # Trips
 
@@ -263,7 +280,8 @@ class WaveLoopSkipper:
             raise Irregular("nothing says when it ends")
         length = sum(len(self.code.stretches[at].steps) for at, _, _ in machine.trace[loop.since.trace :])
         if trips * length < _WORTH:
-            loop.next_try = loop.trips + trips + 2
+            if not self._with_more_rounds(loop):
+                loop.next_try = loop.trips + trips + 2
             return
         strides = changes.strides
         if any(stride is None for stride in strides):

@@ -18,11 +18,11 @@ _SPACES = {
     "global": "vmem",
     "flat": "flat",
     "scratch": "scratch",
-    "buffer": "scratch",
+    "buffer": "vmem",
     "ds": "lds",
     "s": "smem",
 }
-_NAME = re.compile(r"(global|flat|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
+_NAME = re.compile(r"(global|flat|scratch_buffer|scratch|buffer|ds|s|s_buffer)_(load|store|read|write)(.*)$")
 _ATOMIC = re.compile(
     r"(global|flat|buffer|ds)_(?:atomic_)?"
     r"(add|sub|rsub|inc|dec|min|max|and|or|xor|swap|cmpswap|cmpst|cmpstore|wrxchg|storexchg|pk_add|"
@@ -43,6 +43,8 @@ class MemoryAccess:
     stride: int = 1  # of their offsets, in elements
     operation: str = ""  # of an atomic
     returns: bool = False
+    to_lds: bool = False  # a load of global memory that goes to the LDS and to no register
+    transposed: bool = False  # a load that hands lanes what others address: its words are not followed
 
     @property
     def words(self) -> int:
@@ -64,6 +66,9 @@ def memory_access(name: str) -> MemoryAccess | None:
             if space == "lds" and rest.startswith(written):
                 elements, stride, rest = 2, apart, rest.removeprefix(written)
                 break
+        plain = re.sub(r"_tr_b\d+$|^tr\d*_", "", rest)
+        transposed, rest = plain != rest, plain
+        to_lds, rest = rest.startswith("lds_"), rest.removeprefix("lds_")
         half = ""
         if "d16" in rest:
             half = "hi" if "hi" in rest else "lo"
@@ -72,7 +77,10 @@ def memory_access(name: str) -> MemoryAccess | None:
             return None
         if space == "smem" and kind == "store":
             return None
-        return MemoryAccess(space, kind, _BYTES[rest], rest in _SIGNED, half, elements, stride)
+        signed = rest in _SIGNED
+        return MemoryAccess(
+            space, kind, _BYTES[rest], signed, half, elements, stride, to_lds=to_lds, transposed=transposed
+        )
     found = _ATOMIC.match(name)
     if found is None:
         return None

@@ -330,13 +330,17 @@ class WaveMachine:
 
     def write_mask(self, slot: int, mask: np.ndarray | None) -> None:
         """Write a mask of lanes, to a register or a pair, in the waves that execute."""
+        pair = [slot, slot + 1] if self.shape[2] == 64 else [slot]
         if self.waves is not None:
-            old = self.mask(slot)
-            if mask is not None:  # where it was not known it must be written before it is read
-                mask = np.where(self.waves, mask, False if old is None else old)
-        self.r[slot] = mask
-        if self.shape[2] == 64:
-            self.r[slot + 1] = mask
+            old = self.r[slot]
+            is_mask = old.__class__ is np.ndarray and old.dtype is _BOOL and self.r[pair[-1]] is old
+            if mask is None or (not is_mask and old is not None):  # other waves keep what they have
+                for half in pair:
+                    self.write_scalar(half, None if mask is None else self._packed(mask, half))
+                return
+            mask = np.where(self.waves, mask, False if old is None else np.asarray(old))
+        for half in pair:
+            self.r[half] = mask
 
     def set_condition_to_any(self, mask: np.ndarray | None) -> None:
         """Let the condition say whether a mask has a lane."""

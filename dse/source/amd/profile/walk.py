@@ -329,8 +329,8 @@ def _waits(inst: Instruction) -> tuple[tuple[str, int], ...]:
 
 
 _WRITES_NOTHING = (
-    "global_store", "flat_store", "buffer_store", "scratch_store", "ds_write", "ds_store", "s_cbranch",
-    "s_cmp",
+    "global_store", "flat_store", "buffer_store", "scratch_store", "scratch_buffer_store", "ds_write",
+    "ds_store", "s_cbranch", "s_cmp",
 )  # fmt: skip
 _ACCUMULATES = ("v_fmac", "v_mac", "v_pk_fmac", "v_dot", "v_writelane", "v_smfmac", "v_swmmac")
 
@@ -340,7 +340,7 @@ def registers(opcode: str, operands: tuple[str, ...]) -> tuple[tuple[str, ...], 
     """Return the vector registers, and the masks of lanes, that an instruction reads and writes."""
     if not operands:
         return (("vcc",), ()) if "vcc" in opcode else ((), ())
-    stores = opcode.startswith(_WRITES_NOTHING)
+    stores = opcode.startswith(_WRITES_NOTHING) or "load_lds" in opcode
     scalar = opcode.startswith("s_")
     masks = opcode.startswith(("v_cmp", "v_readlane", "v_readfirstlane"))
     writes = () if stores or scalar else _names(operands[0], masks)

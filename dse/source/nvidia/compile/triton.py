@@ -33,7 +33,10 @@ from dse.source.nvidia.compile.triton_function import Function, function, triton
 from dse.source.nvidia.compile.triton_metadata import Box, Metadata
 from dse.source.nvidia.sass import elf
 
-OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
+CUDA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+HIP_OPTIONS = ("num_warps", "num_stages", "num_ctas", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
+OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}  # and Triton's defaults
+OPTIONS |= dict.fromkeys((*CUDA_OPTIONS[3:], *HIP_OPTIONS[3:]))
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 
@@ -61,6 +64,16 @@ class Tensor(NamedTuple):
 
     type: str  # of an element
     block: tuple[int, ...]
+
+
+class Target(NamedTuple):
+    """A GPU that Triton compiles for, in the words of Triton's backend."""
+
+    backend: str  # "cuda" or "hip"
+    arch: int | str  # 80 or "gfx942"
+    warp_size: int
+    options: tuple[str, ...]  # that the backend takes
+    code: str  # name of the compiled code: "cubin" or "amdgcn"
 
 
 @dataclass(frozen=True)
@@ -127,30 +140,39 @@ class TritonSource:
 
         **Raises:** DseError if Triton is missing, the file cannot be imported or has no such kernel.
         """
+        made = self.run_compiler(Target("cuda", arch, 32, CUDA_OPTIONS, "cubin"), settings)
+        if isinstance(made, Failure):
+            return made
+        cubin, launched = made
+        [binary] = elf.read(cubin, self.path).values()
+        return Compiled(
+            binary=binary,
+            cubin=cubin,
+            ptx=None,
+            log="",
+            compiler=self.compiler,
+            spill_bytes=None,
+            launched=with_scratch(launched, len(binary.parameters)),
+        )
+
+    def run_compiler(self, target: "Target", settings: Settings) -> tuple[bytes, Launched] | Failure:
+        """Compile one configuration in a process of its own: its code, and how that is launched.
+
+        **Raises:** DseError as `compile`.
+        """
         found = function(Path(self.path), self.kernel)
         where = f"{Path(self.path).name}: {self.kernel}"
         try:
             with _silence():
-                data = in_fork(lambda: _answer(found.jit, arch, dict(settings)))
+                data = in_fork(lambda: _answer(found.jit, target, dict(settings)))
         except Stopped as how:
             return Failure(STOPPED, f"{where}: the compiler {how}")
         made = msgspec.msgpack.decode(data, type=_Made)
         if made.refused:
             return Failure("compile error", f"{where}: {made.refused}")
         metadata = Metadata.model_validate_json(made.metadata)
-        [binary] = elf.read(made.cubin, self.path).values()
         passed = _passed(found, dict(settings), metadata.tensordesc_meta)
-        rest = len(binary.parameters) - len(passed)
-        passed += (Passed(),) * rest  # memory that Triton itself asks for
-        return Compiled(
-            binary=binary,
-            cubin=made.cubin,
-            ptx=None,
-            log="",
-            compiler=self.compiler,
-            spill_bytes=None,
-            launched=replace(launched_as(metadata), passed=passed),
-        )
+        return made.code, replace(launched_as(metadata), passed=passed)
 
 
 def read_source(
@@ -218,7 +240,14 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
 def launched_as(metadata: Metadata) -> Launched:
     """Return how code is launched by what Triton says of it."""
     scratch_bytes = metadata.global_scratch_size * metadata.num_ctas
-    return Launched(32 * metadata.num_warps, metadata.shared, metadata.num_ctas, scratch_bytes)
+    threads = metadata.warp_size * metadata.num_warps
+    return Launched(threads, metadata.shared, metadata.num_ctas, scratch_bytes)
+
+
+def with_scratch(launched: Launched, parameters: int) -> Launched:
+    """Pass memory that Triton itself asks for to the last of so many parameters of the code."""
+    passed = launched.passed or ()
+    return replace(launched, passed=passed + (Passed(),) * (parameters - len(passed)))
 
 
 def _type_of(number: bool | int | float) -> str:
@@ -233,36 +262,40 @@ class _Made(NamedTuple):
     """What came of a compilation."""
 
     refused: str  # why there is no code
-    cubin: bytes = b""
+    code: bytes = b""
     metadata: str = ""
 
 
-def _answer(jit: Any, arch: int, settings: Mapping[str, Any]) -> bytes:
+def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
     try:
-        made = _compiled(jit, arch, settings)
+        made = _compiled(jit, target, settings)
         metadata = Metadata.model_validate(made.metadata, from_attributes=True)
-        found = _Made("", made.asm["cubin"], metadata.model_dump_json())
+        code = made.asm[target.code]
+        found = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
     except Exception as error:  # of any type: it is the compiler's word on this configuration
         found = _Made(_reason(error))
     return msgspec.msgpack.encode(found)
 
 
-def _compiled(jit: Any, arch: int, settings: Mapping[str, Any]) -> Any:
+def _compiled(jit: Any, target: Target, settings: Mapping[str, Any]) -> Any:
     compiler = triton().compiler
-    target = triton().backends.compiler.GPUTarget("cuda", arch, 32)
-    signature, constants, attributes = {}, {}, {}
+    gpu = triton().backends.compiler.GPUTarget(target.backend, target.arch, target.warp_size)
+    signature, constants = {}, {}
+    attributes: dict[tuple[int], list[list[Any]]] = {}
     for place, name in enumerate(jit.arg_names):
         match settings[name]:
             case Specialised(kind, divisible):
                 signature[name] = kind
                 if divisible:
                     attributes[place,] = [["tt.divisibility", ALIGNED]]
+                if target.backend == "hip" and kind.startswith("*"):  # an array below 2 GiB, as most are
+                    attributes.setdefault((place,), []).append(["tt.pointer_range", 32])
             case Tensor(kind, block):
                 signature[name] = f"tensordesc<{kind}[{', '.join(map(str, block))}]>"
             case value:
                 signature[name], constants[name] = "constexpr", value
-    options = {name: settings[name] for name in OPTIONS if settings.get(name)}  # no limit of registers is 0
-    return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), target, options)
+    options = {name: settings[name] for name in target.options if settings.get(name)}  # 0: Triton's default
+    return compiler.compile(compiler.ASTSource(jit, signature, constants, attributes), gpu, options)
 
 
 def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -> tuple[Passed, ...]:

@@ -1,7 +1,8 @@
 """What Triton says of a kernel that it has compiled: of it in memory, and in the .json beside a cubin."""
 
+import re
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -10,6 +11,10 @@ from dse.core.validate import checked
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
+
+
+def _number(arch: Any) -> Any:
+    return int(arch[3:], 16) if isinstance(arch, str) and re.fullmatch(r"gfx[0-9a-f]+", arch) else arch
 
 
 class Box(BaseModel):
@@ -22,7 +27,7 @@ class Box(BaseModel):
 class Target(BaseModel):
     """The GPU that it is for."""
 
-    arch: Count  # 80 for sm_80
+    arch: Annotated[Count, BeforeValidator(_number)]  # 80 for sm_80, 0x942 for gfx942
 
 
 class Metadata(BaseModel):
@@ -31,6 +36,7 @@ class Metadata(BaseModel):
     name: str
     target: Target
     num_warps: Annotated[int, Field(ge=1, le=64)]
+    warp_size: Annotated[int, Field(ge=32, le=64)] = 32
     num_stages: Options = 0
     num_ctas: Annotated[int, Field(ge=1, le=16)] = 1
     maxnreg: Options = 0

@@ -217,8 +217,64 @@ def test_scratch_keeps_each_lanes_words(written):
         *_END,
     ]
     given = words()
-    found = result(run(written(code), [given, np.zeros(128, U32)]), 1)[::2]
+    found = result(run(written(code, scratch=True), [given, np.zeros(128, U32)]), 1)[::2]
     np.testing.assert_array_equal(found, np.where(np.arange(64) < 9, given[:, 1], given[:, 0]))
+
+
+# A buffer of so many bytes at the first argument, and its words by 16 bytes a lane.
+_BUFFER = ["s_mov_b32 s8, s4", "s_and_b32 s9, s5, 0xffff", "s_movk_i32 s10, {size}", "s_mov_b32 s11, 0x27000"]
+
+
+@pytest.mark.parametrize("size", [1024, 340, 16, 0])
+def test_lanes_beyond_a_buffer_load_zeros_and_store_nothing(written, size: int):
+    code = [*_BEGIN, *(line.format(size=size) for line in _BUFFER), "s_mov_b32 s12, 4"]
+    code += ["buffer_load_dword v8, v1, s[8:11], 0 offen offset:8", "v_mov_b32 v9, 7"]
+    code += ["buffer_store_dword v9, v1, s[8:11], s12 offen", *_END]
+    given = words()
+    before = given.copy()
+    machine = run(written(code), [given, np.zeros(128, U32)])
+    start = 16 * np.arange(64)
+    loaded = np.where(start + 8 < size, before[:, 2], 0)
+    np.testing.assert_array_equal(result(machine, 1)[::2], loaded)
+    stored = np.where(start < size, 7, before[:, 1])
+    np.testing.assert_array_equal(result(machine, 0).reshape(64, 4)[:, 1], stored)
+    [load, _] = [
+        access
+        for access in machine.accesses
+        if "buffer" in code_of(written(code)).listing.instructions[access.index].opcode
+    ]
+    assert np.broadcast_to(load.lanes, machine.shape).sum() == (start + 8 < size).sum()
+
+
+def test_loads_to_the_lds_lie_side_by_side(written):
+    code = [*_BEGIN, *(line.format(size=1024) for line in _BUFFER), "s_movk_i32 m0, 0x100"]
+    code += ["buffer_load_dword v1, s[8:11], 0 offen offset:4 lds", "v_lshlrev_b32 v6, 2, v0"]
+    code += ["ds_read_b32 v8, v6 offset:260", *_END]  # the offset counts at both ends
+    given = words()
+    machine = run(written(code, lds=1024), [given, np.zeros(128, U32)])
+    np.testing.assert_array_equal(result(machine, 1)[::2], given[:, 1])
+
+
+@pytest.mark.parametrize("rows", [16, 32])
+def test_odd_rows_are_exchanged_with_even_ones(written, rows: int):
+    given = words()
+    code = [*_BEGIN, f"v_permlane{rows}_swap_b32 v2, v3", "v_mov_b32 v8, v2", "v_mov_b32 v9, v3", *_END]
+    found = result(run(written(code), [given, np.zeros(128, U32)]), 1).reshape(64, 2)
+    row = np.arange(64) // rows
+    other = np.arange(64) + np.where(row % 2, -rows, rows)
+    np.testing.assert_array_equal(found[:, 0], np.where(row % 2, given[other, 1], given[:, 0]))
+    np.testing.assert_array_equal(found[:, 1], np.where(row % 2, given[:, 1], given[other, 0]))
+
+
+def test_a_mask_that_is_not_known_leaves_other_waves_theirs(written):
+    """The second block skips what makes the mask unknown, and reads the number that lay there before."""
+    code = [*_BEGIN, "s_mov_b32 s8, 5", "s_cmp_lg_u32 s2, 0", "s_cbranch_scc1 .LBB0_1"]
+    code += ["v_cmp_lt_f32_e64 s[8:9], v2, v3", ".LBB0_1:", "s_cmp_eq_u32 s2, 0", "s_cbranch_scc1 .LBB0_2"]
+    code += ["v_lshlrev_b32 v1, s8, v0", "global_store_dword v1, v2, s[6:7]", ".LBB0_2:"]
+    launch = LaunchArguments((2, 1, 1), (64, 1, 1), [None, None])
+    machine, missing = execute(code_of(written(code)), launch, [(0, 0, 0), (1, 0, 0)])
+    assert missing is None
+    assert int(np.broadcast_to(machine.accesses[-1].base, machine.shape)[1, 0, 3]) & 0xFFFF == 3 << 5
 
 
 def test_atomics_add_up_over_blocks(written):

@@ -1,0 +1,39 @@
+"""Triton kernels to AMDGPU assembly, by the AMD backend that Triton's package brings along."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from dse.source.amd.compile.source import Built, without_debug
+from dse.source.nvidia.compile import triton
+from dse.source.nvidia.compile.contract import Failure, Settings
+
+# Targets whose matrix instructions Triton's backend knows, and RDNA2, which has none.
+TARGETS = (0x908, 0x90A, 0x942, 0x950, 0x1030, 0x1032, 0x1100, 0x1101, 0x1102, 0x1150, 0x1151, 0x1200, 0x1201)
+
+
+@dataclass(frozen=True)
+class HipTritonSource(triton.TritonSource):
+    """A Triton kernel, to be compiled for AMD GPUs."""
+
+    def architectures(self) -> tuple[int, ...]:
+        """List what it can be compiled for: 0x942 for gfx942."""
+        return TARGETS
+
+    def compile(self, arch: int, settings: Settings) -> Built | Failure:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Compile one configuration for gfx`arch`, with line information."""
+        waves = 64 if arch < 0x1000 else 32
+        target = triton.Target("hip", f"gfx{arch:x}", waves, triton.HIP_OPTIONS, "amdgcn")
+        made = self.run_compiler(target, settings)
+        if isinstance(made, Failure):
+            return made
+        code, launched = made
+        return Built(without_debug(code.decode()), self.compiler, launched)
+
+
+def read_source(
+    path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
+) -> HipTritonSource:
+    """Find a kernel of a Python file, as `dse.source.nvidia.compile.triton.read_source` does."""
+    read = triton.read_source(path, kernel, types, options)
+    return HipTritonSource(**{field.name: getattr(read, field.name) for field in fields(read)})
