@@ -2,7 +2,8 @@
 
 In a database (`sqlite:///study.db`, or another URL of SQLAlchemy), in a journal (`journal:study.log`), which
 lives on network file systems where SQLite does not, or behind Optuna's gRPC proxy (`grpc://HOST:PORT`), which
-spares a database thousands of connections.
+spares a database thousands of connections. A study may be a stranger's: it is read as data, and nothing of it
+is unpickled.
 """
 
 import copy
@@ -74,7 +75,7 @@ class Kept:
                 and trial.user_attrs.get(PROCESS) != self.process
             ]
             self.read.update(trial.number for trial in trials)
-            return [self.lists.with_places(trial) for trial in trials]
+            return [self.lists.with_places(_plain(trial)) for trial in trials]
 
     def fill(self, study: optuna.Study) -> None:
         """Put all trials of the database into a study in memory. DseError where they are no trials."""
@@ -88,9 +89,26 @@ class Kept:
 
 
 def _marked(trial: FrozenTrial, process: str) -> FrozenTrial:
-    trial = copy.copy(trial)
+    trial = _plain(trial)
     trial.user_attrs = {**trial.user_attrs, PROCESS: process}
     return trial
+
+
+def _plain(trial: FrozenTrial) -> FrozenTrial:
+    """Return a trial without what samplers keep with it for themselves: Optuna unpickles some of that.
+
+    Numbers stay: constraints, and the generations of genetic algorithms.
+    """
+    trial = copy.copy(trial)
+    trial.system_attrs = {
+        name: value
+        for name, value in trial.system_attrs.items()
+        if _KEPT.fullmatch(name) and isinstance(value, (int, float))
+    }
+    return trial
+
+
+_KEPT = re.compile(r"constraints:.*|NSGAI+Sampler:generation")
 
 
 def _file(url: str) -> str | None:
