@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -27,7 +28,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
-from dse.core.files import can_lock, locked
+from dse.core.files import can_lock, locked, open_own
 from dse.core.optional import install, needs
 from dse.errors import DseError
 from dse.explore.search.values import Lists
@@ -59,7 +60,7 @@ class Kept:
             yield
             return
         with _one_line(self.url):
-            lock = open(f"{path}.dse-lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
+            lock = open_own(Path(f"{path}.dse-lock"))  # closed below: what the block raises is its own
         with lock:
             locked(lock, wait=True)
             yield
