@@ -1,6 +1,5 @@
 """`dse simulate`: one configuration, a graph or a trace, instruction by instruction, and what binds it."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -120,7 +119,9 @@ def simulate(
         if not json:
             print(f"{profile}: {len(entries.time):,} entries")
     if json:
-        print(json_module.dumps(result.summary(), indent=2))
+        from dse.report.numbers import json_text
+
+        print(json_text(result.summary()))
         return
     print(result.title)
     print(

@@ -241,7 +241,7 @@ MOST_TEXT_BYTES = 1 << 28
 _AT_ONCE = 1 << 22  # bytes
 _MOST_LEVELS = 100
 _DIGITS = 21  # of 64 bits, and a sign
-_ESCAPED = re.compile(r"\\[bfu]")  # a control character, maybe
+_ESCAPED = re.compile(r"\\[bfu]|[^ -~\n\r\t]")  # a control character, maybe
 
 
 def given_path(name: str | Path) -> Path:

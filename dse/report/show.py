@@ -1,8 +1,6 @@
 """Rows as a table, JSON or CSV on standard output, and a bar while the work goes on."""
 
 import csv as csv_module
-import json as json_module
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,8 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from dse.report.numbers import plain
+from dse.data.tables import harmless
+from dse.report.numbers import json_text, plain
 from dse.report.table import print_table
 
 Row = Mapping[str, Any]
@@ -37,7 +36,8 @@ def show(
     takes one prefix for the whole column, from its median, while JSON and CSV keep the numbers as they are. A
     line parts the rows of a table where their `section` changes. On a terminal a table has the columns that
     there is room for; elsewhere it has all of them. Neither has those that are `hidden`: what the title says,
-    or what is the same for all. A `wide` table has all of them everywhere.
+    or what is the same for all. A `wide` table has all of them everywhere. Control
+    characters are written out, and CSV has a ' before what a spreadsheet would take for a formula.
     """
     if isinstance(rows, Mapping):
         columns = list(rows)
@@ -45,11 +45,11 @@ def show(
     else:
         columns = list(dict.fromkeys(name for row in rows for name in row))
     if json:
-        print(json_module.dumps(_finite(plain(list(rows))), indent=2, ensure_ascii=False, allow_nan=False))
+        print(json_text(list(rows)))
     elif csv:
         writer = csv_module.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(plain(row.get(name))) for name in columns] for row in rows)
+        writer.writerow(map(harmless, columns))
+        writer.writerows([harmless(_cell(plain(row.get(name)))) for name in columns] for row in rows)
     elif not rows:
         print(f"{title}: none" if title else "none")
     else:
@@ -86,15 +86,6 @@ def progress(description: str, total: float | None = None) -> Iterator[Callable[
     finally:
         if shown:
             bar.stop()
-
-
-def _finite(x: Any) -> Any:
-    """Replace infinity and NaN, which JSON does not know, by None."""
-    if isinstance(x, dict):
-        return {key: _finite(value) for key, value in x.items()}
-    if isinstance(x, list):
-        return [_finite(value) for value in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _cell(x: Any) -> Any:

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from dse.data.tables import write_table
 from dse.report import show as show_module
 from dse.report.numbers import number, scale
 from dse.report.show import progress, show
@@ -143,3 +144,24 @@ def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seco
         advance(3)
         advance(7)
     assert ("Sweeping" in stream.getvalue()) if draws else stream.getvalue() == ""
+
+
+NAMES = ["a\x9b2J", "b\u202ec", "d\x7f", "=HYPERLINK(1)", "@x", "+1 2", "-3", "e\x1b]0;f\x07"]
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "file"])
+def test_names_of_strangers_steer_neither_a_terminal_nor_a_spreadsheet(capsys, tmp_path, form):
+    rows = [{name: name} for name in NAMES]
+    if form == "file":
+        write_table(tmp_path / "t.csv", {name: [name] for name in NAMES})
+        text = (tmp_path / "t.csv").read_text()
+    else:
+        text = shown(capsys, rows, title=NAMES[0], **({} if form == "table" else {form: True}))
+    assert all(character.isprintable() or character == "\n" for character in text)
+    if form == "json":
+        assert json.loads(text) == rows
+    if form in ("csv", "file"):
+        header = next(csv.reader(io.StringIO(text)))
+        assert header == [
+            "a\\x9b2J", "b\\u202ec", "d\\x7f", "'=HYPERLINK(1)", "'@x", "+1 2", "-3", "e\\x1b]0;f\\x07",
+        ]  # fmt: skip
