@@ -5,11 +5,18 @@ import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from time import monotonic
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from dse.data.tables import harmless
 from dse.report.numbers import json_text, plain
@@ -61,30 +68,26 @@ def show(
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.
 
-    It shows itself after a second, goes when the work is done, and stays silent where standard error
-    is no terminal, or DSE_QUIET is set.
+    Without a `total` it says only that the work goes on. It shows itself after a second, goes when the work
+    is done, and stays silent where standard error is no terminal, or DSE_QUIET is set.
     """
     console = Console(stderr=True)
     if not console.is_terminal or os.environ.get("DSE_QUIET"):
         yield lambda steps: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    counted = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else (TimeElapsedColumn(),)
+    columns = (TextColumn("{task.description}"), BarColumn(), *counted)
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(description, total=total)
-    begun = monotonic()
-    shown = False
-
-    def advance(steps: float) -> None:
-        nonlocal shown
-        bar.advance(task, steps)
-        if not shown and monotonic() - begun > 1:
-            bar.start()
-            shown = True
-
+    after_a_second = Timer(1, bar.start)
+    after_a_second.daemon = True
+    after_a_second.start()
     try:
-        yield advance
+        yield lambda steps: bar.advance(task, steps)
     finally:
-        if shown:
+        after_a_second.cancel()
+        after_a_second.join()
+        if bar.live.is_started:
             bar.stop()
 
 
