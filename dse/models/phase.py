@@ -55,6 +55,7 @@ ABOUT = About(
     aspects=frozenset(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
     ),
+    bounded=True,
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
 APART = 4  # phases up to which each is worked out by itself: compilers make one loop of them, so that many
