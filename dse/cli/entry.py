@@ -42,8 +42,8 @@ def main() -> None:
         _end_now()
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-        if code in (130, *_by_signals()):
-            _end_now(code, told=True)
+        if code in (130, *_by_signals()):  # 130: what typer makes of KeyboardInterrupt
+            _end_now(code, told=code != 130)
         raise
 
 
@@ -152,11 +152,14 @@ def _forget() -> None:
 
 
 def _end_now(code: int = 130, told: bool = False) -> None:
-    """End without tidying up: a compiler that still runs in another thread would crash."""
+    """End without tidying up: a compiler that still runs in another thread would crash.
+
+    The line comes last, when nothing is left to go wrong.
+    """
     try:
+        sys.stdout.flush()
         if not told and code == 130:
             print("dse: interrupted", file=sys.stderr)
-        sys.stdout.flush()
         sys.stderr.flush()
     finally:
         os._exit(code)

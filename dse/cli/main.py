@@ -140,8 +140,6 @@ def run(arguments: Sequence[str] | None = None) -> None:
             _end(f"memory: found too little, expected more: {error}")
         _end_as_what_is_here(error)
         _unforeseen(error, given)
-    if code == 130:  # what typer makes of KeyboardInterrupt
-        print("dse: interrupted", file=sys.stderr)
     sys.exit(code)
 
 

@@ -50,7 +50,7 @@ class Spread:
     ] = None
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tcp://HOST:8786."),
+        typer.Option(metavar="ADDRESS", help="Run on the Dask cluster of this scheduler: tls://HOST:8786."),
     ] = None
 
 

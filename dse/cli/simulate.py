@@ -1,6 +1,5 @@
 """`dse simulate`: one configuration, a graph or a trace, instruction by instruction, and what binds it."""
 
-import json as json_module
 from pathlib import Path
 from typing import Annotated
 
@@ -97,21 +96,27 @@ def simulate(
     from dse import api
     from dse.evaluate import simulated
     from dse.evaluate.curve import fastest
+    from dse.report.show import progress
 
     numbers, kind = inputs.settings(changed), simulated.kind(kernel)
     settings = {"scheduler": scheduler, "order": order, "groups": groups, "warps": warps}
-    if kind == "kernel":
-        files = "trace" if teg else "graph" if gpu is None else None
-        if numbers and files and (path := simulated.beside(api.kernel(kernel), files)):
-            raise DseError(f"{path}: found --set with a {files}, expected none")
-        counts, problem = inputs.kernel(kernel, numbers)
-        parameters = fastest(counts, api.gpu(gpu).gpu, problem) if gpu is not None and not teg else None
-        counts = counts if parameters is None else api.kernel(kernel)  # whose parameters all have a choice
-        result = api.simulate(counts, gpu, parameters, problem, **settings, what_if=what_if or (), teg=teg)
-    elif numbers:
-        raise DseError(f"{kernel}: found --set with a {kind}, expected none")
-    else:
-        result = api.simulate(kernel, gpu, **settings, what_if=what_if or (), teg=teg)
+    with progress("Simulating"):
+        if kind == "kernel":
+            files = "trace" if teg else "graph" if gpu is None else None
+            if numbers and files and (path := simulated.beside(api.kernel(kernel), files)):
+                raise DseError(f"{path}: found --set with a {files}, expected none")
+            counts, problem = inputs.kernel(kernel, numbers)
+            parameters = fastest(counts, api.gpu(gpu).gpu, problem) if gpu is not None and not teg else None
+            counts = (
+                counts if parameters is None else api.kernel(kernel)
+            )  # whose parameters all have a choice
+            result = api.simulate(
+                counts, gpu, parameters, problem, **settings, what_if=what_if or (), teg=teg
+            )
+        elif numbers:
+            raise DseError(f"{kernel}: found --set with a {kind}, expected none")
+        else:
+            result = api.simulate(kernel, gpu, **settings, what_if=what_if or (), teg=teg)
     if profile is not None:
         from dse.report.timeline import save
 
@@ -120,7 +125,9 @@ def simulate(
         if not json:
             print(f"{profile}: {len(entries.time):,} entries")
     if json:
-        print(json_module.dumps(result.summary(), indent=2))
+        from dse.report.numbers import json_text
+
+        print(json_text(result.summary()))
         return
     print(result.title)
     print(

@@ -3,22 +3,28 @@
 Work is a sequence of units, a range or a list, done some at a time, `function(some units)`; results come back
 in order. Dask does the units again that a worker had when it died. This is the one module that knows Dask
 (extra `cluster`).
+
+Whoever reaches a scheduler runs code as its workers' user, and its answers are unpickled here. Ours listens
+on this machine alone, where others may work too: it answers only to a certificate that is made for this
+cluster and kept in the memory of its processes.
 """
 
 import logging
 import os
 import pickle
 import time
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
+from ipaddress import ip_address
 from typing import Any, Protocol, TypeVar, cast, runtime_checkable
 
 from dse.core.optional import install, needs
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 
 SECONDS = 2.0  # that one task of a worker takes, or as long as a unit does
 PATIENCE = 5.0  # s without a result before a local cluster is looked after
@@ -109,6 +115,8 @@ def in_use() -> Spread | None:
 def client(workers: int | None = None, address: str | None = None) -> Iterator[Any]:
     """Connect to the scheduler at `address`, or to a cluster of `workers` processes that ends with the block.
 
+    To a `tls://` address with the certificates that Dask's own settings name (`distributed.comm.tls`).
+
     **Raises:** DseError where Dask is missing, both are given, or no scheduler answers.
     """
     if workers is not None and address is not None:
@@ -116,6 +124,7 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
     with needs("dask", install("cluster")):
         from dask import config
         from distributed import Client, LocalCluster
+        from distributed.security import Security
     if address is not None:
         try:
             connected = Client(address, timeout="10s", set_as_default=False)
@@ -123,11 +132,18 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             reason = " ".join(str(error).split())[:200]
             raise DseError(f"cluster: found no scheduler at {address}: {reason}") from None
         with connected:
+            if _is_open(address):
+                found = f"cluster: found {address}, which anyone on its network may use and answer for"
+                warnings.warn(f"{found}, expected tls://HOST:PORT", Doubt, stacklevel=2)
             yield connected
         return
+    with needs("cryptography", install("cluster")):
+        own = Security.temporary()
     settings = {
         "distributed.scheduler.allowed-failures": MOST_DEATHS,
         "distributed.admin.log-format": "%(message)s",
+        "distributed.scheduler.http.routes": [],  # pages that no certificate guards
+        "distributed.worker.http.routes": [],
     }
     with (
         config.set(settings),
@@ -136,10 +152,23 @@ def client(workers: int | None = None, address: str | None = None) -> Iterator[A
             threads_per_worker=1,
             dashboard_address="127.0.0.1:0",
             silence_logs=logging.CRITICAL,
+            security=own,
         ) as cluster,
         Client(cluster, set_as_default=False) as connected,
     ):
         yield connected
+
+
+def _is_open(address: str) -> bool:
+    """Whether a scheduler listens beyond this machine, and asks nobody for a certificate."""
+    from distributed.comm.addressing import parse_address, parse_host_port
+
+    kind, place = parse_address(address)
+    host, _ = parse_host_port(place, 0)
+    try:
+        return kind != "tls" and not ip_address(host).is_loopback
+    except ValueError:  # a name
+        return kind != "tls" and host != "localhost"
 
 
 def on_cluster(connected: Any) -> Spread:

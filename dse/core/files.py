@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from dse.errors import DseError, printable
 
@@ -42,6 +42,7 @@ def replacing(path: Path | str, within: Path | None = None) -> Iterator[Path]:
         folder = within
     temporary = folder / f".{secrets.token_hex(4)}-{target.name[-_END:]}"
     try:
+        temporary.touch(exist_ok=False)  # nobody else's, nor a link
         yield temporary
         os.replace(temporary, target)
     except OSError as error:
@@ -87,6 +88,25 @@ def locked(file: IO[Any], *, wait: bool = False) -> bool:
     except OSError:
         return True
     return True
+
+
+def own(path: Path) -> Path:
+    """Return the path of a file or folder that we keep beside a user's. **Raises:** DseError for a link."""
+    if path.is_symlink():
+        raise DseError(f"{path}: found a link, expected a file or folder of dse, or none yet")
+    return path
+
+
+def open_own(path: Path) -> BinaryIO:
+    """Open a file of ours to write at its end, made where there is none, without following a link.
+
+    **Raises:** DseError for a link, and if it cannot be opened.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        return os.fdopen(os.open(own(path), flags, 0o666), "ab")
+    except OSError as error:
+        raise DseError(f"{path}: cannot write: {error.strerror}") from None
 
 
 def can_lock(file: IO[Any]) -> bool:
@@ -221,7 +241,7 @@ MOST_TEXT_BYTES = 1 << 28
 _AT_ONCE = 1 << 22  # bytes
 _MOST_LEVELS = 100
 _DIGITS = 21  # of 64 bits, and a sign
-_ESCAPED = re.compile(r"\\[bfu]")  # a control character, maybe
+_ESCAPED = re.compile(r"\\[bfu]|[^ -~\n\r\t]")  # a control character, maybe
 
 
 def given_path(name: str | Path) -> Path:
@@ -248,6 +268,19 @@ _MOST_SHOWN = 100  # characters of a path
 def is_file(path: Path) -> bool:
     """Tell whether there is a file that we may look at: none, where none can be."""
     return os.path.isfile(path)  # which raises nothing for a name too long, or a folder without rights
+
+
+def file_below(folder: Path, name: str, where: str) -> Path:
+    """Return the file that another one names, which lies in a folder or below it, links followed.
+
+    **Raises:** DseError that begins with `where` if it lies elsewhere, or there is none.
+    """
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise DseError(f"{where}: found {name!r}, expected a file beside it or below")
+    if not is_file(path):
+        raise DseError(f"{where}: found no file {name}, expected one beside it")
+    return path
 
 
 def is_folder(path: Path) -> bool:

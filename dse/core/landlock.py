@@ -24,9 +24,8 @@ SYSTEM = (
     "/lib32",
     "/bin",
     "/opt/rocm",
-    "/dev",
-    "/proc",
-    "/sys",
+    "/dev/null",
+    "/dev/urandom",
     "/etc/ld.so.cache",
 )
 

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
@@ -14,7 +15,7 @@ import numpy as np
 from dse.core.files import replacing
 from dse.core.optional import needs
 from dse.data.columns import heading, metadata
-from dse.errors import DseError
+from dse.errors import DseError, printable
 
 if TYPE_CHECKING:  # takes 0.1 s, which whoever writes no file need not spend
     import pyarrow as pa
@@ -150,11 +151,28 @@ def _write_parquet(table: "pa.Table", path: Path) -> None:
     pyarrow.parquet.write_table(table, path, compression="zstd")
 
 
+def harmless(cell: Any) -> Any:
+    """Return a cell of CSV that steers no terminal, with ' before what a spreadsheet takes for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    formula = cell.startswith(_FORMULA) and not _NUMBERS.fullmatch(cell)
+    return ("'" if formula else "") + printable(cell)
+
+
+_FORMULA = ("=", "+", "-", "@")
+_NUMBERS = re.compile(r"[-+0-9.eE ]+")
+
+
 def _write_csv(table: "pa.Table", path: Path) -> None:
+    import pyarrow as pa
     import pyarrow.csv
 
+    for place, (name, kind) in enumerate(zip(table.column_names, table.schema.types, strict=True)):
+        if pa.types.is_string(kind):
+            table = table.set_column(place, name, pa.array(map(harmless, table[place].to_pylist()), kind))
     header = io.StringIO(newline="")
-    csv.writer(header, lineterminator="\n").writerow(table.column_names)  # pyarrow would quote every name
+    names = map(harmless, table.column_names)
+    csv.writer(header, lineterminator="\n").writerow(names)  # pyarrow would quote every name
     with path.open("wb") as file:
         file.write(header.getvalue().encode())
         pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(include_header=False))

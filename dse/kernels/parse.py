@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from dse.core.files import is_file
+from dse.core.files import file_below
 from dse.core.space.expression import FUNCTIONS, Expression, parse
 from dse.core.space.space import Space, values_of
 from dse.errors import DseError, one_of
@@ -93,11 +93,7 @@ def _source(path: Path, file: schema.KernelFile) -> Path | None:
     """Find the source, which lies beside the description or below."""
     source = None
     if file.source is not None:
-        source = path.parent / file.source.file
-        if not source.resolve().is_relative_to(path.parent.resolve()):
-            raise DseError(f"{path}: source: found {file.source.file!r}, expected a file beside it or below")
-        if not is_file(source):
-            raise DseError(f"{path}: source: found no file {file.source.file}, expected one beside it")
+        source = file_below(path.parent, file.source.file, f"{path}: source")
     if file.launch is None and (source is None or source.suffix != TRITON):
         raise DseError(f"{path}: launch: found nothing, expected a value")
     return source

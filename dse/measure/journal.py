@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from dse.core.files import MOST_TEXT_BYTES, parse_json, read_bytes, replacing
+from dse.core.files import MOST_TEXT_BYTES, open_own, own, parse_json, read_bytes, replacing
 from dse.data import safe_readers
 from dse.errors import DseError
 
@@ -33,7 +33,7 @@ class Journal:
 
     def __init__(self, path: Path, about: Mapping[str, Any]) -> None:
         self.path, self.about = path, dict(about)
-        self.lines = path.with_name(path.name + SUFFIX)
+        self.lines = own(path.with_name(path.name + SUFFIX))
         if path.suffix != ".parquet":
             raise DseError(f"{path}: suffix: found {path.suffix!r}, expected .parquet")
         if not path.parent.is_dir():
@@ -85,8 +85,8 @@ class Journal:
     def add(self, row: Row) -> None:
         """Add rows; they are on disk when this returns."""
         self.rows.append(row)
-        with self.lines.open("a") as file:
-            file.write(json.dumps(row) + "\n")
+        with open_own(self.lines) as file:
+            file.write(f"{json.dumps(row)}\n".encode())
 
     def close(self, *, done: bool) -> None:
         """Write the table; where all is `done`, nothing is left to go on from."""

@@ -31,6 +31,7 @@ class About:
     aspects: frozenset[str] = frozenset()  # of ASPECTS
     column: str = ""  # of Table 7 that speaks of this model; none where it does not list it
     differs: dict[str, str] = field(default_factory=dict)  # from that column: in what, and why
+    bounded: bool = False  # whether no launch is faster than the roofline of the same counts
 
     def __post_init__(self) -> None:
         if unknown := (self.aspects | set(self.differs)) - set(ASPECTS):

@@ -44,6 +44,7 @@ ABOUT = About(
     ),
     use_when="For kernels known by their counts, beside `phase`: Volkov with the time to fill and drain.",
     aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "issue limit"}),
+    bounded=True,
 )
 
 
@@ -55,7 +56,7 @@ def bounds(warps: Array, pipes: TwoPipes, latency_of_one: Array) -> dict[str, Ar
     mwp, _ = mwp_and_cwp(pipes)
     has_memory = jnp.minimum(pipes.mem_insts, 1.0)  # share of warps with a period to fill and drain
     period = has_memory * pipes.comp_per_mem * pipes.comp_cpi  # CI λ_comp
-    transfers = has_memory * pipes.mem_insts * pipes.mem_cpi
+    transfers = pipes.mem_insts * pipes.mem_cpi
     return {
         "memory": transfers + period * jnp.minimum(mwp / warps, 1.0),  # Eq. L26
         "compute": pipes.comp_insts * pipes.comp_cpi + has_memory * pipes.mem_latency / warps,  # Eq. L27

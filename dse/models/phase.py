@@ -54,6 +54,7 @@ ABOUT = About(
     aspects=frozenset(
         {"ILP", "Λ_comp", "Λ_mem", "barriers", "more than 2 subsystems", "workgroups", "issue limit"}
     ),
+    bounded=True,
 )
 SHARPNESS = 4.0  # exponent of the power mean: to square and to take roots is faster than other powers
 APART = 4  # phases up to which each is computed by itself: compilers make one loop of them, 70 times faster

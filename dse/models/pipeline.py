@@ -38,6 +38,7 @@ ABOUT = About(
     use_when="When schedulers, barriers or warps that differ matter, and a thousand times the time does not.",
     aspects=frozenset(ASPECTS),
     column="pipeline",
+    bounded=True,
 )
 
 

@@ -19,6 +19,7 @@ ABOUT = About(
     aspects=frozenset({"more than 2 subsystems"}),
     column="roofline",
     differs={"ILP": "the bound holds for any ILP: nothing of it is read"},
+    bounded=True,
 )
 
 

@@ -39,6 +39,7 @@ ABOUT = About(
     use_when="To see whether more occupancy helps: the ridge says how many warps are enough.",
     aspects=frozenset({"ILP", "Λ_comp", "Λ_mem", "more than 2 subsystems", "issue limit"}),
     column="volkov",
+    bounded=True,
 )
 
 

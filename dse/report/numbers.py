@@ -1,6 +1,8 @@
 """Numbers as people read them: four digits, and a prefix that suits the whole column."""
 
+import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -31,6 +33,25 @@ def scale(values: Sequence[Any], unit: str) -> tuple[str, float]:
         return unit, 1
     prefixed = list(PREFIXES[unit].items())
     return next((pair for pair in prefixed if sizes[len(sizes) // 2] >= pair[1]), prefixed[-1])
+
+
+def json_text(x: Any) -> str:
+    """Write a value as JSON that a terminal shows as it is: what it names may be a stranger's.
+
+    Infinity and NaN, which JSON does not know, become null.
+    """
+    text = json.dumps(_finite(plain(x)), indent=2, ensure_ascii=False, allow_nan=False)
+    return re.sub(
+        r"[^\n -~]", lambda each: each[0] if each[0].isprintable() else json.dumps(each[0])[1:-1], text
+    )
+
+
+def _finite(x: Any) -> Any:
+    if isinstance(x, dict):
+        return {key: _finite(value) for key, value in x.items()}
+    if isinstance(x, list):
+        return [_finite(value) for value in x]
+    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def plain(x: Any) -> Any:

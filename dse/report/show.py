@@ -1,19 +1,25 @@
 """Rows as a table, JSON or CSV on standard output, and a bar while the work goes on."""
 
 import csv as csv_module
-import json as json_module
-import math
 import os
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from time import monotonic
+from threading import Timer
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
-from dse.report.numbers import plain
+from dse.data.tables import harmless
+from dse.report.numbers import json_text, plain
 from dse.report.table import print_table
 
 Row = Mapping[str, Any]
@@ -37,7 +43,8 @@ def show(
     takes one prefix for the whole column, from its median, while JSON and CSV keep the numbers as they are. A
     line parts the rows of a table where their `section` changes. On a terminal a table has the columns that
     there is room for; elsewhere it has all of them. Neither has those that are `hidden`: what the title says,
-    or what is the same for all. A `wide` table has all of them everywhere.
+    or what is the same for all. A `wide` table has all of them everywhere. Control
+    characters are written out, and CSV has a ' before what a spreadsheet would take for a formula.
     """
     if isinstance(rows, Mapping):
         columns = list(rows)
@@ -45,11 +52,11 @@ def show(
     else:
         columns = list(dict.fromkeys(name for row in rows for name in row))
     if json:
-        print(json_module.dumps(_finite(plain(list(rows))), indent=2, ensure_ascii=False, allow_nan=False))
+        print(json_text(list(rows)))
     elif csv:
         writer = csv_module.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
-        writer.writerows([_cell(plain(row.get(name))) for name in columns] for row in rows)
+        writer.writerow(map(harmless, columns))
+        writer.writerows([harmless(_cell(plain(row.get(name)))) for name in columns] for row in rows)
     elif not rows:
         print(f"{title}: none" if title else "none")
     else:
@@ -61,40 +68,27 @@ def show(
 def progress(description: str, total: float | None = None) -> Iterator[Callable[[float], None]]:
     """Show a bar on standard error for work of `total` steps; call what it gives with the steps just done.
 
-    It shows itself after a second, goes when the work is done, and stays silent where standard error
-    is no terminal, or DSE_QUIET is set.
+    Without a `total` it says only that the work goes on. It shows itself after a second, goes when the work
+    is done, and stays silent where standard error is no terminal, or DSE_QUIET is set.
     """
     console = Console(stderr=True)
     if not console.is_terminal or os.environ.get("DSE_QUIET"):
         yield lambda steps: None
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    counted = (MofNCompleteColumn(), TimeRemainingColumn()) if total is not None else (TimeElapsedColumn(),)
+    columns = (TextColumn("{task.description}"), BarColumn(), *counted)
     bar = Progress(*columns, console=console, transient=True)
     task = bar.add_task(description, total=total)
-    begun = monotonic()
-    shown = False
-
-    def advance(steps: float) -> None:
-        nonlocal shown
-        bar.advance(task, steps)
-        if not shown and monotonic() - begun > 1:
-            bar.start()
-            shown = True
-
+    after_a_second = Timer(1, bar.start)
+    after_a_second.daemon = True
+    after_a_second.start()
     try:
-        yield advance
+        yield lambda steps: bar.advance(task, steps)
     finally:
-        if shown:
+        after_a_second.cancel()
+        after_a_second.join()
+        if bar.live.is_started:
             bar.stop()
-
-
-def _finite(x: Any) -> Any:
-    """Replace infinity and NaN, which JSON does not know, by None."""
-    if isinstance(x, dict):
-        return {key: _finite(value) for key, value in x.items()}
-    if isinstance(x, list):
-        return [_finite(value) for value in x]
-    return None if isinstance(x, float) and not math.isfinite(x) else x
 
 
 def _cell(x: Any) -> Any:

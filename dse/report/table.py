@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dse.data.columns import heading
+from dse.errors import printable
 from dse.report.numbers import number, plain, scale
 
 # The columns that a narrow table keeps first; of the others those further left.
@@ -49,6 +50,7 @@ def print_table(
 ) -> None:
     """Print rows; see `dse.report.show.show`."""
     made = [_column(name, rows, units) for name in columns]
+    title = None if title is None else printable(title)
     console = Console()
     if wide or not console.is_terminal:  # a file or a pipe has no width
         console.width = 10_000
@@ -114,7 +116,7 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]], units: Mapping[str, st
     numeric = all(isinstance(x, int | float) or x is None for x in values)
     header, unit = heading(name, units.get(name))
     unit, worth = scale(values, unit)
-    header = header if unit == "1" else f"{header} [{unit}]"
+    header = printable(header if unit == "1" else f"{header} [{unit}]")
     cells = tuple(_text(x, worth) for x in values)
     return TableColumn(name, header, cells, numeric, max(map(len, (header, *cells))))
 
@@ -152,4 +154,4 @@ def _text(x: Any, worth: float) -> str:
         return number(x if worth == 1 else x / worth)
     if isinstance(x, list):
         return ", ".join(_text(value, worth) for value in x)
-    return str(x)
+    return printable(str(x))

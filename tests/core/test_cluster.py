@@ -4,6 +4,8 @@ import os
 import signal
 import sys
 import time
+import warnings
+from contextlib import nullcontext
 
 import cloudpickle
 import pytest
@@ -104,6 +106,63 @@ def test_an_error_of_a_cluster_comes_out(two_workers):
 
     with pytest.raises(DseError, match="found nothing"):
         list(on_cluster(two_workers)(fails, range(10)))
+
+
+ATTACK = """
+import os, warnings
+warnings.simplefilter("ignore")
+from distributed import Client
+from distributed.security import Security
+
+def attack(address, security):
+    try:
+        with Client(address, timeout=3, security=security) as connected:
+            print(connected.submit(lambda: "obeyed").result(timeout=3))
+    except Exception as error:
+        print("refused", os.getuid())
+
+for security in (None, Security.temporary()):
+    attack(ADDRESS, security)
+    attack(ADDRESS.replace("tls", "tcp"), security)
+if not os.getuid():  # as another user too, by whom the same is imported by now
+    os.setgroups([])
+    os.setgid(65534)
+    os.setuid(65534)
+    attack(ADDRESS, None)
+    attack(ADDRESS, Security.temporary())
+"""
+
+
+def test_workers_answer_to_their_owner_alone(two_workers, run_python):
+    workers = two_workers.scheduler_info()["workers"]
+    assert len(workers) == 2
+    for address in (two_workers.scheduler.address, *workers):
+        assert address.startswith("tls://127.0.0.1:")
+    ran = run_python(ATTACK.replace("ADDRESS", repr(two_workers.scheduler.address)))
+    users = [os.getuid()] * 4 + [65534] * (0 if os.getuid() else 2)
+    assert ran.out.splitlines() == [f"refused {user}" for user in users], ran.err
+
+
+@pytest.mark.parametrize(
+    ("address", "warns"),
+    [
+        ("tcp://127.0.0.1:8786", False),
+        ("localhost:8786", False),
+        ("tls://node1:8786", False),
+        ("tcp://[::1]:8786", False),
+        ("tcp://node1:8786", True),
+        ("10.0.0.1:8786", True),
+    ],
+)
+def test_a_scheduler_that_asks_nobody_is_doubted(monkeypatch, address, warns):
+    monkeypatch.setattr("distributed.Client", lambda *_, **options: nullcontext())
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        with client(address=address):
+            pass
+    assert [f"found {address}, which anyone on its network" in str(each.message) for each in warned] == (
+        [True] if warns else []
+    )
 
 
 @pytest.mark.parametrize("address", ["nowhere", "tls://127.0.0.1:1", "http://127.0.0.1:1"])

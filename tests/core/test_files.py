@@ -19,6 +19,8 @@ from dse.core.files import (
     is_file,
     is_folder,
     locked,
+    open_own,
+    own,
     own_folder,
     read_bytes,
     read_toml,
@@ -78,6 +80,23 @@ def test_writes_through_a_link(tmp_path):
         temporary.write_text("new")
     assert link.is_symlink()
     assert target.read_text() == "new"
+
+
+def test_what_is_kept_beside_a_file_follows_no_link(tmp_path):
+    kept = tmp_path / "kept"
+    kept.write_text("a user's")
+    for target in (kept, tmp_path / "none yet"):
+        link = tmp_path / f"link to {target.name}"
+        link.symlink_to(target)
+        for use in (open_own, own):
+            with pytest.raises(DseError, match=r"link to .*: found a link, expected a file or folder of dse"):
+                use(link)
+    assert kept.read_text() == "a user's"
+    assert not (tmp_path / "none yet").exists()
+    for text in (b"one\n", b"two\n"):
+        with open_own(tmp_path / "ours") as file:
+            file.write(text)
+    assert (tmp_path / "ours").read_text() == "one\ntwo\n"
 
 
 def test_a_device_is_written_directly():

@@ -355,6 +355,12 @@ def plain() -> Callable[..., Point]:
 
 
 @pytest.fixture(scope="session")
+def odd() -> Callable[..., Point]:
+    """`odd(seed, number)`: random points, however odd, as arrays."""
+    return odd_points
+
+
+@pytest.fixture(scope="session")
 def at() -> Callable[..., Any]:
     """`at(predict, point or rows)`: the prediction in NumPy. `predict` should be a function of a module, so
     that its compiled form is found again."""

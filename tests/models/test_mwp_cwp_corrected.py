@@ -32,7 +32,7 @@ def reference(lumped, apart):
         mwp = q.L_mem / q.l_mem if q.l_mem else np.inf
         part = min(q.a_mem, 1)  # of the warps have a period
         runs = {
-            "memory": part * (q.a_mem * q.l_mem * q.omega + period * min(mwp, q.omega)),  # Eq. L26, clamped
+            "memory": q.a_mem * q.l_mem * q.omega + part * period * min(mwp, q.omega),  # Eq. L26, clamped
             "compute": q.a_comp * q.l_comp * q.omega + part * q.L_mem,  # Eq. L27
             "latency": alone + part * period * (q.omega - 1),  # Eq. L28
         } | others

@@ -4,11 +4,12 @@ import csv
 import io
 import json
 import sys
+import time
 
 import numpy as np
 import pytest
 
-from dse.report import show as show_module
+from dse.data.tables import write_table
 from dse.report.numbers import number, scale
 from dse.report.show import progress, show
 
@@ -131,15 +132,36 @@ class Terminal(io.StringIO):
 
 
 @pytest.mark.parametrize(
-    ("terminal", "seconds", "draws"), [(True, 2, True), (True, 0.5, False), (False, 2, False)]
+    ("terminal", "total", "seconds", "draws"),
+    [(True, 10, 1.3, True), (True, None, 1.3, True), (True, 10, 0, False), (False, 10, 1.3, False)],
 )
-def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, seconds, draws):
+def test_progress_shows_on_a_terminal_after_a_second(monkeypatch, terminal, total, seconds, draws):
     stream = Terminal() if terminal else io.StringIO()
-    clock = iter([0.0, seconds, seconds])
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(show_module, "monotonic", lambda: next(clock))
     monkeypatch.setenv("TERM", "xterm")
-    with progress("Sweeping", 10) as advance:
+    with progress("Sweeping", total) as advance:
         advance(3)
+        time.sleep(seconds)
         advance(7)
     assert ("Sweeping" in stream.getvalue()) if draws else stream.getvalue() == ""
+
+
+NAMES = ["a\x9b2J", "b\u202ec", "d\x7f", "=HYPERLINK(1)", "@x", "+1 2", "-3", "e\x1b]0;f\x07"]
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv", "file"])
+def test_names_of_strangers_steer_neither_a_terminal_nor_a_spreadsheet(capsys, tmp_path, form):
+    rows = [{name: name} for name in NAMES]
+    if form == "file":
+        write_table(tmp_path / "t.csv", {name: [name] for name in NAMES})
+        text = (tmp_path / "t.csv").read_text()
+    else:
+        text = shown(capsys, rows, title=NAMES[0], **({} if form == "table" else {form: True}))
+    assert all(character.isprintable() or character == "\n" for character in text)
+    if form == "json":
+        assert json.loads(text) == rows
+    if form in ("csv", "file"):
+        header = next(csv.reader(io.StringIO(text)))
+        assert header == [
+            "a\\x9b2J", "b\\u202ec", "d\\x7f", "'=HYPERLINK(1)", "'@x", "+1 2", "-3", "e\\x1b]0;f\\x07",
+        ]  # fmt: skip

@@ -2,6 +2,7 @@
 
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -31,7 +32,18 @@ SPELLINGS = [
     '??=include "{secret}"',
     '#include "../secret.h"',
     '#include "link.h"',
+    '#include "//../secret.h"',
+    *(
+        form.replace(" ", space)
+        for space in ("\xa0", "\u1680", "\u180e", "\u2000", "\u2028", "\u2029", "\u202f", "\u3000")
+        for form in (
+            '# include "{secret}"',
+            '#include "{secret}"',
+            ' #define FILE "{secret}"\n #include FILE',
+        )
+    ),
 ]
+INJECTED = 'k\n#include "{secret}"\n'
 READERS = {
     "nvrtc": (nvrtc.read_source, lambda source: nvrtc.compile_source(source, 80, {})),
     "clang": (clang.read_source, lambda source: clang.compile_source(source, 0x90A, ())),
@@ -72,6 +84,37 @@ def test_no_spelling_opens_what_lies_elsewhere(folder, compiler, spelling):
 
 
 @pytest.mark.parametrize("compiler", READERS)
+def test_what_is_added_to_a_source_adds_no_line(folder, compiler):
+    read, _ = READERS[compiler]
+    line = INJECTED.replace("{secret}", str(folder.parent / "secret.h"))
+    with pytest.raises(DseError, match=r"kernel: found .*, expected no control characters"):
+        read(folder / "k.cu", line)
+    for option in (f"-DN={line}", f"-D{line}=3"):
+        with pytest.raises(DseError, match=r"compiler options: found .*, expected no control characters"):
+            read(folder / "k.cu", "", (), [option])
+    source = read(folder / "k.cu")
+    compile_with = {
+        "nvrtc": lambda source, macros: nvrtc.compile_source(source, 80, macros),
+        "clang": lambda source, macros: clang.compile_source(source, 0x90A, [*macros.items()]),
+    }
+    for macro in ({line: 3}, {"M": line}):
+        message = outcome(partial(compile_with[compiler], source, macro))
+        assert "the secret" not in message
+        assert "no control characters" in message or "M" in macro
+
+
+def test_every_file_that_a_name_may_mean_is_scanned(folder):
+    """A compiler looks for <x.h> in other folders first than for "x.h"."""
+    (folder / "below").mkdir()
+    (folder / "below" / "a.h").write_text("#include <x.h>\n")
+    (folder / "below" / "x.h").write_text("\n")
+    (folder / "x.h").write_text(f'#include "{folder.parent / "secret.h"}"\n')
+    (folder / "k.cu").write_text(f'#include "below/a.h"\n{KERNEL}')
+    with pytest.raises(DseError, match=r"x\.h: include: found '.*secret\.h', expected a file in"):
+        nvrtc.read_source(folder / "k.cu")
+
+
+@pytest.mark.parametrize("compiler", READERS)
 def test_files_of_its_own_folder_are_included(folder, compiler):
     read, compiled = READERS[compiler]
     assert not isinstance(compiled(read(folder / "k.cu")), Failure)
@@ -90,6 +133,7 @@ def test_a_confined_process_reads_its_folders_only(folder):
     ask = [sys.executable, "-c", "import sys; print(open(sys.argv[1]).read())"]
     allowed = [sys.prefix, sys.base_prefix, folder]
     assert "define N" in run(confined([*ask, str(folder / "own.h")], allowed)).output
+    assert "PermissionError" in run(confined([*ask, "/proc/self/environ"], allowed)).errors
     assert "PermissionError" in run(confined([*ask, str(folder / "link.h")], allowed)).errors
 
 

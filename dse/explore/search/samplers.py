@@ -1,6 +1,7 @@
 """Optuna's samplers by name, and the one that suits a search."""
 
 import warnings
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 
@@ -15,6 +16,7 @@ from optuna.samplers import (
     RandomSampler,
     TPESampler,
 )
+from optuna.trial import FrozenTrial
 
 from dse.core.optional import install, needs
 from dse.errors import DseError, one_of
@@ -30,17 +32,29 @@ def constrained(sampler: BaseSampler) -> bool:
     return isinstance(sampler, TPESampler | Bounded | NSGAIISampler | NSGAIIISampler)
 
 
-def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, variants: int = 1) -> BaseSampler:
-    """Make the Optuna sampler of that name; `auto` goes by the number of trials, objectives and variants.
+def suitable(name: str, trials: int = FEW, goals: int = 1, variants: int = 1) -> str:
+    """Return the name of a sampler for a search; that of `auto` goes by trials, objectives and variants.
 
-    **Raises:** DseError for another name, or for one whose package is missing.
+    **Raises:** DseError for another name, one whose package is missing, or CMA-ES with several objectives.
     """
     if name not in SAMPLERS:
         raise DseError(f"sampler: found {name!r}, {one_of(name, SAMPLERS)}")
+    if name == "cmaes" and goals > 1:
+        raise DseError(f"sampler: found 'cmaes' for {goals} objectives, expected tpe, nsga2 or nsga3")
     if name == "auto":
-        name = _suitable(trials, goals, variants)
+        return _suitable(trials, goals, variants)
     if name == "gp":
         _expect_torch()
+    return name
+
+
+def sampler(name: str, seed: int | None, trials: int = FEW, known: Sequence[FrozenTrial] = ()) -> BaseSampler:
+    """Make the Optuna sampler of a name that `suitable` returned.
+
+    Samplers that learn look at the trials of their study. CMA-ES has a state besides, which Optuna pickles:
+    ours begins with the mean and the covariance of the best of the complete trials that are `known` (Nomura
+    et al., AAAI 2021).
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExperimentalWarning)
         match name:
@@ -61,7 +75,9 @@ def sampler(name: str, seed: int | None, trials: int = FEW, goals: int = 1, vari
             case "nsga3":
                 return NSGAIIISampler(seed=seed)
             case "cmaes":
-                return CmaEsSampler(seed=seed, warn_independent_sampling=False)
+                return CmaEsSampler(
+                    seed=seed, warn_independent_sampling=False, source_trials=list(known) or None
+                )
             case "qmc":
                 return QMCSampler(
                     seed=seed, scramble=True, warn_independent_sampling=False, warn_asynchronous_seeding=False

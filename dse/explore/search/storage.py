@@ -2,7 +2,8 @@
 
 In a database (`sqlite:///study.db`, or another URL of SQLAlchemy), in a journal (`journal:study.log`), which
 lives on network file systems where SQLite does not, or behind Optuna's gRPC proxy (`grpc://HOST:PORT`), which
-spares a database thousands of connections.
+spares a database thousands of connections. A study may be a stranger's: it is read as data, and nothing of it
+is unpickled.
 """
 
 import copy
@@ -16,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,7 +28,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial
 from sqlalchemy.engine import make_url
 
-from dse.core.files import can_lock, locked
+from dse.core.files import can_lock, locked, open_own
 from dse.core.optional import install, needs
 from dse.errors import DseError
 from dse.explore.search.values import Lists
@@ -58,7 +60,7 @@ class Kept:
             yield
             return
         with _one_line(self.url):
-            lock = open(f"{path}.dse-lock", "w")  # noqa: SIM115 (closed below: what the block raises is its own)
+            lock = open_own(Path(f"{path}.dse-lock"))  # closed below: what the block raises is its own
         with lock:
             locked(lock, wait=True)
             yield
@@ -74,7 +76,7 @@ class Kept:
                 and trial.user_attrs.get(PROCESS) != self.process
             ]
             self.read.update(trial.number for trial in trials)
-            return [self.lists.with_places(trial) for trial in trials]
+            return [self.lists.with_places(_plain(trial)) for trial in trials]
 
     def fill(self, study: optuna.Study) -> None:
         """Put all trials of the database into a study in memory. DseError where they are no trials."""
@@ -88,9 +90,26 @@ class Kept:
 
 
 def _marked(trial: FrozenTrial, process: str) -> FrozenTrial:
-    trial = copy.copy(trial)
+    trial = _plain(trial)
     trial.user_attrs = {**trial.user_attrs, PROCESS: process}
     return trial
+
+
+def _plain(trial: FrozenTrial) -> FrozenTrial:
+    """Return a trial without what samplers keep with it for themselves: Optuna unpickles some of that.
+
+    Numbers stay: constraints, and the generations of genetic algorithms.
+    """
+    trial = copy.copy(trial)
+    trial.system_attrs = {
+        name: value
+        for name, value in trial.system_attrs.items()
+        if _KEPT.fullmatch(name) and isinstance(value, (int, float))
+    }
+    return trial
+
+
+_KEPT = re.compile(r"constraints:.*|NSGAI+Sampler:generation")
 
 
 def _file(url: str) -> str | None:

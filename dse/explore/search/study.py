@@ -26,7 +26,7 @@ from dse.errors import DseError, one_of
 from dse.evaluate.chunks import evaluate
 from dse.explore.search import storage as stored
 from dse.explore.search.feasible import Feasible
-from dse.explore.search.samplers import FEW, constrained, sampler
+from dse.explore.search.samplers import FEW, constrained, sampler, suitable
 from dse.explore.search.values import Lists
 from dse.explore.search.variants import VARIANT, Variant
 from dse.hardware.gpus import stack
@@ -168,12 +168,13 @@ def start(
     digest = hashlib.sha256(key.encode()).hexdigest()[:12]
     name = f"{'+'.join(choices)} on {gpu_name} by {get(model).name} for {','.join(goals)} ({digest})"
     metrics = [goal if OBJECTIVES[goal] == "1" else f"{goal} [{OBJECTIVES[goal]}]" for goal in goals]
-    feasible = Feasible(sampler(chosen, seed, trials, len(goals), len(choices)), choices, seed)
-    study = stored.make(metrics, sampler=feasible)
-    kept = None
+    chosen = suitable(chosen, trials, len(goals), len(choices))
+    study, kept = stored.make(metrics), None
     if storage is not None:
         kept = stored.load(storage, name, metrics, _lists(choices))
         kept.fill(study)
+    known = study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)) if len(choices) == 1 else ()
+    study.sampler = feasible = Feasible(sampler(chosen, seed, trials, known), choices, seed)
     return Search(study, feasible, kept, dict(choices), tuple(goals))
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dse.core.cluster import Spread
-from dse.core.files import HAS_LOCKS, check_target, locked, read_json, replacing
+from dse.core.files import HAS_LOCKS, check_target, locked, open_own, own, read_json, replacing
 from dse.core.progress import Progress, silent
 from dse.data import safe_readers
 from dse.errors import DseError
@@ -170,12 +170,12 @@ def begun(folder: Path, key: str) -> Iterator[None]:
     **Raises:** DseError where it holds something else, or another process is at work there.
     """
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(exist_ok=True)  # a link to a folder elsewhere is how its user has it
     except OSError as error:
         raise DseError(f"{folder}: cannot write: {error.strerror}") from None
     with _alone(folder):
         note = folder / _NOTE
-        others = [path for path in folder.iterdir() if not path.name.startswith(".")]
+        others = [own(path) for path in folder.iterdir() if not path.name.startswith(".")]
         if others and not note.exists():
             raise DseError(f"{folder}: found files of another origin, expected none; move the folder away")
         if not note.exists() or _job(note) != {"job": key}:
@@ -192,11 +192,7 @@ def _alone(folder: Path) -> Iterator[None]:
     if not HAS_LOCKS:  # nor may a folder go while a file in it is open
         yield
         return
-    try:
-        file = (folder / _LOCK).open("ab")
-    except OSError as error:
-        raise DseError(f"{folder}: cannot write: {error.strerror}") from None
-    with file:
+    with open_own(folder / _LOCK) as file:
         if not (locked(file) and os.fstat(file.fileno()).st_nlink):  # or it has just removed its folder
             raise DseError(f"{folder}: found a sweep that has not ended, expected its end first")
         yield

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dse.core.files import is_file
+from dse.core.files import file_below
 from dse.core.space.expression import Expression, parse
 from dse.core.space.space import Space
 from dse.errors import DseError
@@ -92,9 +92,7 @@ def of_problem(problem: T1Problem) -> Description:
         raise DseError(f"{where}.Language: found {problem.language}, expected {' or '.join(_OPTIONS_OF)}")
     if problem.kernel_file is None:
         raise DseError(f"{where}.KernelFile: found nothing, expected the name of a .cu or .hip file")
-    source = problem.path.parent / problem.kernel_file
-    if not is_file(source):
-        raise DseError(f"{where}.KernelFile: found no file {source}, expected one beside it")
+    source = file_below(problem.path.parent, problem.kernel_file, f"{where}.KernelFile")
 
     names = problem.space.names
     sizes = {f"problem_size_{axis}": size for axis, size in zip("xyz", problem.problem_size, strict=False)}

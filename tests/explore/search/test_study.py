@@ -1,6 +1,9 @@
 """Studies: variants, constraints without model calls, batches, resuming, and how close they end."""
 
+import pickle
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,7 @@ from dse import kernels
 from dse.core.space.space import Space
 from dse.errors import DseError
 from dse.explore.search import study
-from dse.explore.search.samplers import SAMPLERS, sampler
+from dse.explore.search.samplers import SAMPLERS, suitable
 from dse.hardware import gpus
 
 
@@ -198,7 +201,9 @@ def test_mistakes_in_options():
     with pytest.raises(DseError, match="expected time"):
         study.objectives("registers,time")
     with pytest.raises(DseError, match="sampler: found 'grid'"):
-        sampler("grid", None)
+        suitable("grid")
+    with pytest.raises(DseError, match="sampler: found 'cmaes' for 2 objectives, expected tpe, "):
+        suitable("cmaes", goals=2)
 
 
 def test_a_storage_that_cannot_be_opened(choices):
@@ -267,3 +272,34 @@ def test_given_configurations_that_the_space_has_not(choices, row, problem):
     found = study.start(choices, "a100", "volkov", ("time",), seed=1)
     with pytest.raises(DseError, match=f"best.csv: {problem}"):
         study.enqueue(found, [row], "best.csv")
+
+
+class Hostile:
+    """What a stranger's study holds where Optuna keeps the state of CMA-ES: unpickled, it writes a file."""
+
+    def __init__(self, file: Path):
+        self.file = file
+
+    def __reduce__(self):
+        return (open, (str(self.file), "w"))
+
+
+@pytest.mark.parametrize("kind", ["sqlite:///", "journal:"])
+def test_nothing_of_a_study_is_unpickled(toy_kernel, gpu, tmp_path, kind):
+    url, hostile = f"{kind}{tmp_path / 'study'}", pickle.dumps(Hostile(tmp_path / "written")).hex()
+    toy = kernels.load(toy_kernel)
+    alone = study.variants([(toy, toy.sizes())])
+    first = search(alone, gpu, 10, storage=url)
+    assert first.kept is not None
+    [trial, *_] = first.kept.study.get_trials()
+    trial.system_attrs = {"cma:optimizer:0": hostile, "cma:generation": 0}
+    first.kept.study.add_trial(trial)
+    for chosen in SAMPLERS:
+        if chosen != "gp" or find_spec("torch"):
+            search(alone, gpu, 13, chosen, storage=url)
+    second = search(alone, gpu, 30, "cmaes", storage=url)
+    assert not (tmp_path / "written").exists()
+    assert not any("cma" in name for each in second.study.get_trials()[:11] for name in each.system_attrs)
+    assert second.kept is not None
+    added = second.kept.study.get_trials()[11:]
+    assert not any(name for each in added for name in each.system_attrs if not name.startswith("constraints"))

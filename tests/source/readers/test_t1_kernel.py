@@ -57,6 +57,7 @@ KERNEL = "KernelSpecification"
 @pytest.fixture
 def write(tmp_path: Path):
     (tmp_path / "sum.cu").write_text("__global__ void sum() {}")
+    (tmp_path / "link.cu").symlink_to("/etc/passwd")
 
     def write(**changes) -> Path:
         file = copy.deepcopy(FILE)
@@ -149,6 +150,15 @@ def test_a_size_that_cannot_be_read_is_a_stated_assumption(write, capsys):
         ({"Language": "OpenCL"}, "KernelSpecification.Language: found OpenCL, expected CUDA"),
         ({"KernelFile": None}, "KernelSpecification.KernelFile: found nothing, expected the name of"),
         ({"KernelFile": "no.cu"}, "KernelSpecification.KernelFile: found no file"),
+        (
+            {"KernelFile": "../sum.cu"},
+            "KernelSpecification.KernelFile: found '../sum.cu', expected a file beside",
+        ),
+        ({"KernelFile": "/etc/passwd"}, "KernelSpecification.KernelFile: found '/etc/passwd', expected a fi"),
+        (
+            {"KernelFile": "link.cu"},
+            "KernelSpecification.KernelFile: found 'link.cu', expected a file beside",
+        ),
         ({"KernelFile": "x" * 5000}, "KernelSpecification.KernelFile: found no file"),
         (
             {"CompilerOptions": ["--create-pch=x"]},

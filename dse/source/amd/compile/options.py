@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from dse.errors import DseError
 from dse.source.nvidia.compile import options as of_cuda
+from dse.source.nvidia.compile.includes import single
 
 ALLOWED = (
     *("-ffast-math", "-fno-fast-math", "-munsafe-fp-atomics", "-mcumode", "-mno-cumode", "-mwavefrontsize64"),
@@ -21,6 +22,7 @@ _FAST = ("-use_fast_math", "--use_fast_math")
 def check(options: Sequence[str], where: str) -> None:
     """Refuse what neither compiler may be asked for. **Raises:** DseError that begins with `where`."""
     for option in options:
+        single(option, where)
         if option.partition("=")[0] not in ALLOWED and not _DEFINED.fullmatch(option):
             of_cuda.check([option], where)
 

@@ -12,6 +12,7 @@ from dse.source.amd.compile.clang import clang, knows, run
 from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import STOPPED, Failure, Launched, Settings
+from dse.source.nvidia.compile.includes import macro
 from dse.source.nvidia.compile.options import split
 
 HERE = Path(__file__).parent
@@ -76,6 +77,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     text, name = source.text, Path(source.path).name
     if "<" in source.kernel:  # of a template: what is named is made
         text += f'\n#line 1 "kernel"\nauto* const dse_kernel = &{source.kernel};\n'
+    macros = [macro(macro_name, value, source.path) for macro_name, value in defines]
     width = () if Path(source.path).suffix == ".hip" else (f"-DDSE_WIDTH={CUDA_SHUFFLES}",)
     arguments = [
         *("-x", "hip", "--cuda-device-only", f"--offload-arch=gfx{arch:x}", "-nogpuinc", "-nogpulib"),
@@ -83,7 +85,7 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         *("-fuse-cuid=none", "-Wno-everything", "-fno-caret-diagnostics", "-ferror-limit=1"),
         *("-include", str(PRELUDE), f"-I{HEADERS}", *(f"-I{folder}" for folder in source.folders)),
         *(() if clang().version < "clang 14" else ("-mcode-object-version=5",)),
-        *(*width, *(f"-D{name}={_macro(value)}" for name, value in defines), *source.options),
+        *(*width, *(f"-D{name}={value}" for name, value in macros), *source.options),
     ]
     ran = run(arguments, text, [HERE, *source.folders])
     if ran.stopped:
@@ -91,10 +93,6 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
     if not ran.code:
         return _failure(name, ran.log)
     return Built(without_debug(ran.code), clang().version)
-
-
-def _macro(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
 
 
 def without_debug(code: str) -> str:

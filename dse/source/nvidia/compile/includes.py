@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from dse.core.files import is_file, read_bytes
 from dse.errors import DseError
@@ -21,6 +22,25 @@ def normal(content: str, where: str) -> str:
     return text
 
 
+def single(text: str, where: str) -> str:
+    """Return a text that is put into a source, or beside it, after the scan.
+
+    **Raises:** DseError for one with control characters: it could begin a line of its own.
+    """
+    if _CONTROL.search(text) or "\n" in text:
+        raise DseError(f"{where}: found {text!r}, expected no control characters")
+    return text
+
+
+def macro(name: str, value: Any, where: str) -> tuple[str, str]:
+    """Return a macro as compilers take it, on one line; True and False are 1 and 0.
+
+    **Raises:** DseError as `single` for its name.
+    """
+    text = str(int(value)) if isinstance(value, bool) else " ".join(str(value).splitlines())
+    return single(name, f"{where}: macro"), text
+
+
 def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
     """Yield the name and text of every file that `text` includes, directly or not, each once.
 
@@ -34,21 +54,29 @@ def included(text: str, source: str, folders: Sequence[str]) -> Iterator[str]:
     seen = set()
     while waiting:
         name, searched, where = waiting.pop()
-        path = next((path for folder in searched if is_file(path := Path(folder, name))), None)
-        if path is None and is_file(Path(name)):  # absolute, or where the command runs
-            path = Path(name)
-        if path is None or path in seen:
-            continue
-        seen.add(path)
-        if not any(path.resolve().is_relative_to(folder) for folder in inside):
-            raise DseError(f"{where}: include: found {name!r}, expected a file in {inside[0]} or below it")
-        text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
-        own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
-        text = normal(text, str(path)) if own else text
-        yield name
-        yield text
-        inner = _names(text, str(path)) if own else _PLAIN.findall(text)
-        waiting += [(each, (str(path.parent), *folders), str(path)) for each in inner]
+        for path in _candidates(name, searched):
+            if path in seen:
+                continue
+            seen.add(path)
+            if not any(path.resolve().is_relative_to(folder) for folder in inside):
+                expected = f"expected a file in {inside[0]} or below it"
+                raise DseError(f"{where}: include: found {name!r}, {expected}")
+            text = read_bytes(path, MOST_BYTES).decode("utf-8", errors="replace")
+            own = path.resolve().is_relative_to(inside[0])  # what is installed may name files by macros
+            text = normal(text, str(path)) if own else text
+            yield name
+            yield text
+            inner = _names(text, str(path)) if own else _PLAIN.findall(text)
+            waiting += [(each, (str(path.parent), *folders), str(path)) for each in inner]
+
+
+def _candidates(name: str, folders: Sequence[str]) -> list[Path]:
+    """List the files that a name may stand for: compilers search in orders of their own.
+
+    Some append a name to a folder whatever it begins with: `"//x.h"` is `FOLDER//x.h`.
+    """
+    paths = (path for folder in folders for path in (Path(folder, name), Path(f"{folder}/{name}")))
+    return [path for path in paths if is_file(path)] or [path for path in [Path(name)] if is_file(path)]
 
 
 def _names(text: str, where: str) -> list[str]:
@@ -63,11 +91,11 @@ def _names(text: str, where: str) -> list[str]:
             raise DseError(f"{where}: include: found a comment of over {_COMMENT} characters behind a #")
         if quoted or bracketed:
             names.append(quoted or bracketed)
-        elif rest and _is_first(text, found.start()):
+        elif rest is not None and _is_first(text, found.start()):
             raise DseError(f'{where}: include: found {rest[:60]!r}, expected "FILE" or <FILE>')
     for asked in _ASKED.finditer(text):
         quoted, bracketed, rest = asked.groups()
-        if rest:
+        if rest is not None:
             raise DseError(f'{where}: __has_include: found {rest[:60]!r}, expected "FILE" or <FILE>')
         names.append(quoted or bracketed)
     return names
@@ -75,22 +103,22 @@ def _names(text: str, where: str) -> list[str]:
 
 def _is_first(text: str, place: int) -> bool:
     """Tell whether nothing but comments stands before a place on its line."""
-    before = text[text.rfind("\n", 0, place) + 1 : place].rstrip()
-    return not before or before.endswith("*/")
+    before = text[text.rfind("\n", 0, place) + 1 : place]
+    return re.search(r"(?:^|\*/)[\s\u180e]*$", before) is not None
 
 
 MOST_BYTES = 1 << 26  # of a file that is included
 _COMMENT = 1000
 _SPLICE = re.compile(r"(?:\\|\?\?/)[ \t]*+\r?\n")
-_BLANK = rf"(?:[ \t\f\v]++|/\*(?:(?!\*/).){{0,{_COMMENT}}}+\*/)*+"
+_BLANK = rf"(?:[^\S\n]++|\u180e|/\*(?:(?!\*/).){{0,{_COMMENT}}}+\*/)*+"
 _DIRECTIVE = re.compile(  # a comment that does not end; its file, or a macro
     rf"(?:#|%:|\?\?=){_BLANK}(?:(/\*)|(?:include_next|include|import|embed)\b{_BLANK}"
-    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))?)',
+    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+|[^\n]*)))',
     re.DOTALL,
 )
 _ASKED = re.compile(
     rf"\b__has_(?:include_next|include|embed){_BLANK}\({_BLANK}"
-    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+))',
+    r'(?:"([^"\n]+)"|<([^>\n]+)>|(\w+|[^\n]*))',
     re.DOTALL,
 )
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")

@@ -23,7 +23,7 @@ from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.nvidia.compile.compiler_process import Request
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
-from dse.source.nvidia.compile.includes import included, normal
+from dse.source.nvidia.compile.includes import included, macro, normal, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
 from dse.source.nvidia.compile.outside import ask
@@ -103,6 +103,8 @@ def read_source(
         text = read_text(path, MOST_BYTES)
         return Source(str(path), text, kernel, (), (), key(kernel, path.name, text))
     text = normal(read_text(path, MOST_BYTES), str(path))
+    single(path.name.replace('"', "\n"), f"{path.parent}: name of a source")
+    single(kernel, f"{path}: kernel")
     options, named = split(options)
     check(options, f"{path}: compiler options")
     folders = (path.parent, *folders, *named, *_installed_headers())
@@ -306,12 +308,9 @@ def _words(text: str) -> frozenset[str] | None:
 
 def _with_macros(source: Source, defines: Mapping[str, Any]) -> str:
     """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad."""
-    lines = [f"#define {name} {_macro(value)}\n" for name, value in defines.items()]
+    macros = (macro(name, value, source.path) for name, value in defines.items())
+    lines = [f"#define {name} {value}\n" for name, value in macros]
     return f'{"".join(lines)}#line 1 "{Path(source.path).name}"\n{source.text}'
-
-
-def _macro(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else " ".join(str(value).splitlines())
 
 
 def _failure(path: str, log: str) -> Failure:

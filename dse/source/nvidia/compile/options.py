@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 
 from dse.errors import DseError
+from dse.source.nvidia.compile.includes import single
 
 ALLOWED = (
     *("define-macro", "D", "undefine-macro", "U", "std", "maxrregcount"),
@@ -29,6 +30,7 @@ def split(options: Sequence[str]) -> tuple[list[str], list[str]]:
 def check(options: Sequence[str], where: str) -> None:
     """Refuse any other. **Raises:** DseError that begins with `where`."""
     for option in options:
+        single(option, where)
         name = option.lstrip("-").partition("=")[0]
         if not option.startswith("-") or (name not in ALLOWED and name[:1] not in _JOINED):
             allowed = ", ".join(f"-{each}" if len(each) == 1 else f"--{each}" for each in ALLOWED)

@@ -30,7 +30,7 @@ from dse.source.cache import key
 from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
 from dse.source.nvidia.compile.triton_function import Function, function, triton
-from dse.source.nvidia.compile.triton_metadata import Box, Metadata
+from dse.source.nvidia.compile.triton_metadata import Box, LaunchMetadata
 from dse.source.nvidia.sass import elf
 
 CUDA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
@@ -170,7 +170,7 @@ class TritonSource:
         made = msgspec.msgpack.decode(data, type=_Made)
         if made.refused:
             return Failure("compile error", f"{where}: {made.refused}")
-        metadata = Metadata.model_validate_json(made.metadata)
+        metadata = LaunchMetadata.model_validate_json(made.metadata)
         passed = _passed(found, dict(settings), metadata.tensordesc_meta)
         return made.code, replace(launched_as(metadata), passed=passed)
 
@@ -237,7 +237,7 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
     return Specialised(name, argument % ALIGNED == 0 and not parameter.do_not_specialize_on_alignment)
 
 
-def launched_as(metadata: Metadata) -> Launched:
+def launched_as(metadata: LaunchMetadata) -> Launched:
     """Return how code is launched by what Triton says of it."""
     scratch_bytes = metadata.global_scratch_size * metadata.num_ctas
     threads = metadata.warp_size * metadata.num_warps
@@ -269,7 +269,7 @@ class _Made(NamedTuple):
 def _answer(jit: Any, target: Target, settings: Mapping[str, Any]) -> bytes:
     try:
         made = _compiled(jit, target, settings)
-        metadata = Metadata.model_validate(made.metadata, from_attributes=True)
+        metadata = LaunchMetadata.model_validate(made.metadata, from_attributes=True)
         code = made.asm[target.code]
         found = _Made("", code.encode() if isinstance(code, str) else code, metadata.model_dump_json())
     except Exception as error:  # of any type: it is the compiler's word on this configuration

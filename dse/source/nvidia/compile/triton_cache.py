@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dse.core.files import is_file, read_bytes, read_text
+from dse.core.files import file_below, is_file, read_bytes, read_text
 from dse.errors import DseError
 from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
@@ -165,6 +165,8 @@ def _entries(path: Path, stamps: tuple[tuple[str, int, int], ...]) -> tuple[Entr
     entries = []
     for cubin in sorted([*path.glob("*.cubin"), *path.glob("*/*.cubin")]):
         told, assembly = cubin.with_suffix(".json"), cubin.with_suffix(".ttir")
+        for file in filter(is_file, (cubin, told, assembly)):
+            file_below(path, str(file.relative_to(path)), str(path))
         if told.is_file():
             there = [read_bytes(file, nvrtc.MOST_BYTES) for file in (cubin, told, assembly) if file.is_file()]
             digest = hashlib.sha256(b"".join(hashlib.sha256(one).digest() for one in there)).hexdigest()

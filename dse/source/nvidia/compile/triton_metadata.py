@@ -1,8 +1,7 @@
 """What Triton says of a kernel that it has compiled: of it in memory, and in the .json beside a cubin."""
 
-import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, Field
 
@@ -11,10 +10,6 @@ from dse.core.validate import checked
 
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 Options = Annotated[Count, BeforeValidator(lambda found: 0 if found is None else found)]  # unset is 0
-
-
-def _number(arch: Any) -> Any:
-    return int(arch[3:], 16) if isinstance(arch, str) and re.fullmatch(r"gfx[0-9a-f]+", arch) else arch
 
 
 class Box(BaseModel):
@@ -27,14 +22,13 @@ class Box(BaseModel):
 class Target(BaseModel):
     """The GPU that it is for."""
 
-    arch: Annotated[Count, BeforeValidator(_number)]  # 80 for sm_80, 0x942 for gfx942
+    arch: Count  # 80 for sm_80
 
 
-class Metadata(BaseModel):
-    """The part of it that predictions hang on, under Triton's own names."""
+class LaunchMetadata(BaseModel):
+    """How compiled code is launched, under Triton's own names."""
 
     name: str
-    target: Target
     num_warps: Annotated[int, Field(ge=1, le=64)]
     warp_size: Annotated[int, Field(ge=32, le=64)] = 32
     num_stages: Options = 0
@@ -45,6 +39,12 @@ class Metadata(BaseModel):
     tensordesc_meta: Annotated[tuple[Box, ...], BeforeValidator(lambda found: found or ())] = ()
     triton_version: str = ""
     hash: str = ""
+
+
+class Metadata(LaunchMetadata):
+    """The metadata of compiled code in a file, which names the GPU, too."""
+
+    target: Target
 
 
 def read(path: Path) -> Metadata:

@@ -1,0 +1,78 @@
+"""Whatever is predicted of the package's kernels: finite or impossible, and never below what pipes need."""
+
+import numpy as np
+import pytest
+
+from dse import kernels, models
+from dse.evaluate.chunks import evaluate
+from dse.hardware import gpus
+from dse.source import readers
+from dse.types import CLASSES
+
+FILES = [gpus.load(name) for name in ("a100-pcie-40gb", "gtx-280", "mi250x")]
+DESCRIBED = [name for name in kernels.names() if kernels.load(name).described]
+WITH_SOURCE = [name for name in kernels.names() if kernels.load(name).source is not None]
+FEW = 16  # configurations
+BOUNDED = [name for name in models.CLOSED_FORMS if models.module(name).ABOUT.bounded]
+
+
+def some(kernel, count):
+    """A few configurations from all over a kernel's space."""
+    every = kernel.space.configurations(kernel.sizes())
+    last = len(next(iter(every.values()))) - 1
+    places = np.unique(np.linspace(0, last, count).astype(int))
+    return {name: values[places] for name, values in every.items()}
+
+
+def expect_bounded(evaluation, names):
+    bound = evaluation.forecasts["roofline"].seconds
+    runs = np.isfinite(bound)
+    assert (bound[runs] > 0).all()
+    for name in names:
+        seconds = evaluation.forecasts[name].seconds
+        assert not np.isnan(seconds).any()
+        np.testing.assert_array_equal(np.isfinite(seconds), runs, err_msg=name)
+        if models.module(name).ABOUT.bounded:
+            assert (seconds[runs] >= bound[runs] * (1 - 1e-5)).all(), name  # in single precision
+
+
+def expect_sums(kernel):
+    """The work of all phases is that of the whole."""
+    for name in CLASSES:
+        whole = np.asarray(getattr(kernel.work, name))
+        parts = sum(np.asarray(phase.passes * getattr(phase.work, name)) for phase in kernel.phases)
+        np.testing.assert_allclose(np.broadcast_to(parts, whole.shape), whole, rtol=1e-5, err_msg=name)
+
+
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_times_of_described_kernels(name):
+    kernel = kernels.load(name)
+    stacked, parameters = gpus.stack([file.gpu for file in FILES]), some(kernel, FEW)
+    expect_bounded(evaluate(kernel, models.CLOSED_FORMS, stacked, parameters), models.CLOSED_FORMS)
+    counted = kernel.count(parameters, stacked, kernel.sizes()).batch
+    whole = counted.take(np.arange(len(next(iter(parameters.values()))))).kernel
+    if whole.phases:
+        expect_sums(whole)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("gpu", ["a100-pcie-40gb", "mi250x"])
+@pytest.mark.parametrize("name", WITH_SOURCE)
+def test_times_of_kernels_from_source(name, gpu):
+    kernel = readers.kernel(name, source=True)
+    described, stacked = kernels.load(name), gpus.stack([gpus.load(gpu).gpu])
+    assert described.source is not None
+    if described.source.suffix == ".py" and gpu == "mi250x":
+        pytest.skip("Triton's code for AMD GPUs is not read")
+    parameters = some(described, 2)
+    counted = kernel.count(parameters, stacked, described.sizes())
+    if not counted.failures:
+        expect_sums(counted.batch.take(np.arange(len(next(iter(parameters.values()))))).kernel)
+    expect_bounded(evaluate(kernel, BOUNDED, stacked, parameters, described.sizes()), BOUNDED)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", DESCRIBED)
+def test_simulated_times_of_described_kernels(name):
+    kernel, names = kernels.load(name), ("roofline", "pipeline")
+    expect_bounded(evaluate(kernel, names, gpus.stack([FILES[0].gpu]), some(kernel, 2)), names)
