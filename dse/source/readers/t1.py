@@ -210,7 +210,7 @@ def _space(given: _ConfigurationSpace, where: str) -> Space:
 
 
 def _problem_size(given: Any, where: str, names: Sequence[str]) -> tuple[int | Expression, ...]:
-    sizes = given if isinstance(given, list) else [given]
+    sizes: list[Any] = given if isinstance(given, list) else [given]
     sizes = [_size(parse(size, where, names)) if isinstance(size, str) else size for size in sizes]
     whole = all(isinstance(size, Expression) or (type(size) is int and size > 0) for size in sizes)
     if not (1 <= len(sizes) <= 3 and whole):

@@ -28,7 +28,7 @@ def space(margins, spread=0.3, kernel="k", gpu="g"):
 def test_file_of_the_package():
     """Where each space is from, and that what was found in it can be."""
     known = load()
-    assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 7)
+    assert (known.model, known.within, len(known.spaces)) == ("phase", 0.05, 9)
     for one in known.spaces:
         find(one.gpu)
         assert one.space in [alias.name for alias in load_kernel(one.kernel).spaces]

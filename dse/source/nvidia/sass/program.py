@@ -232,8 +232,8 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
 def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
     """Name the pipe that an instruction keeps busy: of conversions with 64 bits the slower of two.
 
-    Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe; elsewhere it is
-    float64's, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
+    Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
+    float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
     """
     wide = row.pipe == "sfu" and max(row.words(modifiers)) > 1
     return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
