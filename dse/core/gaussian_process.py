@@ -50,16 +50,17 @@ class Smooth(NamedTuple):
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the covariance between values at points [m, d] and others [k, d]: [m, k].
 
-        Features mostly have few values: what hangs on one alone is worked out once for each.
+        Features mostly have few values: what one alone decides is computed once for each.
         """
-        shape = len(points), len(others)
-        distance, single = np.zeros(shape), np.zeros(shape)
+        single = np.zeros((len(points), len(others)))
         for feature, rate in enumerate(self.rates):
             values, which = np.unique(others[:, feature], return_inverse=True)
             squares = rate * (points[:, feature, None] - values) ** 2
-            distance += np.take(squares, which, axis=1)
             single += np.take(self.correlation(squares)[0], which, axis=1)
-        return self.together * self.correlation(distance)[0] + self.single / len(self.rates) * single
+        left, right = (some * np.sqrt(self.rates) for some in (points, others))
+        distance = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2.0 * left @ right.T
+        together = self.correlation(np.maximum(distance, 0.0))[0]
+        return self.together * together + self.single / len(self.rates) * single
 
     @property
     def variance(self) -> float:
