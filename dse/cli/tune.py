@@ -101,18 +101,9 @@ def tune(
         candidates = with_others(candidates, counts, prior or ())
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
-        run = loop.run(
-            Tuner(candidates, seed),
-            measure,
-            budget,
-            batch,
-            journal,
-            pays,
-            advance,
-            limit_s=budget_seconds,
-            parallel=parallel,
-            repeats=repeats,
-        )
+        ends = {"pays": pays, "limit_s": budget_seconds}
+        tuner, ways = Tuner(candidates, seed), {"parallel": parallel, "repeats": repeats}
+        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **ways)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     same = {"kernel": counts.name, "gpu": file.name, **problem}
     rows = [same | row for row in run.rows()]

@@ -62,11 +62,6 @@ class Smooth(NamedTuple):
         together = self.correlation(np.maximum(distance, 0.0))[0]
         return self.together * together + self.single / len(self.rates) * single
 
-    @property
-    def variance(self) -> float:
-        """The variance at any point."""
-        return self.together + self.single
-
 
 def unlikeliness(square: Any, cholesky: np.ndarray) -> float:
     """Return minus the log of the likelihood of values y of mean 0, up to a constant (Eq. 2.30).
@@ -154,8 +149,8 @@ class Process:
     def predict(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and variance of the function at m other points, without noise."""
         mean, factor = self._explained(points)
-        smooth, linear = self._smooth.variance, np.exp(self.settings[2])
-        before = smooth + linear * np.einsum("ij,ij->i", points.slopes, points.slopes)
+        together, single, linear = np.exp(self.settings[:3])
+        before = together + single + linear * np.einsum("ij,ij->i", points.slopes, points.slopes)
         return mean, np.maximum(before - np.einsum("ij,ij->j", factor, factor), 0.0)
 
     def covariance(self, points: Points, others: Points) -> np.ndarray:

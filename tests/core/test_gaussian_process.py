@@ -13,7 +13,6 @@ from dse.core.gaussian_process import (
     Posterior,
     Process,
     Settings,
-    Smooth,
     exponential,
     fitted,
     matern,
@@ -68,12 +67,6 @@ def test_prediction(correlation, of):
     np.testing.assert_allclose(process.covariance(OTHERS, OTHERS), left, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(variance, np.diag(left), rtol=1e-5)
     np.testing.assert_allclose(across.T @ process.posterior.weights, mean, rtol=1e-9)
-
-
-def test_the_variance_of_a_smooth_function_is_that_at_no_distance():
-    smooth = Smooth(TOGETHER, SINGLE, RATES)
-    at = smooth.covariance(SEEN.position[:1], SEEN.position[:1])
-    assert smooth.variance == pytest.approx(at[0, 0])
 
 
 def test_likelihood():

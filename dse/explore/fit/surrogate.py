@@ -76,11 +76,7 @@ class Surrogate:
 
 
 def learnt(
-    seen: Points,
-    off: np.ndarray,
-    absolute: bool = False,
-    scales: np.ndarray | None = None,
-    fit: bool = True,
+    seen: Points, off: np.ndarray, absolute: bool = False, scales: np.ndarray | None = None, fit: bool = True
 ) -> Surrogate:
     """Learn from measurements, whose logs are `off` what was expected by [m].
 

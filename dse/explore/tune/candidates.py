@@ -26,10 +26,7 @@ from dse.models.protocol import Model
 CONTRAST = 0.3  # prior standard deviation of how much steeper than expected times really are, as a share
 SHARED = 0.5  # of what other GPUs' times are off the predictions, that is expected here
 TRUST = 0.5  # ... of how much more or less each table of other GPUs counts
-LEVEL, NO_LEVEL = (
-    0.5,
-    1.0,
-)  # ... of how far all times lie from a model's; and from the median without, as logs
+LEVEL, NO_LEVEL = 0.5, 1.0  # ... of how far all times are off a model's; off their median without, as logs
 
 
 @dataclass(frozen=True)

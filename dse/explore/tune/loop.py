@@ -139,7 +139,8 @@ def run(
             results = pool.map(timed, chosen) if parallel > 1 else map(timed, chosen)
             for index, (seconds, took) in zip(chosen, results, strict=True):
                 spent += took
-                _keep(journal, kept, configuration(index), seconds, took)
+                row = {"parameters": configuration(index), "seconds": seconds, "took_s": took}
+                _keep(journal, kept, row)
                 tell(index, seconds)
     return Run(tuner, tuple(done), ended)
 
@@ -277,17 +278,10 @@ def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
         yield file
 
 
-def _keep(
-    journal: Path | None,
-    kept: BinaryIO | None,
-    configuration: Mapping[str, Any],
-    seconds: float | None,
-    took: float,
-) -> None:
+def _keep(journal: Path | None, kept: BinaryIO | None, row: Mapping[str, Any]) -> None:
     if kept is None:
         return
     try:
-        row = {"parameters": configuration, "seconds": seconds, "took_s": took}
         kept.write(f"{json.dumps(row)}\n".encode())
     except OSError as error:
         raise DseError(f"{journal}: cannot write: {error.strerror}") from None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dse.core import gaussian_process
-from dse.core.gaussian_process import Points, Posterior, Settings
+from dse.core.gaussian_process import Points, Settings
 
 _SIZES, _WIDTHS = [0.5, 1.0, 0.4, 1e-3], [2.0, 2.0, 2.0, 3.0]  # together, single, linear, noise; widths: logs
 _RATE, _RATE_WIDTH = 0.3, 2.0  # 1 / length², and the width of its log
@@ -27,7 +27,7 @@ class Process:
         """Estimate the number at other points, [m]."""
         known = self.standardised
         across = known.before(_points(points), known.points)
-        return self.mean + self.scale * (across @ self.posterior.weights)
+        return self.mean + self.scale * (across @ self.standardised.posterior.weights)
 
     def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Return the covariance [m, k] of what is not known yet; its noise is left out."""
@@ -38,14 +38,9 @@ class Process:
         return self.scale**2 * self.standardised.predict(_points(points))[1]
 
     @property
-    def posterior(self) -> Posterior:
-        """What the standardised numbers say."""
-        return self.standardised.posterior
-
-    @property
     def left_out(self) -> np.ndarray:
         """Each number less its estimate from all others, [n]."""
-        return self.scale * self.posterior.left_out()[0]
+        return self.scale * self.standardised.posterior.left_out()[0]
 
 
 def fitted(points: np.ndarray, numbers: np.ndarray) -> Process:
