@@ -68,7 +68,8 @@ class Candidates:
             slopes.append(CONTRAST * (self.expected - self.expected[self.possible].mean()))
         if self.others is not None:
             slopes.append(TRUST * self.others)
-        return Points(np.column_stack([self.position, *order]), np.column_stack(slopes))
+        position = np.round(np.column_stack([self.position, *order]), 3)  # few values are quick to compare
+        return Points(position, np.column_stack(slopes))
 
     @property
     def varying(self) -> dict[str, np.ndarray]:

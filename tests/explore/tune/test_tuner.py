@@ -227,7 +227,7 @@ def test_of_many_measurements_the_surrogate_takes_the_fastest_and_some_others():
     seen = {tuple(row) for row in tuner.surrogate.process.points.position}
     assert len(seen) == MOST_SEEN < len(many)
     fastest = np.argsort(seconds)[: MOST_SEEN // 2]
-    assert {tuple(row) for row in many.position[fastest]} <= seen
+    assert {tuple(row) for row in many.points.position[fastest]} <= seen
 
 
 def test_what_may_fail_waits():
