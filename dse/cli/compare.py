@@ -58,7 +58,8 @@ def compare(
     same = {"kernel": counts.name, "gpu": gpu_file.name}
     rows = [same | row for row in compare_models(counts, gpu_file.gpu, models, table, problem, progress)]
     ran = int(table.ok.sum())
-    title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, {ran:,} of them measured"
+    title = f"{counts.name} on {gpu_file.name}: {len(table.ok):,} configurations, "
+    title += f"{ran:,} of them measured" if sample is None else "drawn from those that ran"
     output.present(rows, title=title, hidden=tuple(same))
 
 

@@ -1,5 +1,6 @@
 """`dse tune`: the fastest configuration with few measurements."""
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +39,14 @@ def tune(
     limit: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="A command that has not ended by then failed.")
     ] = 3600.0,
+    budget_seconds: Annotated[
+        float, typer.Option(min=0.0, metavar="S", help="End once measuring took so long, compiling included.")
+    ] = math.inf,
     batch: Annotated[int, typer.Option(min=1, help="Chosen at a time, far apart.")] = 1,
+    parallel: Annotated[int, typer.Option(min=1, max=64, help="Commands that run at a time.")] = 1,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Measure what comes near the fastest so often: the median counts.")
+    ] = 1,
     pays: Annotated[
         float, typer.Option(min=0.0, help="End once nothing is expected to gain this share of the time.")
     ] = 0.0,
@@ -93,7 +101,9 @@ def tune(
         candidates = with_others(candidates, counts, prior or ())
         measure = loop.replayed(candidates, table.time_s)
     with progress(f"Tuning {counts.name}", budget) as advance:
-        run = loop.run(Tuner(candidates, seed), measure, budget, batch, journal, pays, advance)
+        ends = {"pays": pays, "limit_s": budget_seconds}
+        tuner, ways = Tuner(candidates, seed), {"parallel": parallel, "repeats": repeats}
+        run = loop.run(tuner, measure, budget, batch, journal, advance=advance, **ends, **ways)
     title = f"{counts.name} on {file.name}: {len(run.measured)} of {len(candidates):,} measured; {run.ended}"
     same = {"kernel": counts.name, "gpu": file.name, **problem}
     rows = [same | row for row in run.rows()]

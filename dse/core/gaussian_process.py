@@ -1,95 +1,211 @@
-"""Gaussian processes: the parts that all of them here are made of, for arrays of NumPy and of JAX (`xp`).
+"""Gaussian processes: a smooth function of d features, what is linear in p others, and noise.
 
-A process is a smooth function of d features, what its user adds that is linear in others, and noise. The
-smooth function has a covariance that falls with the distance in all features together, and one that falls
+The smooth function has a covariance that falls with the distance in all features together, and one that falls
 with the distance in each by itself, since what is measured is mostly a product of what single parameters do.
+The variances of the parts and the lengths are those of the highest density after log-normal priors.
 
 Source: Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006: Eqs. 2.23-2.25 (prediction), 2.30
-(likelihood), 4.17 (Matérn, ν = 5/2), 5.10-5.12 (leave-one-out).
+(likelihood), 4.17 and 4.18 (Matérn, ν = 5/2 and 1/2), 5.9 (its gradient), 5.10-5.12 (leave-one-out).
 """
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
+from scipy.linalg import solve_triangular
+from scipy.optimize import minimize
+
+PARTS = 4  # whose variances a process has: together, single, linear, noise
+JITTER = 1e-8  # of the noise, at least
+STEPS = 40  # of the fit, at most
 
 
-def matern(squares: Any, xp: Any) -> tuple[Any, Any]:
+def matern(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the correlation at a squared distance, ν = 5/2 (Eq. 4.17), and its derivative by that square."""
-    root = xp.sqrt(5.0 * squares + (1e-12 if xp is jnp else 0.0))  # JAX needs a finite gradient at 0
-    fall = xp.exp(-root)
+    root = np.sqrt(5.0 * squares)
+    fall = np.exp(-root)
     return (1.0 + root + root * root / 3.0) * fall, -5.0 / 6.0 * (1.0 + root) * fall
+
+
+def exponential(squares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the same for ν = 1/2 (Eq. 4.18): continuous, with corners."""
+    root = np.sqrt(squares)
+    fall = np.exp(-root)
+    return fall, -0.5 * fall / np.maximum(root, 1e-4)  # at 0 it is infinite, but taken times the square
+
+
+Correlation = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
 class Smooth(NamedTuple):
     """The variances of the two parts of a smooth function, and how fast it changes with each feature."""
 
-    together: Any
-    single: Any
-    rates: Any  # [d], 1 / length²
+    together: float
+    single: float
+    rates: np.ndarray  # [d], 1 / length²
+    correlation: Correlation = matern
 
-    def covariance(self, points: Any, others: Any, xp: Any) -> Any:
-        """Return the covariance between values at points [m, d] and others [k, d]: [m, k]."""
-        features = points.shape[1]
-        distance = single = xp.zeros((len(points), len(others)))
-        for feature in range(features):
-            squares = self.rates[feature] * (points[:, feature, None] - others[None, :, feature]) ** 2
-            single = single + matern(squares, xp)[0]
-            distance = distance + squares
-        return self.together * matern(distance, xp)[0] + self.single / features * single
+    def covariance(self, points: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the covariance between values at points [m, d] and others [k, d]: [m, k].
 
-    @property
-    def variance(self) -> Any:
-        """The variance at any point."""
-        return self.together + self.single
+        Features mostly have few values: what one alone decides is computed once for each.
+        """
+        single = np.zeros((len(points), len(others)))
+        for feature, rate in enumerate(self.rates):
+            values, which = np.unique(others[:, feature], return_inverse=True)
+            squares = rate * (points[:, feature, None] - values) ** 2
+            single += np.take(self.correlation(squares)[0], which, axis=1)
+        left, right = (some * np.sqrt(self.rates) for some in (points, others))
+        distance = (left**2).sum(1)[:, None] + (right**2).sum(1) - 2.0 * left @ right.T
+        together = self.correlation(np.maximum(distance, 0.0))[0]
+        return self.together * together + self.single / len(self.rates) * single
 
 
-def unlikeliness(square: Any, cholesky: Any, xp: Any) -> Any:
+def unlikeliness(square: Any, cholesky: np.ndarray) -> float:
     """Return minus the log of the likelihood of values y of mean 0, up to a constant (Eq. 2.30).
 
     `square` is y K⁻¹ y, where `cholesky` [n, n] is the factor of their covariance K.
     """
-    return square / 2 + xp.log(xp.diag(cholesky)).sum()
+    return float(square / 2 + np.log(np.diag(cholesky)).sum())
 
 
 class Posterior(NamedTuple):
     """A process of mean 0 whose value is known at n points, with noise."""
 
-    cholesky: Any  # [n, n] lower factor of the covariance of what is known
-    whitened: Any  # [n]
+    cholesky: np.ndarray  # [n, n] lower factor of the covariance of what is known
+    whitened: np.ndarray  # [n]
 
     @staticmethod
-    def of(covariance: Any, values: Any, xp: Any) -> "Posterior":
+    def of(covariance: np.ndarray, values: np.ndarray) -> "Posterior":
         """Condition on `values` [n] with that `covariance` [n, n], noise included."""
-        cholesky = xp.linalg.cholesky(covariance)
+        cholesky = np.linalg.cholesky(covariance)
         return Posterior(cholesky, _solve(cholesky, values))
 
     @property
-    def weights(self) -> Any:
+    def weights(self) -> np.ndarray:
         """The weights of known values: times the covariance with others they give these their mean, [n]."""
         return _solve(self.cholesky, self.whitened, transposed=True)
 
-    def explained(self, across: Any) -> tuple[Any, Any]:
+    def explained(self, across: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Predict other points from the covariance `across` [n, m] of known values and these.
 
         Returns their mean [m] (Eq. 2.23), and a factor [n, m] whose square is the part of their covariance
         that is explained (Eq. 2.24).
         """
         factor = _solve(self.cholesky, across)
-        return factor.T @ self.whitened, factor
+        return self.whitened @ factor, factor
 
-    def left_out(self, xp: Any) -> tuple[Any, Any]:
+    def left_out(self) -> tuple[np.ndarray, np.ndarray]:
         """Return each known value less its mean after all others, and the variance of that: [n]."""
-        unit = xp.eye(len(self.whitened))
-        variance = 1.0 / (_solve(self.cholesky, unit) ** 2).sum(0)  # 1 over the diagonal of K⁻¹
-        return self.weights * variance, variance
+        variance = 1.0 / (_solve(self.cholesky, np.eye(len(self.whitened))) ** 2).sum(0)
+        return self.weights * variance, variance  # 1 over the diagonal of K⁻¹
 
 
-def _solve(cholesky: Any, right: Any, transposed: bool = False) -> Any:
+def _solve(cholesky: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
     """The solution x of `cholesky x = right`, or of that with the factor transposed."""
-    linalg: Any = scipy.linalg if isinstance(cholesky, np.ndarray) else jax.scipy.linalg
-    return linalg.solve_triangular(
-        cholesky, right, lower=True, trans="T" if transposed else 0, check_finite=False
+    return solve_triangular(cholesky, right, lower=True, trans=int(transposed), check_finite=False)
+
+
+class Points(NamedTuple):
+    """N points: what values are a smooth function of, and what they are linear in."""
+
+    position: np.ndarray  # [N, d]
+    slopes: np.ndarray  # [N, p]
+
+    def rows(self, chosen: np.ndarray | list[int]) -> "Points":
+        """Take some of them."""
+        return Points(self.position[chosen], self.slopes[chosen])
+
+
+class Settings(NamedTuple):
+    """The prior of the logs of the variances of PARTS, then of each feature's 1 / length²: normal."""
+
+    middles: np.ndarray  # [PARTS + d]
+    widths: np.ndarray
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of mean 0 that knows values at n points."""
+
+    points: Points
+    values: np.ndarray  # [n]
+    settings: np.ndarray  # [PARTS + d]
+    correlation: Correlation = matern
+
+    @property
+    def noise(self) -> float:
+        """The variance of the noise."""
+        return float(np.exp(self.settings[3]) + JITTER)
+
+    @cached_property
+    def posterior(self) -> Posterior:
+        """What the values say."""
+        known = self.before(self.points, self.points) + self.noise * np.eye(len(self.values))
+        return Posterior.of(known, self.values)
+
+    def predict(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        """Predict mean and variance of the function at m other points, without noise."""
+        mean, factor = self._explained(points)
+        together, single, linear = np.exp(self.settings[:3])
+        before = together + single + linear * np.einsum("ij,ij->i", points.slopes, points.slopes)
+        return mean, np.maximum(before - np.einsum("ij,ij->j", factor, factor), 0.0)
+
+    def covariance(self, points: Points, others: Points) -> np.ndarray:
+        """Return the covariance [m, k] of what is not known yet, without noise."""
+        left, right = (self._explained(some)[1] for some in (points, others))
+        return self.before(points, others) - left.T @ right
+
+    def before(self, points: Points, others: Points) -> np.ndarray:
+        """Return the covariance [m, k] of values of which none is known, without noise."""
+        linear = np.exp(self.settings[2]) * (points.slopes @ others.slopes.T)
+        return self._smooth.covariance(points.position, others.position) + linear
+
+    @property
+    def _smooth(self) -> Smooth:
+        together, single = np.exp(self.settings[:2])
+        return Smooth(together, single, np.exp(self.settings[PARTS:]), self.correlation)
+
+    def _explained(self, points: Points) -> tuple[np.ndarray, np.ndarray]:
+        return self.posterior.explained(self.before(self.points, points))
+
+
+def fitted(
+    points: Points,
+    values: np.ndarray,
+    prior: Settings,
+    start: np.ndarray | None = None,
+    correlation: Correlation = matern,
+) -> tuple[Process, float]:
+    """Fit the process that explains `values` [n] best; return also minus the log of its density."""
+    unit, squares = np.eye(len(values)), (points.position[:, None] - points.position) ** 2
+    linear = points.slopes @ points.slopes.T
+
+    def cost(settings: np.ndarray) -> tuple[float, np.ndarray]:
+        sizes, rates = np.exp(settings[:PARTS]), np.exp(settings[PARTS:])
+        together, together_slope = correlation(squares @ rates)
+        single, single_slope = correlation(squares * rates)
+        parts = together, single.mean(-1), linear, unit
+        whole = sum(size * part for size, part in zip(sizes, parts, strict=True)) + JITTER * unit
+        try:
+            cholesky = np.linalg.cholesky(whole)
+        except np.linalg.LinAlgError:
+            return 1e10, np.zeros_like(settings)
+        inverse = np.linalg.inv(whole)
+        weights = inverse @ values
+        pull = (inverse - np.outer(weights, weights)) / 2
+        slope = sizes[0] * together_slope[:, :, None] + sizes[1] / len(rates) * single_slope
+        off = (settings - prior.middles) / prior.widths
+        gradient = off / prior.widths
+        gradient[:PARTS] += [size * (pull * part).sum() for size, part in zip(sizes, parts, strict=True)]
+        gradient[PARTS:] += rates * np.einsum("ij,ijk,ijk->k", pull, slope, squares)
+        return unlikeliness(values @ weights, cholesky) + float(off @ off) / 2, gradient
+
+    bounds = [(-12, 5)] * 3 + [(np.log(1e-7), 1)] + [(-9, 4)] * squares.shape[-1]
+    begin = prior.middles if start is None else start
+    best = minimize(
+        cost, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS, "ftol": 1e-4}
     )
+    return Process(points, values, best.x, correlation), float(best.fun)

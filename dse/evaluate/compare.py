@@ -1,5 +1,6 @@
 """Scores of each model on a measured space: one row a model, and one for random choice."""
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from dse.core.progress import Progress, silent
 from dse.data.measured.read import Measured
 from dse.data.scores import budgets, random_expectation, score
-from dse.errors import DseError
+from dse.errors import Doubt, DseError
 from dse.evaluate.chunks import Evaluation, evaluate
 from dse.hardware.gpus import stack
 from dse.kernels.counts import Counts, Number
@@ -17,6 +18,8 @@ from dse.models.protocol import Model
 from dse.types import Gpu
 
 RANDOM = "random choice"
+FEWEST, FEW = 30, 0.1  # sets of rows that differ in one parameter alone; the share whose times may differ
+SAME = 0.05  # log: times that differ by less are the same
 
 
 def compare(
@@ -30,12 +33,56 @@ def compare(
     """Score each model on a measured space: rows with the fields of `dse.data.scores.Scores`, by `model`.
 
     Every row of the file is predicted, in its own parameters and problem sizes, also where they lie outside
-    the kernel's space. `problem` changes sizes that the file does not state.
+    the kernel's space. `problem` changes sizes that the file does not state. A parameter that changes no time
+    is one that the measured kernel ignored, if one of its values in all rows tells better what failed: then
+    all is predicted with that value, and a warning says so.
     """
-    sizes = {**(problem or {}), **measured.problem}
-    gpus = stack([gpu])
-    evaluation = evaluate(kernel, models, gpus, measured.parameters, sizes, progress)
+    sizes, models = {**(problem or {}), **measured.problem}, list(models)
+
+    def predicted(some: list[str | Model], **fixed: Number) -> Evaluation:
+        columns = {name: np.full(len(measured.ok), value) for name, value in fixed.items()}
+        columns = {**measured.parameters, **columns}
+        return evaluate(kernel, some, stack([gpu]), columns, sizes, progress)
+
+    def explained(evaluation: Evaluation) -> float:
+        possible = [np.isfinite(forecast.seconds[0]) for forecast in evaluation.forecasts.values()]
+        return float(np.mean(possible[0] == measured.ok))
+
+    evaluation = predicted(models)
+    for name in without_effect(measured):
+        shares = {
+            value: explained(predicted(models[:1], **{name: value}))
+            for value in np.unique(measured.parameters[name]).tolist()
+        }
+        value = max(shares, key=lambda value: shares[value])
+        if shares[value] > explained(evaluation):
+            text = f"{measured.path}: {name}: found the same times with all its values, and failures as of"
+            text = f"{text} {name} = {value}, expected an effect: predicted with that value"
+            warnings.warn(text, Doubt, stacklevel=2)
+            return _rows(predicted(models, **{name: value}), measured)
     return _rows(evaluation, measured)
+
+
+def without_effect(measured: Measured) -> list[str]:
+    """Name parameters that change no time, within SAME, in all but FEW of the rows that differ in them alone.
+
+    None where all ran: failures are to tell what the measured kernel did instead.
+    """
+    if measured.ok.all():
+        return []
+    ran = measured.ok
+    logs, found = np.log(measured.time_s[ran]), list[str]()
+    codes = {name: np.unique(x[ran], return_inverse=True)[1] for name, x in measured.parameters.items()}
+    for name in codes:
+        others = np.stack([code for other, code in codes.items() if other != name])
+        _, which, rows = np.unique(others, axis=1, return_inverse=True, return_counts=True)
+        slowest, fastest = np.full(len(rows), -np.inf), np.full(len(rows), np.inf)
+        np.maximum.at(slowest, which.ravel(), logs)
+        np.minimum.at(fastest, which.ravel(), logs)
+        apart = (slowest - fastest)[rows > 1]
+        if len(apart) >= FEWEST and np.quantile(apart, 1 - FEW) <= SAME:
+            found.append(name)
+    return found
 
 
 def sample(measured: Measured, kernel: Counts, number: int, seed: int = 1) -> np.ndarray:

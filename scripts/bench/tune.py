@@ -1,9 +1,8 @@
 """What one step of tuning costs: `bench/tune.py [--configurations N] [--json]`.
 
 A step refits the surrogate to what was measured and puts all configurations in order anew, to choose the
-next. Times are made by the model of a described kernel, with noise. The first step after a number of
-measurements that was not met before compiles; the others are timed, by the CPU time of this process, on one
-core.
+next. Times are made by the model of a described kernel, with noise. The first step fits scales from nothing;
+all are timed, by the CPU time of this process, on one core.
 """
 
 import json

@@ -1,79 +1,115 @@
-"""The shared parts against the textbook's formulas, one number at a time, in NumPy and in JAX."""
+"""The parts against the textbook's formulas, one number at a time; fits against steps in each direction."""
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.optimize import check_grad
 from scipy.stats import multivariate_normal
 
-from dse.core.gaussian_process import Posterior, Smooth, matern, unlikeliness
+from dse.core.gaussian_process import (
+    PARTS,
+    Points,
+    Posterior,
+    Process,
+    Settings,
+    exponential,
+    fitted,
+    matern,
+    unlikeliness,
+)
 
-N, M, D = 9, 5, 3
+N, M, D, P = 9, 5, 3, 2
 RANDOM = np.random.default_rng(0)
-SEEN, OTHERS, VALUES = RANDOM.normal(size=(N, D)), RANDOM.normal(size=(M, D)), RANDOM.normal(size=N)
-SMOOTH = Smooth(0.7, 0.4, np.array([0.5, 2.0, 0.1]))
-NOISE = 0.05
+SEEN = Points(RANDOM.normal(size=(N, D)), 0.3 * RANDOM.normal(size=(N, P)))
+OTHERS = Points(RANDOM.normal(size=(M, D)), 0.3 * RANDOM.normal(size=(M, P)))
+VALUES, RATES = RANDOM.normal(size=N), np.array([0.5, 2.0, 0.1])
+TOGETHER, SINGLE, LINEAR, NOISE = 0.7, 0.4, 1.5, 0.05
+SETTINGS = np.log([TOGETHER, SINGLE, LINEAR, NOISE, *RATES])
 
 
-def correlation(square: float) -> float:
+def smooth_in_r(square: float) -> float:
     r = np.sqrt(5 * square)
     return (1 + r + r**2 / 3) * np.exp(-r)
 
 
-def covariance(points: np.ndarray, others: np.ndarray) -> np.ndarray:
-    whole = np.zeros((len(points), len(others)))
+def rough_in_r(square: float) -> float:
+    return np.exp(-np.sqrt(square))
+
+
+CORRELATIONS = pytest.mark.parametrize(
+    ("correlation", "of"), [(matern, smooth_in_r), (exponential, rough_in_r)], ids=["matern", "exponential"]
+)
+
+
+def covariance(points: Points, others: Points, of=smooth_in_r, settings=SETTINGS) -> np.ndarray:
+    together, single, linear, _, *rates = np.exp(settings)
+    whole = np.zeros((len(points.position), len(others.position)))
     for i, j in np.ndindex(whole.shape):
-        squares = SMOOTH.rates * (points[i] - others[j]) ** 2
-        whole[i, j] = SMOOTH.together * correlation(squares.sum())
-        whole[i, j] += SMOOTH.single * np.mean([correlation(square) for square in squares])
+        squares = np.array(rates) * (points.position[i] - others.position[j]) ** 2
+        whole[i, j] = together * of(squares.sum()) + single * np.mean([of(square) for square in squares])
+        whole[i, j] += linear * points.slopes[i] @ others.slopes[j]
     return whole
 
 
-def known() -> np.ndarray:
-    return covariance(SEEN, SEEN) + NOISE * np.eye(N)
+def known(of=smooth_in_r) -> np.ndarray:
+    return covariance(SEEN, SEEN, of) + NOISE * np.eye(N)
 
 
-@pytest.mark.parametrize("xp", [np, jnp], ids=["numpy", "jax"])
-class TestParts:
-    def test_covariance(self, xp):
-        found = SMOOTH.covariance(xp.asarray(SEEN), xp.asarray(OTHERS), xp)
-        np.testing.assert_allclose(found, covariance(SEEN, OTHERS), rtol=1e-9)
-        assert SMOOTH.variance == pytest.approx(covariance(SEEN[:1], SEEN[:1])[0, 0])
-
-    def test_prediction(self, xp):
-        posterior = Posterior.of(xp.asarray(known()), xp.asarray(VALUES), xp)
-        across = covariance(SEEN, OTHERS)
-        mean, factor = posterior.explained(xp.asarray(across))
-        np.testing.assert_allclose(mean, across.T @ np.linalg.solve(known(), VALUES))
-        np.testing.assert_allclose(factor.T @ factor, across.T @ np.linalg.solve(known(), across))
-        np.testing.assert_allclose(across.T @ posterior.weights, mean)
-
-    def test_likelihood(self, xp):
-        posterior = Posterior.of(xp.asarray(known()), xp.asarray(VALUES), xp)
-        found = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky, xp)
-        prior: Any = multivariate_normal  # its stubs take a number only for the covariance
-        expected = -prior.logpdf(VALUES, np.zeros(N), known()) - N / 2 * np.log(2 * np.pi)
-        assert float(found) == pytest.approx(expected)
-
-    def test_left_out_is_what_others_tell_without_each(self, xp):
-        above, variance = Posterior.of(xp.asarray(known()), xp.asarray(VALUES), xp).left_out(xp)
-        for i in range(N):
-            rest = np.arange(N) != i
-            across = known()[i, rest]
-            inverse = np.linalg.inv(known()[np.ix_(rest, rest)])
-            assert float(above[i]) == pytest.approx(VALUES[i] - across @ inverse @ VALUES[rest])
-            assert float(variance[i]) == pytest.approx(known()[i, i] - across @ inverse @ across)
-
-    def test_derivative_of_the_correlation(self, xp):
-        squares = xp.asarray([0.01, 0.3, 2.0])
-        above, below = matern(squares + 1e-6, xp)[0], matern(squares - 1e-6, xp)[0]
-        np.testing.assert_allclose(matern(squares, xp)[1], (above - below) / 2e-6, rtol=1e-5)
+@CORRELATIONS
+def test_prediction(correlation, of):
+    process = Process(SEEN, VALUES, SETTINGS, correlation)
+    across, before = covariance(SEEN, OTHERS, of), covariance(OTHERS, OTHERS, of)
+    np.testing.assert_allclose(process.before(SEEN, OTHERS), across, rtol=1e-9)
+    mean, variance = process.predict(OTHERS)
+    left = before - across.T @ np.linalg.solve(known(of), across)
+    np.testing.assert_allclose(mean, across.T @ np.linalg.solve(known(of), VALUES), rtol=1e-5)
+    np.testing.assert_allclose(process.covariance(OTHERS, OTHERS), left, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(variance, np.diag(left), rtol=1e-5)
+    np.testing.assert_allclose(across.T @ process.posterior.weights, mean, rtol=1e-9)
 
 
-def test_the_gradient_is_finite_where_points_coincide():
-    slope = jax.grad(
-        lambda rate: Smooth(1.0, 1.0, rate[None]).covariance(jnp.ones((2, 1)), jnp.ones((2, 1)), jnp).sum()
-    )
-    assert np.isfinite(slope(jnp.asarray(2.0)))
+def test_likelihood():
+    posterior = Posterior.of(known(), VALUES)
+    found = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky)
+    prior: Any = multivariate_normal  # its stubs take a number only for the covariance
+    expected = -prior.logpdf(VALUES, np.zeros(N), known()) - N / 2 * np.log(2 * np.pi)
+    assert found == pytest.approx(expected)
+
+
+def test_left_out_is_what_others_tell_without_each():
+    above, variance = Posterior.of(known(), VALUES).left_out()
+    for i in range(N):
+        rest = np.arange(N) != i
+        across = known()[i, rest]
+        inverse = np.linalg.inv(known()[np.ix_(rest, rest)])
+        assert above[i] == pytest.approx(VALUES[i] - across @ inverse @ VALUES[rest])
+        assert variance[i] == pytest.approx(known()[i, i] - across @ inverse @ across)
+
+
+@CORRELATIONS
+def test_derivative_of_the_correlation(correlation, of):
+    squares = np.array([0.01, 0.3, 2.0])
+    above, below = correlation(squares + 1e-6)[0], correlation(squares - 1e-6)[0]
+    np.testing.assert_allclose(correlation(squares)[1], (above - below) / 2e-6, rtol=1e-5)
+    assert np.isfinite(correlation(np.zeros(1))[1]).all()
+
+
+@CORRELATIONS
+def test_what_is_fitted_is_the_most_probable(correlation, of):
+    """No step along any of the settings leads to a higher density, by the density one number at a time."""
+    prior = Settings(SETTINGS, np.full(PARTS + D, 1.0))
+    start = SETTINGS + 0.5
+    process, unlikely = fitted(SEEN, VALUES, prior, start, correlation)
+
+    def density(settings: np.ndarray) -> float:
+        whole = covariance(SEEN, SEEN, of, settings) + np.exp(settings[3]) * np.eye(N)
+        off = (settings - SETTINGS) @ (settings - SETTINGS) / 2
+        return off + 0.5 * VALUES @ np.linalg.solve(whole, VALUES) + 0.5 * np.linalg.slogdet(whole)[1]
+
+    assert unlikely == pytest.approx(density(process.settings), rel=1e-5)
+    assert unlikely < density(start)
+    for step in (*np.eye(PARTS + D), *-np.eye(PARTS + D)):
+        assert unlikely < density(process.settings + 0.2 * step)
+    slope = check_grad(density, lambda _: np.zeros(PARTS + D), process.settings)
+    assert slope < 0.2  # where the search ended it is flat

@@ -120,7 +120,7 @@ SourceOption = Annotated[
 ]
 SampleOption = Annotated[
     int | None,
-    typer.Option("--sample", metavar="N", min=1, help="So many configurations only, taken at random."),
+    typer.Option("--sample", metavar="N", min=1, help="So many only, at random from those that ran."),
 ]
 CompileOption = Annotated[
     int | None,

@@ -102,18 +102,18 @@ class Correction:
         least, like = np.inf, self._like(self._points)
         for missed in MISSED:
             covariance = self._covariance(like, self._log_tokens, missed) + NOISE**2 * np.eye(len(off))
-            posterior = Posterior.of(covariance, off, np)
-            unlikely = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky, np)
+            posterior = Posterior.of(covariance, off)
+            unlikely = unlikeliness(posterior.whitened @ posterior.whitened, posterior.cholesky)
             unlikely += 0.5 * (np.log(missed / EXPECTED) / WIDTH) ** 2
             if unlikely < least:
                 least, self._missed, self._posterior = unlikely, missed, posterior
 
     def _like(self, points: np.ndarray) -> np.ndarray:
-        return Smooth(0.5, 0.5, np.array(LIKE) ** -2).covariance(self._points, points, np)
+        return Smooth(0.5, 0.5, np.array(LIKE) ** -2).covariance(self._points, points)
 
     def _covariance(self, like: np.ndarray, log_tokens: np.ndarray, missed: float) -> np.ndarray:
         apart = (self._log_tokens[:, None] - log_tokens[None]) / NEAR
-        near = ALWAYS + (1.0 - ALWAYS) * matern(apart**2, np)[0]
+        near = ALWAYS + (1.0 - ALWAYS) * matern(apart**2)[0]
         return COMMON**2 + near * (OF_TOKENS**2 + missed**2 * like)
 
 

@@ -91,7 +91,7 @@ def keep(
     if refit:
         tuner = Tuner(candidates, told=told)
         mean, deviation = tuner.predict()
-        spreads = max(known.spreads(risk / 2), conformal(-left_out(tuner), risk / 2))
+        spreads = max(known.spreads(risk / 2), conformal(-tuner.surrogate.left_out(), risk / 2))
         order = np.where(out, np.inf, mean - spreads * deviation)
         best = min(ran, key=lambda index: told[index])
         winning = order <= max(np.log(told[best] / (1 + within)), order.min())
@@ -140,11 +140,6 @@ def conformal(values: np.ndarray, risk: float) -> float:
     """The value that another one exceeds with that risk at most; the largest where these are too few."""
     rank = int(np.ceil((1 - risk) * (len(values) + 1)))
     return float(np.sort(values)[min(rank, len(values)) - 1])
-
-
-def left_out(tuner: Tuner) -> np.ndarray:
-    """How many deviations each measurement is above what the others say, by the weightiest opinion."""
-    return tuner.opinions()[int(np.argmax(tuner.weights()))].surrogate.left_out()
 
 
 def _reason(

@@ -4,16 +4,14 @@ One table is one example. Its slices, parts in which parameters are held to some
 each is a tuning space that somebody might have, with its own fastest configuration.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 
 import numpy as np
 
 from dse.data.scores import spearman
-from dse.explore.fit.surrogate import Points
 from dse.explore.prune.calibration import LEVELS, KnownSpace
 from dse.explore.tune.candidates import Candidates
-from dse.explore.tune.experts import Expert, experts, mixed, opinion, weights
+from dse.explore.tune.tuner import Tuner
 
 FEWEST = 64  # configurations of a slice
 SIZES = (20, 50, 100)  # measurements that a slice is refitted to, in turn
@@ -29,14 +27,14 @@ def known(
     ran = np.isfinite(seconds)
     expected = ran & candidates.possible
     missed = np.log(seconds[expected]) - candidates.log_s[expected]
-    margins, spreads, everyone = [], [], experts(candidates)
+    margins, spreads = [], []
     for seed, chosen in enumerate(slices(candidates, seconds, count)):
         random = np.random.default_rng(seed)
         margins.append(margin(candidates, seconds, chosen, within))
         turn, rest = divmod(seed, REFITTED)
         if not rest:
             measured = min(SIZES[turn % len(SIZES)], len(chosen) // 2)
-            spreads.append(below(everyone, candidates, seconds, chosen, within, measured, random))
+            spreads.append(below(candidates, seconds, chosen, within, measured, random))
     levels = np.array(LEVELS)
     return KnownSpace(
         space,
@@ -91,7 +89,6 @@ def margin(candidates: Candidates, seconds: np.ndarray, chosen: np.ndarray, with
 
 
 def below(
-    everyone: Sequence[Expert],
     candidates: Candidates,
     seconds: np.ndarray,
     chosen: np.ndarray,
@@ -102,7 +99,6 @@ def below(
     """How far the nearly fastest lie below what the surrogate says, refitted to so many, over its deviation.
 
     Of the one that is the least so, whose lower end is to be below what would beat the best measured one.
-    `everyone` are the experts on all candidates.
     """
     places = random.permutation(chosen)[:measured]
     good = chosen[nearly(seconds[chosen], within)]
@@ -112,14 +108,8 @@ def below(
     if not len(good):
         return BEYOND
     ran = places[np.isfinite(seconds[places])]
-    asked = np.concatenate([np.resize(ran, measured), np.resize(good[:MOST], MOST)])  # few shapes to compile
-    logs, among = np.log(seconds[ran]), list(range(len(ran)))
-    opinions = [opinion(_of(one, asked), among, logs, None) for one in everyone]
-    mean, deviation = (x[measured:] for x in mixed(opinions, weights(opinions)))
-    beaten = logs.min() - np.log1p(within)
+    tuner = Tuner(candidates, told={int(place): float(seconds[place]) for place in ran})
+    mean, deviation = tuner.surrogate(candidates.points.rows(good[:MOST]))
+    mean = mean + candidates.expected[good[:MOST]]
+    beaten = np.log(seconds[ran].min()) - np.log1p(within)
     return float(np.clip((mean - beaten) / deviation, 0.0, BEYOND).min())
-
-
-def _of(expert: Expert, places: np.ndarray) -> Expert:
-    points = Points(*(x[places] for x in expert.points))
-    return replace(expert, log_s=expert.log_s[places], points=points)

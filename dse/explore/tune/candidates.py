@@ -1,15 +1,19 @@
 """The configurations that a tuner chooses from, and what the model says of each before any measurement."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import jax
 import numpy as np
+from scipy.stats import rankdata
 
+from dse.core.gaussian_process import Points
 from dse.core.precision import in_64_bits
 from dse.core.progress import Progress, silent
+from dse.errors import Doubt
 from dse.explore.fit import launches as fixed
 from dse.explore.fit.launches import Launches, linearised
 from dse.explore.fit.parameters import names_for, widths
@@ -19,7 +23,10 @@ from dse.kernels.counts import Counts, Number
 from dse.models import get
 from dse.models.protocol import Model
 
-CONTRAST = 0.3  # prior standard deviation of how much steeper than predicted times really are, as a share
+CONTRAST = 0.3  # prior standard deviation of how much steeper than expected times really are, as a share
+SHARED = 0.5  # of what other GPUs' times are off the predictions, that is expected here
+TRUST = 0.5  # ... of how much more or less each table of other GPUs counts
+LEVEL, NO_LEVEL = 0.5, 1.0  # ... of how far all times are off a model's; off their median without, as logs
 
 
 @dataclass(frozen=True)
@@ -32,7 +39,9 @@ class Candidates:
     slopes: np.ndarray  # [N, P], by the GPU's parameters, in their prior standard deviations
     possible: np.ndarray  # as the model has it
     modelled: bool
-    prior: np.ndarray | None = None  # log of the time on other GPUs, where that was recorded
+    others: np.ndarray | None = (
+        None  # [N, tables]: how far off the predictions tables of other GPUs are, as logs
+    )
     runs: np.ndarray | float = 1.0  # the chance that what the model holds for possible is so
 
     def __len__(self) -> int:
@@ -41,14 +50,26 @@ class Candidates:
     @property
     def informed(self) -> bool:
         """Whether anything is expected of them before they are measured."""
-        return self.modelled or self.prior is not None
+        return self.modelled or self.others is not None
 
     @property
     def expected(self) -> np.ndarray:
-        """Log of the time that is expected: predicted, recorded on other GPUs, or the mean of both; or 0."""
-        if self.prior is None:
+        """Log of the time that is expected: as predicted, and by a share as far off as other GPUs are."""
+        if self.others is None:
             return self.log_s
-        return (self.log_s + self.prior) / 2 if self.modelled else self.prior
+        return self.log_s + (SHARED if self.modelled else 1.0) * self.others.mean(axis=1)
+
+    @cached_property
+    def points(self) -> Points:
+        """What the surrogate knows of each: parameters, the order expected, and what that may be wrong in."""
+        order = [rankdata(self.expected) / len(self)] if self.informed else []
+        slopes = [self.slopes, np.full(len(self), LEVEL if self.modelled else NO_LEVEL)]
+        if self.informed:
+            slopes.append(CONTRAST * (self.expected - self.expected[self.possible].mean()))
+        if self.others is not None:
+            slopes.append(TRUST * self.others)
+        position = np.round(np.column_stack([self.position, *order]), 3)  # few values are quick to compare
+        return Points(position, np.column_stack(slopes))
 
     @property
     def varying(self) -> dict[str, np.ndarray]:
@@ -66,7 +87,7 @@ class Candidates:
             log_s=log_s,
             slopes=slopes,
             possible=self.possible[chosen],
-            prior=None if self.prior is None else self.prior[chosen],
+            others=None if self.others is None else self.others[chosen],
             runs=np.broadcast_to(self.runs, len(self))[chosen],
         )
 
@@ -113,9 +134,8 @@ def of_launches(
         log_s, slopes = linearised(launches, model, names, jax.device_put(np.zeros(len(names))))
     log_s, slopes, possible = (np.asarray(x) for x in (log_s, slopes, launches.possible))
     known = possible & np.isfinite(log_s)
-    slopes = np.where(known[:, None], slopes, 0.0) * widths(file, names)
+    slopes = _numbers(np.where(known[:, None], slopes, 0.0), names) * widths(file, names)
     log_s = np.where(known, log_s, log_s[known].max(initial=-np.inf) if known.any() else 0.0)
-    slopes = np.column_stack([slopes, CONTRAST * log_s])
     slopes = slopes - slopes.mean(axis=0)  # what moves all alike is in the surrogate's mean
     columns = {name: np.asarray(values) for name, values in parameters.items()}
     return Candidates(
@@ -127,6 +147,17 @@ def of_launches(
         bool(known.any()),
         runs=np.asarray(launches.runs, float),
     )
+
+
+def _numbers(slopes: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return the slopes, 0 for one that is no number, with a warning that names the parameters."""
+    wrong = ~np.isfinite(slopes)
+    if wrong.any():
+        by = ", ".join(np.array(names)[wrong.any(axis=0)])
+        some = f"{wrong.any(axis=1).sum()} of {len(slopes)} configurations"
+        text = f"slopes of the time: found no number for {some}, expected one; there is no refit of {by}"
+        warnings.warn(text, Doubt, stacklevel=2)
+    return np.where(wrong, 0.0, slopes)
 
 
 def of_kernel(

@@ -2,13 +2,8 @@
 
 from dataclasses import dataclass
 
-import jax
 import numpy as np
-from jax import Array
 
-from dse.core.precision import in_64_bits
-from dse.explore.fit.surrogate import Points
-from dse.explore.tune.experts import Opinion
 from dse.explore.tune.tuner import Tuner
 
 MOST = 1_000  # configurations that may be the fastest: those predicted to be
@@ -37,24 +32,11 @@ def chances(tuner: Tuner, within: float = 0.05, seed: int = 0) -> Chances:
     mean, deviation = tuner.predict()
     order = np.where(c.possible, mean, np.inf)
     first = np.argsort(order, kind="stable")[: min(MOST, int(c.possible.sum()))]
-    logs = np.concatenate(
-        [
-            _drawn(one, first, share, jax.random.key(seed + number))
-            for number, (one, share) in enumerate(zip(tuner.opinions(), tuner.weights(), strict=True))
-        ]
-    )
+    off = tuner.surrogate.drawn(c.points.rows(first), DRAWS, np.random.default_rng(seed))
+    logs = mean[first] + off
     fastest = logs.min(axis=1, keepdims=True)
     best, near = np.zeros(len(c)), np.zeros(len(c))
     best[first] = np.mean(logs == fastest, axis=0)
     near[first] = np.mean(logs <= fastest + np.log1p(within), axis=0)
     low, high = (np.exp(mean + sign * NORMAL_95 * deviation) for sign in (-1, 1))
     return Chances(np.exp(mean), low, high, best, near)
-
-
-def _drawn(opinion: Opinion, places: np.ndarray, share: float, key: Array) -> np.ndarray:
-    """Draw logs of times, [draws, places], that share of all."""
-    expert = opinion.expert
-    with in_64_bits():
-        about, covariance = opinion.surrogate.joint(Points(*(x[places] for x in expert.points)))
-        mean, shape = about + expert.log_s[places], (round(DRAWS * share),)
-        return np.asarray(jax.random.multivariate_normal(key, mean, covariance, shape, method="svd"))

@@ -9,9 +9,12 @@ import math
 import os
 import re
 import shlex
+import statistics
 import subprocess
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +33,7 @@ from dse.kernels.counts import Number
 
 Measure = Callable[[Mapping[str, Any]], float | None]  # seconds of a configuration, None where it failed
 MOST_SECONDS = 1e9  # of one measurement
+NEAR = 1.05  # of the fastest time: what is measured again
 LIMIT_SECONDS = 3600.0  # after which a command is ended
 _MOST_PRINTED = 1 << 20  # bytes that are kept of what a command prints
 NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
@@ -78,11 +82,17 @@ def run(
     journal: Path | None = None,
     pays: float = 0.0,
     advance: Callable[[int], None] = lambda measurements: None,
+    *,
+    limit_s: float = math.inf,
+    parallel: int = 1,
+    repeats: int = 1,
 ) -> Run:
     """Measure up to `budget` configurations, those of the journal included.
 
-    `batch` are chosen at a time; it may hang on how many were measured. The run ends early once no
-    configuration is expected to improve on the fastest by more than `pays`, a share of its time.
+    `batch` are chosen at a time, or as many as are measured in `parallel`; it may depend on how many were
+    measured. What comes near the fastest is measured up to `repeats` times, and its median counts. The run
+    ends early once measuring took `limit_s`, that of the journal included, or no configuration is expected to
+    improve on the fastest by more than `pays`, a share of its time.
 
     **Raises:** DseError if the journal cannot be read or written, is of another space, or of a run that has
     not ended.
@@ -96,22 +106,41 @@ def run(
         done.append(Trial(index, seconds, min(times, default=None)))
         advance(1)
 
-    ended = "the budget is spent"
-    with _ours(journal) as kept:
-        for index, seconds in _before(journal, candidates):
+    def timed(index: int) -> tuple[float | None, float]:
+        """Measure one; return also its share of how long that took."""
+        begin, fastest = time.monotonic(), done[-1].fastest if done else None
+        times = [measure(configuration(index))]
+        while len(times) < repeats and (times[-1] or math.inf) <= NEAR * (fastest or math.inf):
+            times.append(measure(configuration(index)))
+        ran = [seconds for seconds in times if seconds is not None]
+        middle = statistics.median(ran) if len(ran) == len(times) else None
+        return middle, (time.monotonic() - begin) / parallel
+
+    def configuration(index: int) -> dict[str, Any]:
+        return {name: values[index].item() for name, values in candidates.parameters.items()}
+
+    ended, spent = "the budget is spent", 0.0
+    with _ours(journal) as kept, ThreadPoolExecutor(parallel) as pool:
+        for index, seconds, took in _before(journal, candidates):
             tell(index, seconds)
+            spent += took
         while len(done) < budget:
+            if spent >= limit_s:
+                ended = f"measuring took {spent:.0f} s"
+                break
             if pays and tuner.best is not None and tuner.expected_gain() < pays:
                 ended = f"no other is expected to be faster by {pays:.1%}"
                 break
-            chosen = tuner.ask(min(batch(len(done)) if callable(batch) else batch, budget - len(done)))
+            wanted = max(parallel, batch(len(done)) if callable(batch) else batch)
+            chosen = tuner.ask(min(wanted, budget - len(done)))
             if not chosen:
                 ended = "all were measured"
                 break
-            for index in chosen:
-                configuration = {name: values[index].item() for name, values in candidates.parameters.items()}
-                seconds = measure(configuration)
-                _keep(journal, kept, configuration, seconds)
+            results = pool.map(timed, chosen) if parallel > 1 else map(timed, chosen)
+            for index, (seconds, took) in zip(chosen, results, strict=True):
+                spent += took
+                row = {"parameters": configuration(index), "seconds": seconds, "took_s": took}
+                _keep(journal, kept, row)
                 tell(index, seconds)
     return Run(tuner, tuple(done), ended)
 
@@ -192,8 +221,8 @@ def check_command(command: str, names: Mapping[str, Any]) -> None:
         raise DseError(f"command: found no parameter in {command!r}, expected {{NAME}} where a value goes")
 
 
-def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None]]:
-    """Read the measurements of earlier runs."""
+def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, float | None, float]]:
+    """Read the measurements of earlier runs, and how long each took."""
     if journal is None or not journal.exists():
         return []
     text = read_text(journal)
@@ -208,6 +237,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(f"{journal}: line {number}: found {line[:40]!r}, expected JSON") from None
         try:
             index, seconds = candidates.place(row["parameters"]), row["seconds"]
+            took = float(row.get("took_s", 0.0))
         except (KeyError, TypeError, ValueError, AttributeError):
             expected = f"values of {', '.join(candidates.parameters)}"
             raise DseError(
@@ -218,7 +248,7 @@ def _before(journal: Path | None, candidates: Candidates) -> list[tuple[int, flo
             raise DseError(
                 f"{journal}: line {number}: found {found} seconds, expected a number above 0 or null"
             )
-        measurements.append((index, seconds))
+        measurements.append((index, seconds, took))
     if text and not text.endswith("\n"):  # the next measurement is to begin a line of its own
         whole = text.encode()[: -len(cut.encode()) or None] if cut else f"{text}\n".encode()
         try:
@@ -248,12 +278,10 @@ def _ours(journal: Path | None) -> Iterator[BinaryIO | None]:
         yield file
 
 
-def _keep(
-    journal: Path | None, kept: BinaryIO | None, configuration: Mapping[str, Any], seconds: float | None
-) -> None:
+def _keep(journal: Path | None, kept: BinaryIO | None, row: Mapping[str, Any]) -> None:
     if kept is None:
         return
     try:
-        kept.write(f"{json.dumps({'parameters': dict(configuration), 'seconds': seconds})}\n".encode())
+        kept.write(f"{json.dumps(row)}\n".encode())
     except OSError as error:
         raise DseError(f"{journal}: cannot write: {error.strerror}") from None

@@ -13,7 +13,7 @@ from dse.kernels.counts import Counts
 
 
 def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Path]) -> Candidates:
-    """Add what recorded tables say, whichever GPUs they are of: the mean of how each is off the predictions.
+    """Add what recorded tables say, whichever GPUs they are of: how each is off the predictions.
 
     A table's scale does not count, what it lacks is as predicted, and what failed is as slow as its slowest.
 
@@ -22,7 +22,7 @@ def with_others(candidates: Candidates, kernel: Counts, paths: Iterable[str | Pa
     off = [_off(candidates, kernel, path) for path in paths]
     if not off:
         return candidates
-    return replace(candidates, prior=candidates.log_s + np.mean(off, axis=0))
+    return replace(candidates, others=np.column_stack(off))
 
 
 def _off(candidates: Candidates, kernel: Counts, path: str | Path) -> np.ndarray:

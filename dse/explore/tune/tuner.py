@@ -1,25 +1,33 @@
 """A tuner that measures next the configuration expected to improve most on the best so far.
 
-The model ranks; each measurement refits what it misses and the GPU's parameters
-(`dse.explore.fit.surrogate`), and says how far the model is to be believed (`dse.explore.tune.experts`);
-failures lower the chance that their neighbours run. What counts is the expected improvement in the log of
-time, times that chance: of what the surrogate holds for possible, the part included that is not smooth. What
-nothing tells apart from a measured one is measured last.
+The model ranks; each measurement says more of what it misses (`dse.explore.fit.surrogate`), and failures
+lower the chance that their neighbours run. What counts is the expected improvement in the log of time, the
+rough part included, times a power of that chance. Where that brought nothing STUCK times in a row, every
+other measurement is the fastest of a draw of times together (Thompson's rule) whose deviations are the wider
+the longer nothing was gained: combinations that no mean puts first have their turn, a wrong model is left.
+What nothing tells apart from a measured configuration is measured last.
 
-Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement).
+Source: Jones, Schonlau, Welch 1998, Eq. 15 (expected improvement); Thompson 1933; Russo et al. 2018, Sec. 3.
 """
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.stats import norm
+from threadpoolctl import threadpool_limits
 
-from dse.explore.fit.surrogate import Scales
+from dse.explore.fit.surrogate import Surrogate, learnt
 from dse.explore.tune.candidates import Candidates
-from dse.explore.tune.experts import Opinion, experts, mixed, opinion, supposing, weights
 
 FIRST = 4  # measured at random where there is no model
 MOST_SEEN = 512  # measurements that the surrogate takes: its cost grows with their cube
+REFIT = 1.15  # measurements, over those that scales were fitted to, from which on they are fitted again
+STUCK = 3  # measurements in a row that gained nothing
+WIDER = 0.5  # by which deviations of a draw grow with each further one, as a share
+DRAWN = 256  # of the best expected ones, and of others at random, that a draw is of
+WARY = 3  # power of the chance to run: what fails tells nothing of times
+LIKELY = 0.7  # of the likeliest one's chance to run, that one of a draw has at least
 REACH = 0.3  # of a failure, in the positions of the candidates
 BELIEF = 0.3  # launches that are worth as much as what is held of one before
 RUNS = {True: 0.97, False: 0.05}  # the chance that a launch works, by whether the model has it possible
@@ -32,8 +40,9 @@ class Tuner:
     candidates: Candidates
     seed: int = 0
     told: dict[int, float] = field(default_factory=dict)  # seconds by place; infinite where it failed
-    _opinions: list[Opinion] | None = None
-    _scales: dict[str, Scales] = field(default_factory=dict)
+    _learnt: Surrogate | None = None
+    _current: bool = False  # whether that is of all that was told
+    _fitted: int = 0  # measurements that its scales were fitted to
 
     @property
     def best(self) -> int | None:
@@ -43,8 +52,9 @@ class Tuner:
     def tell(self, place: int, seconds: float | None) -> None:
         """Take in a measured time, or None where the configuration failed."""
         self.told[place] = np.inf if seconds is None else seconds
-        self._opinions = None
+        self._current = False
 
+    @threadpool_limits.wrap(limits=1)  # on matrices of this size threads cost more than they save
     def ask(self, count: int = 1) -> list[int]:
         """Return up to so many configurations to measure next, best first; none if all were.
 
@@ -59,35 +69,33 @@ class Tuner:
             gain[[*self.told, *chosen]] = -np.inf
             chosen.append(int(self._random(measured).choice(np.flatnonzero(gain == gain.max()))))
             if len(chosen) < count and _ran(believed):
-                mean, _ = mixed(self._after(believed), self.weights())
+                mean, _ = self._predicted(self._after(believed))
                 believed[chosen[-1]] = float(np.exp(mean[chosen[-1]]))
         return chosen
 
     def predict(self) -> tuple[np.ndarray, np.ndarray]:
         """Predict mean and standard deviation of the log of each candidate's time. One was told at least."""
-        return mixed(self.opinions(), self.weights())
+        return self._predicted(self.surrogate)
 
-    def opinions(self) -> list[Opinion]:
-        """Fit each expert to what was told."""
-        if self._opinions is None:
-            told = self._seen(self.told)
-            self._opinions = [
-                opinion(one, *told, self._scales.get(one.name)) for one in experts(self.candidates)
-            ]
-            self._scales = {one.expert.name: one.surrogate.scales for one in self._opinions}
-        return self._opinions
-
-    def weights(self) -> np.ndarray:
-        """Return the weight of each opinion; they sum to 1."""
-        return weights(self.opinions())
+    @property
+    def surrogate(self) -> Surrogate:
+        """What was told, learnt."""
+        ran, logs = self._seen(self.told)
+        before = self._learnt
+        if before is None or not self._current:
+            fit = before is None or len(ran) >= REFIT * self._fitted
+            self._fitted = len(ran) if fit else self._fitted
+            before = self._learnt = self._from(ran, logs, before, fit)
+            self._current = True
+        return before
 
     def expected_gain(self) -> float:
         """Return the largest expected improvement, a share of the best time; 1 while too little is known."""
         if self.best is None or self._blind(self.told):
             return 1.0
-        gain = self._gain(self.told, len(self.told))
+        gain = self._improvement(self.told, self.surrogate)
         gain[list(self.told)] = 0.0
-        return float(gain.max())
+        return -math.expm1(-gain.max())
 
     def works(self) -> np.ndarray:
         """Return the chance that each candidate runs."""
@@ -106,30 +114,61 @@ class Tuner:
         """Return the chance by which the next is chosen: the same whether a run was interrupted or not."""
         return np.random.default_rng((self.seed, measured))
 
-    def _by_chance(self, measured: int) -> np.ndarray:
-        return self._random(measured).uniform(size=len(self.candidates)) * self.works()
-
     def _gain(self, told: dict[int, float], measured: int) -> np.ndarray:
         """Return what measuring each is expected to bring; any scale will do."""
         c, ran = self.candidates, _ran(told)
         if self._blind(told):
-            return self._by_chance(measured)
+            return self._random(measured).uniform(size=len(c)) * self.works()
         if not ran:
-            first = experts(c)[0]
-            return np.log(self.works()) - first.log_s - np.where(c.possible, 0.0, 1e9)
-        best = np.log(min(told[index] for index in ran))
-        opinions = self._after(told)
-        gains = [
-            expected_improvement(best - one.mean, np.hypot(one.deviation, one.roughness)) for one in opinions
-        ]
-        known = np.isin(c.kinds, c.kinds[ran])
-        return np.where(known, 0.0, self.weights() @ np.array(gains) * self.works())
+            return np.log(self.works()) - c.expected - np.where(c.possible, 0.0, 1e9)
+        surrogate = self._after(told)
+        waited = _waited(told)
+        if waited < STUCK or (waited - STUCK) % 2:
+            return self._improvement(told, surrogate)
+        return self._drawn(told, surrogate, 1.0 + WIDER * (waited - STUCK), self._random(measured))
 
-    def _after(self, told: dict[int, float]) -> list[Opinion]:
-        """Condition on what was told and what is believed, with the scales of what was told."""
+    def _improvement(self, told: dict[int, float], surrogate: Surrogate) -> np.ndarray:
+        """Return the expected improvement by each, if it is likely to run."""
+        mean, deviation = self._predicted(surrogate)
+        best = np.log(min(told.values()))
+        gain = expected_improvement(best - mean, np.hypot(deviation, surrogate.rough))
+        return np.where(self._known(told), 0.0, gain * self.works() ** WARY)
+
+    def _drawn(
+        self, told: dict[int, float], surrogate: Surrogate, wider: float, random: np.random.Generator
+    ) -> np.ndarray:
+        """Return how much faster than the slowest each is in one draw of the times of some; 0 for others."""
+        c = self.candidates
+        mean, _ = self._predicted(surrogate)
+        works = self.works()
+        free = np.flatnonzero(~self._known(told) & c.possible & (works >= LIKELY * works.max()))
+        free = free[np.argsort(mean[free], kind="stable")]
+        some = np.concatenate([free[:DRAWN], random.permutation(free[DRAWN:])[:DRAWN]])
+        gain = np.zeros(len(c))
+        if len(some):
+            draw = mean[some] + wider * surrogate.drawn(c.points.rows(some), 1, random)[0]
+            gain[some] = draw.max() - draw + 1e-9
+        return gain
+
+    def _known(self, told: dict[int, float]) -> np.ndarray:
+        """Mark what nothing tells apart from a configuration that ran."""
+        kinds = self.candidates.kinds
+        return np.isin(kinds, kinds[_ran(told)])
+
+    def _after(self, told: dict[int, float]) -> Surrogate:
+        """Learn from what was told and what is believed, with the scales of what was told."""
         if len(told) == len(self.told):
-            return self.opinions()
-        return [supposing(one, *self._seen(told)) for one in self.opinions()]
+            return self.surrogate
+        return self._from(*self._seen(told), self.surrogate, False)
+
+    def _from(self, ran: list[int], logs: np.ndarray, before: Surrogate | None, fit: bool) -> Surrogate:
+        c = self.candidates
+        scales = None if before is None else before.process.settings
+        return learnt(c.points.rows(ran), logs - c.expected[ran], c.modelled, scales, fit)
+
+    def _predicted(self, surrogate: Surrogate) -> tuple[np.ndarray, np.ndarray]:
+        mean, deviation = surrogate(self.candidates.points)
+        return self.candidates.expected + mean, deviation
 
     def _seen(self, told: dict[int, float]) -> tuple[list[int], np.ndarray]:
         """Return what ran, and the logs of its times."""
@@ -159,3 +198,8 @@ def chance(before: np.ndarray | float, position: np.ndarray, told: np.ndarray, r
 
 def _ran(told: dict[int, float]) -> list[int]:
     return [index for index, seconds in told.items() if np.isfinite(seconds)]
+
+
+def _waited(told: dict[int, float]) -> int:
+    """Count the measurements since the fastest."""
+    return len(told) - 1 - int(np.argmin(list(told.values())))

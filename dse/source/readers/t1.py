@@ -6,6 +6,7 @@ it, `GlobalSize` is the grid, in blocks, or in threads where `GlobalSizeType` or
 """
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,7 @@ class T1Problem:
 
     name: str
     space: Space
-    problem_size: tuple[int, ...]
+    problem_size: tuple[int | Expression, ...]  # an expression where parameters decide it
     threads: Expression  # of a block
     grid: Expression  # blocks
     grid_div: tuple[tuple[Expression, ...], ...]  # by which each problem size is divided
@@ -134,7 +135,7 @@ def load(path: str | Path) -> T1Problem:
         raise DseError(f"{where}: found neither ProblemSize nor GlobalSize, expected one of them")
     problem_size, grid_div, grid, blocks = (), [], [], ()
     if kernel.ProblemSize is not None:
-        problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize")
+        problem_size = _problem_size(kernel.ProblemSize, f"{where}.ProblemSize", space.names)
     elif kernel.GlobalSize is not None:
         texts = [getattr(kernel.GlobalSize, axis) for axis in "XYZ"]
         if (kernel.GlobalSizeType or kernel.Language).upper() == "OPENCL":  # threads
@@ -149,7 +150,7 @@ def load(path: str | Path) -> T1Problem:
             else [read(divisor, f"GridDiv{axis}[{i}]") for i, divisor in enumerate(given)]
         )
         grid_div.append(tuple(divisors))
-        grid.append(read(f"ceil({size} / ({_product(divisors)}))", f"GridDiv{axis}"))
+        grid.append(read(f"ceil({text_of(size)} / ({_product(divisors)}))", f"GridDiv{axis}"))
     return T1Problem(
         name=file.General.BenchmarkName or kernel.BenchmarkName or kernel.KernelName,
         space=space,
@@ -206,11 +207,26 @@ def _space(given: _ConfigurationSpace, where: str) -> Space:
     return replace(space, constraints=conditions)
 
 
-def _problem_size(given: Any, where: str) -> tuple[int, ...]:
-    sizes = given if isinstance(given, list) else [given]
-    if not 1 <= len(sizes) <= 3 or not all(type(size) is int and size > 0 for size in sizes):
+def _problem_size(given: Any, where: str, names: Sequence[str]) -> tuple[int | Expression, ...]:
+    sizes: list[Any] = given if isinstance(given, list) else [given]
+    sizes = [_size(parse(size, where, names)) if isinstance(size, str) else size for size in sizes]
+    whole = all(isinstance(size, Expression) or (type(size) is int and size > 0) for size in sizes)
+    if not (1 <= len(sizes) <= 3 and whole):
         raise DseError(f"{where}: found {given!r}, expected one to three integers above 0")
     return tuple(sizes)
+
+
+def _size(expression: Expression) -> int | float | Expression:
+    """Return the number that an expression without names is, a whole one as an integer."""
+    if expression.names:
+        return expression
+    number = np.asarray(expression({}, np)).item()
+    return int(number) if number == np.floor(number) else number
+
+
+def text_of(size: int | Expression) -> str:
+    """Write a problem size as it stands in an expression."""
+    return f"({size.text})" if isinstance(size, Expression) else str(size)
 
 
 def _product(factors: list[Expression]) -> str:

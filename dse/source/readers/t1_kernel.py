@@ -41,7 +41,7 @@ class _OwnLanguage(ast.NodeTransformer):
         self.known = {*self.values, *sizes, "index", "random"}
         named = (f"problem_size_{axis}" for axis in "xyz")
         self.sizes = [
-            name if name in sizes else str(size)
+            name if name in sizes else t1.text_of(size)
             for name, size in zip(named, problem.problem_size, strict=False)
         ]
 
@@ -95,8 +95,11 @@ def of_problem(problem: T1Problem) -> Description:
     source = file_below(problem.path.parent, problem.kernel_file, f"{where}.KernelFile")
 
     names = problem.space.names
-    sizes = {f"problem_size_{axis}": size for axis, size in zip("xyz", problem.problem_size, strict=False)}
-    sizes = {name: size for name, size in sizes.items() if name not in names}
+    sizes = {
+        f"problem_size_{axis}": size
+        for axis, size in zip("xyz", problem.problem_size, strict=False)
+        if isinstance(size, int) and f"problem_size_{axis}" not in names
+    }
     language = _OwnLanguage(problem, sizes)
     grid = []
     for axis, divisors in enumerate(problem.grid_div):
@@ -104,6 +107,7 @@ def of_problem(problem: T1Problem) -> Description:
         grid.append(f"ceil({language.sizes[axis]} / ({product}))")
     grid += [blocks.text for blocks in problem.blocks]
     known = {*names, *sizes}
+    blocks = tuple(parse(text, f"{where}.ProblemSize", known) for text in grid)
     read = [
         _argument(problem.arguments[place], language, f"{where}.Arguments[{place}]")
         for place in _passed(problem, source, f"{where}.Arguments")
@@ -117,15 +121,32 @@ def of_problem(problem: T1Problem) -> Description:
         problem=tuple(sizes.items()),
         build=Build(
             kernel=problem.kernel_name,
-            defines=tuple((name, parse(name, where, names)) for name in names),
+            defines=_macros(problem, blocks, where),
             block=problem.block,
-            grid=tuple(parse(text, f"{where}.ProblemSize", known) for text in grid),
+            grid=blocks,
             arguments=tuple(argument for argument, _ in read),
             options=_options(problem),
             shared_bytes=None if problem.shared_memory.text == "0" else problem.shared_memory,
         ),
         assumptions=tuple(assumption for _, assumption in read if assumption),
     )
+
+
+def _macros(
+    problem: T1Problem, blocks: tuple[Expression, ...], where: str
+) -> tuple[tuple[str, Expression], ...]:
+    """Define the parameters, and before them what Kernel Tuner defines, whose files have a problem size.
+
+    Sources have defaults of parameters under `#ifndef kernel_tuner`.
+    """
+    names = problem.space.names
+    macros = {name: parse(name, where, names) for name in names}
+    if problem.problem_size:
+        own = {"kernel_tuner": parse(1, where)}
+        for kind, sizes in (("block", problem.block), ("grid", blocks)):
+            own |= {f"{kind}_size_{axis}": size for axis, size in zip("xyz", sizes, strict=False)}
+        macros = own | macros
+    return tuple(macros.items())
 
 
 def _passed(problem: T1Problem, source: Path, where: str) -> list[int]:

@@ -1,163 +1,61 @@
-"""The Gaussian process against one in plain NumPy, written from the docstring."""
+"""What the surrogate learns of measurements, and where configurations are for it."""
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.explore.fit import surrogate
-from dse.explore.fit.surrogate import (
-    FEWEST,
-    OFFSET,
-    SLOW,
-    Points,
-    Scales,
-    conditioned,
-    fitted,
-    positions,
-    prior,
-)
+from dse.core.gaussian_process import Points, Process, exponential
+from dse.explore.fit.surrogate import SLOW, learnt, positions, prior
 
-M, N, D, P = 12, 20, 2, 3  # measured, others, tuning parameters, GPU parameters
-JOINT, SINGLE, NOISE, LENGTHS = 0.3, 0.2, 0.05, np.array([0.7, 0.4])
+M, N, D, P = 12, 20, 2, 3  # measured, others, tuning parameters, slopes
+RANDOM = np.random.default_rng(1)
+SEEN = Points(RANDOM.uniform(size=(M, D)), RANDOM.normal(size=(M, P)) * 0.3)
+OTHERS = Points(RANDOM.uniform(size=(N, D)), RANDOM.normal(size=(N, P)) * 0.3)
+OFF = np.sort(RANDOM.normal(size=M) * 0.2 + 3.0)
+SCALES = prior(D).middles
 
 
-def matern(r):
-    return (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)
+def expected(off, level):
+    """Mean and deviation by a process that knows what is off some level."""
+    mean, variance = Process(SEEN, off - level, SCALES, exponential).predict(OTHERS)
+    return level + mean, np.sqrt(variance)
 
 
-def covariance(a, b, slopes_a, slopes_b, joint=JOINT, single=SINGLE):
-    """Of log t - log f at two lists of configurations, one pair at a time."""
-    found = np.zeros((len(a), len(b)))
-    for i, j in np.ndindex(found.shape):
-        apart = np.abs(a[i] - b[j]) / LENGTHS
-        found[i, j] = OFFSET**2 + slopes_a[i] @ slopes_b[j]
-        found[i, j] += joint**2 * matern(np.sqrt(np.sum(apart**2)))
-        found[i, j] += single**2 * np.mean([matern(x) for x in apart])
-    return found
+@pytest.mark.parametrize("absolute", [False, True])
+def test_what_is_off_its_median_is_learnt_or_off_what_was_expected(absolute):
+    found = learnt(SEEN, OFF, absolute, SCALES, fit=False)
+    for one, other in zip(found(OTHERS), expected(OFF, 0.0 if absolute else np.median(OFF)), strict=True):
+        np.testing.assert_allclose(one, other)
+    assert found.rough == pytest.approx(np.exp(SCALES[3] / 2), rel=1e-4)
 
 
-def process(seen, off, others, slopes, other_slopes):
-    """Mean and standard deviation of others after what is off by so much."""
-    inverse = np.linalg.inv(covariance(seen, seen, slopes, slopes) + NOISE**2 * np.eye(len(seen)))
-    across = covariance(others, seen, other_slopes, slopes)
-    own = np.diag(covariance(others, others, other_slopes, other_slopes))
-    return across @ inverse @ off, np.sqrt(own - np.sum(across @ inverse * across, axis=1))
-
-
-@pytest.fixture(scope="module")
-def scales():
-    return Scales(
-        jnp.asarray(np.log(JOINT)),
-        jnp.asarray(np.log(SINGLE)),
-        jnp.asarray(np.log(NOISE)),
-        jnp.asarray(np.log(LENGTHS)),
-    )
-
-
-@pytest.fixture(scope="module")
-def data():
-    random = np.random.default_rng(1)
-    seen, others = random.uniform(size=(M, D)), random.uniform(size=(N, D))
-    slopes, other_slopes = random.normal(size=(M, P)) * 0.3, random.normal(size=(N, P)) * 0.3
-    return seen, random.normal(size=M) * 0.2 + 3.0, others, slopes, other_slopes
-
-
-def test_prediction(scales, data):
-    seen, off, others, slopes, other_slopes = data
-    mean, deviation = conditioned(scales, Points(seen, slopes), off)(Points(others, other_slopes))
-    middle = np.median(off)  # only what is off it is a Gaussian process
-    expected, spread = process(seen, off - middle, others, slopes, other_slopes)
-    np.testing.assert_allclose(mean, middle + expected, rtol=1e-8)
-    np.testing.assert_allclose(deviation, spread, rtol=1e-7)
-
-
-def test_padding_changes_nothing(scales, data, monkeypatch):
-    seen, off, others, slopes, other_slopes = data
-    answers = []
-    for room in (FEWEST, 2 * FEWEST):
-        monkeypatch.setattr(surrogate, "FEWEST", room)
-        found = conditioned(scales, Points(seen, slopes), off)
-        assert found.posterior.cholesky.shape == (room, room)
-        answers.append([*found(Points(others, other_slopes)), found.left_out(), found.gpu_parameters()])
-    for one, other in zip(*answers, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-    monkeypatch.undo()
-    full = conditioned(scales, Points(np.tile(seen, (2, 1))[:16], np.tile(slopes, (2, 1))[:16]), np.ones(16))
-    assert np.asarray(full.there).all()
-
-
-def test_left_out_is_a_refit_without_each(scales, data):
-    seen, off, _, slopes, _ = data
-    found = conditioned(scales, Points(seen, slopes), off).left_out()
-    centred = off - np.median(off)
-    expected = []
-    for i in range(M):
-        rest = np.arange(M) != i
-        mean, deviation = process(seen[rest], centred[rest], seen[[i]], slopes[rest], slopes[[i]])
-        expected.append((centred[i] - mean[0]) / np.hypot(deviation[0], NOISE))
-    assert found.shape == (M,)
-    np.testing.assert_allclose(found, expected, rtol=1e-7)
-
-
-def test_gpu_parameters_are_recovered(data):
-    """Where the model misses nothing but them."""
-    seen, _, _, _, _ = data
-    slopes = np.random.default_rng(2).normal(size=(M, P))
-    planted = np.array([0.5, -1.0, 0.2])
-    small = jnp.asarray(np.log(1e-4))
-    scales = Scales(small, small, small, jnp.asarray(np.log(LENGTHS)))
-    found = conditioned(scales, Points(seen, slopes), np.clip(slopes @ planted, -3, 3))
-    np.testing.assert_allclose(found.gpu_parameters(), planted, rtol=1e-3)
-
-
-def test_far_too_slow_counts_as_slow(scales, data):
-    seen, off, others, slopes, other_slopes = data
-    off = np.sort(off)
-    far = np.where(np.arange(M) == M - 1, off + 50.0, off)
-    middle = np.median(off)
-    limit = middle + max(SLOW, 3 * 1.4826 * np.median(np.abs(off - middle)))
-    mean, _ = conditioned(scales, Points(seen, slopes), far)(Points(others, other_slopes))
-    expected, _ = process(seen, np.minimum(far, limit) - middle, others, slopes, other_slopes)
-    np.testing.assert_allclose(mean, middle + expected, rtol=1e-8)
-    # nor does SLOW cut what lies within it where all others agree
+def test_far_too_slow_counts_as_slow():
+    middle = np.median(OFF)
+    far = np.where(np.arange(M) == M - 1, OFF + 50.0, OFF)
+    limit = middle + max(SLOW, 3 * 1.4826 * np.median(np.abs(OFF - middle)))
+    mean, _ = learnt(SEEN, far, scales=SCALES, fit=False)(OTHERS)
+    np.testing.assert_allclose(mean, expected(np.minimum(far, limit), middle)[0], rtol=1e-9)
+    # nor does SLOW cut what is within it where all others agree, and what is fast is never cut
     level = np.where(np.arange(M) == 0, 0.9 * SLOW, 0.0)
-    above, _ = conditioned(scales, Points(seen, slopes), level)(Points(seen, slopes))
-    expected, _ = process(seen, level, seen, slopes, slopes)
-    np.testing.assert_allclose(above, expected, atol=1e-9)
-    fast, _ = conditioned(scales, Points(seen, slopes), -10 * level)(Points(seen, slopes))
-    np.testing.assert_allclose(fast, -10 * expected, atol=1e-8)  # what is fast is never cut
+    for factor in (1.0, -10.0):
+        mean, _ = learnt(SEEN, factor * level, scales=SCALES, fit=False)(OTHERS)
+        np.testing.assert_allclose(mean, expected(factor * level, 0.0)[0], atol=1e-9)
 
 
-def test_fitted_scales_are_the_most_probable(data):
-    """No step along any of them leads to a higher density, by the density in plain NumPy."""
-    seen, _, _, slopes, _ = data
-    random = np.random.default_rng(5)
-    truth = covariance(seen, seen, slopes, slopes) + NOISE**2 * np.eye(M)
-    off = np.linalg.cholesky(truth) @ random.normal(size=M)
-    before = prior(D, 0.3)
-    with jax.enable_x64(True):
-        found = fitted(before, before.mean, Points(seen, slopes), off).scales
-    clipped = off - np.median(off)
-    clipped = np.minimum(clipped, max(SLOW, 3 * 1.4826 * np.median(np.abs(clipped))))
+def test_left_out_and_draws_are_those_of_the_process():
+    found = learnt(SEEN, OFF, scales=SCALES, fit=False)
+    above, variance = found.process.posterior.left_out()
+    np.testing.assert_allclose(found.left_out(), above / np.sqrt(variance))
+    draws = found.drawn(OTHERS, 20_000, np.random.default_rng(0))
+    covariance = found.process.covariance(OTHERS, OTHERS)
+    np.testing.assert_allclose(draws.mean(0), 0.0, atol=0.02)
+    np.testing.assert_allclose(np.cov(draws.T), covariance, atol=0.02)
 
-    def flat(scales):
-        return np.concatenate([np.atleast_1d(x) for x in jax.tree.leaves(scales)])
 
-    mean, deviation = flat(before.mean), flat(before.deviation)
-
-    def unlikely(at):
-        joint, single, noise, *lengths = np.exp(at)
-        r = np.abs(seen[:, None] - seen[None]) / np.array(lengths)
-        c = OFFSET**2 + slopes @ slopes.T + joint**2 * matern(np.sqrt(np.sum(r**2, axis=-1)))
-        c += single**2 * np.mean(matern(r), axis=-1) + noise**2 * np.eye(M)
-        own = 0.5 * clipped @ np.linalg.solve(c, clipped) + 0.5 * np.linalg.slogdet(c)[1]
-        return own + 0.5 * np.sum(((at - mean) / deviation) ** 2)
-
-    at = flat(found)
-    assert unlikely(at) < unlikely(mean)
-    for step in (*np.eye(len(at)), *-np.eye(len(at))):
-        assert unlikely(at) < unlikely(at + 0.1 * step)
+def test_a_parameter_that_a_model_has_wrong_is_learnt():
+    """Twice the slope of what moves times: of others it is predicted."""
+    off = SEEN.slopes @ [1.0, 0.0, 0.0]
+    mean, _ = learnt(SEEN, off)(OTHERS)
+    assert np.corrcoef(mean, OTHERS.slopes[:, 0])[0, 1] > 0.8
 
 
 def test_positions():

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 
 from dse.errors import DseError
 from dse.explore.prune.calibration import LEVELS, KnownSpace, KnownSpaces, load
-from dse.explore.prune.keep import FEWEST, Explained, conformal, keep, left_out
+from dse.explore.prune.keep import FEWEST, Explained, conformal, keep
 from dse.explore.tune.candidates import Candidates, bare
 from dse.explore.tune.tuner import Tuner
 
@@ -74,7 +74,7 @@ def expected(some, told, kept):
     """What is promising by the margin, and what could still win, by the tuner's own prediction."""
     tuner = Tuner(some, told=told)
     mean, deviation = tuner.predict()
-    below = np.sort(-left_out(tuner))
+    below = np.sort(-tuner.surrogate.left_out())
     spreads = max(load().spreads(0.05), below[min(TELL, int(np.ceil(0.95 * (TELL + 1)))) - 1])
     assert kept.spreads == pytest.approx(spreads)
     off = np.log(list(told.values())) - some.log_s[list(told)]

@@ -7,7 +7,6 @@ import pytest
 
 from dse.explore.prune.slices import BEYOND, FEWEST, below, known, margin, nearly, slices
 from dse.explore.tune.candidates import bare
-from dse.explore.tune.experts import experts
 from dse.explore.tune.tuner import Tuner
 
 SIDE = 12
@@ -52,10 +51,7 @@ def test_the_margin_is_that_of_the_nearly_fastest_over_the_spread():
 
 
 def test_below_is_what_keeps_a_nearly_fastest():
-    every = experts(candidates())
-    found = [
-        below(every, candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)
-    ]
+    found = [below(candidates(), SECONDS, EVERY, 0.05, 20, np.random.default_rng(seed)) for seed in range(4)]
     for seed, needed in enumerate(found):
         places = np.random.default_rng(seed).permutation(EVERY)[:20]
         good = np.flatnonzero(nearly(SECONDS, 0.05))

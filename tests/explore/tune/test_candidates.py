@@ -1,15 +1,21 @@
 """What a tuner chooses from: predictions as the sweep has them, slopes as finite differences have them."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from dse import kernels
+from dse.errors import Doubt
 from dse.evaluate.chunks import evaluate
 from dse.explore.fit.parameters import NAMES, moved, widths
 from dse.explore.fit.surrogate import positions
-from dse.explore.tune.candidates import CONTRAST, Candidates, bare, of_kernel
+from dse.explore.tune.candidates import CONTRAST, LEVEL, Candidates, bare, of_kernel
+from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
+from dse.models import get
+from dse.models.protocol import ClosedForm
 
 MODEL = "roofline"
 PARAMETERS = {
@@ -55,9 +61,32 @@ def test_slopes_are_in_prior_deviations_and_centred(toy, file, candidates):
         raw = (log_seconds(name, 1e-5) - log_seconds(name, -1e-5)) / 2e-5 * width[name]
         expected = raw - raw.mean()
         np.testing.assert_allclose(candidates.slopes[:, NAMES.index(name)], expected, atol=1e-8)
-    contrast = CONTRAST * (candidates.log_s - candidates.log_s.mean())
-    np.testing.assert_allclose(candidates.slopes[:, -1], contrast, rtol=1e-12)
-    assert candidates.slopes.shape == (8, len(NAMES) + 1)
+    assert candidates.slopes.shape == (8, len(NAMES))
+    ran = candidates.possible
+    contrast = CONTRAST * (candidates.log_s - candidates.log_s[ran].mean())
+    expected = np.column_stack([candidates.slopes, np.full(8, LEVEL), contrast])
+    np.testing.assert_allclose(candidates.points.slopes, expected)
+    order = candidates.points.position[:, -1]
+    assert (np.diff(order[np.argsort(candidates.log_s)]) >= 0).all()
+
+
+def test_slopes_that_are_no_numbers_are_named_and_left_out(toy, file):
+    class Broken(ClosedForm):
+        @property
+        def predict(self):
+            def predict(gpu, kernel, launch):
+                one = get(MODEL).predict(gpu, kernel, launch)
+                nothing = 0.0 * jnp.sqrt(gpu.clock - gpu.clock)  # whose slope is infinite times 0
+                return replace(one, seconds=one.seconds + nothing)
+
+            return predict
+
+    model = Broken(MODEL)
+    with pytest.warns(Doubt, match="slopes of the time: found no number for 7 of 8 configurations"):
+        found = of_kernel(toy, file, model, PARAMETERS, {"n": 65536})
+    assert np.isfinite(found.slopes).all()
+    np.testing.assert_array_equal(found.slopes[:, NAMES.index("clock")], 0.0)
+    assert Tuner(found, told={0: 1.0}).ask()
 
 
 def test_where_nothing_is_possible_there_is_no_model(toy, file):

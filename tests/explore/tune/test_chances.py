@@ -38,10 +38,8 @@ def test_chances_add_up_and_follow_the_posterior(tuner):
 def test_of_two_it_is_what_the_normal_of_their_difference_says():
     both = bare({"a": np.array([1, 2])})
     tuner = Tuner(both, told={0: 1.0})
-    [alone] = tuner.opinions()
-    from dse.explore.fit.surrogate import Points
-
-    mean, covariance = (np.asarray(x) for x in alone.surrogate.joint(Points(both.position, both.slopes)))
+    mean, _ = tuner.surrogate(both.points)
+    covariance = tuner.surrogate.process.covariance(both.points, both.points)
     spread = np.sqrt(covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1])
     assert chances(tuner).best[0] == pytest.approx(norm.cdf((mean[1] - mean[0]) / spread), abs=0.03)
 

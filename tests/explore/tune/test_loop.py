@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import sys
+import threading
 import time
 
 import numpy as np
@@ -109,7 +111,7 @@ def test_a_line_that_was_cut_off_is_measured_again(candidates, measure, tmp_path
     for end in (len(text) - 20, len(text) - 1):  # in the middle, or before the line's end
         journal.write_text(text[:end])
         assert run(Tuner(candidates), measure, 6, journal=journal).measured == whole.measured
-        assert journal.read_text() == text
+        assert journal.read_text()[: text.rindex('"took_s"')] == text[: text.rindex('"took_s"')]
         assert run(Tuner(candidates), measure, 7, journal=journal).measured[:6] == whole.measured
         assert len(lines(journal)) == 7
     empty = tmp_path / "empty.jsonl"
@@ -189,6 +191,51 @@ def test_batches_and_progress(candidates, measure, monkeypatch):
     run(tuner, measure, 10, batch=lambda done: 4 if done < 4 else 3, advance=steps.append)
     assert asked == [4, 3, 3]
     assert sum(steps) == 10
+
+
+def test_what_measuring_may_take_is_a_budget_and_goes_on_in_the_journal(candidates, measure, tmp_path):
+    def slow(configuration):
+        time.sleep(0.01)
+        return measure(configuration)
+
+    journal = tmp_path / "run.jsonl"
+    ended = run(Tuner(candidates), slow, N, journal=journal, limit_s=0.05)
+    assert 1 < len(ended.measured) <= 5
+    assert re.fullmatch(r"measuring took \d+ s", ended.ended)
+    assert sum(line["took_s"] for line in lines(journal)) >= 0.05
+    again = run(Tuner(candidates), slow, N, journal=journal, limit_s=0.05)
+    assert len(again.measured) == len(ended.measured)  # all was spent before
+
+
+def test_several_are_measured_at_a_time(candidates, measure):
+    meet = threading.Barrier(3, timeout=30)
+
+    def together(configuration):
+        meet.wait()
+        return measure(configuration)
+
+    ended = run(Tuner(candidates), together, 9, parallel=3)
+    alone = run(Tuner(candidates), measure, 9, batch=3)
+    assert ended.measured == alone.measured
+
+
+def test_what_comes_near_the_fastest_is_measured_again_and_its_median_counts(candidates):
+    noise = iter(np.random.default_rng(0).normal(size=1_000))
+    often = dict.fromkeys(range(N), 0)
+
+    def noisy(configuration):
+        place = candidates.place(configuration)
+        often[place] += 1
+        return float(SECONDS[place] * np.exp(0.02 * next(noise))) if np.isfinite(SECONDS[place]) else None
+
+    ended = run(Tuner(candidates), noisy, 20, repeats=5)
+    fastest = min(SECONDS[each.place] for each in ended.measured if each.seconds is not None)
+    for each in ended.measured[1:]:
+        if SECONDS[each.place] == fastest:
+            assert often[each.place] == 5
+        elif not SECONDS[each.place] < 1.5 * SECONDS[ended.measured[0].place]:
+            assert often[each.place] == 1
+    assert sum(often.values()) < 20 * 5
 
 
 def python(code):

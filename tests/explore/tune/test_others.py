@@ -8,7 +8,7 @@ import pytest
 from dse import kernels
 from dse.errors import DseError
 from dse.evaluate.rank import configurations
-from dse.explore.tune.candidates import of_kernel
+from dse.explore.tune.candidates import SHARED, TRUST, bare, of_kernel
 from dse.explore.tune.others import with_others
 from dse.explore.tune.tuner import Tuner
 from dse.hardware import gpus
@@ -38,15 +38,16 @@ def test_the_scale_of_a_table_does_not_count_and_what_it_lacks_is_as_predicted(s
     times = {place: 7 * np.exp(candidates.log_s[place] + x) for place, x in enumerate(off)}
     failed = len(off)
     found = with_others(candidates, kernel, [write(tmp_path / "a.csv", candidates, times | {failed: np.inf})])
-    assert found.prior is not None
-    np.testing.assert_allclose(found.prior[:5] - candidates.log_s[:5], off, atol=1e-9)
-    np.testing.assert_array_equal(found.prior[6:], candidates.log_s[6:])
+    assert found.others is not None
+    [off_there] = found.others.T
+    np.testing.assert_allclose(off_there[:5], off, atol=1e-9)
+    np.testing.assert_array_equal(off_there[6:], 0.0)
     slowest = np.log(max(times.values()) / 7)
-    assert found.prior[failed] == pytest.approx(slowest)
-    np.testing.assert_allclose(found.expected, (candidates.log_s + found.prior) / 2)
+    assert candidates.log_s[failed] + off_there[failed] == pytest.approx(slowest)
+    np.testing.assert_allclose(found.expected, candidates.log_s + SHARED * off_there)
 
 
-def test_several_tables_count_alike(space, tmp_path):
+def test_several_tables_count_alike_and_are_trusted_by_themselves(space, tmp_path):
     kernel, candidates = space
     paths = []
     for name, slope in (("a", 0.2), ("b", 0.6)):
@@ -54,9 +55,10 @@ def test_several_tables_count_alike(space, tmp_path):
         times = dict(enumerate(np.exp(candidates.log_s + off)))
         paths.append(write(tmp_path / f"{name}.csv", candidates, times))
     found = with_others(candidates, kernel, paths)
-    np.testing.assert_allclose(
-        found.prior - candidates.log_s, 0.4 * np.linspace(-1, 1, len(candidates)), atol=1e-9
-    )
+    shared = SHARED * 0.4 * np.linspace(-1, 1, len(candidates))
+    np.testing.assert_allclose(found.expected - candidates.log_s, shared, atol=1e-9)
+    assert found.others is not None
+    np.testing.assert_allclose(found.points.slopes[:, -2:], TRUST * found.others)
     assert with_others(candidates, kernel, []) is candidates
 
 
@@ -76,3 +78,17 @@ def test_a_table_of_nothing_that_there_is(space, tmp_path):
     path.write_text("\n".join([text[0], "7,7,1,ok"]))
     with pytest.raises(DseError, match=r"a\.csv: found none of the configurations of toy that ran"):
         with_others(candidates, kernel, [path])
+
+
+def test_a_table_earns_its_trust():
+    """Of two tables the one that is right decides; with both wrong, measurements do."""
+    a, b = (axis.ravel() for axis in np.meshgrid(2 ** np.arange(8), 2 ** np.arange(8)))
+    random = np.random.default_rng(0)
+    true, other = random.normal(size=(2, len(a))) * 0.5
+    space = replace(bare({"a": a, "b": b}), others=np.column_stack([other, true]))
+    seen = random.permutation(len(a))[:12]
+    told = {int(place): float(np.exp(true[place])) for place in seen}
+    rest = np.setdiff1d(np.arange(len(a)), seen)
+    mean, _ = Tuner(space, told=told).predict()
+    before = np.corrcoef(space.expected[rest], true[rest])[0, 1]
+    assert np.corrcoef(mean[rest], true[rest])[0, 1] > max(0.9, before + 0.1)

@@ -279,7 +279,7 @@ def test_a_process_left_out_is_one_fitted_without() -> None:
     points = rng.normal(size=(12, 2))
     process = fitted(points, np.sin(points[:, 0]) + points[:, 1])
     values = (np.sin(points[:, 0]) + points[:, 1] - process.mean) / process.scale
-    whole = process.posterior.cholesky @ process.posterior.cholesky.T
+    whole = process.standardised.posterior.cholesky @ process.standardised.posterior.cholesky.T
     for gone in range(12):
         rest = np.arange(12) != gone
         expected = whole[gone, rest] @ np.linalg.solve(whole[np.ix_(rest, rest)], values[rest])

@@ -117,6 +117,7 @@ def test_the_whole_file(problem):
         ({(*KERNEL, "GridDivY"): []}, -(-4096 // 64) * 1000),
         ({(*KERNEL, "GridDivY"): ["by", "tx + 1", 3]}, 64 * -(-1000 // 36)),
         ({(*KERNEL, "ProblemSize"): 100}, 2),
+        ({(*KERNEL, "ProblemSize"): "10 * 10"}, 2),
         ({(*KERNEL, "ProblemSize"): [100, 9, 5]}, 2 * 3 * 5),
         ({(*KERNEL, "ProblemSize"): [100, 9, 5], (*KERNEL, "GridDivZ"): [2]}, 2 * 3 * 3),
     ],
@@ -293,7 +294,7 @@ def test_values_that_are_refused(problem, tmp_path, values, message):
         ),
         (
             {(*KERNEL, "ProblemSize"): ["n"]},
-            "KernelSpecification.ProblemSize: found ['n'], expected one to three",
+            "KernelSpecification.ProblemSize: unknown name 'n'",
         ),
         (
             {(*KERNEL, "SharedMemory"): "4 * n"},

@@ -75,15 +75,30 @@ def test_a_tuning_problem(write):
     assert kernel.build is not None
     assert (kernel.name, kernel.described, kernel.source) == ("sum", False, path.with_name("sum.cu"))
     assert kernel.sizes() == {"problem_size_x": 1000, "problem_size_y": 7}
-    assert [(name, each.text) for name, each in kernel.build.defines] == [("bx", "bx"), ("tile", "tile")]
+    macros = dict(kernel.build.defines)
+    assert [(name, macros.pop(name).text) for name in ("bx", "tile")] == [("bx", "bx"), ("tile", "tile")]
     assert kernel.build.options == ("-std=c++17", f"-I{path.parent / 'include'}")
     known = evaluated_names(kernel, {"bx": np.array([32, 64]), "tile": np.array([4, 1])}, {}, GPU)
-    values = [
-        np.broadcast_to(each(known, np), 2).tolist() for each in (*kernel.build.block, *kernel.build.grid)
-    ]
+    launch = (*kernel.build.block, *kernel.build.grid)
+    values = [np.broadcast_to(each(known, np), 2).tolist() for each in launch]
     assert values == [[32, 64], [2, 2], [1, 1], [8, 16], [4, 4]]
+    own = [f"{kind}_size_{axis}" for kind, axes in (("block", "xyz"), ("grid", "xy")) for axis in axes]
+    assert list(macros) == ["kernel_tuner", *own]  # as Kernel Tuner defines them
+    assert [macros[name].text for name in own] == [each.text for each in launch]
     assert kernel.build.shared_bytes is not None
     assert kernel.build.shared_bytes(known, np).tolist() == [128, 256]
+
+
+def test_a_size_that_parameters_decide_is_no_size_but_a_grid(write):
+    kernel = load(write(ProblemSize=["100 * tile", "2 * 500"]))
+    assert kernel.build is not None
+    assert kernel.sizes() == {"problem_size_y": 1000}
+    known = evaluated_names(kernel, {"bx": np.array([32]), "tile": np.array([4])}, {}, GPU)
+    plain = load(write(ProblemSize=[400, 1000])).build
+    assert plain is not None
+    known |= {"problem_size_x": 400}
+    grids = [[np.ravel(each(known, np)).tolist() for each in build.grid] for build in (kernel.build, plain)]
+    assert grids[0] == grids[1] == [[4], [500]]
 
 
 def test_arguments_of_a_tuning_problem(write):

@@ -21,6 +21,7 @@ from dse.source.nvidia.sass.products import (
 
 _CONSTANTS = frozenset((RZ, RZ + 1, URZ, URZ + 1, PT, UPT))
 _PREDICATES = range(7)
+_WHOLE_FP64 = (60, 70, 72, 80, 90, 100)  # architectures with 16 float64 operations a cycle or more
 _OF_MBARRIERS = ("SYNCS", "UTCBAR", "ARRIVES")  # addresses of theirs are in shared memory
 
 
@@ -210,7 +211,7 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         instruction=instruction,
         opcode=row.name,
         modifiers=modifiers,
-        pipe=row.pipe,
+        pipe=_pipe(row, modifiers, listing.arch),
         kind=row.kind,
         line=instruction.line,
         guard=guard,
@@ -226,6 +227,16 @@ def _step(listing: Listing, index: int, instruction: SassInstruction) -> Step:
         partial=guard >= 0 or row.pipe in ("tensor", "texture"),
         product=of_matrices,
     )
+
+
+def _pipe(row: Opcode, modifiers: tuple[str, ...], arch: int) -> Pipe:
+    """Name the pipe that an instruction keeps busy: of conversions with 64 bits the slower of two.
+
+    Their rate is 16 a cycle, that of the special function units, where float64 has a whole pipe, else that of
+    float64, 2 or 4 (CUDA C++ Programming Guide, arithmetic throughput, conversions of 64-bit types).
+    """
+    wide = row.pipe == "sfu" and max(row.words(modifiers)) > 1
+    return "fp64" if wide and arch not in _WHOLE_FP64 else row.pipe
 
 
 @cache

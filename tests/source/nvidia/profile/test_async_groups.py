@@ -19,6 +19,7 @@ def step(text: str):
         ("LDGSTS.E.BYPASS.128 [R2], [R4.64]", Role("copies", starts=True)),
         ("LDGDEPBAR", Role("copies", closes=True)),
         ("DEPBAR.LE SB0, 0x2", Role("copies", waits=True, left=2)),
+        ("DEPBAR.LE SB0, 0x1, {4,3,1}", Role("copies", waits=True, left=1)),
         ("HGMMA.64x64x16.F32 R24, gdesc[UR4], R24", Role("products", starts=True)),
         ("HGMMA.64x64x16.F32 R24, gdesc[UR4], R24, gsb0", Role("products", starts=True, closes=True)),
         ("WARPGROUP.DEPBAR.LE gsb0, 0x1", Role("products", waits=True, left=1)),

@@ -158,3 +158,22 @@ def test_kinds():
     assert branches == {"BRA", "BRX", "BRXU", "CALL", "EXIT", "JMP", "JMX", "JMXU", "RET"}
     assert OPCODES["FFMA"].fp32 == 1
     assert OPCODES["FADD2"].fp32 == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "half", "whole"),
+    [
+        ("F2F.F64.F32 R2, R4", "fp64", "sfu"),
+        ("F2F.F32.F64 R2, R4", "fp64", "sfu"),
+        ("I2F.F64 R2, R4", "fp64", "sfu"),
+        ("F2I.F64.TRUNC R2, R4", "fp64", "sfu"),
+        ("I2F R2, R4", "sfu", "sfu"),
+        ("MUFU.RSQ R2, R4", "sfu", "sfu"),
+        ("DADD R2, R4, R6", "fp64", "fp64"),
+    ],
+)
+def test_conversions_with_doubles_keep_the_slower_pipe_busy(text, half, whole):
+    """On consumer parts float64's, 2 a cycle; on those with a whole float64 pipe the one of 16 a cycle."""
+    for arch, pipe in ((75, half), (86, half), (89, half), (70, whole), (80, whole), (90, whole)):
+        code = f"\t.target sm_{arch}\n\t.section .text.toy,\n  /*0000*/ {text} ;\n  /*0010*/ EXIT ;"
+        assert program(parse(code, "toy.sass")[0]).steps[0].pipe == pipe
