@@ -86,7 +86,7 @@ def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
     for gpu in (MI250X, gpus.load("w7800")):
         for tile in (1, 2):
             defines = {"BLOCK_SIZE_X": 64, "BLOCK_SIZE_Y": 1, "TILE_SIZE_Y": tile, "USE_SHMEM": 0}
-            made = compile_source(source, architecture(gpu.gpu), tuple(defines.items()))
+            made = source.compile(architecture(gpu.gpu), tuple(defines.items()))
             assert isinstance(made, Built)
             listing = listing_of(made, "convolution")
             asked = Resources(
