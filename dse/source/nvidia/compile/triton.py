@@ -25,8 +25,9 @@ import msgspec
 
 from dse.core.files import read_text
 from dse.core.processes import Stopped, in_fork
-from dse.errors import DseError
+from dse.errors import DseError, one_line
 from dse.source.cache import key
+from dse.source.nvidia.compile.absent import Absent, no_driver
 from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
 from dse.source.nvidia.compile.triton_function import Function, function, triton
@@ -34,6 +35,7 @@ from dse.source.nvidia.compile.triton_metadata import Box, Metadata
 from dse.source.nvidia.sass import elf
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
+NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 
@@ -114,7 +116,8 @@ class TritonSource:
             parameter.name: specialised(parameter, kind, argument, where)
             for parameter, kind, argument in given
         }
-        stated = dict(zip(self.names, arguments, strict=True))
+        rows = zip(self.names, self.types, arguments, strict=True)
+        stated = {name: seen(name, kind, argument) for name, kind, argument in rows}
         for name, rule in found.heuristics.items():
             if name not in values:
                 values[name] = _by_rule(rule, stated | values, f"{where}: heuristics: {name}")
@@ -169,13 +172,15 @@ def read_source(
         if name not in found.constexprs and name not in OPTIONS:
             allowed = ", ".join([*found.constexprs, *OPTIONS])
             raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
-        fixed[name] = _literal(text)
+        fixed[name] = constant(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
     text = read_text(path)
     try:
         code = found.jit.cache_key
     except RecursionError:
         raise DseError(f"{path}: {found.name}: found code nested too deeply for Triton to read") from None
+    except Exception as error:  # of any type: it is Triton's word on what the kernel names
+        raise DseError(f"{path}: {found.name}: {one_line(str(error))}") from None
     digest = key(code, text, repr(known), repr(sorted(fixed.items())))
     return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
 
@@ -203,6 +208,8 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
         return Tensor(canonical(argument.type), tuple(argument.block))
     if name == "constexpr":
         return argument
+    if name == NONE:
+        return None
     if not isinstance(argument, bool | int | float):
         if not name:
             raise DseError(f"{where}: {parameter.name}: found no type, expected one such as *fp16 or i32")
@@ -287,21 +294,40 @@ def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -
     return tuple(passed)
 
 
+def seen(name: str, kind: str, argument: Any) -> Any:
+    """Return an argument as heuristics and hooks see it: None where there is no array, else a stand-in."""
+    if kind == NONE:
+        return None
+    return Absent(name) if kind.startswith("*") or hasattr(argument, "block") else argument
+
+
 def _by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
     try:
-        return rule(dict(arguments))
+        with no_driver(triton().runtime):
+            found = rule(dict(arguments))
     except Exception as error:  # of any type: it is the user's function
-        raise DseError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise DseError(f"{where}: {type(error).__name__}: {one_line(str(error))}") from None
+    if isinstance(found, Absent):
+        raise DseError(f"{where}: found {found!r}, expected a value")
+    return found
 
 
-def _literal(text: str) -> Any:
-    """Read a constant: a number, True, None, a type such as `tl.float16`; else it is a word."""
-    if re.fullmatch(r"tl\.\w+", text):
-        return getattr(triton().language, text.removeprefix("tl."), text)
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+def constant(text: str) -> Any:
+    """Read a constant: a number, True, None, a type as `tl.float16` or `tl.fp16`; else it is a word."""
+    language = triton().language
+    kind = canonical(text.removeprefix("tl."))
+    if text.startswith("tl.") and kind in _all_types(language.dtype):
+        return language.dtype(kind)
+    for read in (ast.literal_eval, float):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
+
+
+def _all_types(dtype: Any) -> list[str]:
+    return [*dtype.SINT_TYPES, *dtype.UINT_TYPES, *dtype.FP_TYPES]
 
 
 def _reason(error: BaseException) -> str:
