@@ -38,7 +38,7 @@ def _json(path: Path, given: Given) -> Description:
 
 
 KINDS = (
-    Kind((".cu", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
+    Kind((".cu", ".cuh", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
     Kind((".py",), _by("triton_file"), " (Triton)"),
     Kind((".json",), _json, " (T1, or recorded launches)"),
     Kind((".toml",), _described),
