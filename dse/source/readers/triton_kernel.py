@@ -19,7 +19,7 @@ from dse.kernels.description import (
     Description,
     DescriptorArgument,
 )
-from dse.source.nvidia.compile.triton import NONE, OPTIONS, canonical
+from dse.source.nvidia.compile.triton import NONE, OPTIONS, by_rule, canonical, constant, seen
 from dse.source.nvidia.compile.triton_function import Function
 
 Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
@@ -52,10 +52,10 @@ def describe(found: Function, stated: Stated) -> Description:
     for row in rows:
         if row.keys() != rows[0].keys():
             raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
-        for constant, first in rows[0].items():
-            if isinstance(row[constant], int | float) != isinstance(first, int | float):
-                mixed = f"found {first!r} and {row[constant]!r}"
-                raise DseError(f"{where}: configs: {constant}: {mixed}, expected numbers in all, or in none")
+        for name, first in rows[0].items():
+            if isinstance(row[name], int | float) != isinstance(first, int | float):
+                mixed = f"found {first!r} and {row[name]!r}"
+                raise DseError(f"{where}: configs: {name}: {mixed}, expected numbers in all, or in none")
     tuned: dict[str, Sequence[Number]] = {
         name: sorted({row[name] for row in rows})
         for name in (rows[0] if rows else ())
@@ -77,11 +77,13 @@ def describe(found: Function, stated: Stated) -> Description:
                 )
             if isinstance(default, int | float):
                 space[name] = [default]
+    absent = {argument.name for argument in found.arguments if argument.default is None} - {*stated.arguments}
+    types = tuple(canonical(stated.types.get(name) or (NONE if name in absent else "")) for name in names)
+    if all(len(values) == 1 for values in space.values()):
+        space |= _of_heuristics(found, stated, dict(zip(names, types, strict=True)), space)
     for name, default in OPTIONS.items():
         if name not in space and name not in stated.constants and (name in tuned or default is not None):
             space[name] = tuned.get(name, [default])
-    absent = {argument.name for argument in found.arguments if argument.default is None} - {*stated.arguments}
-    types = tuple(canonical(stated.types.get(name) or (NONE if name in absent else "")) for name in names)
     allowed = {*space, *stated.sizes, *GPU_NAMES}
     arguments = tuple(
         stated.arguments.get(name, UNKNOWN_ARRAY if kind.startswith("*") else None)
@@ -110,6 +112,25 @@ def describe(found: Function, stated: Stated) -> Description:
         ),
         assumptions=stated.assumptions,
     )
+
+
+def _of_heuristics(
+    found: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
+) -> dict[str, list[Number]]:
+    """Return the numbers that `triton.heuristics` gives the only configuration, which a grid may name."""
+    values = {name: seen(name, kind, stated.sizes.get(name)) for name, kind in types.items()}
+    values |= {name: constant(text) for name, text in stated.constants.items()}
+    values |= {name: each[0] for name, each in space.items()}
+    numbers: dict[str, Number] = {}
+    for name, rule in found.heuristics.items():
+        if name not in values:
+            try:
+                values[name] = by_rule(rule, values, name)
+            except DseError:  # it is asked again with all arguments, and then says so
+                continue
+            if isinstance(values[name], int | float):
+                numbers[name] = values[name]
+    return {name: [value] for name, value in _numbers(numbers).items()}
 
 
 def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:

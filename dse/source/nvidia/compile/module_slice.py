@@ -30,40 +30,11 @@ from dse.source.nvidia.compile.absent import Absent, noted, stand_in
 from dse.source.nvidia.compile.statements import Leaf, leaves, of_triton, plainly_bound, says_jit, statements
 
 # What computes and does nothing else.
-IMPORTED = frozenset(
-    [
-        "triton",
-        "numpy",
-        "packaging",
-        "math",
-        "cmath",
-        "functools",
-        "itertools",
-        "operator",
-        "typing",
-        "typing_extensions",
-        "enum",
-        "dataclasses",
-        "collections",
-        "numbers",
-        "re",
-        "copy",
-        "abc",
-        "contextlib",
-        "types",
-        "string",
-        "fractions",
-        "warnings",
-        "inspect",
-        "textwrap",
-        "json",
-        "hashlib",
-        "bisect",
-        "random",
-        "time",
-        "platform",
-        "__future__",
-    ]
+IMPORTED = (
+    *("triton", "numpy", "packaging", "__future__", "abc", "bisect", "cmath", "collections", "contextlib"),
+    *("copy", "dataclasses", "enum", "fractions", "functools", "hashlib", "inspect", "itertools", "json"),
+    *("math", "numbers", "operator", "platform", "random", "re", "string", "textwrap", "time", "types"),
+    *("typing", "typing_extensions", "warnings"),
 )
 REFUSED = ("open", "exec", "eval", "compile", "input", "breakpoint", "exit", "quit", "help")
 _OF_TUNING = ("key", "reset_to_zero", "restore_value")  # the autotuner checks them, nothing here needs them

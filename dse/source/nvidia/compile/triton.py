@@ -120,7 +120,7 @@ class TritonSource:
         stated = {name: seen(name, kind, argument) for name, kind, argument in rows}
         for name, rule in found.heuristics.items():
             if name not in values:
-                values[name] = _by_rule(rule, stated | values, f"{where}: heuristics: {name}")
+                values[name] = by_rule(rule, stated | values, f"{where}: heuristics: {name}")
         if missing := [name for name in found.constexprs if name not in values]:
             raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
@@ -301,7 +301,8 @@ def seen(name: str, kind: str, argument: Any) -> Any:
     return Absent(name) if kind.startswith("*") or hasattr(argument, "block") else argument
 
 
-def _by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
+def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
+    """Ask a heuristic for its constant. **Raises:** DseError that begins with `where` if it fails."""
     try:
         with no_driver(triton().runtime):
             found = rule(dict(arguments))
