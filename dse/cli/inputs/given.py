@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dse.kernels.counts import Number
     from dse.source.readers.given import Given
 
-_TRUTH = {"True": "1", "False": "0"}
+_TRUTH = {"True": True, "False": False}
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,9 @@ def _tuned(text: str, option: str) -> tuple[str, tuple["Number", ...]]:
     if not equals or not name.strip().isidentifier():
         raise DseError(f"{option}: found {text!r}, expected NAME=V1,V2,...")
     return name.strip(), tuple(
-        settings([f"{name}={_TRUTH.get(value.strip(), value)}"], option)[name.strip()]
+        _TRUTH[value.strip()]
+        if value.strip() in _TRUTH
+        else settings([f"{name}={value}"], option)[name.strip()]
         for value in values.split(",")
     )
 

@@ -19,7 +19,7 @@ from dse.kernels.description import (
     Description,
     DescriptorArgument,
 )
-from dse.source.nvidia.compile.triton import NONE, OPTIONS, by_rule, canonical, constant, seen
+from dse.source.nvidia.compile.triton import NONE, OPTIONS, TRUTH, by_rule, canonical, constant, seen
 from dse.source.nvidia.compile.triton_function import Function
 
 Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
@@ -48,6 +48,8 @@ def describe(found: Function, stated: Stated) -> Description:
     where = f"{found.path}: {found.name}"
     _known(stated.types, [*names, *constexprs], "given.signature")
     _known(stated.arguments, names, "given.arguments")
+    tried = [*stated.rows, *({name: value} for name, values in stated.values.items() for value in values)]
+    truths = {name for row in tried for name, value in row.items() if isinstance(value, bool)}
     rows = [_numbers(row) for row in stated.rows]
     for row in rows:
         if row.keys() != rows[0].keys():
@@ -63,7 +65,7 @@ def describe(found: Function, stated: Stated) -> Description:
     }
     several = tuple(name for name, values in tuned.items() if len(values) > 1)
     listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
-    tuned |= stated.values
+    tuned |= {name: [_number(value) for value in values] for name, values in stated.values.items()}
     _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
     space: dict[str, Any] = {}
     for name, default in constexprs.items():
@@ -75,12 +77,14 @@ def describe(found: Function, stated: Stated) -> Description:
                 raise DseError(
                     f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,...{noted}"
                 )
-            if isinstance(default, int | float):
+            if isinstance(default, int | float) and not isinstance(default, bool):
                 space[name] = [default]
     absent = {argument.name for argument in found.arguments if argument.default is None} - {*stated.arguments}
     types = tuple(canonical(stated.types.get(name) or (NONE if name in absent else "")) for name in names)
     if all(len(values) == 1 for values in space.values()):
-        space |= _of_heuristics(found, stated, dict(zip(names, types, strict=True)), space)
+        decided = _of_heuristics(found, stated, dict(zip(names, types, strict=True)), space)
+        truths |= {name for name, value in decided.items() if isinstance(value, bool)}
+        space |= {name: [_number(value)] for name, value in decided.items()}
     for name, default in OPTIONS.items():
         if name not in space and name not in stated.constants and (name in tuned or default is not None):
             space[name] = tuned.get(name, [default])
@@ -107,7 +111,10 @@ def describe(found: Function, stated: Stated) -> Description:
             block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
             grid=tuple(stated.grid),
             arguments=arguments,
-            options=tuple(f"{name}={text}" for name, text in stated.constants.items()),
+            options=(
+                *(f"{name}={text}" for name, text in stated.constants.items()),
+                *(f"{name}{TRUTH}" for name in sorted(truths & {*space})),
+            ),
             types=types,
         ),
         assumptions=stated.assumptions,
@@ -116,7 +123,7 @@ def describe(found: Function, stated: Stated) -> Description:
 
 def _of_heuristics(
     found: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
-) -> dict[str, list[Number]]:
+) -> dict[str, Number]:
     """Return the numbers that `triton.heuristics` gives the only configuration, which a grid may name."""
     values = {name: seen(name, kind, stated.sizes.get(name)) for name, kind in types.items()}
     values |= {name: constant(text) for name, text in stated.constants.items()}
@@ -130,7 +137,7 @@ def _of_heuristics(
                 continue
             if isinstance(values[name], int | float):
                 numbers[name] = values[name]
-    return {name: [value] for name, value in _numbers(numbers).items()}
+    return numbers
 
 
 def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
@@ -181,7 +188,11 @@ def settings(config: Any) -> dict[str, Any]:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Number]:
-    return {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
+    return {name: _number(value) for name, value in row.items()}
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
 
 
 def as_text(value: Any) -> str:

@@ -217,9 +217,26 @@ def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
     ("text", "value"),
     [
         *(("-inf", float("-inf")), ("1e30", 1e30), ("-3e38", -3e38), ("None", None)),
-        *((".cg", ".cg"), ("", ""), ("relu", "relu"), ("tl.bfloat16", "bf16"), ("tl.bf16", "bf16")),
+        *(
+            (".cg", ".cg"),
+            ("", ""),
+            ("relu", "relu"),
+            ("tl.bfloat16", "bf16"),
+            ("tl.bf16", "bf16"),
+            ("tl.float8e5", "fp8e5"),
+        ),
     ],
 )
 def test_constants_that_are_no_parameters(text, value):
     found = told("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
     assert (found if value is None or not hasattr(found, "name") else found.name) == value
+
+
+def test_true_is_no_number():
+    given = replace(GATHER, tuned=(("BLOCK", (128,)), ("SCALE", (True, False))))
+    rows, found = configured("gather", given)
+    assert [row["SCALE"] for row in rows] == [1, 0]
+    source = source_of(load(f"{FILE}:gather", given))
+    assert [dict(source.settings(each.defines, each.arguments))["SCALE"] for each in found] == [True, False]
+    assert told("gather", given)["SCALE"] is True
+    assert told("gather", replace(given, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"] is not True

@@ -35,6 +35,7 @@ from dse.source.nvidia.compile.triton_metadata import Box, Metadata
 from dse.source.nvidia.sass import elf
 
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}  # and Triton's defaults
+TRUTH = ":bool"  # of an option
 NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
@@ -75,7 +76,8 @@ class TritonSource:
     names: tuple[str, ...]  # of the arguments, in order
     types: tuple[str, ...]  # of the arguments as Triton writes them; "" where the value tells
     fixed: Settings  # constants that no configuration varies
-    digest: str  # of the kernel, of all that it calls, and of the above
+    digest: str  # of the kernel, of all that it calls, and of the rest
+    truths: tuple[str, ...] = ()  # constants that are True or False, where configurations have 1 or 0
 
     @property
     def compiler(self) -> str:
@@ -111,6 +113,7 @@ class TritonSource:
                 f"{where}: arguments: found {len(arguments)}, expected {len(self.names)}: {stated}"
             )
         values = dict(self.fixed) | dict(defines)
+        values |= {name: bool(values[name]) for name in self.truths}
         given = zip(found.arguments, self.types, arguments, strict=True)
         known = {
             parameter.name: specialised(parameter, kind, argument, where)
@@ -159,7 +162,8 @@ class TritonSource:
 def read_source(
     path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
 ) -> TritonSource:
-    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`.
+    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`, and
+    names of those that are True or False, as `NAME:bool`.
 
     **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
     kernel's.
@@ -167,8 +171,11 @@ def read_source(
     found = function(path, kernel)
     names = tuple(parameter.name for parameter in found.arguments)
     fixed = {name: value for name, value in found.constexprs.items() if value is not inspect.Parameter.empty}
+    truths = tuple(option.removesuffix(TRUTH) for option in options if option.endswith(TRUTH))
     for option in options:
-        name, _, text = option.partition("=")
+        name, equals, text = option.partition("=")
+        if not equals:
+            continue
         if name not in found.constexprs and name not in OPTIONS:
             allowed = ", ".join([*found.constexprs, *OPTIONS])
             raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
@@ -181,8 +188,9 @@ def read_source(
         raise DseError(f"{path}: {found.name}: found code nested too deeply for Triton to read") from None
     except Exception as error:  # of any type: it is Triton's word on what the kernel names
         raise DseError(f"{path}: {found.name}: {one_line(str(error))}") from None
-    digest = key(code, text, repr(known), repr(sorted(fixed.items())))
-    return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
+    digest = key(code, text, repr(known), repr(sorted(fixed.items())), *truths)
+    constants = tuple(sorted(fixed.items()))
+    return TritonSource(str(path), found.name, text, names, known, constants, digest, truths)
 
 
 def canonical(kind: str) -> str:
@@ -315,20 +323,17 @@ def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
 
 def constant(text: str) -> Any:
     """Read a constant: a number, True, None, a type as `tl.float16` or `tl.fp16`; else it is a word."""
-    language = triton().language
-    kind = canonical(text.removeprefix("tl."))
-    if text.startswith("tl.") and kind in _all_types(language.dtype):
-        return language.dtype(kind)
+    name, dtype = text.removeprefix("tl."), triton().language.dtype
+    if name != text:
+        found = getattr(triton().language, name, None)
+        known = [*dtype.SINT_TYPES, *dtype.UINT_TYPES, *dtype.FP_TYPES]
+        return found if isinstance(found, dtype) else dtype(name) if name in known else text
     for read in (ast.literal_eval, float):
         try:
             return read(text)
         except (ValueError, SyntaxError):
             continue
     return text
-
-
-def _all_types(dtype: Any) -> list[str]:
-    return [*dtype.SINT_TYPES, *dtype.UINT_TYPES, *dtype.FP_TYPES]
 
 
 def _reason(error: BaseException) -> str:
