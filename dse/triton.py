@@ -3,6 +3,7 @@
     dse.triton.rank(kernel, "h100-sxm", args={"x": "*fp16", "n": n}, grid=grid, configs=configs).rows(10)
     prune = dse.triton.prune(lambda: kernel, "h100-sxm")
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
+    with dse.triton.record("launches.json"): layer(x)  # then: dse rank launches.json --gpu h100-sxm
 
 Nothing is launched. Configurations are compiled in several processes, so a script does its work under
 `if __name__ == "__main__"`; what comes of them is kept on disk.
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.bridges.triton import COMPILED, CallPruner
+from dse.bridges.triton_recorder import record
 from dse.core.progress import Progress, silent
 from dse.evaluate import rank as _rank
 from dse.hardware import gpus
@@ -21,6 +23,8 @@ from dse.models import DEFAULT
 from dse.models.protocol import Model
 from dse.source.kernel import SourceKernel
 from dse.source.readers.triton_call import Configs, of_call
+
+__all__ = ["kernel", "prune", "rank", "record"]
 
 AnyGpu = str | Path | GpuFile
 

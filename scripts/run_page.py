@@ -22,7 +22,9 @@ def run_page(page: Path) -> int:
     for language, rest, code in BLOCK.findall(page.read_text(encoding="utf-8")):
         title = re.search(r'title="([^"]+)"', rest)
         if title:
-            Path(title[1]).write_text(code, encoding="utf-8")
+            path = Path(title[1])
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(code, encoding="utf-8")
         elif language == "python":
             exec(compile(code, f"{page.name}, block {count}", "exec"), names)
         elif language == "sh":

@@ -16,6 +16,7 @@ PAGES = (
     "guide_sweeps",
     "guide_tuner",
     "guide_new_gpu",
+    "your_kernel",
 )
 
 

@@ -116,7 +116,10 @@ class Build:
     defines: Expressions  # macros: the parameters in upper case, and others
     block: tuple[Expression, ...]  # threads along x, y, z
     grid: tuple[Any, ...]  # blocks: expressions, or what is called as one
-    arguments: tuple[Expression | ArrayArgument | Contents | DescriptorArgument | None, ...]  # None: unstated
+    # A tuple has the parts of a vector or structure; None: unstated.
+    arguments: tuple[
+        Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None, ...
+    ]
     options: tuple[str, ...] = ()  # of the compiler
     shared_bytes: Expression | None = None  # of a block, that the launch adds; None if it was not stated
     types: tuple[str, ...] = ()  # of the arguments as Triton writes them; "" where the value tells

@@ -51,8 +51,8 @@ class Unstated(Enum):
 
 
 Argument = (
-    Number | Array | Contents | Descriptor | Unstated | None
-)  # None: an array of which nothing is known
+    Number | Array | Contents | Descriptor | Unstated | tuple[Number, ...] | None
+)  # a tuple: the parts of a vector or structure; None: an array of which nothing is known
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def configurations(
         return [tuple(map(int, row)) for row in zip(*map(column, expressions), strict=True)]
 
     def argument(
-        given: Expression | ArrayArgument | Contents | DescriptorArgument | None,
+        given: Expression | ArrayArgument | Contents | DescriptorArgument | tuple[Expression, ...] | None,
     ) -> Sequence[Argument]:
         if given is None:
             return [Unstated.NUMBER] * count
@@ -110,6 +110,8 @@ def configurations(
             return [given] * count
         if isinstance(given, Expression):
             return column(given)
+        if isinstance(given, tuple):
+            return list(zip(*map(column, given), strict=True))
         if isinstance(given, DescriptorArgument):
             rows = zip(whole(given.shape), whole(given.strides), whole(given.block), strict=True)
             return [Descriptor(given.type, *row) for row in rows]

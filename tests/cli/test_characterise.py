@@ -369,7 +369,7 @@ ONE = ("-g", "t4", "--block", "32", "--grid", "1")
         ),
         (
             ("notes.txt", *ONE),
-            "suffix: found '.txt', expected one of .cu, .hip, .ptx, .cubin, .sass, .py (Triton)",
+            "suffix: found '.txt', expected one of .cu, .cuh, .hip, .ptx, .cubin, .sass, .py (Triton)",
         ),
     ],
 )

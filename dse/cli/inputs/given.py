@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dse.kernels.counts import Number
     from dse.source.readers.given import Given
 
-_TRUTH = {"True": "1", "False": "0"}
+_TRUTH = {"True": True, "False": False}
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class LaunchOptions:
 
         options = {"num_warps": self.num_warps, "num_stages": self.num_stages, "num_ctas": self.num_ctas}
         constants = self.constexpr or ()
-        words = [text for text in constants if re.fullmatch(r"\s*\w+\s*=\s*[A-Za-z_][\w.]*\s*", text)]
+        words = [text for text in constants if _is_word(text.partition("=")[2])]
         numbers = [text for text in constants if text not in words]
         numbers += [f"{name}={values}" for name, values in options.items() if values is not None]
         return Given(
@@ -133,10 +133,21 @@ def _sizes(option: str, text: str | None) -> tuple["int | str", ...]:
     if text is None:
         return ()
     sizes = re.split(r",(?![^(]*\))", text)  # not within parentheses
-    named = re.search(r"[A-Za-z_]", text)
+    named = re.search(r"[A-Za-z_*/+(]", text)
     if len(sizes) > 3 or not (named or all(re.fullmatch(r"\s*0*[1-9]\d{0,18}\s*", size) for size in sizes)):
         raise DseError(f"{option}: found {text!r}, expected X[,Y[,Z]], whole numbers above 0")
     return tuple(sizes) if named else tuple(map(int, sizes))
+
+
+def _is_word(value: str) -> bool:
+    """Return whether the value of a constant is no list of numbers: text, a type, or beyond all numbers."""
+    try:
+        numbers = [float(_TRUTH.get(each.strip(), each)) for each in value.split(",")]
+    except ValueError:
+        return "," not in value
+    from dse.core.space.space import holds  # imports jax: seconds
+
+    return len(numbers) == 1 and not holds(numbers[0])
 
 
 def _tuned(text: str, option: str) -> tuple[str, tuple["Number", ...]]:
@@ -144,7 +155,9 @@ def _tuned(text: str, option: str) -> tuple[str, tuple["Number", ...]]:
     if not equals or not name.strip().isidentifier():
         raise DseError(f"{option}: found {text!r}, expected NAME=V1,V2,...")
     return name.strip(), tuple(
-        settings([f"{name}={_TRUTH.get(value.strip(), value)}"], option)[name.strip()]
+        _TRUTH[value.strip()]
+        if value.strip() in _TRUTH
+        else settings([f"{name}={value}"], option)[name.strip()]
         for value in values.split(",")
     )
 

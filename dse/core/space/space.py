@@ -222,6 +222,11 @@ class Space:
         return tuple(self.values.items()), self.constraints  # dicts are equal in any order, spaces are not
 
 
+def holds(number: Any) -> bool:
+    """Return whether a parameter can have this value: what 64 bits hold, and no NaN."""
+    return -(2**63) <= number < 2**63
+
+
 def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:
     """Return the values that `spec` stands for; `where` (file: field) begins every message.
 
@@ -250,7 +255,7 @@ def values_of(spec: Any, where: str) -> tuple[int, ...] | tuple[float, ...]:
     for number in numbers:
         if not isinstance(number, Real):
             raise DseError(f"{where}: found {number!r}, expected numbers only")
-        if not -(2**63) <= number < 2**63:  # nan too
+        if not holds(number):
             raise DseError(f"{where}: found {number}, expected a number of 64 bits")
     whole = all(number == int(number) for number in numbers)
     # One type for all: 1 and 1.0 are equal, so that spaces that are equal must have equal types too.

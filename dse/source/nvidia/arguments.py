@@ -106,6 +106,10 @@ def arguments_of(binary: Any, given: Sequence[Argument]) -> list[Any]:
                     arguments.append(np.asarray(argument, f"f{parameter.size}").tobytes())
                 case int() if parameter.size <= 8:
                     arguments.append(argument.to_bytes(parameter.size, "little", signed=argument < 0))
+                case tuple() if parameter.size % len(argument) == 0:
+                    one = Parameter(0, parameter.size // len(argument))
+                    each = replace(binary, parameters=(one,) * len(argument))
+                    arguments.append(b"".join(arguments_of(each, argument)))
                 case _:
                     raise OverflowError
         except OverflowError:

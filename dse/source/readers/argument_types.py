@@ -12,10 +12,15 @@ TYPES = {
     "double": ("float64", 1),
     **{f"{sign}int{bits}": (f"{sign}int{bits}", 1) for sign in ("", "u") for bits in (8, 16, 32, 64)},
     **{f"float{bits}": (f"float{bits}", 1) for bits in (16, 32, 64)},
-    "uchar": ("uint8", 1),
-    "uint": ("uint32", 1),
+    **{
+        f"{sign}{name}": (f"{'u' * bool(sign)}int{bits}", 1)
+        for sign in ("unsigned ", "u")
+        for name, bits in (("char", 8), ("short", 16), ("int", 32), ("long", 64))
+    },
+    "long long": ("int64", 1),
+    "unsigned long long": ("uint64", 1),
+    "signed char": ("int8", 1),
     "unsigned": ("uint32", 1),
-    "unsigned int": ("uint32", 1),
     "size": ("uint64", 1),
     **{
         f"{name}{parts}": (kind, parts)

@@ -43,12 +43,18 @@ def load(path: Path, given: Given) -> Description:
     placed = _placed(given.arguments, declared)
     problem = _numbers(placed, declared or (), tuned)
     names = [*tuned, *problem]
+    arguments = _arguments(placed, declared, problem)
+    unstated = [  # those on which branches hang
+        known.name
+        for known, argument in zip(declared or (), arguments, strict=False)
+        if argument is None and not known.floating
+    ]
     build = Build(
         kernel=given.function,
         defines=tuple((name, parse(name, "given.tuned", tuned)) for name in tuned),
         block=tuple(parse(size, "given.block", names) for size in given.block),
         grid=tuple(parse(size, "given.grid", names) for size in given.grid),
-        arguments=_arguments(placed, declared, problem),
+        arguments=arguments,
     )
     return Description(
         name=given.function or path.stem,
@@ -58,6 +64,7 @@ def load(path: Path, given: Given) -> Description:
         space=Space(dict(given.tuned)),
         problem=tuple(problem.items()),
         build=build_with(build, given),
+        assumptions=(f"{', '.join(unstated)}: not stated, so 0 (--arg)",) if any(unstated) else (),
     )
 
 
@@ -110,7 +117,7 @@ def _numbers(
 
 def _arguments(
     placed: Mapping[int, str], declared: Sequence[Declared] | None, problem: Mapping[str, Number]
-) -> tuple[Expression | ArrayArgument | None, ...]:
+) -> tuple[Expression | ArrayArgument | tuple[Expression, ...] | None, ...]:
     """Read the arguments: sizes of the problem by name, and as unknown those that are not given."""
     if declared is None:
         return tuple(_given_argument(text, None) for text in placed.values())
@@ -122,12 +129,19 @@ def _arguments(
     )
 
 
-def _given_argument(text: str, declared: Declared | None) -> Expression | ArrayArgument | None:
-    """Read `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array."""
+def _given_argument(
+    text: str, declared: Declared | None
+) -> Expression | ArrayArgument | tuple[Expression, ...] | None:
+    """Read `?`, a number, or `SIZE[:TYPE[:VALUES]]`; for a pointer a number is the size of its array.
+
+    `PART,PART` has the parts of a vector or structure, all of one size.
+    """
     where = (
         f"given.arguments: {declared.name}" if declared is not None and declared.name else "given.arguments"
     )
     pointer = None if declared is None else declared.pointer
+    if "," in text and ":" not in text and not pointer:
+        return tuple(parse(part, where, ()) for part in text.split(","))
     size, *more = (part.strip() for part in text.split(":", 2))
     if text.strip() == "?" and pointer is False:
         return None

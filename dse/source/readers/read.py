@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dse import kernels
-from dse.core.files import given_path, is_file, is_folder
+from dse.core.files import given_path, is_file, is_folder, read_json
 from dse.errors import DseError
 from dse.kernels.description import Description
 from dse.source.readers.given import Given, with_given
@@ -31,10 +31,16 @@ def _described(path: Path, given: Given) -> Description:
     return with_given(kernels.load(path), given, str(path))
 
 
+def _json(path: Path, given: Given) -> Description:
+    found = read_json(path)
+    recorded = isinstance(found, dict) and "launches" in found
+    return _by("recorded" if recorded else "t1_kernel")(path, given)
+
+
 KINDS = (
-    Kind((".cu", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
+    Kind((".cu", ".cuh", ".hip", ".ptx", ".cubin", ".sass"), _by("cuda_file")),
     Kind((".py",), _by("triton_file"), " (Triton)"),
-    Kind((".json",), _by("t1_kernel"), " (T1)"),
+    Kind((".json",), _json, " (T1, or recorded launches)"),
     Kind((".toml",), _described),
 )
 

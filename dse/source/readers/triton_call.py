@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from dse.core.space.expression import parse
+from dse.core.space.space import holds
 from dse.errors import DseError
 from dse.kernels.counts import Number
 from dse.kernels.description import GPU_NAMES, UNKNOWN_ARRAY, Contents, Description, DescriptorArgument
@@ -45,7 +46,7 @@ def of_call(
     names = [argument.name for argument in found.arguments]
     inside = {name: value for name, value in arguments.items() if name in names}
     constants = {name: value for name, value in arguments.items() if name not in names}
-    numbers = {name: value for name, value in constants.items() if isinstance(value, Real)}
+    numbers = {name: v for name, v in constants.items() if isinstance(v, Real) and holds(float(v))}
     sizes = {name: _number(value) for name, value in inside.items() if isinstance(value, Real)}
     known: dict[str, Argument] = {name: parse(name, "args", sizes) for name in sizes}
     types: dict[str, str] = {}
@@ -84,10 +85,11 @@ class GridOf:
         count = np.broadcast_shapes((1,), *(column.shape for column in columns.values()))[0]
         rows = zip(*(np.broadcast_to(column, count).tolist() for column in columns.values()), strict=True)
         meta = ({**self.arguments} | dict(zip(columns, row, strict=True)) for row in rows)
-        return np.array([_axis(self.function(each), self.axis) for each in meta])
+        return np.array([grid_axis(self.function(each), self.axis) for each in meta])
 
 
-def _axis(sizes: Any, axis: int) -> int:
+def grid_axis(sizes: Any, axis: int) -> int:
+    """Return the blocks along an axis, of as many sizes as Triton is given."""
     sizes = sizes if isinstance(sizes, tuple | list) else (sizes,)
     return int(sizes[axis]) if axis < len(sizes) else 1
 
@@ -111,15 +113,15 @@ def _number(value: Any) -> Number:
 def _array(name: str, value: Any) -> tuple[str, Argument]:
     """Return the type of a tensor or descriptor, and what is known of it."""
     where = f"args: {name}"
-    if isinstance(value, str):
-        kind = canonical(value)
+    if value is None or isinstance(value, str):
+        kind = canonical(str(value))
         return kind, UNKNOWN_ARRAY if kind.startswith("*") else None
     if hasattr(value, "block_shape"):
         sizes = (value.shape, value.strides, value.block_shape)
         shape, strides, block = (tuple(parse(int(size), where) for size in some) for some in sizes)
         return "", DescriptorArgument(_element(value.base, where), shape, strides, block)
     kind = f"*{_element(value, where)}"
-    contents = _contents(value)
+    contents = contents_of(value)
     return kind, UNKNOWN_ARRAY if contents is None else Contents(contents)
 
 
@@ -129,7 +131,7 @@ def _element(value: Any, where: str) -> str:
     return canonical(str(value.dtype))
 
 
-def _contents(value: Any) -> np.ndarray | None:
+def contents_of(value: Any) -> np.ndarray | None:
     """Return the contents of an array of whole numbers, where it has some and not too many."""
     if not canonical(str(value.dtype)).startswith(("i", "u")) or not hasattr(value, "shape"):
         return None

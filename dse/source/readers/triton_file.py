@@ -3,13 +3,12 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 from dse.core.space.expression import parse
 from dse.errors import DseError, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import GPU_NAMES, Description
-from dse.source.nvidia.compile.triton import OPTIONS, TYPES, canonical
+from dse.source.nvidia.compile.triton import NONE, OPTIONS, TYPES, canonical, seen
 from dse.source.nvidia.compile.triton_function import Function, function
 from dse.source.readers.given import Given, refuse
 from dse.source.readers.triton_arguments import number_of, placed, sized, stated
@@ -50,8 +49,8 @@ def load(path: Path, given: Given) -> Description:
         constants=dict(given.defines),
         grid=tuple(parse(size, "given.grid", allowed) for size in given.grid),
     )
-    told = {name: sizes.get(name, SimpleNamespace(dtype=types.get(name, ""))) for name in names}
-    return describe(found, known if given.tuned else of_decorators(found, known, told))
+    seen_by_hook = {name: seen(name, types[name], sizes.get(name)) for name in names}
+    return describe(found, of_decorators(found, known, seen_by_hook))
 
 
 def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str], dict[str, Number]]:
@@ -61,14 +60,14 @@ def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str],
     """
     everything = [parameter.name for parameter in found.jit.params]
     names = [parameter.name for parameter in found.arguments]
-    plain = [entry for entry in entries if not re.match(r"\s*\w+\s*=", entry)]
-    order = everything if len(plain) == len(everything) else names
+    plain = [entry for entry in entries if "=" not in entry]
+    named = (entry.partition("=") for entry in entries if "=" in entry)
+    placed = {name.strip(): kind for name, _, kind in named}
+    left = [name for name in names if name not in placed]
+    order = everything if len(plain) == len(everything) else left
     if plain and len(plain) != len(order):
-        raise DseError(
-            f"given.signature: found {len(plain)} types, expected {len(names)}: {', '.join(names)}"
-        )
-    placed = dict(zip(order, plain, strict=False))
-    placed |= {name.strip(): kind for name, _, kind in (entry.partition("=") for entry in entries) if kind}
+        raise DseError(f"given.signature: found {len(plain)} types, expected {len(left)}: {', '.join(left)}")
+    placed |= dict(zip(order, plain, strict=True) if plain else ())
     types, numbers = {}, {}
     for name, text in placed.items():
         if name not in everything:
@@ -87,7 +86,7 @@ def _signature(entries: Sequence[str], found: Function) -> tuple[dict[str, str],
 def _checked(text: str, name: str) -> str:
     kind = canonical(text)
     scalar = kind.removeprefix("*").removeprefix("k").partition(":")[0]
-    known = {*TYPES.values(), "u1", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
+    known = {NONE, *TYPES.values(), "u1", "fp8e4b15", "fp8e4b8", "fp8e5b16"}
     if kind.startswith("tensordesc") and re.fullmatch(r"tensordesc<\w+\[[^\]]+\]>", kind.replace(" ", "")):
         return kind.replace(" ", "")
     if scalar not in known:

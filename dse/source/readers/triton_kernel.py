@@ -8,7 +8,7 @@ from typing import Any
 from dse.core.space.expression import Expression, parse
 from dse.core.space.listed import Listed
 from dse.core.space.space import Space
-from dse.errors import DseError, one_of
+from dse.errors import DseError, one_line, one_of
 from dse.kernels.counts import Number
 from dse.kernels.description import (
     GPU_NAMES,
@@ -19,7 +19,7 @@ from dse.kernels.description import (
     Description,
     DescriptorArgument,
 )
-from dse.source.nvidia.compile.triton import OPTIONS, canonical
+from dse.source.nvidia.compile.triton import NONE, OPTIONS, TRUTH, by_rule, canonical, constant, seen
 from dse.source.nvidia.compile.triton_function import Function
 
 Argument = Expression | ArrayArgument | Contents | DescriptorArgument | None
@@ -48,22 +48,24 @@ def describe(found: Function, stated: Stated) -> Description:
     where = f"{found.path}: {found.name}"
     _known(stated.types, [*names, *constexprs], "given.signature")
     _known(stated.arguments, names, "given.arguments")
+    tried = [*stated.rows, *({name: value} for name, values in stated.values.items() for value in values)]
+    truths = {name for row in tried for name, value in row.items() if isinstance(value, bool)}
     rows = [_numbers(row) for row in stated.rows]
     for row in rows:
         if row.keys() != rows[0].keys():
             raise DseError(f"{where}: configs: found {', '.join(row)}, expected {', '.join(rows[0])} in all")
-        for constant, first in rows[0].items():
-            if isinstance(row[constant], int | float) != isinstance(first, int | float):
-                mixed = f"found {first!r} and {row[constant]!r}"
-                raise DseError(f"{where}: configs: {constant}: {mixed}, expected numbers in all, or in none")
+        for name, first in rows[0].items():
+            if isinstance(row[name], int | float) != isinstance(first, int | float):
+                mixed = f"found {first!r} and {row[name]!r}"
+                raise DseError(f"{where}: configs: {name}: {mixed}, expected numbers in all, or in none")
     tuned: dict[str, Sequence[Number]] = {
         name: sorted({row[name] for row in rows})
         for name in (rows[0] if rows else ())
-        if name not in stated.values
+        if name not in stated.values and name not in stated.constants
     }
     several = tuple(name for name, values in tuned.items() if len(values) > 1)
     listed = [Listed(several, tuple(dict.fromkeys(tuple(row[name] for name in several) for row in rows)))]
-    tuned |= stated.values
+    tuned |= {name: [_number(value) for value in values] for name, values in stated.values.items()}
     _known([*tuned, *stated.constants], [*constexprs, *OPTIONS], "given.constexprs")
     space: dict[str, Any] = {}
     for name, default in constexprs.items():
@@ -71,15 +73,21 @@ def describe(found: Function, stated: Stated) -> Description:
             space[name] = tuned[name]
         elif name not in stated.constants and name not in found.heuristics:
             if default is inspect.Parameter.empty:
+                noted = f"; {stated.assumptions[0]}" if stated.assumptions and not found.configs else ""
                 raise DseError(
-                    f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,..."
+                    f"given.constexprs: {where}: found no value of {name}, expected {name}=V1,V2,...{noted}"
                 )
-            if isinstance(default, int | float):
+            if isinstance(default, int | float) and not isinstance(default, bool):
                 space[name] = [default]
+    absent = {argument.name for argument in found.arguments if argument.default is None} - {*stated.arguments}
+    types = tuple(canonical(stated.types.get(name) or (NONE if name in absent else "")) for name in names)
+    if all(len(values) == 1 for values in space.values()):
+        decided = _of_heuristics(found, stated, dict(zip(names, types, strict=True)), space)
+        truths |= {name for name, value in decided.items() if isinstance(value, bool)}
+        space |= {name: [_number(value)] for name, value in decided.items()}
     for name, default in OPTIONS.items():
         if name not in space and name not in stated.constants and (name in tuned or default is not None):
             space[name] = tuned.get(name, [default])
-    types = tuple(canonical(stated.types.get(name, "")) for name in names)
     allowed = {*space, *stated.sizes, *GPU_NAMES}
     arguments = tuple(
         stated.arguments.get(name, UNKNOWN_ARRAY if kind.startswith("*") else None)
@@ -103,11 +111,33 @@ def describe(found: Function, stated: Stated) -> Description:
             block=(parse("32 * num_warps", "given.constexprs", {*allowed, "num_warps"}),),
             grid=tuple(stated.grid),
             arguments=arguments,
-            options=tuple(f"{name}={text}" for name, text in stated.constants.items()),
+            options=(
+                *(f"{name}={text}" for name, text in stated.constants.items()),
+                *(f"{name}{TRUTH}" for name in sorted(truths & {*space})),
+            ),
             types=types,
         ),
         assumptions=stated.assumptions,
     )
+
+
+def _of_heuristics(
+    found: Function, stated: Stated, types: Mapping[str, str], space: Mapping[str, Sequence[Number]]
+) -> dict[str, Number]:
+    """Return the numbers that `triton.heuristics` gives the only configuration, which a grid may name."""
+    values = {name: seen(name, kind, stated.sizes.get(name)) for name, kind in types.items()}
+    values |= {name: constant(text) for name, text in stated.constants.items()}
+    values |= {name: each[0] for name, each in space.items()}
+    numbers: dict[str, Number] = {}
+    for name, rule in found.heuristics.items():
+        if name not in values:
+            try:
+                values[name] = by_rule(rule, values, name)
+            except DseError:  # it is asked again with all arguments, and then says so
+                continue
+            if isinstance(values[name], int | float):
+                numbers[name] = values[name]
+    return numbers
 
 
 def with_configs(found: Function, stated: Stated, configs: Sequence[Mapping[str, Any]]) -> Stated:
@@ -129,20 +159,26 @@ def of_decorators(found: Function, stated: Stated, arguments: Mapping[str, Any])
     """Take the configurations of `triton.autotune`, if there are, pruned by its hook.
 
     `arguments` are values by name; those of arrays are tensors, or stand in for them. A hook that fails is
-    passed over, and that is stated.
+    passed over, and that is stated. Values that are given take the place of those that the configurations
+    set; where they are of all its constants, of the configurations too.
     """
-    configs, assumptions = list(found.configs), stated.assumptions
-    if not configs:
-        return stated
-    if found.prune is not None:
-        try:
-            configs = list(found.prune(configs, dict(arguments)))
-        except Exception as error:  # of any type: it is the user's function
-            reason = " ".join(f"{type(error).__name__}: {error}".split())
-            assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
+    assumptions = (*stated.assumptions, *found.notes)
+    constants = {name for config in found.configs for name in config.kwargs}
+    if not found.configs or (constants and constants <= {*stated.values, *stated.constants}):
+        return replace(stated, assumptions=assumptions)
+    try:
+        configs = pruned(found, arguments)
+    except Exception as error:  # of any type: it is the user's function
+        configs, reason = found.configs, one_line(f"{type(error).__name__}: {error}")
+        assumptions += (f"early_config_prune of {found.name} is not asked, since it fails: {reason}",)
     return with_configs(
         found, replace(stated, assumptions=assumptions), [settings(config) for config in configs]
     )
+
+
+def pruned(found: Function, arguments: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the autotuner's configurations that its hook keeps. **Raises:** what the hook raises."""
+    return found.configs if found.prune is None else list(found.prune(list(found.configs), dict(arguments)))
 
 
 def settings(config: Any) -> dict[str, Any]:
@@ -152,11 +188,16 @@ def settings(config: Any) -> dict[str, Any]:
 
 
 def _numbers(row: Mapping[str, Any]) -> dict[str, Number]:
-    return {name: int(value) if isinstance(value, bool) else value for name, value in row.items()}
+    return {name: _number(value) for name, value in row.items()}
+
+
+def _number(value: Any) -> Any:
+    return int(value) if isinstance(value, bool) else value
 
 
 def as_text(value: Any) -> str:
     """Write a constant that is no number as `dse.source.nvidia.compile.triton.read_source` reads it."""
+    value = getattr(value, "value", value)  # of a constexpr
     kind = getattr(value, "name", None)  # of a Triton type
     return f"tl.{kind}" if kind and not isinstance(value, str) else repr(value)
 

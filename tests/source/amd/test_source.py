@@ -78,7 +78,7 @@ def test_padding_takes_conflicts_away(tmp_path: Path):
 
 
 def test_the_occupancy_is_that_of_the_compiler(tmp_path: Path):
-    from dse.source.amd.compile.source import Built, compile_source
+    from dse.source.amd.compile.source import Built
     from dse.source.amd.source import listing_of
     from dse.types import Resources
 

@@ -1,5 +1,6 @@
 """Kernels in files that do not say how they are launched."""
 
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -7,11 +8,23 @@ import pytest
 
 from dse.core.space.expression import Expression
 from dse.errors import DseError
+from dse.hardware import gpus
 from dse.kernels.description import ArrayArgument
+from dse.source.launches import configurations
+from dse.source.nvidia.arguments import arguments_of
+from dse.source.nvidia.sass.elf import Parameter
 from dse.source.readers import Given, load
 
 CODE = 'extern "C" __global__ void k(const float* x, int n, double a, int* at) {}'
 LAUNCH = Given(block=(32, 4), grid=(100,))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a kernel takes."""
+
+    kernel: str
+    parameters: tuple[Parameter, ...]
 
 
 def arguments(path: Path, *given: str) -> list:
@@ -94,7 +107,7 @@ def test_what_a_file_does_not_say_has_to_be_said(tmp_path: Path):
         load(path, LAUNCH)
     other = tmp_path / "k.cpp"
     other.write_text(CODE)
-    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.hip, \.ptx"):
+    with pytest.raises(DseError, match=r"k\.cpp: suffix: found '\.cpp', expected one of \.cu, \.cuh, \.hip"):
         load(other, LAUNCH)
 
 
@@ -108,3 +121,35 @@ def test_block_and_grid_see_arguments_that_are_numbers(tmp_path: Path):
     assert kernel.build.grid[0]({"n": 1000, "B": 64}, np) == 16
     with pytest.raises(DseError, match=r"given\.grid: unknown name 'm' in 'm', expected one of B, a, n"):
         load(path, Given(block=(32,), grid=("m",), arguments=given.arguments, tuned=given.tuned))
+
+
+def test_vectors_and_structures_are_given_by_their_parts(tmp_path):
+    path = tmp_path / "fill.cu"
+    path.write_text(
+        "struct Shape { int rows, columns; float scale; };\n"
+        "__global__ void fill(uint2 size, Shape shape, const unsigned char* mask, float* out) {\n"
+        "  const uint x = blockIdx.x * 256 + threadIdx.x;\n"
+        "  if (x < size.x && x < shape.rows * shape.columns && mask[x]) out[x] = shape.scale * size.y;\n}\n"
+    )
+    parts = ("size=1024,3", "shape=32,32,2.0", "mask=1024:unsigned char:1")
+    description = load(path, Given(block=(256,), grid=(4,), arguments=parts))
+    [found] = configurations(description, {}, {}, gpus.load("a100-pcie-40gb").gpu)
+    assert found.arguments[:2] == ((1024, 3), (32, 32, 2.0))
+    taken = Taken("fill", (Parameter(0, 8), Parameter(8, 12)))
+    size, shape = arguments_of(taken, found.arguments[:2])
+    assert size == np.array([1024, 3], "<u4").tobytes()
+    assert shape == np.array([32, 32], "<i4").tobytes() + np.array([2.0], "<f4").tobytes()
+    with pytest.raises(DseError, match=r"argument 1: found \(1, 2, 3\), expected what takes 8 B"):
+        arguments_of(taken, [(1, 2, 3), (1, 2, 3)])
+    [said] = load(path, Given(block=(256,), grid=(4,))).assumptions
+    assert said == "size, shape: not stated, so 0 (--arg)"
+
+
+def test_annotations_with_nested_brackets_hide_no_kernel(tmp_path):
+    path = tmp_path / "tile.cu"
+    path.write_text(
+        "template <int BM, int TM> __global__ void __launch_bounds__((BM * 8) / (TM * (1 + 1)), 1)\n"
+        "tile(int n, float* x) { if (threadIdx.x < n) x[threadIdx.x] = BM; }\n"
+    )
+    found = load(path, Given(function="tile<64,8>", block=(32,), grid=("n",), arguments=("n=5",)))
+    assert found.problem == (("n", 5),)

@@ -30,7 +30,7 @@ def test_a_name_in_a_current_folder_without_rights(monkeypatch):
 def test_other_files_are_refused(tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("")
-    expected = r"expected one of \.cu, \.hip, \.ptx, \.cubin, \.sass, \.py \(Triton\), \.json \(T1\), \.toml$"
+    expected = r"expected one of \.cu, \.cuh, \.hip, \.ptx, \.cubin, \.sass, \.py \(Triton\), \.json \(T1, or"
     with pytest.raises(DseError, match=rf"notes.txt: suffix: found '.txt', {expected}"):
         load(path)
 

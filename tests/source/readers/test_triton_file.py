@@ -187,3 +187,56 @@ def test_all_decorated_configurations_are_ranked(run_dse, monkeypatch, tmp_path)
     found = {tuple(row[place] for place in at) for row in rows[1:]}
     assert found == {("256", "4"), ("512", "4"), ("512", "8"), ("4096", "8")}
     assert np.all(np.diff([float(row[rows[0].index("time_s")]) for row in rows[1:]]) >= 0)
+
+
+def test_what_heuristics_decide_is_known_to_the_grid_and_as_options(tmp_path):
+    (tmp_path / "k.py").write_text(
+        "import triton\nimport triton.language as tl\n"
+        '@triton.heuristics({"BLOCK": lambda args: 64 if args["bias"] is None else 32,\n'
+        '                    "num_warps": lambda args: args["BLOCK"] // 32})\n'
+        "@triton.jit\n"
+        "def fill(x, n, bias, BLOCK: tl.constexpr):\n"
+        "    tl.store(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 1.0)\n"
+    )
+    given = Given(grid=("cdiv(n, BLOCK)",), signature=("x=*fp32", "n=i32", "bias=None"), sizes=(("n", 640),))
+    for signature, block in ((given.signature, 64), (("x=*fp32", "n=i32", "bias=*fp32"), 32)):
+        description = load(f"{tmp_path / 'k.py'}:fill", replace(given, signature=signature))
+        [found] = configurations(description, description.space.configurations(), description.sizes(), GPU)
+        assert (found.grid[0], found.block[0]) == (640 // block, block)
+
+
+def test_the_autotuner_s_list_stays_beside_what_it_does_not_tune():
+    given = Given(grid=("cdiv(n, BLOCK)",), signature=("*fp32", "*fp32", "i32"), sizes=(("n", 1024),))
+    rows, _ = configured("add", replace(given, tuned=(("EVEN", (1,)),)))
+    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 4), (512, 4), (512, 8)]
+    rows, _ = configured("add", replace(given, tuned=(("num_warps", (2,)),)))
+    assert [(row["BLOCK"], row["num_warps"]) for row in rows] == [(256, 2), (512, 2)]
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        *(("-inf", float("-inf")), ("1e30", 1e30), ("-3e38", -3e38), ("None", None)),
+        *(
+            (".cg", ".cg"),
+            ("", ""),
+            ("relu", "relu"),
+            ("tl.bfloat16", "bf16"),
+            ("tl.bf16", "bf16"),
+            ("tl.float8e5", "fp8e5"),
+        ),
+    ],
+)
+def test_constants_that_are_no_parameters(text, value):
+    found = told("gather", replace(GATHER, defines=(("KIND", text),)))["KIND"]
+    assert (found if value is None or not hasattr(found, "name") else found.name) == value
+
+
+def test_true_is_no_number():
+    given = replace(GATHER, tuned=(("BLOCK", (128,)), ("SCALE", (True, False))))
+    rows, found = configured("gather", given)
+    assert [row["SCALE"] for row in rows] == [1, 0]
+    source = source_of(load(f"{FILE}:gather", given))
+    assert [dict(source.settings(each.defines, each.arguments))["SCALE"] for each in found] == [True, False]
+    assert told("gather", given)["SCALE"] is True
+    assert told("gather", replace(given, tuned=(("BLOCK", (128,)), ("SCALE", (1,)))))["SCALE"] is not True

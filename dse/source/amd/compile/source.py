@@ -13,11 +13,12 @@ from dse.source.cache import key
 from dse.source.nvidia.compile import nvrtc
 from dse.source.nvidia.compile.contract import STOPPED, Failure, Launched, Settings
 from dse.source.nvidia.compile.includes import macro
+from dse.source.nvidia.compile.kernel_names import declared_in, no_kernel
 from dse.source.nvidia.compile.options import split
 
 HERE = Path(__file__).parent
 PRELUDE, HEADERS = HERE / "prelude.h", HERE / "include"
-SUFFIXES = (".cu", ".hip")
+SUFFIXES = (".cu", ".cuh", ".hip")
 CUDA_SHUFFLES = 32  # threads among which a CUDA file's shuffles move values unless they say otherwise
 
 
@@ -58,9 +59,7 @@ def read_source(
     compiler.
     """
     if path.suffix not in SUFFIXES:
-        raise DseError(
-            f"{path}: suffix: found {path.suffix!r}, expected {' or '.join(SUFFIXES)} for AMD GPUs"
-        )
+        raise DseError(f"{path}: suffix: found {path.suffix!r}, expected {', '.join(SUFFIXES)} for AMD GPUs")
     given, named = split(given)
     options.check(given, f"{path}: compiler options")
     read = nvrtc.read_source(path, kernel, (*folders, *named))
@@ -71,7 +70,10 @@ def read_source(
 
 
 def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, Any]]) -> Built | Failure:
-    """Compile one configuration for gfx`arch` (0x90a), with line information."""
+    """Compile one configuration for gfx`arch` (0x90a), with line information.
+
+    **Raises:** DseError if the compiler lacks the target, or the file the kernel.
+    """
     if not knows(arch):
         raise DseError(f"gfx{arch:x}: architecture: {clang().version} compiles for none such")
     text, name = source.text, Path(source.path).name
@@ -92,6 +94,8 @@ def compile_source(source: HipSource, arch: int, defines: Sequence[tuple[str, An
         return Failure(STOPPED, f"{name}: {ran.log}")
     if not ran.code:
         return _failure(name, ran.log)
+    if ".amdhsa_kernel" not in ran.code:
+        raise no_kernel(source.path, source.kernel, declared_in(source.text) if source.kernel else [])
     return Built(without_debug(ran.code), clang().version)
 
 

@@ -29,6 +29,7 @@ class Request(NamedTuple):
     name: str  # of the file, for messages
     options: list[str]
     expression: str = ""  # a C++ expression for the kernel, whose name in the code is wanted
+    headers: tuple[tuple[str, str], ...] = ()  # name and text of those that no folder has
 
 
 class Answer(NamedTuple):
@@ -68,7 +69,10 @@ def _listen(requests: IO[bytes], waiting: "queue.SimpleQueue[Request]") -> None:
 
 def _compiled(request: Request) -> Answer:
     nvrtc = import_module("cuda.bindings.nvrtc")
-    program = _checked(nvrtc.nvrtcCreateProgram(request.text.encode(), request.name.encode(), 0, [], []))
+    names = [header.encode() for header, _ in request.headers]
+    texts = [content.encode() for _, content in request.headers]
+    text, name = request.text.encode(), request.name.encode()
+    program = _checked(nvrtc.nvrtcCreateProgram(text, name, len(names), texts, names))
     if request.expression:
         _checked(nvrtc.nvrtcAddNameExpression(program, request.expression.encode()))
     options = [option.encode() for option in request.options]

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names
+from dse.source.nvidia.compile.kernel_names import KERNEL, chosen, declared_in, names, plain
 from dse.source.nvidia.compile.nvrtc import Source
 from dse.source.nvidia.sass import elf, listing
 
@@ -26,7 +26,7 @@ def kernels_in(source: Source) -> list[str]:
         return [code.kernel for code in listing.parse(source.text, source.path)]
     if Path(source.path).suffix == ".ptx":
         return _ENTRY.findall(source.text)
-    return declared_in(_COMMENT.sub(" ", source.text))
+    return declared_in(source.text)
 
 
 def parameters_of(source: Source) -> tuple[Declared, ...] | None:
@@ -42,7 +42,7 @@ def parameters_of(source: Source) -> tuple[Declared, ...] | None:
     if Path(source.path).suffix == ".sass":
         return None
     built = Path(source.path).suffix == ".ptx"
-    text = _COMMENT.sub(" ", source.text)
+    text = plain(source.text)
     for match in (_ENTRY if built else KERNEL).finditer(text):
         if not source.kernel or names(source.kernel, match[1]):
             declarations = _in_brackets(text, text.find("(", match.end(1)) + 1)
@@ -82,5 +82,4 @@ def _in_brackets(text: str, start: int) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _ENTRY = re.compile(r"\.entry\s+([\w$]+)")

@@ -38,7 +38,17 @@ def names(wanted: str, kernel: str) -> bool:
 
 def declared_in(text: str) -> list[str]:
     """List the kernels that CUDA code declares."""
-    return list(dict.fromkeys(KERNEL.findall(text)))
+    return list(dict.fromkeys(KERNEL.findall(plain(text))))
 
 
+def plain(text: str) -> str:
+    """Leave out comments, and annotations of functions that have brackets."""
+    return _ANNOTATION.sub(" ", _COMMENT.sub(" ", text))
+
+
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_ANNOTATION = re.compile(
+    r"\b__(?:launch_bounds|cluster_dims|maxnreg|block_size|attribute|align)__\s*"
+    r"\((?:[^()]|\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\))*\)"
+)
 KERNEL = re.compile(r"__global__(?:(?!__global__)[^;{])*?\b(\w+)\s*\((?![^()]*\)\s*\w+\s*\()")

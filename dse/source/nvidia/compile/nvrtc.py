@@ -16,13 +16,14 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dse.core.files import read_bytes, read_text
+from dse.core.files import is_folder, read_bytes, read_text
 from dse.core.optional import install, needs
 from dse.core.processes import Stopped, compiler_limits, memory_allowed, run, scratch
 from dse.errors import DseError
 from dse.source.cache import key
-from dse.source.nvidia.compile.compiler_process import Request
+from dse.source.nvidia.compile.compiler_process import Answer, Request
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Settings
+from dse.source.nvidia.compile.host_code import stand_in, without_host
 from dse.source.nvidia.compile.includes import included, macro, normal, single
 from dse.source.nvidia.compile.kernel_names import chosen, declared_in, no_kernel
 from dse.source.nvidia.compile.options import check, split
@@ -137,9 +138,8 @@ def compile_source(
         *(f"--include-path={folder}" for folder in source.folders),
     ]
     expression = source.kernel if not source.kernel.startswith("_Z") else ""  # else it is mangled
-    text = _with_macros(source, defines)
     try:
-        made = ask(Request("nvrtc", text, Path(source.path).name, options, expression), source.folders)
+        made = _asked(source, defines, options, expression)
     except Stopped as how:
         return _stopped(source.path, how)
     log, assembly, cubin = made.log, made.ptx, made.cubin
@@ -162,6 +162,30 @@ def compile_source(
         _spill_bytes(log, binary.kernel),
         _adds_shared(assembly, binary.kernel),
     )
+
+
+def _asked(source: Source, defines: Mapping[str, Any], options: list[str], expression: str) -> Answer:
+    """Compile a text as it is; where that fails, without what is of the host in it."""
+    made = _with_headers(source, source.text, defines, options, expression)
+    if made.status and (text := without_host(source.text)) != source.text:
+        unmarked = "--device-as-default-execution-space"  # of what is left: methods, constant functions
+        made = _with_headers(source, text, defines, [*options, unmarked], expression)
+    return made
+
+
+def _with_headers(
+    source: Source, text: str, defines: Mapping[str, Any], options: list[str], expression: str
+) -> Answer:
+    """Compile a text, with stand-ins for those headers of the host that it asks for and that are missing."""
+    name, headers = Path(source.path).name, {}
+    whole = _with_macros(text, name, defines)
+    while True:
+        given = tuple(headers.items())
+        made = ask(Request("nvrtc", whole, name, options, expression, given), source.folders)
+        missing = _NO_FILE.search(made.log) if made.status else None
+        if missing is None or missing[2] in headers or (found := stand_in(missing[2])) is None:
+            return made
+        headers[missing[2]] = found
 
 
 def load(path: Path | str, kernel: str = "", arch: int | None = None) -> Compiled | Failure:
@@ -306,11 +330,14 @@ def _words(text: str) -> frozenset[str] | None:
     return None if words & _FROM_ELSEWHERE or _PARTS.search(text) else words
 
 
-def _with_macros(source: Source, defines: Mapping[str, Any]) -> str:
-    """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad."""
-    macros = (macro(name, value, source.path) for name, value in defines.items())
+def _with_macros(text: str, path: str, defines: Mapping[str, Any]) -> str:
+    """Define macros before the text: as options they would break NVRTC's header, which has a T and a pad.
+
+    So are the types that nvcc has of the host's system.
+    """
+    macros = (macro(name, value, path) for name, value in defines.items())
     lines = [f"#define {name} {value}\n" for name, value in macros]
-    return f'{"".join(lines)}#line 1 "{Path(source.path).name}"\n{source.text}'
+    return f'{_SYSTEM_TYPES}{"".join(lines)}#line 1 "{Path(path).name}"\n{text}'
 
 
 def _failure(path: str, log: str) -> Failure:
@@ -328,7 +355,8 @@ def _failure(path: str, log: str) -> Failure:
     if match := _NO_FILE.search(message):
         message = (
             f"{match[1]}: include: found no {match[2]} beside the file or in the folders given; "
-            "CUDA's own headers come with the packages nvidia-cuda-runtime and nvidia-cuda-cccl"
+            "CUDA's own headers come with the packages nvidia-cuda-runtime, nvidia-cuda-cccl (cuda/...) and "
+            "nvidia-cuda-crt (mma.h)"
         )
     return Failure("compile error", message if name in message else f"{name}: {message}")
 
@@ -361,17 +389,19 @@ def _adds_shared(ptx: str, kernel: str) -> bool:
 
 
 def _installed_headers() -> list[Path]:
-    """List the folder that NVIDIA's packages share for their headers."""
+    """List the folder that NVIDIA's packages share for their headers, and the one below it of CCCL."""
     try:
         files = importlib.metadata.files("nvidia-cuda-nvrtc") or []
     except importlib.metadata.PackageNotFoundError:
         return []
-    return [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
+    folders = [Path(str(file.locate())).parent for file in files if file.name == "nvrtc.h"]
+    return [*folders, *(folder / "cccl" for folder in folders if is_folder(folder / "cccl"))]
 
 
 MOST_BYTES = 1 << 26  # of a source, or of code
 # CUDA programming guide, technical specifications: what a kernel declares; a launch may add more.
 MOST_DECLARED = 48 * 1024
+_SYSTEM_TYPES = "typedef unsigned short ushort; typedef unsigned int uint;\n"
 _BUILT = (".cubin", ".ptx", ".sass")
 _OPEN_ARRAY = re.compile(r"\.extern\s+\.shared\s[^;]*?([\w$]+)\[\]")  # of shared memory, in PTX
 _FUNCTION = re.compile(r"\.(?:entry\s+|func\b)")  # what follows begins with a name only if it is a kernel

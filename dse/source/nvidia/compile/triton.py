@@ -25,8 +25,9 @@ import msgspec
 
 from dse.core.files import read_text
 from dse.core.processes import Stopped, in_fork
-from dse.errors import DseError
+from dse.errors import DseError, one_line
 from dse.source.cache import key
+from dse.source.nvidia.compile.absent import Absent, no_driver
 from dse.source.nvidia.compile.constants import Constants
 from dse.source.nvidia.compile.contract import STOPPED, Compiled, Failure, Launched, Passed, Settings
 from dse.source.nvidia.compile.triton_function import Function, function, triton
@@ -37,6 +38,8 @@ CUDA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 HIP_OPTIONS = ("num_warps", "num_stages", "num_ctas", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 OPTIONS = {"num_warps": 4, "num_stages": 3, "num_ctas": 1}  # and Triton's defaults
 OPTIONS |= dict.fromkeys((*CUDA_OPTIONS[3:], *HIP_OPTIONS[3:]))
+TRUTH = ":bool"  # of an option
+NONE = "None"  # the type of a pointer that is not passed
 ALIGNED = 16  # bytes, and what numbers are divided by
 ARCHITECTURES = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
 
@@ -86,7 +89,8 @@ class TritonSource:
     names: tuple[str, ...]  # of the arguments, in order
     types: tuple[str, ...]  # of the arguments as Triton writes them; "" where the value tells
     fixed: Settings  # constants that no configuration varies
-    digest: str  # of the kernel, of all that it calls, and of the above
+    digest: str  # of the kernel, of all that it calls, and of the rest
+    truths: tuple[str, ...] = ()  # constants that are True or False, where configurations have 1 or 0
 
     @property
     def compiler(self) -> str:
@@ -122,15 +126,17 @@ class TritonSource:
                 f"{where}: arguments: found {len(arguments)}, expected {len(self.names)}: {stated}"
             )
         values = dict(self.fixed) | dict(defines)
+        values |= {name: bool(values[name]) for name in self.truths}
         given = zip(found.arguments, self.types, arguments, strict=True)
         known = {
             parameter.name: specialised(parameter, kind, argument, where)
             for parameter, kind, argument in given
         }
-        stated = dict(zip(self.names, arguments, strict=True))
+        rows = zip(self.names, self.types, arguments, strict=True)
+        stated = {name: seen(name, kind, argument) for name, kind, argument in rows}
         for name, rule in found.heuristics.items():
             if name not in values:
-                values[name] = _by_rule(rule, stated | values, f"{where}: heuristics: {name}")
+                values[name] = by_rule(rule, stated | values, f"{where}: heuristics: {name}")
         if missing := [name for name in found.constexprs if name not in values]:
             raise DseError(f"{where}: constants: found no value of {missing[0]}, expected one")
         return (*sorted(values.items()), *known.items())
@@ -178,7 +184,8 @@ class TritonSource:
 def read_source(
     path: Path, kernel: str = "", types: Sequence[str] = (), options: Sequence[str] = ()
 ) -> TritonSource:
-    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`.
+    """Find a kernel of a Python file. `types` are of its arguments; `options` constants, as `NAME=VALUE`, and
+    names of those that are True or False, as `NAME:bool`.
 
     **Raises:** DseError as `dse.source.nvidia.compile.triton_function.function`; if a constant is not the
     kernel's.
@@ -186,20 +193,26 @@ def read_source(
     found = function(path, kernel)
     names = tuple(parameter.name for parameter in found.arguments)
     fixed = {name: value for name, value in found.constexprs.items() if value is not inspect.Parameter.empty}
+    truths = tuple(option.removesuffix(TRUTH) for option in options if option.endswith(TRUTH))
     for option in options:
-        name, _, text = option.partition("=")
+        name, equals, text = option.partition("=")
+        if not equals:
+            continue
         if name not in found.constexprs and name not in OPTIONS:
             allowed = ", ".join([*found.constexprs, *OPTIONS])
             raise DseError(f"{path}: {found.name}: found the constant {name!r}, expected one of {allowed}")
-        fixed[name] = _literal(text)
+        fixed[name] = constant(text)
     known = tuple(map(canonical, types)) or ("",) * len(names)
     text = read_text(path)
     try:
         code = found.jit.cache_key
     except RecursionError:
         raise DseError(f"{path}: {found.name}: found code nested too deeply for Triton to read") from None
-    digest = key(code, text, repr(known), repr(sorted(fixed.items())))
-    return TritonSource(str(path), found.name, text, names, known, tuple(sorted(fixed.items())), digest)
+    except Exception as error:  # of any type: it is Triton's word on what the kernel names
+        raise DseError(f"{path}: {found.name}: {one_line(str(error))}") from None
+    digest = key(code, text, repr(known), repr(sorted(fixed.items())), *truths)
+    constants = tuple(sorted(fixed.items()))
+    return TritonSource(str(path), found.name, text, names, known, constants, digest, truths)
 
 
 def canonical(kind: str) -> str:
@@ -225,6 +238,8 @@ def specialised(parameter: Any, kind: str, argument: Any, where: str) -> Special
         return Tensor(canonical(argument.type), tuple(argument.block))
     if name == "constexpr":
         return argument
+    if name == NONE:
+        return None
     if not isinstance(argument, bool | int | float):
         if not name:
             raise DseError(f"{where}: {parameter.name}: found no type, expected one such as *fp16 or i32")
@@ -320,21 +335,38 @@ def _passed(found: Function, settings: Mapping[str, Any], maps: Sequence[Box]) -
     return tuple(passed)
 
 
-def _by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
+def seen(name: str, kind: str, argument: Any) -> Any:
+    """Return an argument as heuristics and hooks see it: None where there is no array, else a stand-in."""
+    if kind == NONE:
+        return None
+    return Absent(name) if kind.startswith("*") or hasattr(argument, "block") else argument
+
+
+def by_rule(rule: Any, arguments: Mapping[str, Any], where: str) -> Any:
+    """Ask a heuristic for its constant. **Raises:** DseError that begins with `where` if it fails."""
     try:
-        return rule(dict(arguments))
+        with no_driver(triton().runtime):
+            found = rule(dict(arguments))
     except Exception as error:  # of any type: it is the user's function
-        raise DseError(f"{where}: {type(error).__name__}: {' '.join(str(error).split())}") from None
+        raise DseError(f"{where}: {type(error).__name__}: {one_line(str(error))}") from None
+    if isinstance(found, Absent):
+        raise DseError(f"{where}: found {found!r}, expected a value")
+    return found
 
 
-def _literal(text: str) -> Any:
-    """Read a constant: a number, True, None, a type such as `tl.float16`; else it is a word."""
-    if re.fullmatch(r"tl\.\w+", text):
-        return getattr(triton().language, text.removeprefix("tl."), text)
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return text
+def constant(text: str) -> Any:
+    """Read a constant: a number, True, None, a type as `tl.float16` or `tl.fp16`; else it is a word."""
+    name, dtype = text.removeprefix("tl."), triton().language.dtype
+    if name != text:
+        found = getattr(triton().language, name, None)
+        known = [*dtype.SINT_TYPES, *dtype.UINT_TYPES, *dtype.FP_TYPES]
+        return found if isinstance(found, dtype) else dtype(name) if name in known else text
+    for read in (ast.literal_eval, float):
+        try:
+            return read(text)
+        except (ValueError, SyntaxError):
+            continue
+    return text
 
 
 def _reason(error: BaseException) -> str:

@@ -1,16 +1,12 @@
 """Finds a Triton kernel in a Python file, and what its decorators say.
 
-A file is imported once in a process, under the name that it has for Python, its folder being searched for
-what it imports. Nothing is launched, so no GPU is asked for.
+Of the file, and of other modules of its package, only what the kernel needs is evaluated (`module_slice`).
+Nothing is launched, so no GPU is asked for.
 """
 
-import importlib.util
 import inspect
-import multiprocessing
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -18,6 +14,9 @@ from typing import Any
 
 from dse.core.optional import install, needs
 from dse.errors import DseError
+from dse.source.nvidia.compile.absent import Absent, no_driver, noted
+from dse.source.nvidia.compile.module_slice import Module, dotted, jit_of, stamp
+from dse.source.nvidia.compile.statements import says_jit
 
 
 @dataclass(frozen=True)
@@ -28,6 +27,7 @@ class Function:
     configs: tuple[Any, ...] = ()  # of `triton.autotune`
     prune: Callable[..., Sequence[Any]] | None = None  # its early_config_prune
     heuristics: Mapping[str, Callable[[Mapping[str, Any]], Any]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()  # what of its module could not be evaluated
 
     @property
     def name(self) -> str:
@@ -56,45 +56,53 @@ def triton() -> ModuleType:
         return import_module("triton")
 
 
-def functions(path: Path) -> dict[str, Function]:
-    """List the kernels that a file defines, by name.
-
-    **Raises:** DseError if it cannot be imported, or Triton is missing.
-    """
-    jit = triton().runtime.jit.JITFunction
-    found = {name: unwrapped(value) for name, value in vars(_module(path)).items() if _is_kernel(value, jit)}
-    here = path.resolve()
-    return {name: one for name, one in found.items() if one.path.resolve() == here}
+def names_in(path: Path) -> list[str]:
+    """List the kernels that a file defines, and the functions of theirs, as its text has them."""
+    jit = (name for leaf in module(path).leaves if says_jit(leaf.node) for name in sorted(leaf.binds))
+    return list(dict.fromkeys(jit))
 
 
 def function(path: Path, name: str = "") -> Function:
     """Find a kernel of a file by its name; the only one if there is none.
 
-    **Raises:** DseError as `functions`, if there is no such kernel, or several and none is named.
+    **Raises:** DseError if the file cannot be read, if there is no such kernel, or several and none is named;
+    or if Triton is missing.
     """
     if (given := _given.get((str(path.resolve()), name))) is not None:
         return given
-    found = functions(path)
-    if not name and len(found) == 1:
-        return next(iter(found.values()))
-    if name not in found:
-        stated = f"no {name}" if name else "several" if found else "none"
-        expected = f"one of {', '.join(found)}" if found else "a function with @triton.jit"
+    there = names_in(path)
+    if not name and len(there) == 1:
+        [name] = there
+    read = module(path)
+    noted.clear()
+    with no_driver(triton().runtime):
+        try:
+            found = read.get(name)
+        except AttributeError:
+            found = None
+    if jit_of(found) is None:
+        stated = f"no {name}" if name else "several" if there else "none"
+        if found is not None:
+            stated = repr(found) if isinstance(found, Absent) else f"{name}, which is not Triton's"
+        expected = f"one of {', '.join(there)}" if there else "a function with @triton.jit"
         raise DseError(f"{path}: kernel: found {stated}, expected {expected}")
-    return found[name]
+    read.notes |= noted
+    return replace(unwrapped(found), notes=tuple(read.notes))
 
 
 def unwrapped(kernel: Any) -> Function:
     """Take the decorators off a kernel. **Raises:** DseError if it is none."""
-    jit = triton().runtime.jit.JITFunction
+    if isinstance(kernel, Function):
+        return kernel
+    jit = jit_of(kernel)
+    if jit is None:
+        raise DseError(f"kernel: found {kernel!r}, expected a function with @triton.jit")
     configs: Sequence[Any] = ()
     prune, heuristics = None, {}
-    while not isinstance(kernel, jit):
+    while kernel is not jit:
         configs = getattr(kernel, "configs", configs)
         prune = getattr(kernel, "early_config_prune", prune)
         heuristics |= getattr(kernel, "values", {})
-        if not hasattr(kernel, "fn"):
-            raise DseError(f"kernel: found {kernel!r}, expected a function with @triton.jit")
         kernel = kernel.fn
     return Function(kernel, tuple(configs), prune, heuristics)
 
@@ -107,41 +115,13 @@ def remember(given: Function) -> None:
 _given: dict[tuple[str, str], Function] = {}
 
 
-def _is_kernel(value: Any, jit: type) -> bool:
-    while not isinstance(value, jit) and hasattr(value, "fn") and hasattr(value, "arg_names"):
-        value = value.fn
-    return isinstance(value, jit)
-
-
-@cache
-def _module(path: Path) -> ModuleType:
+def module(path: Path) -> Module:
+    """Read a module, or take the one that was read if none of its files has changed."""
     path = path.resolve()
-    for name in ("__mp_main__", "__main__"):  # a process that was started has the user's script already
-        loaded = sys.modules.get(name)
-        file = getattr(loaded, "__file__", None)
-        if loaded is not None and file and Path(file).resolve() == path and _finished(name):
-            return loaded
-    root, parts = path.parent, [path.stem]
-    while (root / "__init__.py").is_file():
-        root, parts = root.parent, [root.name, *parts]
-    sys.path.insert(0, str(root))
-    try:
-        if len(parts) > 1:
-            return import_module(".".join(parts))
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise DseError(f"{path}: import: found no Python file, expected one")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-    except DseError:
-        raise
-    except (Exception, SystemExit) as error:
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise DseError(f"{path}: import: {type(error).__name__}: {reason}") from None
-    finally:
-        sys.path.remove(str(root))
-    return module
+    read = _read.get(path)
+    if read is None or any(stamp(file) != each.stamp for file, each in read.modules.items()):
+        read = _read[path] = Module(path, dotted(path), {})
+    return read
 
 
-def _finished(name: str) -> bool:
-    return name == "__main__" or multiprocessing.parent_process() is not None
+_read: dict[Path, Module] = {}

@@ -402,7 +402,7 @@ class LoopSkipper:
         marks = [*starts, Mark.now(machine)]
         no_address = repeat_streams(machine, marks, repetition, examination.strides, proof.streams)
         repeat_trace(machine, marks, times)
-        if examination.why_estimated:
+        if examination.why_estimated and times:
             self._note_estimate(loop.header, len(starts) * times, proof.totals, no_address)
         for outer, changes in proof.outer:
             self._check_outer(loop, outer, changes)

@@ -119,7 +119,7 @@ def test_too_much_lds_is_a_failure_by_name(write):
 
 
 def test_other_files_and_targets_are_refused(write):
-    with pytest.raises(DseError, match=r"own.ptx: suffix: found '.ptx', expected .cu or .hip for AMD GPUs"):
+    with pytest.raises(DseError, match=r"own.ptx: suffix: found '.ptx', expected .cu, .cuh, .hip for"):
         read_source(write("", "own.ptx"))
     with pytest.raises(DseError, match=r"gfx123: architecture: clang .* compiles for none such"):
         compile_source(read_source(write("")), 0x123, ())
@@ -146,3 +146,9 @@ def test_a_compiler_that_meets_its_limit_is_ended(write, monkeypatch):
     stopped = compile_source(read_source(path), GFX90A, ())
     message = "own.cu: the compiler ended after 0.3 s (DSE_COMPILE_SECONDS)"
     assert stopped == Failure("compiler stopped", message)
+
+
+def test_a_template_without_arguments_is_no_kernel(write):
+    text = "template <int N> __global__ void scale(float* x) { x[threadIdx.x] *= N; }"
+    with pytest.raises(DseError, match=r"found scale without template arguments, expected scale<...>"):
+        compile_source(read_source(write(text, "f.hip"), "scale"), GFX90A, ())

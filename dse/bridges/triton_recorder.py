@@ -1,0 +1,125 @@
+"""Launches of Triton kernels, recorded in the place of Triton's launcher: shapes and types, without a GPU."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import gcd
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.core.files import replacing
+from dse.core.space.space import holds
+from dse.source.nvidia.compile.absent import no_driver
+from dse.source.nvidia.compile.module_slice import dotted
+from dse.source.nvidia.compile.triton import ALIGNED, NONE, OPTIONS, canonical
+from dse.source.nvidia.compile.triton_function import Function, triton, unwrapped
+from dse.source.readers.recorded import MOST_CONTENTS_BYTES, Contents, Launch, Recorded, Row, Tile
+from dse.source.readers.triton_call import contents_of, grid_axis
+from dse.source.readers.triton_kernel import as_text, pruned, settings
+
+
+@contextmanager
+def record(path: str | Path, launch: bool | None = None) -> Iterator[list[Launch]]:
+    """Record the launches of Triton kernels meanwhile, of any package, and write them to a file at the end.
+
+    `dse rank FILE:KERNEL` takes it. With `launch` false nothing is launched and outputs stay as they are, so
+    that tensors may be on the CPU, or have no memory (`device="meta"`); by default so where Triton finds no
+    GPU. Launches that are equal but for addresses and fractions are recorded once.
+
+    **Raises:** DseError if Triton is missing. A kernel that is not a function of a file is passed over.
+    """
+    runtime = triton().runtime
+    if launch is None:
+        launch = _has_driver(runtime)
+    found: dict[str, Launch] = {}
+    inside = threading.local()
+    kinds = (runtime.jit.JITFunction, runtime.autotuner.Autotuner, runtime.autotuner.Heuristics)
+
+    def recorder(run: Callable[..., Any]) -> Callable[..., Any]:
+        def recorded(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **named: Any) -> Any:
+            outermost = not getattr(inside, "launch", False)
+            inside.launch = True
+            try:
+                if outermost and not warmup:
+                    made = _launch(unwrapped(kernel), args, named, grid)
+                    key = made.model_dump_json()
+                    found.setdefault(key, made.model_copy(update={"times": 0})).times += 1
+                return run(kernel, *args, grid=grid, warmup=warmup, **named) if launch else None
+            finally:
+                inside.launch = not outermost
+
+        return recorded
+
+    kept = [(kind, kind.run) for kind in kinds]
+    for kind, run in kept:
+        kind.run = recorder(run)
+    launches: list[Launch] = []
+    try:
+        if launch:
+            yield launches
+        else:
+            with no_driver(runtime):
+                yield launches
+    finally:
+        for kind, run in kept:
+            kind.run = run
+        launches += found.values()
+        with replacing(path) as target:
+            target.write_text(Recorded(launches=launches).model_dump_json(indent=1, exclude_defaults=True))
+
+
+def _has_driver(runtime: Any) -> bool:
+    try:
+        return runtime.driver.active is not None
+    except RuntimeError:
+        return False
+
+
+def _launch(found: Function, args: tuple[Any, ...], named: Mapping[str, Any], grid: Any) -> Launch:
+    """Describe a launch by its arguments, as `of_call` takes them."""
+    given = dict(zip(found.jit.arg_names, args, strict=False)) | dict(named)
+    names = [argument.name for argument in found.arguments]
+    defaults = {argument.name: argument.default for argument in found.arguments}
+    arguments = {name: given.get(name, defaults[name]) for name in names}
+    constants = {name: value for name, value in given.items() if name in (*found.constexprs, *OPTIONS)}
+    tuned = [settings(config) for config in pruned(found, arguments | constants)] or [{}]
+    rows = []
+    for config in tuned:
+        values = {name: value for name, value in (config | constants).items() if value is not None}
+        for name, rule in found.heuristics.items():
+            values[name] = rule(arguments | values)
+        meta = arguments | found.constexprs | values
+        sizes = grid(meta) if callable(grid) else grid
+        blocks = [grid_axis(sizes, axis) for axis in range(3)]
+        rows.append(Row(constants={name: as_text(value) for name, value in values.items()}, grid=blocks))
+    file, module = found.path.resolve(), dotted(found.path.resolve())
+    return Launch(
+        kernel=found.name,
+        file=str(file),
+        module=str(Path(*file.parts[-1 - module.count(".") :])),
+        arguments={name: _argument(value) for name, value in arguments.items()},
+        rows=rows,
+    )
+
+
+def _argument(value: Any) -> Any:
+    if value is None:
+        return NONE
+    if not hasattr(value, "dtype") and not hasattr(value, "block_shape"):
+        number = value if isinstance(value, bool | int | float) else int(value)  # a symbolic size too
+        return number if holds(number) else "fp32" if isinstance(number, float) else "u64"
+    if hasattr(value, "block_shape"):
+        sizes = {"shape": value.shape, "strides": value.strides, "block": value.block_shape}
+        whole = {name: [int(size) for size in some] for name, some in sizes.items()}
+        return Tile(type=canonical(str(value.base.dtype)), **whole)
+    held = None
+    with suppress(Exception):  # of any type: the tensor has no memory
+        held = contents_of(value)
+    if held is not None and held.nbytes <= MOST_CONTENTS_BYTES:
+        return Contents.of(np.asarray(held))
+    with suppress(Exception):
+        if (aligned := gcd(value.data_ptr(), ALIGNED)) < ALIGNED:
+            return f"*{canonical(str(value.dtype))}:{aligned}"
+    return f"*{canonical(str(value.dtype))}"

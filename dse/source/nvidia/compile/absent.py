@@ -1,0 +1,125 @@
+"""What a module asks of packages and machines that are not there: stand-ins that say no, and are noted."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+# What is known of any machine that a kernel is read for; all else that is asked of it is not there.
+_KNOWN = {
+    "torch.version.hip": None,
+    "torch.version.xpu": None,
+    "torch.cuda.is_available()": True,
+    "driver.get_current_target().backend": "cuda",
+    "driver.get_current_target().warp_size": 32,
+    "driver.get_current_device()": 0,
+}
+noted: dict[str, None] = {}  # questions that were answered by no, in order
+
+
+class Absent:
+    """A thing that is not there, or a part of it, by its name in the module.
+
+    What is done with it gives another one. Where a condition asks, the answer is no, which is noted: it is
+    false, equals nothing, holds nothing and has no elements. A function that it decorates stays as it is.
+    """
+
+    __triton_builtin__ = True  # so that kernels may name it
+
+    def __init__(self, name: str, reason: str = "") -> None:
+        self._name, self._reason = name, reason
+
+    def __repr__(self) -> str:
+        return f"{self._name}, which is not there{self._reason and f' ({self._reason})'}"
+
+    def _part(self, part: str) -> Any:
+        name = self._name + part
+        return _KNOWN[name] if name in _KNOWN else Absent(name, self._reason)
+
+    def _no(self) -> bool:
+        noted[f"{self!r}, counts as false"] = None
+        return False
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name != "__version__":
+            raise AttributeError(f"{self!r}: {name}")
+        return self._part(f".{name}")
+
+    def __call__(self, *given: Any, **named: Any) -> Any:
+        if len(given) == 1 and not named and (hasattr(given[0], "__code__") or isinstance(given[0], type)):
+            return given[0]
+        return self._part("()")
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._part("[...]")
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type, ...]:
+        return ()
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return self._name.endswith("Tensor") and hasattr(value, "dtype")
+
+    def __bool__(self) -> bool:
+        return self._no()
+
+    def __contains__(self, value: Any) -> bool:
+        return self._no()
+
+    def __iter__(self) -> Iterator[Any]:
+        self._no()
+        return iter(())
+
+    def __len__(self) -> int:
+        return int(self._no())
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, bool | int | float | str | tuple) and self._no())
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def _compared(self, other: Any) -> bool:
+        return self._no()
+
+    def _computed(self, *others: Any) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Absent:
+        return self
+
+    def __enter__(self) -> Any:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        return None
+
+    __lt__ = __le__ = __gt__ = __ge__ = _compared
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __neg__ = _computed
+    __or__ = __ror__ = __and__ = __rand__ = __invert__ = _computed
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _computed
+
+
+def stand_in(name: str) -> ModuleType:
+    """Return a module that is not there."""
+    module = ModuleType(name)
+    vars(module)["__getattr__"] = Absent(name).__getattr__
+    return module
+
+
+@contextmanager
+def no_driver(runtime: Any) -> Iterator[None]:
+    """Answer what code asks of Triton's driver, meanwhile, by what is known of any NVIDIA GPU."""
+    kept = runtime.driver._active
+    runtime.driver.set_active(Absent("driver"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        runtime.driver._active = kept

@@ -1,0 +1,112 @@
+"""The statements of a Python module: which names each of them binds, and which it looks up."""
+
+import ast
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, eq=False)
+class Leaf:
+    """A statement that is run as a whole."""
+
+    node: ast.stmt
+    binds: frozenset[str]  # names that it binds or changes
+    uses: frozenset[str]  # names that it, and the conditions that it stands under, may look up
+    imports: bool
+
+
+def leaves(body: Sequence[ast.stmt], above: frozenset[str] = frozenset()) -> Iterator[Leaf]:
+    """Yield the statements of a body that are run as a whole; `above` is what their conditions look up."""
+    for node in body:
+        match node:
+            case ast.If():
+                below = above | _looked_up(node.test)
+                yield from leaves([*node.body, *node.orelse], below)
+            case ast.Try():
+                handlers = [each for handler in node.handlers for each in handler.body]
+                yield from leaves([*node.body, *handlers, *node.orelse, *node.finalbody], above)
+            case ast.With():
+                yield from leaves(node.body, above)
+            case _:
+                imports = isinstance(node, ast.Import | ast.ImportFrom)
+                yield Leaf(node, frozenset(_bound(node)), above | _looked_up(node), imports)
+
+
+def statements(node: ast.AST) -> Iterator[ast.stmt]:
+    """Yield a statement and those within it, but for those of functions and classes."""
+    if isinstance(node, ast.stmt):
+        yield node
+    if isinstance(node, ast.If | ast.Try | ast.With | ast.ExceptHandler):
+        for child in ast.iter_child_nodes(node):
+            yield from statements(child)
+
+
+def _looked_up(node: ast.AST) -> frozenset[str]:
+    return frozenset(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+
+
+def _bound(node: ast.stmt) -> Iterator[str]:
+    """Yield the names that a statement binds, and those of what it changes."""
+    match node:
+        case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
+            yield node.name
+        case ast.Import() | ast.ImportFrom():
+            for alias in node.names:
+                yield alias.asname or alias.name.partition(".")[0]
+        case ast.Expr():
+            if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute):
+                yield from _base(node.value.func)
+        case ast.Assign():
+            for target in node.targets:
+                yield from _base(target)
+        case ast.AugAssign() | ast.AnnAssign():
+            if node.value is not None:
+                yield from _base(node.target)
+        case ast.For() | ast.While():
+            yield from _base(node.target) if isinstance(node, ast.For) else ()
+            for inside in [*node.body, *node.orelse]:
+                yield from _bound(inside)
+        case ast.If() | ast.With():
+            for inside in [*node.body, *getattr(node, "orelse", ())]:
+                yield from _bound(inside)
+
+
+def plainly_bound(node: ast.stmt) -> set[str]:
+    """List the names that a statement binds, not those of what it changes."""
+    stored = {
+        each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+    return {name for name in _bound(node) if name in stored or not isinstance(node, ast.Expr | ast.Assign)}
+
+
+def _base(target: ast.expr) -> Iterator[str]:
+    match target:
+        case ast.Name():
+            yield target.id
+        case ast.Attribute() | ast.Subscript() | ast.Starred():
+            yield from _base(target.value)
+        case ast.Tuple() | ast.List():
+            for each in target.elts:
+                yield from _base(each)
+
+
+def of_triton(node: ast.stmt) -> bool:
+    """Return whether a statement imports from Triton."""
+    if isinstance(node, ast.ImportFrom):
+        return not node.level and (node.module or "").partition(".")[0] == "triton"
+    return isinstance(node, ast.Import) and all(
+        alias.name.partition(".")[0] == "triton" for alias in node.names
+    )
+
+
+def says_jit(node: ast.stmt) -> bool:
+    """Return whether the text of a statement makes a kernel."""
+    match node:
+        case ast.FunctionDef():
+            said = node.decorator_list
+        case ast.Assign(value=ast.Call()):
+            said = [node.value]
+        case _:
+            return False
+    names = {getattr(each, "attr", getattr(each, "id", "")) for one in said for each in ast.walk(one)}
+    return "jit" in names

@@ -1,0 +1,107 @@
+"""Launches recorded without a GPU, and ranked from their file."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dse.triton
+from dse.errors import DseError
+from dse.source.nvidia.compile.triton_function import function
+from dse.source.readers import load
+
+triton = pytest.importorskip("triton")
+
+FILE = Path(__file__).parents[1] / "source" / "readers" / "triton_kernels.py"
+
+
+def launch(path: Path, rows: int = 4096) -> None:
+    half, ids = np.zeros(rows, np.float16), np.arange(rows, dtype=np.int32)
+    gather, add = (_decorated(name) for name in ("gather", "add"))
+    with dse.triton.record(path, launch=False):
+        for _ in range(3):
+            gather[lambda meta: (triton.cdiv(rows, meta["BLOCK"]),)](
+                half, half, ids, np.array([32]), rows, BLOCK=128, KIND="negative", num_warps=2
+            )
+        add[lambda meta: (triton.cdiv(1024, meta["BLOCK"]), 2)](half, half, 1024)
+
+
+def _decorated(name: str):
+    found = function(FILE, name)
+    kernel = triton.heuristics(dict(found.heuristics))(found.jit) if found.heuristics else found.jit
+    if not found.configs:
+        return kernel
+    return triton.autotune(list(found.configs), key=[], prune_configs_by={"early_config_prune": found.prune})(
+        kernel
+    )
+
+
+def test_a_launch_is_recorded_once_with_what_index_arrays_hold(tmp_path):
+    launch(tmp_path / "launches.json")
+    found = json.loads((tmp_path / "launches.json").read_text())["launches"]
+    assert [(each["kernel"], each.get("times", 1)) for each in found] == [("gather", 3), ("add", 1)]
+    gather, add = found
+    assert {name: gather["arguments"][name] for name in ("out", "x", "rows")} == {
+        "out": "*fp16", "x": "*fp16", "rows": 4096}  # fmt: skip
+    assert gather["rows"] == [
+        {"constants": {"BLOCK": "128", "KIND": "'negative'", "num_warps": "2"}, "grid": [32, 1, 1]}
+    ]
+    # What the hook keeps of the autotuner's list, with the blocks and heuristics of each.
+    assert [(row["constants"]["BLOCK"], row["constants"]["EVEN"], row["grid"]) for row in add["rows"]] == [
+        ("256", "True", [4, 2, 1]), ("512", "True", [2, 2, 1]), ("512", "True", [2, 2, 1])]  # fmt: skip
+
+
+def test_recorded_launches_are_ranked(run_dse, monkeypatch, tmp_path):
+    monkeypatch.setenv("DSE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path / "triton"))
+    path = tmp_path / "launches.json"
+    launch(path)
+    ran = run_dse("rank", f"{path}:gather", "-g", "a100-pcie-40gb", "--json")
+    assert (ran.code, ran.err) == (0, "")
+    [by_record] = json.loads(ran.out)
+    ids = "ids=rows:int32:index"
+    stated = ("--signature", "*fp16,*fp16,*i32,*i64,i32", "--constexpr", "BLOCK=128", "--num-warps", "2")
+    stated += ("--constexpr", "KIND=negative", "--grid", "cdiv(rows, BLOCK)", "--set", "rows=4096")
+    ran = run_dse(
+        *("rank", f"{FILE}:gather", "-g", "a100-pcie-40gb", "--json", *stated),
+        *("--arg", ids, "--arg", "count=1:int64:32"),
+    )
+    [by_hand] = json.loads(ran.out)
+    assert (by_record["time_s"], by_record["blocks"]) == (by_hand["time_s"], 32)
+    ran = run_dse("rank", f"{path}:2", "-g", "a100-pcie-40gb", "--csv")
+    assert (ran.code, ran.out.count("\n")) == (0, 4)
+
+
+def test_a_record_is_found_with_its_package_elsewhere(tmp_path):
+    launch(tmp_path / "launches.json")
+    record = json.loads((tmp_path / "launches.json").read_text())
+    for each in record["launches"]:
+        each["file"] = "/nowhere/triton_kernels.py"
+    (tmp_path / "launches.json").write_text(json.dumps(record))
+    (tmp_path / "triton_kernels.py").write_text(FILE.read_text())
+    assert load(f"{tmp_path}/launches.json:add").source == tmp_path / "triton_kernels.py"
+
+
+@pytest.mark.parametrize(
+    ("change", "name", "message"),
+    [
+        ({}, "", r"launches.json: launch: found several, expected the number of one: 1 gather, 2 add"),
+        ({}, ":3", r"launches.json: launch: found no 3, expected the number of one"),
+        ({"rows": []}, ":1", r"launches.json: launches\[0\].rows: found \[\], expected"),
+        ({"file": "no.py", "module": "no.py"}, ":1", r"launches.json: file: found no no.py, nor no.py below"),
+        (
+            {"arguments": {"ids": {"type": "int32", "zlib": "eA=="}}},
+            ":1",
+            r"ids.zlib: found no packed",
+        ),
+    ],
+)
+def test_mistakes(tmp_path, change, name, message):
+    path = tmp_path / "launches.json"
+    launch(path)
+    record = json.loads(path.read_text())
+    record["launches"][0] |= change
+    path.write_text(json.dumps(record))
+    with pytest.raises(DseError, match=message):
+        load(f"{path}{name}")

@@ -1,0 +1,126 @@
+"""CUDA files with code for the host beside their kernels."""
+
+import pytest
+
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.compile.host_code import without_host
+from dse.source.nvidia.compile.nvrtc import compile_source, read_source
+
+AS_IT_SHIPS = """
+#include <algorithm>
+#include <cassert>
+#include <cstdio>
+#include <iostream>
+#include <vector>
+#include <cublas_v2.h>
+#include <helper_cuda.h>
+#include <torch/extension.h>
+#define CEIL_DIV(m, n) (((m) + (n) - 1) / (n))
+#define CHECK(call) do { if ((call) != cudaSuccess) { printf("{"); exit(1); } } while (0)
+#define DEVICE __device__ __forceinline__
+using namespace std;
+
+enum Mode { PLAIN, FAST };
+const int WARP = 32;
+static std::vector<float> results;
+cublasHandle_t handle;
+void launch(cudaStream_t stream);
+struct Timer { std::vector<double> times; void stop() { times.push_back(0.0); } };
+struct Tile { int rows; __host__ __device__ int size() const { return rows * WARP; } };
+constexpr int twice(int x) { return 2 * x; }
+
+namespace inner { namespace {
+template <typename T> DEVICE T clamp(T x, T most) { return std::min(x, most); }
+std::string name() { return "{ not a bracket"; }
+} }
+
+template <const int BM, const int TM, typename T = float>
+__global__ void __launch_bounds__((BM * 8) / (TM * (2 + 2)), 1) scale(uint n, T *x, Tile tile) {
+  const uint at = blockIdx.x * blockDim.x + threadIdx.x;
+  assert(n > 0);
+  for (uint i = at; i < n; i += tile.size()) x[i] = inner::clamp(x[i], T(twice(BM)));
+}
+
+void launch(cudaStream_t stream) {
+#ifdef VERBOSE
+  std::cout << "launching {" << std::endl;
+#endif
+  scale<64, 4><<<CEIL_DIV(1024, 64), 64, 0, stream>>>(1024, nullptr, Tile{2});
+  CHECK(cudaGetLastError());
+}
+
+PYBIND11_MODULE(extension, m) { m.def("launch", &launch); }
+
+int main(int argc, char **argv) {
+  for (auto &each : results) { launch(0); }
+}
+"""
+
+
+def made(tmp_path, text, kernel="scale<64, 4>", name="k.cu"):
+    (tmp_path / name).write_text(text)
+    return compile_source(read_source(tmp_path / name, kernel), 80, {})
+
+
+def test_a_file_is_compiled_as_it_ships(tmp_path):
+    found = made(tmp_path, AS_IT_SHIPS)
+    assert isinstance(found, Compiled), found
+    assert [parameter.size for parameter in found.binary.parameters] == [4, 8, 4]
+
+
+def test_lines_keep_their_numbers_and_directives_stay():
+    blanked = without_host(AS_IT_SHIPS)
+    lines, after = AS_IT_SHIPS.splitlines(), blanked.splitlines()
+    assert [len(line) for line in lines] == [len(line) for line in after]
+    assert all(b in (a, " " * len(a)) for a, b in zip(lines, after, strict=True))
+    for kept in (
+        "#ifdef VERBOSE",
+        "#endif",
+        "__global__",
+        "DEVICE T clamp",
+        "constexpr int twice",
+        "struct Tile",
+    ):
+        assert kept in blanked
+    for gone in (
+        "int main",
+        "launch(",
+        "std::vector",
+        "cublasHandle_t",
+        "PYBIND11_MODULE",
+        "std::string name",
+    ):
+        assert gone not in blanked
+
+
+def test_a_mistake_of_the_device_is_told_as_it_is(tmp_path):
+    found = made(tmp_path, AS_IT_SHIPS.replace("T(twice(BM))", "T(thrice(BM))"))
+    assert isinstance(found, Failure)
+    line = 1 + AS_IT_SHIPS[: AS_IT_SHIPS.index("T(twice")].count("\n")
+    assert f"k.cu({line}): error" in found.message
+    assert "thrice" in found.message
+
+
+def test_headers_of_others_are_missed(tmp_path):
+    found = made(tmp_path, '#include "own.h"\n' + AS_IT_SHIPS)
+    assert isinstance(found, Failure)
+    assert "found no own.h beside the file" in found.message
+
+
+@pytest.mark.parametrize("header", ["assert.h", "cassert"])
+def test_an_assertion_costs_its_comparison(tmp_path, header):
+    kernel = "__global__ void f(int n, int *x) { assert(n > 3); x[0] = n; }"
+    found = made(tmp_path, f"#include <{header}>\n{kernel}", "f")
+    assert isinstance(found, Compiled), found
+
+
+def test_text_with_brackets_that_do_not_match_stays_or_is_blanked_whole():
+    for text in (
+        "int f( {",
+        "}}}",
+        "namespace {",
+        'char *x = "',
+        "template <",
+        "#define A {\n__global__ void k() {}",
+    ):
+        assert len(without_host(text)) == len(text)
