@@ -7,8 +7,9 @@ import difflib
 import itertools
 import re
 import tomllib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,7 +54,7 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class GpuFile:
-    """A GPU, and where its numbers are from."""
+    """A GPU, and where its numbers are from. JAX takes it for a tree whose leaves are its `numbers`."""
 
     path: Path
     header: Header
@@ -65,6 +66,34 @@ class GpuFile:
         """The full name of the GPU."""
         return self.header.name
 
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers from which all others follow, by name, in SI: what `replace` and JAX may change.
+
+        A field that its file states has its own name (`dram_bandwidth`, `latency.dram`); of one that follows
+        from others it is the rule's number (`cpi.dram.bandwidth_share`, `cpi.fp32.lanes`).
+        """
+        dtype = np.asarray(self.gpu.clock).dtype
+        free = [fact for fact in self.fields if fact.free and not fact.field.startswith("limits.")]
+        return {
+            str(fact.free): np.asarray(fact.follows.number, dtype)
+            if fact.follows
+            else of(self.gpu, fact.field)
+            for fact in free
+        }
+
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> "GpuFile":
+        """Return this GPU with other numbers, and all that follows from them by its rules.
+
+        `gpu.replace(dram_bandwidth=2e12)`, `gpu.replace({"latency.dram": 500})`: names of fields, or of
+        `numbers`. A field that followed from others is then a number of its own. JAX differentiates by them.
+
+        **Units:** SI, cycles. **Raises:** DseError for an unknown name or a number that cannot be.
+        """
+        from dse.hardware.gpus.tree import changed
+
+        return changed(self, {**(changes or {}), **more})
+
 
 def names() -> list[str]:
     """The names of the GPUs that come with the package."""
@@ -75,7 +104,7 @@ def headers() -> dict[str, Header]:
     """Read the header of each of them, by name."""
     # Up to the first table: to read that takes no time.
     head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
-    return {name: _checked(Header, tomllib.loads(text.decode()), _path(name)) for name, text in head.items()}
+    return {name: checked(Header, tomllib.loads(text.decode()), _path(name)) for name, text in head.items()}
 
 
 def find(name: str | Path) -> Path:
@@ -109,9 +138,6 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
-    from dse.core.precision import in_64_bits
-    from dse.types import ABSENT, Gpu, Limits, PerClass
-
     path = find(name)
     tables = read_toml(path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
@@ -121,28 +147,36 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
         tables |= {f"{group}.{key}": value for key, value in inside.items()}
 
-    units, optional = _units(), _optional()
     for field in tables:
-        if field not in units:
+        if field not in units():
             group = field.rpartition(".")[0]
             known = [] if group else [*Header.model_fields, *_GROUPS]
-            known += [other for other in units if other.rpartition(".")[0] == group]
+            known += [other for other in units() if other.rpartition(".")[0] == group]
             raise DseError(f"{path}: {field}: unknown field, {one_of(field, known)}")
-    absent = _absent(tables)
-    for field in units:
-        if field not in tables and field not in (*absent, *LEFT_OUT, *optional):
+    needless = (*_absent(tables), *LEFT_OUT, *optional())
+    for field in units():
+        if field not in tables and field not in needless:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
-    header = _checked(Header, head, path)
-    entries = {field: _checked(Entry, tables[field], path, field) for field in units if field in tables}
-    known = Quantities(entries, units, path)
-    given = [field for field in units if field not in absent and field in (*tables, *LEFT_OUT)]
+    header = checked(Header, head, path)
+    entries = {field: checked(Entry, tables[field], path, field) for field in units() if field in tables}
+    return build(path, header, entries, dtype)
+
+
+def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any = np.float32) -> GpuFile:
+    """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
+    from dse.core.precision import in_64_bits
+    from dse.types import ABSENT, Gpu, Limits, PerClass
+
+    absent = _absent(entries)
+    known = Quantities(entries, units(), path)
+    given = [field for field in units() if field not in absent and field in (*entries, *LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
         for field in absent:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(ABSENT, dtype)
-        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional.items()}
+        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional().items()}
         for field in given:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(known.number(field), np.int32 if group == "limits" else dtype)
@@ -156,6 +190,12 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
         )
     known.warn()
     return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
+
+
+def of(gpu: "Gpu", field: str) -> Any:
+    """Return a field of a GPU, by its name in files, as in `cpi.fp32`."""
+    group, dot, last = field.partition(".")
+    return getattr(getattr(gpu, group), last) if dot else getattr(gpu, field)
 
 
 def stack(gpus: Sequence["Gpu"]) -> "Gpu":
@@ -218,7 +258,8 @@ def _absent(given: Container[str]) -> list[str]:
     return [field for pair in pairs if not any(field in given for field in pair) for field in pair]
 
 
-def _optional() -> dict[str, float]:
+@cache
+def optional() -> dict[str, float]:
     """The fields that a file need not have, with the value that they then have."""
     from dse.types import Gpu
 
@@ -226,25 +267,26 @@ def _optional() -> dict[str, float]:
     return {name: value for name, value in defaults.items() if value is not MISSING}
 
 
-def _units() -> dict[str, str]:
+@cache
+def units() -> dict[str, str]:
     """The unit in `dse.types` of each field that a file may have."""
     from dse.types import Gpu, Limits, PerClass
 
-    units: dict[str, str] = {}
+    found: dict[str, str] = {}
     for field in fields(Gpu):
         if field.name == "limits":
-            units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
+            found |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
-            units |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
+            found |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
         elif field.name not in _OF_HEADER:
-            units[field.name] = field.metadata["unit"]
-    return units
+            found[field.name] = field.metadata["unit"]
+    return found
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
+def checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
     """Check what was given against a model; its first mistake is told in one line."""
     try:
         return model.model_validate(given)
