@@ -102,13 +102,14 @@ def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
             origin(file), file.numbers | {name: jnp.asarray(x, dtype) for name, x in changes.items()}
         )
     for name, value in changes.items():
+        number = np.asarray(value).item()
         if name in units():
-            number = int(value) if value == int(value) else float(value)
+            number = int(number) if np.isfinite(number) and number == int(number) else number
             facts[name] = Fact(name, number, units()[name], "replaced", "stated", None)
         else:
             field, _, key = name.rpartition(".")
             facts[field] = replace(
-                facts[field], source="replaced", follows=rules.Rule(key, float(value)), spread=None
+                facts[field], source="replaced", follows=rules.Rule(key, float(number)), spread=None
             )
     stated = [fact for fact in facts.values() if fact.follows != rules.LEFT_OUT.get(fact.field, ())]
     entries = {fact.field: checked(Entry, fact.table(), file.path, fact.field) for fact in stated}

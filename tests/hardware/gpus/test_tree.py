@@ -38,7 +38,7 @@ def test_a_rule_is_replaced_by_a_value_or_by_its_number():
     gpu = dse.gpu("a100-pcie-40gb")
     less = gpu.replace({"cpi.dram.bandwidth_share": 0.8 * gpu.numbers["cpi.dram.bandwidth_share"]})
     assert less.gpu.cpi.dram == pytest.approx(float(gpu.gpu.cpi.dram) / 0.8)
-    stated = gpu.replace({"cpi.dram": 4}).replace(clock=2e9)
+    stated = gpu.replace({"cpi.dram": 4}).replace(sm_count=100)
     assert stated.gpu.cpi.dram == 4
     assert gpu.replace({"limits.warps_per_sm": 32}).gpu.limits.warps_per_sm == 32
     assert gpu.replace(memory_cache_bytes=2**28).gpu.memory_cache_bytes == 2**28
@@ -51,6 +51,7 @@ def test_a_rule_is_replaced_by_a_value_or_by_its_number():
         ({"dram_bandwidth": -1}, "dram_bandwidth: found -1, expected B/s above 0"),
         ({"limits.warps_per_sm": 1.5}, "limits.warps_per_sm: found 1.5, expected a whole number of warps"),
         ({"cpi.dram.bandwidth_share": 2}, "cpi.dram.bandwidth_share: found 2.0, expected a share, at most 1"),
+        ({"clock": np.inf}, "clock: found inf, expected Hz above 0"),
         ({"clock": [1e9, 2e9]}, r"clock: found an array \(2,\), expected one number"),
     ],
 )
