@@ -26,7 +26,8 @@ from dse.hardware.gpus.rules import Rule
 
 NVIDIA = ["Tesla", "Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper"]
 NVIDIA += ["Blackwell"]
-AMD = ["GCN3", "GCN5.1", "CDNA2", "CDNA3", "RDNA2", "RDNA3"]  # RDNA is a line of its own
+AMD = ["GCN3", "GCN4", "GCN5", "GCN5.1", "CDNA", "CDNA2", "CDNA3", "CDNA4"]
+AMD += ["RDNA1", "RDNA2", "RDNA3", "RDNA4"]  # a line of its own
 SECOND_CHOICE = re.compile(
     r"^SUSPECT:|includes (index|address) arithmetic|rounded in the paper|^rounded$|launch figure|around"
 )

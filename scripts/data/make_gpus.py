@@ -24,12 +24,21 @@ from dse.types import TENSOR, Limits
 GPUS = Path(__file__).resolve().parents[2] / "gpus"
 LIKE_MEMORY = {
     "GDDR3": "GDDR5",
+    "GDDR5X": "GDDR5",
     "GDDR6X": "GDDR6",
     "GDDR7": "GDDR6",
     "HBM3E": "HBM3",
+    "HBM": "HBM2",
+    "DDR4": "DDR3",
+    "LPDDR4": "DDR3",
+    "LPDDR4X": "DDR3",
+    "LPDDR5": "DDR3",
+    "LPDDR5X": "DDR3",
 }  # where none of the type was measured
 MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
 JOINS = ("gfx90a",)  # where times of code by LLVM before 15, which joins loads of LDS, were looked at
+FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 of 128 bytes a cycle
+SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate is what was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
@@ -155,7 +164,7 @@ def cache_sizes(card: Card) -> dict[str, Value]:
 
 def l1_cpi(card: Card) -> Value:
     """Cycles of one 128-byte pass."""
-    if card.capability in ("8.6", "8.9", "12.0"):  # measured rates are those of the load/store lanes
+    if card.capability in SIXTEEN_LANES:  # measured rates are those of the load/store lanes
         return wide(128, "NVIDIA, L1 width per SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
@@ -165,7 +174,7 @@ def l1_cpi(card: Card) -> Value:
                 return rate.follow(128 / rate.value, "bytes_per_cycle", rate.value, where)
     if card.amd:
         return wide(64, "AMD, vector cache width per CU")
-    return wide(128 if card.capability in ("7.0", "8.0", "9.0", "10.0") else 64, "NVIDIA, L1 width per SM")
+    return wide(128 if card.capability in FULL_WIDTH else 64, "NVIDIA, L1 width per SM")
 
 
 def wide(width: float, source: str) -> Value:
@@ -318,7 +327,6 @@ def throughputs(card: Card) -> dict[str, Value]:
 def load_store(card: Card) -> dict[str, Value]:
     """λ of a memory instruction in the load/store units, and whether L1 and shared memory are one."""
     lanes, source = card.own("lanes_ldst"), "NVIDIA, load/store units per SM"
-    width = {"7.5": 16, "8.0": 32, "8.6": 16, "8.9": 16, "9.0": 32, "10.0": 32, "12.0": 16}
     if card.amd:
         source, rule = "AMD", "no figure found: one a cycle, so that the memories behind bind"
         cycles = Value(1, "cycles", source, rule=rule)
@@ -327,8 +335,8 @@ def load_store(card: Card) -> dict[str, Value]:
     elif lanes:
         cycles = lanes.follow(32 / lanes.value, "lanes", lanes.value)
     else:
-        note, wide_enough = "", width[card.capability]
-        if card.capability in ("8.6", "8.9", "12.0"):
+        note, wide_enough = "", 16 if card.capability in ("6.0", "7.5", *SIXTEEN_LANES) else 32
+        if card.capability in SIXTEEN_LANES:
             source, note = card.cite("YKT"), "63.6 B/cycle of 4-byte loads on RTX 3060 Laptop"
         cycles = Value(wide_enough, "1", source).follow(32 / wide_enough, "lanes", wide_enough, note)
     one = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
