@@ -84,7 +84,7 @@ class Fact:
         """What its table in a file has, in order."""
         said = {"source": self.source, "provenance": self.provenance}
         if (rule := self.follows) is None:
-            said = {"value": self.value, "unit": self.unit, **said, "rule": self.rule}
+            said = {"value": self.value, "unit": self.unit, **said, "rule": self.rule or None}
         elif rule.key == "like":
             said = {"like": rule.field, "times": rule.number, **said, "rule": rule.note or None}
         else:

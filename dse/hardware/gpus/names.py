@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from dse.core import catalogue
 from dse.core.files import given_path, is_file
@@ -124,14 +124,23 @@ def matching(name: str) -> Iterable[list[Listed]]:
     if row := known().get("_".join(wanted)):
         yield [row]
     short = _brandless(wanted)
-    ways: tuple[Callable[[list[str]], Any], ...] = (
-        lambda words: "".join(words) == "".join(wanted),
-        lambda words: "".join(_brandless(words)) == "".join(short),
-        lambda words: any("".join(words[start:]) == "".join(wanted) for start in range(len(words))),
-        lambda words: _inside(words, "".join(wanted)) or set(wanted) <= set(words),
+    ways: tuple[Callable[[Listed], bool], ...] = (
+        lambda row: any(letters(text) == "".join(wanted) for text in row.texts),
+        lambda row: any("".join(_brandless(_words(text))) == "".join(short) for text in row.texts),
+        lambda row: 0 in _places(_brandless(_words(row.name)), "".join(short)),
+        lambda row: any(_ends(_words(text), wanted) for text in row.texts),
+        lambda row: any(_has(_words(text), wanted) for text in row.texts),
     )
     for way in ways:
-        yield [row for row in known().values() if any(way(_words(text)) for text in row.texts)]
+        yield [row for row in known().values() if way(row)]
+
+
+def _ends(words: list[str], wanted: list[str]) -> bool:
+    return any("".join(words[start:]) == "".join(wanted) for start in range(len(words)))
+
+
+def _has(words: list[str], wanted: list[str]) -> bool:
+    return bool(_places(words, "".join(wanted))) or set(wanted) <= set(words)
 
 
 def _several(rows: list[Listed]) -> str:
@@ -154,12 +163,13 @@ def _brandless(words: list[str]) -> list[str]:
     return [word for word in words if word not in _BRANDS] or words
 
 
-def _inside(words: list[str], wanted: str) -> bool:
-    """Whether words joined have `wanted` in them so that it cuts no number off a word."""
+def _places(words: list[str], wanted: str) -> list[int]:
+    """The places where `wanted` begins in the words and cuts no number off a word."""
     joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
-    return any(
-        joined.startswith(wanted, start)
+    return [
+        start
+        for start in range(len(joined))
+        if joined.startswith(wanted, start)
         and (start in edges or not wanted[0].isdigit())
         and (start + len(wanted) in edges or not wanted[-1].isdigit())
-        for start in range(len(joined))
-    )
+    ]
