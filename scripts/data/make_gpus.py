@@ -49,6 +49,7 @@ MEMORY_CACHE = {  # MiB, of AMD's Infinity Cache
     **dict.fromkeys(("MI300X", "MI300A", "MI325X", "MI355X"), 256),
     "Radeon PRO W6600": 32,
     "Radeon PRO W7800": 64,
+    "RX 6900 XT": 128,
     "RX 7600": 32,
     "RX 9070 XT": 64,
 }

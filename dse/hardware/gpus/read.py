@@ -108,22 +108,33 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
     """
     path = find(name)
     row = row_of(path)
-    tables = read_toml(path_of(known()[row.like]) if row else path)
+    return load_row(row, path_of(known()[row.like]), dtype) if row else _made(path, *_tables(path), dtype)
+
+
+def load_row(row: Listed, lender: Path, dtype: Any = np.float32) -> GpuFile:
+    """Make a GPU of a row of the table and the file that lends what the row has not. As `load`."""
+    return _made(path_of(row), *_built_on(row, *_tables(lender)), dtype)
+
+
+def _tables(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the head and the tables of a file, their names joined by dots."""
+    tables = read_toml(path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in _GROUPS:
         inside = tables.pop(group, {})
         if not isinstance(inside, dict):
             raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
         tables |= {f"{group}.{key}": value for key, value in inside.items()}
-    if row:
-        head, tables = _built_on(row, head, tables)
+    return head, tables
 
+
+def _made(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: Any) -> GpuFile:
     for field in tables:
         if field not in units():
             group = field.rpartition(".")[0]
-            fields_here = [] if group else [*Header.model_fields, *_GROUPS]
-            fields_here += [other for other in units() if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field, {one_of(field, fields_here)}")
+            here = [] if group else [*Header.model_fields, *_GROUPS]
+            here += [other for other in units() if other.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, here)}")
     needless = (*_absent(tables), *LEFT_OUT, *optional())
     for field in units():
         if field not in tables and field not in needless:
