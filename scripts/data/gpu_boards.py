@@ -209,7 +209,7 @@ def nearest(board: Board, facts: Facts) -> Card:
         name = next(listed.name for listed in facts.listed if listed.gpu == card.key)
         return (
             card.target != AS_LARGE.get(board["target"], board["target"]),
-            ("GeForce" in name) != ("GeForce" in board["name"]),
+            bool(card.best("mma_fp16")) and ("GeForce" in name) != ("GeForce" in board["name"]),
             card.own("issue_limit") is not None,
             card.text("mem_type") != board["memory"],
             abs(math.log(card.sm_count / float(board["sms"]))),

@@ -119,7 +119,7 @@ def find(name: str | Path) -> Path:
 def matching(name: str) -> Iterable[list[Listed]]:
     """The GPUs whose names match, from those that are called so to those that have its words."""
     wanted = _words(name)
-    if not wanted:
+    if not wanted or re.fullmatch(r"\d{1,2}", "".join(wanted)):  # as ends of names have
         return
     if row := known().get("_".join(wanted)):
         yield [row]

@@ -3,7 +3,6 @@
 Listing and finding them imports no JAX; loading one does.
 """
 
-import tomllib
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, cached_property
@@ -13,11 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dse.core import catalogue
 from dse.core.files import read_toml
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import Entry, Fact, Quantities
-from dse.hardware.gpus.names import SOURCE, Listed, find, known, names, path_of, row_of
+from dse.hardware.gpus.names import SOURCE, Listed, find, known, path_of, row_of
 from dse.hardware.gpus.rules import LEFT_OUT
 
 if TYPE_CHECKING:
@@ -91,14 +89,6 @@ class GpuFile:
         from dse.hardware.gpus.tree import changed
 
         return changed(self, {**(changes or {}), **more})
-
-
-def headers() -> dict[str, Header]:
-    """Read the header of each of them, by name."""
-    # Up to the first table: to read that takes no time.
-    paths = {name: catalogue.folder("gpus") / f"{name}.toml" for name in names()}
-    head = {name: path.read_bytes().split(b"\n[", 1)[0] for name, path in paths.items()}
-    return {name: checked(Header, tomllib.loads(text.decode()), paths[name]) for name, text in head.items()}
 
 
 def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:

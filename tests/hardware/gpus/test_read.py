@@ -13,10 +13,13 @@ import pytest
 from dse.core import catalogue
 from dse.errors import DseError
 from dse.hardware import gpus
+from dse.hardware.gpus.names import path_of
 from dse.hardware.gpus.rules import LEFT_OUT
 from dse.types import CLASSES, TENSOR, Gpu, Limits, PerClass
 
 NAMES = gpus.names()
+NVIDIA = [slug for slug in NAMES if gpus.known()[slug].vendor == "NVIDIA"]
+TENSOR_CORES = [slug for slug in NVIDIA if float(gpus.known()[slug].target) >= 7]
 MATRIX = ("CDNA", "CDNA2", "CDNA3", "CDNA4", "RDNA3", "RDNA4")  # of AMD's, those with matrix cores
 
 
@@ -137,9 +140,10 @@ def test_forgiving_names(name, slug):
 
 
 def test_every_name_alias_and_full_name_finds_its_file():
-    for slug, header in gpus.headers().items():
-        for name in (slug, header.name, *header.aliases):
-            assert gpus.find(name).stem == slug
+    for slug, row in gpus.known().items():
+        for name in (row.typed, *row.texts):
+            assert gpus.find(name) == path_of(row)
+        assert bool(row.like) != (slug in NAMES)
 
 
 @pytest.mark.parametrize(
@@ -451,7 +455,14 @@ def test_products_that_a_gpu_cannot_do(files, name, lacking):
         assert {kind for kind in TENSOR if float(getattr(group, kind)) >= 1e29} == lacking
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if gpus.headers()[name].capability >= 70])
+@pytest.mark.parametrize(
+    "name",
+    [
+        name
+        for name in NAMES
+        if "7" <= gpus.known()[name].target[:1] <= "9" or gpus.known()[name].target[:2] in ("10", "11", "12")
+    ],
+)
 def test_products_out_of_registers_are_no_faster_than_all_others(files, name):
     cpi = files[name].gpu.cpi
     fastest = min(float(cpi.mma_fp16), float(cpi.mma_fp16_fp16))
