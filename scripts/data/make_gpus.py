@@ -217,7 +217,8 @@ def l2_cpi(card: Card) -> Value:
     """Cycles of one SM per 32-byte sector, at its share of the L2 bandwidth.
 
     Another chip of the same architecture has as much bandwidth per bit of memory bus, as L2 slices sit at the
-    memory controllers; another architecture has as much per SM. At most 64 bytes a cycle reach an SM.
+    memory controllers, if both or neither have stacked memory, whose bits are more and slower; another
+    architecture has as much per SM. At most 64 bytes a cycle reach an SM.
     RDNA's L2 is made of slices of a stated width.
     """
     if card.family == "RDNA":
@@ -234,7 +235,8 @@ def l2_cpi(card: Card) -> Value:
             continue
         lender = min(measured, key=lambda other: (not other.own("thr_l2"), card.distance(other)))
         rate, where = measured[lender], f" of {lender.key} ({what})" if what else ""
-        if lender.architecture == card.architecture:
+        stacked = [each.text("mem_type").startswith("HBM") for each in (card, lender)]
+        if lender.architecture == card.architecture and stacked[0] == stacked[1]:
             width, theirs = card.need("mem_bus_width").value, lender.need("mem_bus_width").value
             share = rate.value * width / theirs / card.sm_count
             where += "" if width == theirs else f" x {tidy(width)} / {tidy(theirs)} bit of memory bus"
