@@ -22,9 +22,12 @@ def gpus(
     out: OutOption = None,
     wide: WideOption = False,
 ) -> None:
-    """List the GPUs: those with a file of their own; with `--name` or `--all` also those built on one."""
+    """List the GPUs.
+
+    Those with a file of their own; with `--name` or `--all` also those built on one (docs/gpus.md).
+    """
     if context.invoked_subcommand is None:
-        from dse.hardware.gpus.names import known, letters
+        from dse.hardware.gpus.table import known, letters
 
         rows = list(known().values())
         listed = [row for row in rows if every or not row.like]

@@ -25,8 +25,8 @@ from gpu_boards import Board
 from gpu_facts import MEASURED, Card, Facts, Value, WithFile, cite, tidy
 from gpu_tensor import tensor
 
-from dse.hardware.gpus.names import TABLE, Listed
 from dse.hardware.gpus.read import Fact, Header
+from dse.hardware.gpus.table import TABLE, Listed
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES
 from dse.types import TENSOR, Limits

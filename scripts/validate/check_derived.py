@@ -21,8 +21,8 @@ from gpu_facts import Facts  # pyright: ignore[reportMissingImports]
 
 import dse
 from dse.accuracy.spaces import gpu_file, kernel_of
-from dse.hardware.gpus.names import Listed
 from dse.hardware.gpus.read import GpuFile, load_row, of
+from dse.hardware.gpus.table import Listed
 from dse.hardware.gpus.write import write
 
 DIFFERS = 0.1

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dse.core.files import read_toml
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import Entry, Fact, Quantities
-from dse.hardware.gpus.names import SOURCE, Listed, find, known, path_of, row_of
 from dse.hardware.gpus.rules import LEFT_OUT
+from dse.hardware.gpus.table import SOURCE, Listed, find, known, path_of, row_of
 
 if TYPE_CHECKING:
     from dse.types import Gpu

@@ -13,8 +13,8 @@ import pytest
 from dse.core import catalogue
 from dse.errors import DseError
 from dse.hardware import gpus
-from dse.hardware.gpus.names import path_of
 from dse.hardware.gpus.rules import LEFT_OUT
+from dse.hardware.gpus.table import path_of
 from dse.types import CLASSES, TENSOR, Gpu, Limits, PerClass
 
 NAMES = gpus.names()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dse.hardware import gpus
-from dse.hardware.gpus.names import path_of
 from dse.hardware.gpus.read import load_row
+from dse.hardware.gpus.table import path_of
 
 ROWS = gpus.known()
 BUILT = [row for row in ROWS.values() if row.like]

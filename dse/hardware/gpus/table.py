@@ -68,18 +68,25 @@ def names() -> list[str]:
     return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
 
 
-@cache
 def known() -> dict[str, Listed]:
-    """Every GPU that comes with the package, by the name of its file or row."""
-    with (catalogue.folder("gpus") / TABLE).open(newline="", encoding="utf-8") as file:
-        _, *lines = csv.reader(file)  # its first line names the fields of Listed
-    rows = {line[0]: Listed(*line) for line in lines}
-    for slug in names():
+    """Every GPU that comes with the package, by the name of its file or row: the files, then the rows."""
+    return _known(catalogue.folder("gpus"), tuple(names()))
+
+
+@cache
+def _known(folder: Path, files: tuple[str, ...]) -> dict[str, Listed]:
+    rows: dict[str, Listed] = {}
+    if (folder / TABLE).is_file():
+        with (folder / TABLE).open(newline="", encoding="utf-8") as file:
+            _, *lines = csv.reader(file)  # its first line names the fields of Listed
+        rows = {line[0]: Listed(*line) for line in lines}
+    for slug in files:
         if slug not in rows:  # a file that somebody put there
-            head = (catalogue.folder("gpus") / f"{slug}.toml").read_bytes().split(b"\n[", 1)[0]
+            head = (folder / f"{slug}.toml").read_bytes().split(b"\n[", 1)[0]
             texts = tomllib.loads(head.decode())
             rows[slug] = Listed(slug, texts.get("name", slug), ";".join(texts.get("aliases", [])))
-    return rows
+    own = {slug: rows[slug] for slug in files}
+    return own | {slug: row for slug, row in rows.items() if row.like and slug not in own}
 
 
 def path_of(listed: Listed) -> Path:
