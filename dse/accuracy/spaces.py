@@ -70,18 +70,14 @@ def gpu_file(path: Path) -> GpuFile:
 def gpu_or_relative(path: Path, note: Note) -> GpuFile:
     """Load the GPU of a measured table, or where it has no file the one whose name begins most alike.
 
-    The beginning that is the same has to have a digit: a GTX 1080 Ti is taken for a GTX 1060, and `note` is
+    The beginning that is the same has to have a digit: an RTX 3085 is taken for an RTX 3080, and `note` is
     told. **Raises:** DseError if there is none.
     """
     try:
         return gpu_file(path)
     except DseError as error:
         wanted = _letters(gpu_of(path))
-        known = {
-            _letters(text): slug
-            for slug, header in sorted(gpus.headers().items())
-            for text in (slug, header.name.removeprefix(header.vendor), *header.aliases)
-        }
+        known = {_letters(text): slug for slug, row in sorted(gpus.known().items()) for text in row.texts}
         alike = {text: _beginning(text, wanted) for text in known}
         nearest = max(alike, key=lambda text: (len(alike[text]), SequenceMatcher(None, text, wanted).ratio()))
         if not any(letter.isdigit() for letter in alike[nearest]):

@@ -12,35 +12,49 @@ app = typer.Typer(name="gpus", cls=Group, rich_markup_mode="rich")
 PROVENANCE = ("stated", "measured", "measured here", "derived", "fitted")
 
 
-@app.callback(invoke_without_command=True, epilog="Example: [bold]dse gpus[/bold]")
+@app.callback(invoke_without_command=True, epilog="Example: [bold]dse gpus --name 'rtx 40'[/bold]")
 def gpus(
-    context: typer.Context, json: JsonOption = False, csv: CsvOption = False, out: OutOption = None
+    context: typer.Context,
+    name: Annotated[str | None, typer.Option("--name", help="Of all GPUs those with this in a name.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="All GPUs, not only those with a file.")] = False,
+    json: JsonOption = False,
+    csv: CsvOption = False,
+    out: OutOption = None,
+    wide: WideOption = False,
 ) -> None:
-    """List the GPUs."""
+    """List the GPUs.
+
+    Those with a file of their own; with `--name` or `--all` also those built on one (docs/gpus.md).
+    """
     if context.invoked_subcommand is None:
-        import numpy as np
+        from dse.hardware.gpus.table import known, letters
 
-        from dse.core.catalogue import folder
-        from dse.core.precision import in_64_bits
-        from dse.hardware.gpus.read import load, names
-
-        with in_64_bits():  # or 864 GB/s would become 864.000016
-            files = {name: load(folder("gpus") / f"{name}.toml", np.float64) for name in names()}
-        rows = [
+        rows = list(known().values())
+        listed = [row for row in rows if every or not row.like]
+        if name is not None:
+            part = letters(name)
+            listed = [row for row in rows if any(part in letters(text) for text in row.texts)]
+        shown = [
             {
-                "name": name,
-                "gpu": file.name,
-                "vendor": file.header.vendor,
-                "architecture": file.header.architecture,
-                "cc": file.header.compute_capability or file.header.gfx_name,
-                "sm_count": int(file.gpu.sm_count),
-                "clock": float(file.gpu.clock),
-                "dram_bandwidth": float(file.gpu.dram_bandwidth),
+                "name": row.typed,
+                "cc": row.target,
+                "year": int(row.year) if row.year else None,
+                "sm_count": _number(row.sm_count),
+                "clock": _number(row.clock, 1e6),
+                "dram_bandwidth": _number(row.dram_bandwidth, 1e9),
+                "tflops": _number(row.tflops),
+                "like": row.like.replace("_", "-"),
             }
-            for name, file in files.items()
+            for row in listed
         ]
         units = {"clock": "Hz", "dram_bandwidth": "B/s"}
-        present(rows, title="GPUs", units=units, json=json, csv=csv, out=out)
+        title = f"GPUs: {len(listed)} of {len(rows)} (--name WORDS, --all)"
+        present(shown, title=title, units=units, json=json, csv=csv, out=out, wide=wide)
+
+
+def _number(text: str, unit: float = 1) -> float | None:
+    """A cell of the table in SI, rounded as it was written."""
+    return float(f"{float(text) * unit:.6g}") if text else None
 
 
 @app.command(epilog="Example: [bold]dse gpus show a100-pcie-40gb[/bold]")

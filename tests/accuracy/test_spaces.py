@@ -23,7 +23,7 @@ def test_a_file_is_named_after_its_gpu(file, name):
     assert gpu_file(Path("space") / file).path.stem == name
 
 
-@pytest.mark.parametrize("file", ["times.csv", "GTX_9999.csv", "run_2.csv"])
+@pytest.mark.parametrize("file", ["times.csv", "GTX_0999.csv", "run_2.csv"])
 def test_what_names_no_gpu(file):
     with pytest.raises(DseError, match="gpu: found"):
         gpu_file(Path("space") / file)
@@ -32,10 +32,10 @@ def test_what_names_no_gpu(file):
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("GTX_1080_Ti.csv", "gtx_1060_6gb"),
-        ("NVIDIA GeForce RTX 3080.csv", "rtx_3090"),
-        ("Radeon-Pro-W6800.csv.gz", "radeon_pro_w6600"),
-        ("RTX_4070.csv", "rtx_4090"),
+        ("GTX_1085_Ti.csv", "gtx_1080_ti"),
+        ("NVIDIA GeForce RTX 3085.csv", "rtx_3080"),
+        ("Radeon-Pro-W6805.csv.gz", "pro_w6800"),
+        ("RTX_4075.csv", "rtx_4070"),
         ("A4000.csv", "rtx_a4000"),
     ],
 )
@@ -47,7 +47,7 @@ def test_a_gpu_without_a_file_is_taken_for_a_relative(file, name):
     assert bool(notes) == (file != "A4000.csv")
 
 
-@pytest.mark.parametrize("file", ["times.csv", "GTX_9999.csv", "run_2.csv"])
+@pytest.mark.parametrize("file", ["times.csv", "GTX_0999.csv", "run_2.csv"])
 def test_what_has_no_relative(file):
     with pytest.raises(DseError, match="gpu: found"):
         gpu_or_relative(Path("space") / file, print)

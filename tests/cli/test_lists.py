@@ -12,6 +12,8 @@ from dse import kernels
 from dse.hardware import gpus
 from dse.models import MODELS
 
+GPUS = [name.replace("_", "-") for name in gpus.names()]
+
 
 def rows(ran):
     assert (ran.code, ran.err) == (0, "")
@@ -19,7 +21,7 @@ def rows(ran):
 
 
 @pytest.mark.parametrize(
-    ("command", "names"), [("gpus", gpus.names()), ("kernels", kernels.names()), ("models", list(MODELS))]
+    ("command", "names"), [("gpus", GPUS), ("kernels", kernels.names()), ("models", list(MODELS))]
 )
 def test_lists_all(run_dse, tmp_path, command, names):
     assert [row["name"] for row in rows(run_dse(command, "--json"))] == names
@@ -32,7 +34,7 @@ def test_lists_all(run_dse, tmp_path, command, names):
 
 
 def test_gpus_are_listed_in_si(run_dse):
-    a100 = next(row for row in rows(run_dse("gpus", "--json")) if row["name"] == "a100_pcie_40gb")
+    a100 = next(row for row in rows(run_dse("gpus", "--json")) if row["name"] == "a100-pcie-40gb")
     assert (a100["cc"], a100["sm_count"], a100["clock"]) == ("8.0", 108, 1.41e9)
     assert a100["dram_bandwidth"] == 1.555e12
 
@@ -87,7 +89,7 @@ def test_quiet_holds_for_one_command(run_dse, monkeypatch):
     monkeypatch.delenv("DSE_QUIET", raising=False)
     seen = []
     monkeypatch.setattr(
-        "dse.hardware.gpus.read.names", lambda: seen.append(os.environ.get("DSE_QUIET")) or []
+        "dse.hardware.gpus.table.known", lambda: seen.append(os.environ.get("DSE_QUIET")) or {}
     )
     assert run_dse("--quiet", "gpus").code == 0
     assert run_dse("gpus").code == 0

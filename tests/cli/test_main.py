@@ -40,7 +40,7 @@ def test_a_mistake_of_ours_is_one_line(run_dse, monkeypatch):
     def fails():
         raise ZeroDivisionError("a\nb")
 
-    monkeypatch.setattr("dse.hardware.gpus.read.names", fails)
+    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
     ran = run_dse("gpus")
     assert (ran.code, ran.out) == (1, "")
     hint = "a mistake of dse: please report it; dse --traceback COMMAND shows more"
@@ -51,13 +51,13 @@ def test_where_it_went_wrong_can_be_seen(monkeypatch):
     def fails():
         raise ZeroDivisionError
 
-    monkeypatch.setattr("dse.hardware.gpus.read.names", fails)
+    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
     with pytest.raises(ZeroDivisionError):
         run(["--traceback", "gpus"])
 
 
 def test_a_file_that_no_command_expected_to_fail_is_named(run_dse, monkeypatch, tmp_path):
-    monkeypatch.setattr("dse.hardware.gpus.read.names", lambda: (tmp_path / "gone").read_text())
+    monkeypatch.setattr("dse.hardware.gpus.table.known", lambda: (tmp_path / "gone").read_text())
     ran = run_dse("gpus")
     assert (ran.code, ran.out) == (2, "")
     assert ran.err == f"dse: {tmp_path / 'gone'}: No such file or directory\n"
@@ -91,7 +91,7 @@ def test_compiled_python_that_is_cut_off_is_named(run_dse, monkeypatch, tmp_path
     compiled = Path(str(py_compile.compile(str(source), invalidation_mode=UNCHECKED)))
     compiled.write_bytes(compiled.read_bytes()[:20])
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("dse.hardware.gpus.read.names", lambda: import_module("cut_off"))
+    monkeypatch.setattr("dse.hardware.gpus.table.known", lambda: import_module("cut_off"))
     ran = run_dse("gpus")
     assert ran.code == 2
     assert ran.err.startswith(
@@ -130,7 +130,7 @@ def test_what_the_environment_does_is_named(error, found, run_dse, monkeypatch):
     monkeypatch.setenv("SOME_SWITCH", "x")
     if "transfer" in str(error):
         monkeypatch.setenv("JAX_NONSENSE", "1")
-    monkeypatch.setattr("dse.hardware.gpus.read.names", fails)
+    monkeypatch.setattr("dse.hardware.gpus.table.known", fails)
     ran = run_dse("gpus")
     assert ran.err.startswith(f"dse: {found}")
     assert len(ran.err.splitlines()) == 1

@@ -46,8 +46,8 @@ def gpu_file(tmp_path):
 
 
 def test_unknown_gpu(mistake):
-    line = mistake("rank", "example", "--gpu", "a1000")
-    assert "a1000" in line
+    line = mistake("rank", "example", "--gpu", "a1001")
+    assert "a1001" in line
 
 
 def test_ambiguous_gpu(mistake):

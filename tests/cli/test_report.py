@@ -85,7 +85,7 @@ def test_a_size_that_is_no_number_is_told_in_place_of_a_roofline(run_dse, folder
         (("none.parquet",), "none.parquet: cannot read"),
         (("{sweep}", "-o", "{folder}/report.txt"), "suffix: found '.txt', expected .html"),
         (("{sweep}", "-o", "{folder}/no/report.html"), "no"),
-        (("{sweep}", "-g", "a1000"), "a1000"),
+        (("{sweep}", "-g", "a1001"), "a1001"),
     ],
 )
 def test_mistakes(run_dse, sweep, folder, arguments, told):

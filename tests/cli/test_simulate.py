@@ -201,7 +201,7 @@ def test_a_kernel_on_a_gpu(read, run_dse, toy_kernel, tmp_path):
         (("GRAPH", "--profile", "x.txt"), "x.txt: suffix: found '.txt', expected .json, .svg, .png or .html"),
         (("GRAPH", "--window", "0", "9"), "--window: found without --profile, expected both"),
         (("BROKEN",), "broken.toml: instruction s: needs: found 'b', expected one of a, s"),
-        (("TOY", "-g", "a1000"), "a1000"),
+        (("TOY", "-g", "a1001"), "a1001"),
         (("TOY", "-g", "a100", "--set", "blok=3"), "--set: toy: found 'blok'"),
         (("TOY", "-g", "a100", "--scheduler", "fifo"), "scheduler: found 'fifo', expected one of rr"),
         (

@@ -11,8 +11,11 @@ def complete_kernels(incomplete: str) -> list[str]:
 
 
 def complete_gpus(incomplete: str) -> list[str]:
-    """The names of GPUs that begin so, likewise."""
-    names = (path.stem.replace("_", "-") for path in catalogue.folder("gpus").glob("*.toml"))
+    """The names of GPUs that begin so, of files and of the catalogue's table."""
+    folder = catalogue.folder("gpus")
+    rows = (folder / "catalogue.csv").read_text(encoding="utf-8").splitlines()[1:]
+    slugs = {path.stem for path in folder.glob("*.toml")} | {row.partition(",")[0] for row in rows}
+    names = (slug.replace("_", "-") for slug in slugs)
     return sorted(name for name in names if name.startswith(incomplete.replace("_", "-")))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from dse.errors import DseError, one_of
-from dse.hardware.gpus.read import GpuFile
+from dse.hardware.gpus.read import GpuFile, of
 from dse.types import CLASSES, TENSOR, Gpu, Kernel
 
 _PLAIN = tuple(name for name in CLASSES if name not in TENSOR)
@@ -59,7 +59,7 @@ def widths(file: GpuFile, names: Sequence[str] = NAMES) -> np.ndarray:
 
 def values(gpu: Gpu, names: Sequence[str] = NAMES) -> list[Any]:
     """Return the fields of those names."""
-    return [_field(gpu, name) for name in names]
+    return [of(gpu, name) for name in names]
 
 
 def moved(gpu: Gpu, names: Sequence[str], logs: Float[Array, " parameters"]) -> Gpu:
@@ -68,8 +68,3 @@ def moved(gpu: Gpu, names: Sequence[str], logs: Float[Array, " parameters"]) -> 
         value * jnp.exp(log.astype(value.dtype)) for value, log in zip(values(gpu, names), logs, strict=True)
     ]
     return eqx.tree_at(lambda tree: values(tree, names), gpu, new)
-
-
-def _field(gpu: Gpu, name: str) -> Any:
-    group, dot, last = name.partition(".")
-    return getattr(getattr(gpu, group), last) if dot else getattr(gpu, name)

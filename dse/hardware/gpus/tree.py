@@ -1,25 +1,60 @@
-"""GPU files as JAX trees: `jax.grad` of a function of a GPU is a GPU whose numbers are the derivatives.
+"""GPU files as JAX trees: `jax.grad` of a function of a GPU has its derivatives by the numbers of the file.
 
-Importing this module tells JAX so. Quantities are the leaves; limits, which are integers, stay as they are.
+Importing this module tells JAX so. The leaves are the `numbers` of a GPU, by their names; λ and what else
+follows from them by the rules of its file is computed of whatever JAX makes of them. Limits, which are
+integers, stay as they are.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jax.tree_util import GetAttrKey
 
-from dse.hardware.gpus.read import GpuFile
+from dse.errors import DseError, one_of
+from dse.hardware.gpus import rules
+from dse.hardware.gpus.facts import Entry, Fact
+from dse.hardware.gpus.read import GpuFile, build, checked, of, optional, units
 from dse.types import Gpu
 
 
-@dataclass(frozen=True)
 class Changed(GpuFile):
     """A GPU file whose numbers JAX has changed, or is about to; `origin` is the file as it was read."""
 
+    def __init__(self, origin: GpuFile, numbers: dict[str, Any]) -> None:
+        vars(self).update(path=origin.path, header=origin.header, fields=origin.fields)
+        vars(self).update(origin=origin, numbers=numbers)
+
     origin: GpuFile
+
+    @cached_property
+    def gpu(self) -> Gpu:  # type: ignore[override]
+        """The GPU of these numbers."""
+        read, facts = self.origin.gpu, {fact.field: fact for fact in self.fields}
+        dtype, known = read.clock.dtype, {}
+
+        def number(field: str) -> Any:
+            if field not in known:
+                fact = facts.get(field)
+                if field.startswith("limits."):
+                    known[field] = int(of(read, field))
+                elif field in self.numbers or fact is None or fact.follows is None:
+                    known[field] = self.numbers.get(field, of(read, field))
+                else:
+                    rule = fact.follows
+                    rule = rule._replace(number=self.numbers.get(str(fact.free), rule.number))
+                    known[field] = rules.cycles(rule, field, number, jnp.maximum)
+            return known[field]
+
+        moved = [field for field in facts if not field.startswith("limits.")]
+        values = [jnp.asarray(number(field), dtype) for field in moved]
+        return eqx.tree_at(lambda gpu: [of(gpu, field) for field in moved], read, values)
 
 
 class _Origin:
@@ -47,19 +82,53 @@ def origin(file: GpuFile) -> GpuFile:
 
 def traced(file: GpuFile) -> bool:
     """Whether JAX is about to differentiate, compile or vectorise what this GPU goes into."""
-    return any(isinstance(x, Tracer) for x in jax.tree.leaves(file.gpu))
+    return any(isinstance(x, Tracer) for x in file.numbers.values())
 
 
-def _flatten(file: GpuFile) -> tuple[tuple[Gpu], _Origin]:
-    return (eqx.filter(file.gpu, eqx.is_inexact_array),), _Origin(origin(file))
+def changed(file: GpuFile, changes: Mapping[str, Any]) -> GpuFile:
+    """Return a GPU with other numbers: what `GpuFile.replace` does."""
+    facts = {fact.field: fact for fact in file.fields}
+    known = dict.fromkeys((*facts, *optional(), *file.numbers))
+    for name, value in changes.items():
+        if name not in known:
+            raise DseError(f"{file.path}: {name}: unknown field, {one_of(name, known)}")
+        if np.ndim(value) and not isinstance(value, Tracer):
+            raise DseError(f"{file.path}: {name}: found an array {np.shape(value)}, expected one number")
+        if isinstance(value, Tracer) and name.startswith("limits."):
+            raise DseError(f"{file.path}: {name}: found a number that JAX traces, expected a whole one")
+    if isinstance(file, Changed) or any(isinstance(value, Tracer) for value in changes.values()):
+        dtype = origin(file).gpu.clock.dtype
+        return Changed(
+            origin(file), file.numbers | {name: jnp.asarray(x, dtype) for name, x in changes.items()}
+        )
+    for name, value in changes.items():
+        number = np.asarray(value).item()
+        if name in units():
+            number = int(number) if np.isfinite(number) and number == int(number) else number
+            facts[name] = Fact(name, number, units()[name], "replaced", "stated", None)
+        else:
+            field, _, key = name.rpartition(".")
+            facts[field] = replace(
+                facts[field], source="replaced", follows=rules.Rule(key, float(number)), spread=None
+            )
+    stated = [fact for fact in facts.values() if fact.follows != rules.LEFT_OUT.get(fact.field, ())]
+    entries = {fact.field: checked(Entry, fact.table(), file.path, fact.field) for fact in stated}
+    return build(file.path, file.header, entries, file.gpu.clock.dtype)
 
 
-def _unflatten(kept: _Origin, children: tuple[Any]) -> Changed:
-    file, [gpu] = kept.file, children
-    if isinstance(gpu, Gpu):
-        gpu = eqx.combine(gpu, eqx.filter(file.gpu, eqx.is_inexact_array, inverse=True))
-    return Changed(file.path, file.header, gpu, file.fields, file)
+def _flatten(file: GpuFile) -> tuple[tuple[dict[str, Any]], _Origin]:
+    return (dict(file.numbers),), _Origin(origin(file))
+
+
+def _with_names(file: GpuFile) -> tuple[list[tuple[Any, dict[str, Any]]], _Origin]:
+    [numbers], kept = _flatten(file)
+    return [(GetAttrKey("numbers"), numbers)], kept
+
+
+def _unflatten(kept: _Origin, children: Any) -> Changed:
+    [numbers] = children
+    return Changed(kept.file, numbers)
 
 
 for kind in (GpuFile, Changed):
-    jax.tree_util.register_pytree_node(kind, _flatten, _unflatten)
+    jax.tree_util.register_pytree_with_keys(kind, _with_names, _unflatten, _flatten)

@@ -33,23 +33,12 @@ def _lines(header: Header, records: Sequence[Fact], comments: Sequence[str]) -> 
             continue
         yield ""
         yield f"[{record.field}]"
-        yield from _quantity(record)
-        yield f"source = {json.dumps(record.source, ensure_ascii=False)}"
-        yield f"provenance = {json.dumps(record.provenance)}"
-        if note := record.follows.note if record.follows else record.rule:
-            yield f"rule = {json.dumps(note, ensure_ascii=False)}"
-        if record.spread is not None:
-            yield f"spread = {record.spread:.3g}"
+        for key, value in record.table().items():
+            yield f"{key} = {_text(key, value)}"
 
 
-def _quantity(record: Fact) -> Iterator[str]:
-    """Write a value with its unit, or what it follows from."""
-    if (rule := record.follows) is None:
-        yield f"value = {record.value}" if isinstance(record.value, int) else f"value = {record.value:.6g}"
-        yield f"unit = {json.dumps(record.unit)}"
-    elif rule.key == "like":
-        yield f"like = {json.dumps(rule.field)}"
-        if rule.number != 1:
-            yield f"times = {rule.number:.9g}"
-    else:
-        yield f"{rule.key} = {rule.number:.9g}"  # so that single precision loses nothing
+def _text(key: str, value: str | float) -> str:
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    digits = {"value": 6, "spread": 3}.get(key, 9)  # of a rule so many that single precision loses nothing
+    return str(value) if key == "value" and isinstance(value, int) else f"{value:.{digits}g}"

@@ -32,15 +32,15 @@ def like(name: str, capability: str) -> gpus.GpuFile:
 
     **Raises:** DseError if the catalogue has nothing for it.
     """
-    known = {slug: header for slug, header in gpus.headers().items() if not slug.endswith(MEASURED)}
-    for slug, header in known.items():
-        if header.name == name:
+    known = {slug: row for slug, row in gpus.known().items() if not slug.endswith(MEASURED)}
+    for slug, row in known.items():
+        if row.name == name:
             return gpus.load(slug)
 
-    def number(text: str | None) -> tuple[int, ...]:
-        return tuple(map(int, text.split("."))) if text else (0, 0)
+    def number(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split("."))) if "." in text else (0, 0)
 
-    older = {slug: number(header.compute_capability) for slug, header in known.items()}
+    older = {slug: number(row.target) for slug, row in known.items() if not row.like}
     older = {slug: version for slug, version in older.items() if (0, 0) < version <= number(capability)}
     if not older:
         raise DseError(f"{name}: compute capability: found {capability}, expected one of a GPU of `dse gpus`")
@@ -53,7 +53,7 @@ SWEPT = "_occupancy"  # end of the names of tables in which occupancy was swept
 
 def slug_of(name: str) -> str:
     """Name the measurements of a GPU: by the catalogue's name, else by one made of the GPU's own."""
-    slugs = [slug for slug, header in gpus.headers().items() if header.name == name]
+    slugs = [slug for slug, row in gpus.known().items() if row.name == name]
     return slugs[0] if slugs else re.sub(r"\W+", "_", name.removeprefix("NVIDIA ")).strip("_").lower()
 
 

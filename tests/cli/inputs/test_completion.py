@@ -22,21 +22,21 @@ finally:
 
 def test_names_that_begin_so():
     assert complete_kernels("conv") == ["convolution", "convolution_direct", "convolution_shared"]
-    assert complete_gpus("h100") == ["h100-pcie", "h100-sxm"]
-    assert complete_gpus("h100_s") == ["h100-sxm"]
+    assert complete_gpus("v100_s") == ["v100-sxm2-16gb", "v100-sxm2-32gb"]
+    assert complete_gpus("rtx-3080-1") == ["rtx-3080-12-gb"]
     assert complete_models("pi") == ["pipeline"]
 
 
 def test_the_shell_gets_them_without_what_is_heavy():
     environment = os.environ | {
         "_DSE_COMPLETE": "complete_bash",
-        "COMP_WORDS": "dse rank convolution --gpu h100",
+        "COMP_WORDS": "dse rank convolution --gpu v100-s",
         "COMP_CWORD": "4",
     }
     ran = subprocess.run(
         [sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False
     )
-    assert ran.stdout.split() == ["h100-pcie", "h100-sxm"]
+    assert ran.stdout.split() == ["v100-sxm2-16gb", "v100-sxm2-32gb"]
     assert ran.stderr.split()[-2:] == ["False", "False"]
 
 

