@@ -29,7 +29,8 @@ from dse.models.matrix.configuration import Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
-from dse.models.matrix.time import Case, seconds
+from dse.models.matrix.case import Case
+from dse.models.matrix.time import seconds
 
 TEMPERATURE = 0.02  # τ, of log time
 NOISY = 0.04  # τ_r, of one run's choice

@@ -18,7 +18,8 @@ from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
-from dse.models.matrix.time import Case, seconds
+from dse.models.matrix.case import Case
+from dse.models.matrix.time import seconds
 
 BY = ("physics", "prior", "both")
 WEIGHT = 0.01

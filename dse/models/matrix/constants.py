@@ -42,15 +42,19 @@ class Constants(eqx.Module):
     spill: Float[Array, ""] = constant(5, 0.7)  # slowdown of a register file asked for twice
     # One SM
     mma: Float[Array, ""] = constant(0.9, 0.1)  # share of the tensor rate, operands out of registers
+    fma: Float[Array, ""] = constant(0.93, 0.1)  # share of the rate of multiply-adds of single precision
     wgmma: Float[Array, ""] = constant(0.8, 0.15)  # the same, operands out of shared memory
     shared: Float[Array, ""] = constant(0.9, 0.2)  # share of the bandwidth of shared memory
     wgmma_reads: Float[Array, ""] = constant(0.6, 0.3)  # share of wgmma's reads of it that others feel
-    copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a 16-byte copy
+    copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a copy, of 16 bytes if it can be
+    narrow: Float[Array, ""] = constant(1.5, 0.4)  # the same of one that is not asynchronous, relative
     loop_slots: Float[Array, ""] = constant(30, 0.5, "issue slots")  # of a pass of the loop
     sums_slots: Float[Array, ""] = constant(2.5, 0.3, "issue slots")  # to scale and add a sum of a pass
     fp8_slots: Float[Array, ""] = constant(2, 0.5, "issue slots")  # to make an element fp16, two at a time
+    convert: Float[Array, ""] = constant(1, 0.3)  # conversions of an int8 weight to fp16 or bf16
     scales: Float[Array, ""] = constant(100, 0.5, "cycles")  # of a pass that loads scales, alone
     barrier: Float[Array, ""] = constant(80, 0.5, "cycles")  # of a pass of the loop, alone
+    step: Float[Array, ""] = constant(10, 0.7, "cycles")  # of 32 bytes of depth read, then multiplied, alone
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
     store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
     l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
@@ -70,11 +74,14 @@ class Constants(eqx.Module):
     run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over what is
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps what one kernel reads again
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # how gradually it stops to, in its logarithm
+    drift: Float[Array, ""] = constant(0.2, 0.7)  # share of their depth that blocks of a wave are apart
+    drift_edge: Float[Array, ""] = constant(0.7, 0.4)  # how gradually L2 loses what they share
     resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)
     overlap: Float[Array, ""] = constant(4, 0.15)  # exponent: how well SMs and DRAM overlap
     # A launch
     launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
+    events: Float[Array, ""] = constant(3.5e-6, 0.4, "s")  # a launch begun and ended between two events
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 
@@ -98,7 +105,7 @@ def default() -> Constants:
 def fitted() -> Constants:
     """The constants that come with the package."""
     table = tomllib.loads(FILE.read_text(encoding="utf-8"))["constants"]
-    return Constants(*(jnp.asarray(table[name]["value"], jnp.float32) for name in ABOUT))
+    return Constants(*(jnp.asarray(table[name]["value"] if name in table else about.default, jnp.float32) for name, about in ABOUT.items()))
 
 
 def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:

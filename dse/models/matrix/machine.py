@@ -13,7 +13,7 @@ from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT
 
-RATES = ("mma_fp16", "mma_fp8", "mma_int8")
+RATES = ("mma_fp16", "mma_fp8", "mma_int8", "mma_tf32", "fp32")
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
 TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
@@ -42,6 +42,7 @@ class Machine(eqx.Module):
     shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
     tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
     register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
+    convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
@@ -85,7 +86,9 @@ class Machine(eqx.Module):
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
             tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
             register_fp8=column(np.isin(capability, REGISTER_FP8)),
-            mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES},
+            convert=column([gpu.cpi.sfu for gpu in gpus]),
+            mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
+            | {"fp32": column([gpu.cpi.fp32 / 32.0 for gpu in gpus])},
         )
 
 
@@ -98,7 +101,12 @@ def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shar
     """
     rows, columns, depth, stages = tile
     ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
+    ahead, weights = _at_least_one(ahead), _at_least_one(weights)  # one stage has a buffer, too
     return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
+
+
+def _at_least_one(number: Any) -> Any:
+    return (number + 1 + abs(number - 1)) / 2
 
 
 def possible(
