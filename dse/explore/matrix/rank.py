@@ -14,11 +14,11 @@ from dse.explore.matrix import prior as _prior
 from dse.explore.matrix.prior import Prior
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
+from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
-from dse.models.matrix.case import Case
 from dse.models.matrix.time import seconds
 
 BY = ("physics", "prior", "both")

@@ -8,7 +8,7 @@ import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -87,14 +87,16 @@ def near_best(folder: Path) -> list[NearBest]:
         configurations.append(tuple(row.count(name) for name in PARAMETERS))
         seconds.append(row.number("avg_duration") * 1e-6)
     return [
-        NearBest(gpu, _alone(experts_layer(*sizes, routing="even")[weights == "w2"]), tuple(found), tuple(times))
+        NearBest(gpu, _alone(sizes, weights), tuple(found), tuple(times))
         for (gpu, weights, *sizes), (found, times) in cases.items()
     ]
 
 
-def _alone(product: Product) -> Product:
-    """The same, timed without the other one of its layer."""
-    return replace(product, beside=0.0)
+def _alone(sizes: Sequence[int], weights: str) -> Product:
+    """One product of a layer, timed without the other."""
+    tokens, experts, topk, hidden, intermediate = sizes
+    layer = experts_layer(tokens, experts, topk, hidden, intermediate, routing="even")
+    return replace(layer[weights == "w2"], beside=0.0)
 
 
 def recorded(folder: Path) -> list[Recorded]:
@@ -172,6 +174,11 @@ class Row:
         if not re.fullmatch(r"(\d{1,9}x\d{1,9})?", text, re.ASCII):
             raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected one as 128x128")
         return tuple(map(int, text.split("x"))) if text else ()
+
+
+def columns(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns. **Raises:** DseError for a file that cannot be read."""
+    return tuple(next(csv.reader(safe_readers.text(path).splitlines()[:1]), ()))
 
 
 def rows(path: Path) -> Iterator[Row]:

@@ -83,6 +83,8 @@ class Constants(eqx.Module):
     launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
     events: Float[Array, ""] = constant(3.5e-6, 0.4, "s")  # a launch begun and ended between two events
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
+    small: Float[Array, ""] = constant(2e-6, 0.4, "s")  # a short launch of a layer beside its products
+    stream: Float[Array, ""] = constant(0.8, 0.15)  # share of DRAM's bandwidth that these reach
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 
     @staticmethod
@@ -105,7 +107,7 @@ def default() -> Constants:
 def fitted() -> Constants:
     """The constants that come with the package."""
     table = tomllib.loads(FILE.read_text(encoding="utf-8"))["constants"]
-    return Constants(*(jnp.asarray(table[name]["value"] if name in table else about.default, jnp.float32) for name, about in ABOUT.items()))
+    return Constants(*(jnp.asarray(table[name]["value"], jnp.float32) for name in ABOUT))
 
 
 def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:

@@ -46,13 +46,14 @@ class Product:
     """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
 
     `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
-    hands them out in turn; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row of activations is read for all of a token's experts, as
-    by the first product of a layer of experts; the second has a row for each.
+    hands them out in turn; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row
+    of activations is read for all of a token's experts, as by the first product of a layer of experts; the
+    second has a row for each.
 
     `layouts` of activations and weights: "row" where the second index is next in memory, "column" where the
     first is. `strides`: elements from one row (or column) to the next where there are gaps. `constant`: sizes
-    are constants of the compiler, not arguments. `beside`: bytes of weights that other launches read between two
-    of this one, relative to its own, as both products of a layer of experts do in turn.
+    are constants of the compiler, not arguments. `beside`: bytes of weights that other launches read between
+    two of this one, relative to its own, as both products of a layer of experts do in turn.
     """
 
     tokens: int
@@ -87,6 +88,11 @@ class Product:
     def chosen(self) -> int:
         """Experts of a token: no more than there are."""
         return min(self.topk, self.experts)
+
+    @property
+    def halves(self) -> bool:
+        """Whether activations are 16-bit numbers, as layers hand them on."""
+        return OPERANDS[self.operands].activation_bytes == 2
 
     @property
     def copy_bytes(self) -> tuple[int, int]:
@@ -180,9 +186,9 @@ def launched_row_tiles(
 def _loads(one: Product) -> Float[np.ndarray, " experts"]:
     """Rows of each expert, ascending, where they are not drawn.
 
-    **Source:** of skewed ones, quantiles of the power law that aiconfigurator draws (ai-dynamo, Apache-2.0): from
-    1 to 0.8 of the tokens, or from 0.01 to 2 where there are no more rows than experts. A token that would meet
-    an expert twice takes idle ones in its stead, the same for all tokens: as many as it has experts.
+    **Source:** of skewed ones, quantiles of the power law that aiconfigurator draws (ai-dynamo, Apache-2.0):
+    from 1 to 0.8 of the tokens, or from 0.01 to 2 where there are no more rows than experts. A token that
+    would meet an expert twice takes idle ones instead, the same for all tokens: as many as it has experts.
     """
     places = np.arange(one.experts)
     if one.routing == "even":

@@ -258,9 +258,7 @@ def _sm(
     """Cycles until a block's first copies are there; and seconds of the busiest SM."""
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
     waited = one.alone + latency
-    alone = jnp.where(
-        block.waits, waited, _overlap(PIPES, one.alone, waited / _ahead(tile, block, k))
-    )
+    alone = jnp.where(block.waits, waited, _overlap(PIPES, one.alone, waited / _ahead(tile, block, k)))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
     first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
     store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
@@ -307,7 +305,9 @@ def _dram(
     deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
     a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
     b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
-    pages = (case.weights * b_run**k.run + case.activations * a_run**k.run) / (case.weights + case.activations)
+    pages = (case.weights * b_run**k.run + case.activations * a_run**k.run) / (
+        case.weights + case.activations
+    )
     losses = k.starved / flight + k.crowded * flight**k.crowding + k.page * machine.gddr * pages
     results = case.rows * case.columns * case.result_bytes  # nothing waits for them
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))

@@ -8,11 +8,11 @@ import pytest
 
 from dse.explore.matrix.rank import predict
 from dse.hardware import gpus
+from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants, default
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import Product, experts_layer
-from dse.models.matrix.case import Case
 from dse.models.matrix.time import seconds, warp_layout
 
 A100, L40, H800 = (gpus.load(name) for name in ("a100-sxm", "l40", "h800"))
