@@ -1,8 +1,8 @@
 """How well times of layers of experts are predicted: `evaluate_layers.py DIR [--gpu NAME] [--train DIR2 ...]
 [--json]`.
 
-DIR has tables of layers as they ran, a configuration each. Constants are the package's; `--train` fits them for
-each GPU, to all tables of DIR and of the folders named but for that GPU's rows.
+DIR has tables of layers as they ran, a configuration each. Constants are the package's; `--train` fits them
+for each GPU, to all tables of DIR and of the folders named but for that GPU's rows.
 """
 
 import sys

@@ -5,7 +5,7 @@ DIR has near_best.csv.gz (all configurations within 1 % of the best) or recorded
 tuning runs), or both. Each GPU is scored by what the others tell (constants, prior, weight of the prior),
 records by those of other architectures. `--train DIR2` learns from DIR2 instead, `--shipped` takes what the
 package comes with. `--tables` fits times of candidates and of layers of experts as well, those of a folder
-and the folders in it (evaluate_candidates.py and evaluate_layers.py score them). `--write` fits all of DIR and
+and the folders in it (evaluate_candidates.py and evaluate_layers.py score them). `--write` fits all and
 writes dse/models/matrix/constants.toml and prior.csv.gz.
 """
 

@@ -69,8 +69,9 @@ class Timed:
     def possible(self) -> Bool[np.ndarray, " rows"]:
         """Whether the buffers of each configuration fit in shared memory."""
         fits = np.zeros(len(self), bool)
-        kinds = {one[0].operands: one[0] for one in self.problems}
-        of = np.array([list(kinds).index(one[0].operands) for one in self.problems])[self.problem]
+        kinds = {(one[0].operands, one[0].copy_bytes): one[0] for one in self.problems}
+        places = {key: place for place, key in enumerate(kinds)}
+        of = np.array([places[one[0].operands, one[0].copy_bytes] for one in self.problems])[self.problem]
         for place, name in enumerate(self.gpus):
             own = np.flatnonzero(self.gpu == place)
             table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])

@@ -18,6 +18,7 @@ HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked m
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
 TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
 SHARED_ROWS = 64  # of a tile, from which on they do
+ASYNCHRONOUS = 4.0  # B: the narrowest asynchronous copy
 REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
 NEVER = 1e-6 * ABSENT
 
@@ -92,16 +93,20 @@ class Machine(eqx.Module):
         )
 
 
-def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any) -> Any:
+def buffer_bytes(
+    tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any, waits: tuple[Any, Any] = (0, 0)
+) -> Any:
     """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
 
     A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
     read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
+    One buffer of an operand that the loop waits for (`waits`), and where there is one stage.
     Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
     """
     rows, columns, depth, stages = tile
     ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
-    ahead, weights = _at_least_one(ahead), _at_least_one(weights)  # one stage has a buffer, too
+    ahead = 1 + (_at_least_one(ahead) - 1) * (1 - waits[0])
+    weights = 1 + (_at_least_one(weights) - 1) * (1 - waits[1])
     return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
 
 
@@ -118,13 +123,21 @@ def possible(
     """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
-    names = list(dict.fromkeys(one.operands for one in products))
-    kinds = [OPERANDS[name] for name in names]
-    a = np.array([[kind.activation_bytes] for kind in kinds])
-    b = np.array([[kind.weight_bytes] for kind in kinds])
-    converts = np.array([[float(kind.converts)] for kind in kinds])
-    scaled = np.array([[kind.scaled_by_block] for kind in kinds])
-    depth = np.where(scaled, np.minimum(depth, SCALE_DEPTH), depth)
-    asked = buffer_bytes((rows, columns, depth, stages), a, b, converts, from_shared)
-    fits = asked <= int(file.gpu.limits.shared_bytes_per_block)
-    return fits[[names.index(one.operands) for one in products]]
+    asked = [(one.operands, tuple(copy < ASYNCHRONOUS for copy in one.copy_bytes)) for one in products]
+    kinds = list(dict.fromkeys(asked))
+
+    def column(values: Iterable) -> np.ndarray:
+        return np.array([[float(value)] for value in values])
+
+    operands = [OPERANDS[name] for name, _ in kinds]
+    scaled = column(kind.scaled_by_block for kind in operands)
+    buffers = buffer_bytes(
+        (rows, columns, np.where(scaled > 0, np.minimum(depth, SCALE_DEPTH), depth), stages),
+        column(kind.activation_bytes for kind in operands),
+        column(kind.weight_bytes for kind in operands),
+        column(kind.converts for kind in operands),
+        from_shared * column(kind.rate != "fp32" for kind in operands),
+        (column(waits[0] for _, waits in kinds), column(waits[1] for _, waits in kinds)),
+    )
+    fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
+    return fits[[kinds.index(one) for one in asked]]

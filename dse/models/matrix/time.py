@@ -15,7 +15,8 @@ What is fitted is in `dse.models.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
 MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
 slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
-tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0.
+tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
+copies: what it compiles of vLLM's kernel for capability 9.0, 4,980 instructions for 192 bytes of a thread.
 """
 
 from functools import reduce
@@ -28,12 +29,14 @@ from jaxtyping import Array, Float
 from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
-from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine, buffer_bytes
+from dse.models.matrix.machine import ASYNCHRONOUS, RATES, SHARED_ROWS, Machine, buffer_bytes
 from dse.models.matrix.problem import SCALE_DEPTH
 
 LANES = 32
 SCHEDULERS = 4.0  # of an SM, each with its tensor core
-ASYNCHRONOUS = 4.0  # B: the narrowest asynchronous copy
+CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load and store
+CODE_CACHE = 2.0**16  # B of code that an SM keeps
+CODE_EDGE = 0.2
 CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights lie apart
 REGISTERS_A_THREAD = 255.0
 SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
@@ -58,6 +61,7 @@ class _Block(eqx.Module):
     warp_columns: Array
     tile_bytes: Array  # of both operands, a pass
     copies: Array  # of a thread, a pass
+    code: Array  # bytes of the loop where copies are narrow, and as many before it: each has its own address
     waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
 
 
@@ -114,6 +118,7 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
     warp_rows, warp_columns = warp_layout(bm, bn, tile.warps)
     a_bytes, b_bytes = bm * bk * case.activation_bytes, bn * bk * case.weight_bytes
     narrowest = jnp.minimum(case.activation_copy, case.weight_copy)
+    copies = (a_bytes / case.activation_copy + b_bytes / case.weight_copy) / threads
     return _Block(
         depth=bk,
         threads=threads,
@@ -123,7 +128,8 @@ def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
         warp_rows=warp_rows,
         warp_columns=warp_columns,
         tile_bytes=a_bytes + b_bytes,
-        copies=(a_bytes / case.activation_copy + b_bytes / case.weight_copy) / threads,
+        copies=copies,
+        code=jnp.where(narrowest < ASYNCHRONOUS, CODE * copies, 0.0),
         waits=(tile.stages < 2.0) | (narrowest < ASYNCHRONOUS),
     )
 
@@ -133,12 +139,15 @@ def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: C
     bm, bn, threads = tile.rows, tile.columns, block.threads
     a, b = case.activation_bytes, case.weight_bytes
     buffers = (bm, bn, block.depth, tile.stages)
-    shared = buffer_bytes(buffers, a, b, case.converts, jnp.where(block.from_shared, 1.0, 0.0))
+    waits = [jnp.where(copy < ASYNCHRONOUS, 1.0, 0.0) for copy in (case.activation_copy, case.weight_copy)]
+    from_shared = jnp.where(block.from_shared, 1.0, 0.0)
+    shared = buffer_bytes(buffers, a, b, case.converts, from_shared, (waits[0], waits[1]))
     shared = shared + machine.shared_reserved
     columns = jnp.maximum(bn / block.warp_columns, 8.0)
     held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
     operands = (bm / block.warp_rows * a + columns * jnp.maximum(a, b)) * held / LINE
-    sums, others = bm * bn / threads, k.registers + k.address_registers * block.copies
+    of_a_copy = jnp.where(block.code > 0.0, k.narrow_registers, k.address_registers)
+    sums, others = bm * bn / threads, k.registers + of_a_copy * block.copies
     wanted = others + sums * (1.0 + SUMS_APART * case.apart)
     wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
     late = block.tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
@@ -256,11 +265,15 @@ def _sm(
     k: Constants,
 ) -> tuple[Array, Array]:
     """Cycles until a block's first copies are there; and seconds of the busiest SM."""
+    uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
+    fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    waited = one.alone + latency
+    waited = one.alone + fetched + latency
     alone = jnp.where(block.waits, waited, _overlap(PIPES, one.alone, waited / _ahead(tile, block, k)))
     buffers = jnp.maximum(tile.stages - 1.0, 1.0)
-    first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
+    first = (
+        fetched + k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
+    )
     store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
     waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
     busy = grid.on_sm * (grid.passes * one.busy + 0.3 * store)
@@ -344,6 +357,6 @@ def _overlap(exponent: Array | int, *times: Array) -> Array:
     return longest * sum((one / longest) ** exponent for one in times) ** (1.0 / exponent)
 
 
-def _beyond(ratio: Array, edge: Array) -> Array:
+def _beyond(ratio: Array, edge: Array | float) -> Array:
     """1 where a working set exceeds what is kept, 0 where it fits; `edge` is how gradually."""
     return jax.nn.sigmoid(jnp.log(ratio) / edge)
