@@ -58,7 +58,7 @@ class Constants(eqx.Module):
     step: Float[Array, ""] = constant(10, 0.7, "cycles")  # of 32 bytes of depth read, then multiplied, alone
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
     store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
-    l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
+    l2: Float[Array, ""] = constant(1, 0.3)  # share of the bandwidth of L2
     short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: rows of one 128-byte line that DRAM must bring
     sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
     # Latency
@@ -75,7 +75,7 @@ class Constants(eqx.Module):
     run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over what is
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps what one kernel reads again
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # how gradually it stops to, in its logarithm
-    drift: Float[Array, ""] = constant(0.2, 0.7)  # share of their depth that blocks of a wave are apart
+    drift: Float[Array, ""] = constant(0.07, 0.5)  # share of their depth that blocks of a wave are apart
     drift_edge: Float[Array, ""] = constant(0.7, 0.4)  # how gradually L2 loses what they share
     resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)

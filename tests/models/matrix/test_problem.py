@@ -57,7 +57,8 @@ def test_the_grid_has_room_for_padding_of_each_expert():
         ({"tokens": 0}, "product: tokens: found 0, expected a number from 1 to 2,147,483,647"),
         ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a number from 1 to 2,147,483,647"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
-        ({"routing": "skewed"}, "product: routing: found 'skewed', expected random or even"),
+        ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, skewed"),
+        ({"skew": 1.0}, "product: skew: found 1.0, expected a number above 1"),
     ],
 )
 def test_mistakes_are_told(given: dict, line: str):
