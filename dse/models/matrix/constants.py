@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+SPREAD = 0.16  # standard deviation of log(time / prediction), of tables that nothing was fitted to
 FILE = Path(__file__).with_name("constants.toml")
 
 

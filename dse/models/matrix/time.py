@@ -110,6 +110,22 @@ def seconds(
     return launch + _overlap(k.overlap, sm, dram) + idle
 
 
+def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
+    """Bound the time from below, in s: arithmetic at its peak, or bytes at DRAM's.
+
+    Operands that L2 may hold from the launch before count for nothing, but for a launch after it was emptied.
+    """
+    arithmetic = case.rows * case.columns * case.depth * _rate(machine, case) / machine.sms / machine.clock
+    operands = case.weights + case.activations
+    results = case.rows * case.columns * case.result_bytes
+    return jnp.maximum(arithmetic, (operands * timing.flushed + results) / machine.dram_bandwidth)
+
+
+def _rate(machine: Machine, case: Case) -> Array:
+    """Cycles of a multiply-add on an SM."""
+    return reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
+
+
 def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
     """What Triton makes of a tile: its layout of warps, and copies as wide as strides let them be."""
     bm, bn, threads = tile.rows, tile.columns, LANES * tile.warps
@@ -180,7 +196,7 @@ def _multiply(
     memory, for one unit of depth."""
     bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
     products = bm * jnp.maximum(bn, 8.0)
-    rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
+    rate = _rate(machine, case)
     doubled = jnp.maximum(1.0, 8.0 * block.warp_columns / bn)  # warps that share columns do the same
     fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, block.as_fp16)
     at_a_time = jnp.where(block.tensor_memory, TENSOR_ROWS, SHARED_ROWS)

@@ -64,3 +64,14 @@ def test_the_grid_has_room_for_padding_of_each_expert():
 def test_mistakes_are_told(given: dict, line: str):
     with pytest.raises(DseError, match=line):
         Product(**{"tokens": 1, "columns": 64, "depth": 64, **given})
+
+
+def test_skewed_loads_are_all_rows_and_spread_unevenly():
+    """As many rows as tokens have experts; the busiest expert has far more than its share, no token twice."""
+    one = Product(1024, 64, 64, experts=64, topk=4, routing="skewed", skew=1.2)
+    even = Product(1024, 64, 64, experts=64, topk=4, routing="even")
+    assert row_tiles([one], [1])[0, 0] == one.rows
+    assert row_tiles([one], [128])[0, 0] > row_tiles([even], [128])[0, 0] - 64
+    assert active_experts([one])[0] <= 64
+    few = Product(2, 64, 64, experts=64, topk=4, routing="skewed")
+    assert 4 <= active_experts([few])[0] <= 8
