@@ -87,7 +87,8 @@ class Fits:
         key = frozenset(gpus)
         if key not in self._known:
             print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
-            self._known[key] = fit(near[::EVERY], records[::EVERY_RECORD], timed)
+            start = next(iter(self._known.values()), None)  # others differ little
+            self._known[key] = fit(near[::EVERY], records[::EVERY_RECORD], timed, start=start)
         return self._known[key]
 
     def trained(

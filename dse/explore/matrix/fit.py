@@ -56,10 +56,12 @@ def fit(
     timed: Sequence[Timed] = (),
     steps: int = STEPS,
     repeated: float = REPEATED,
+    start: Float[np.ndarray, " constants"] | None = None,
 ) -> Float[np.ndarray, " constants"]:
     """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
 
-    `repeated` is r: how many of the cases tell no more than one. Zeros, the defaults, where nothing tells.
+    `repeated` is r: how many of the cases tell no more than one. `start` is where to begin, at the defaults
+    unless it is stated. Zeros, the defaults, where nothing tells.
     """
     kinds = groupby(sorted(records, key=_launches), key=_launches)
     parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
@@ -75,9 +77,8 @@ def fit(
         return sum(float(one[0]) for one in found) + weight * float(x @ x), gradient
 
     bounds = [(-4.0, 4.0)] * len(ABOUT)
-    return minimize(
-        both, np.zeros(len(ABOUT)), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
-    ).x
+    begin = np.zeros(len(ABOUT)) if start is None else start
+    return minimize(both, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x
 
 
 def _near(cases: Sequence[NearBest]) -> Objective | None:
