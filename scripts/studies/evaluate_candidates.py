@@ -1,10 +1,11 @@
 """How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
 [--train DIR2 ...] [--json]`.
 
-DIR and the folders in it have tables of candidates with their times, as an autotuner of products records
-them. Constants are the package's; `--train` fits them for each table, to all tables of DIR and of the folders
-named but for that one. A regime is scored by its own rows; top_k is the time of the fastest candidate over
-that of the fastest of the first k, mean over problems; bias the median of predicted over measured time.
+DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
+attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
+products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the time
+of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
+predicted over measured time.
 """
 
 import argparse
@@ -16,9 +17,9 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from evaluate_moe import FILES, Fits, timed_tables
-from scipy.stats import spearmanr
+from evaluate_moe import FILES, Fits, of_products, timed_tables
 
+from dse.data.scores import fraction_of_optimum, spearman
 from dse.errors import DseError
 from dse.explore.matrix.records import gpu_file
 from dse.explore.matrix.timed import Timed
@@ -76,14 +77,12 @@ def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
     ratio = (predicted / table.seconds)[ran & np.isfinite(predicted)]
     first, ranks = [], []
     for rows in np.split(np.argsort(table.problem, kind="stable"), _starts(table.problem)):
-        measured = np.where(ran[rows], table.seconds[rows], np.inf)
-        if len(rows) < 2 or not np.isfinite(measured).any():
+        if len(rows) < 2 or not ran[rows].any():
             continue
-        fastest = np.minimum.accumulate(measured[np.argsort(predicted[rows], kind="stable")])
-        first.append([measured.min() / fastest[min(k, len(rows)) - 1] for k in TOP])
-        both = np.isfinite(measured) & np.isfinite(predicted[rows])
-        if len(np.unique(measured[both])) > 1:
-            ranks.append(spearmanr(measured[both], predicted[rows][both]).statistic)
+        own = predicted[rows], table.seconds[rows], ran[rows]
+        first.append([fraction_of_optimum(*own, k) for k in TOP])
+        rank = spearman(predicted[rows][ran[rows]], table.seconds[rows][ran[rows]])
+        ranks += [] if rank is None else [rank]
     error = np.abs(ratio - 1.0)
     failed = ~ran
     tops = np.mean(first, axis=0) if first else [None] * len(TOP)
@@ -91,7 +90,7 @@ def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
         "problems": len(np.unique(table.problem)),
         "rows": int(ran.sum()),
         **{f"top_{k}": _rounded(top) for k, top in zip(TOP, tops, strict=True)},
-        "spearman": _rounded(np.nanmean(ranks) if ranks else None),
+        "spearman": _rounded(np.mean(ranks) if ranks else None),
         "mape": _rounded(error.mean() if len(error) else None),
         "median_error": _rounded(np.median(error) if len(error) else None),
         "bias": _rounded(np.median(ratio) if len(ratio) else None),
@@ -104,7 +103,7 @@ def _starts(problem: np.ndarray) -> np.ndarray:
     return np.flatnonzero(np.diff(np.sort(problem))) + 1
 
 
-def _rounded(number: float | None) -> float | None:
+def _rounded(number: Any) -> float | None:
     return None if number is None else round(float(number), 4)
 
 
@@ -119,6 +118,8 @@ def _constants(folder: Path, train: Sequence[Path] | None, name: str, gpu: str) 
             told[0] += near
             told[1] += records
         for found, one in timed_tables(other).items():
+            if not of_products(one):
+                continue
             if other != folder or found != name:
                 told[2].append(one)
             elif len(one.gpus) > 1:
@@ -131,6 +132,10 @@ def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
     """Short launches, sizes that are no multiple of 8, kinds of operands."""
     best = np.full(len(table.problems), np.inf)
     np.minimum.at(best, table.problem, np.where(np.isfinite(table.seconds), table.seconds, np.inf))
+    if not of_products(table):
+        kinds = np.array([one[0].operands for one in table.problems])[table.problem]
+        short = {"short": (best < SHORT)[table.problem]}
+        return short | {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
     products = [one[0] for one in table.problems]
     sizes = np.array([[one.tokens, one.columns, one.depth] for one in products])
     mixed = np.array([OPERANDS[one.operands].converts for one in products])
@@ -144,14 +149,14 @@ def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
     return {name: rows[table.problem] for name, rows in regimes.items()}
 
 
-def is_of_products(table: Timed) -> bool:
-    """Whether a table has candidates of single products."""
+def single(table: Timed) -> bool:
+    """Whether a table has candidates of single launches."""
     return len(table.problems[0]) == 1
 
 
 if __name__ == "__main__":
     try:
-        main(is_of_products, regimes_of_candidates, "Times of candidates, predicted")
+        main(single, regimes_of_candidates, "Times of candidates, predicted")
     except DseError as error:
         print(f"evaluate_candidates.py: {error}", file=sys.stderr)
         sys.exit(2)

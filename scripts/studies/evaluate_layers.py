@@ -8,7 +8,7 @@ for each GPU, to all tables of DIR and of the folders named but for that GPU's r
 import sys
 
 import numpy as np
-from evaluate_candidates import TOKENS, is_of_products, main
+from evaluate_candidates import TOKENS, main, single
 
 from dse.errors import DseError
 from dse.explore.matrix.timed import Timed
@@ -30,7 +30,7 @@ def regimes(table: Timed) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     try:
-        main(lambda table: not is_of_products(table), regimes, "Times of layers of experts, predicted")
+        main(lambda table: not single(table), regimes, "Times of layers of experts, predicted")
     except DseError as error:
         print(f"evaluate_layers.py: {error}", file=sys.stderr)
         sys.exit(2)

@@ -35,10 +35,11 @@ from dse.explore.matrix.scores import (
     rates,
     recorded_depths,
 )
-from dse.explore.matrix.timed import Timed, candidates, layers
+from dse.explore.matrix.timed import Timed, attentions, candidates, layers
 from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
+from dse.models.matrix.problem import Product
 from dse.report.show import show
 
 EVERY = 3  # cases of the fit: the others say the same
@@ -68,7 +69,7 @@ class Fits:
     @staticmethod
     def of(folder: Path, tables: Sequence[Path] = ()) -> "Fits":
         """What a folder has of GPUs that are known, and the tables of times of others."""
-        timed = [one for other in tables for one in timed_tables(other).values()]
+        timed = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
         return Fits(_known(near_best(folder), []), _known(recorded(folder), []), timed)
 
     def without(self, left_out: Callable[[str], bool]) -> Told:
@@ -259,10 +260,15 @@ def timed_tables(folder: Path) -> dict[str, Timed]:
     """Tables of measured times in a folder and the folders in it, by name; others are passed over."""
     found = {}
     for path in sorted(folder.rglob("*.csv.gz")):
-        for column, read in (("b_layout", candidates), ("intermediate", layers)):
+        for column, read in (("b_layout", candidates), ("head_dim", attentions), ("intermediate", layers)):
             if column in columns(path):
                 found[path.relative_to(folder).as_posix().removesuffix(".csv.gz")] = read(path)
     return found
+
+
+def of_products(table: Timed) -> bool:
+    """Whether it is of products, alone or in layers: constants are fitted to those."""
+    return isinstance(table.problems[0][0], Product)
 
 
 def _rows_of(table: Timed, wanted: Callable[[str], bool]) -> Timed:

@@ -23,6 +23,7 @@ from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
 from dse.models.matrix.configuration import PARAMETERS, as_dict, space
 from dse.models.matrix.constants import SPREAD
 from dse.models.matrix.library import library_seconds
+from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 FORMATS = ("vllm", "sglang")
@@ -183,7 +184,7 @@ def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[
     least = sum(bound([file], kernel.products(tokens), kernel.timing)[0].tolist())
     found = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
     if kernel.name == "mm":
-        found["library_s"] = float(library_seconds([file], kernel.products(tokens))[0, 0])
+        found["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
     return found
 
 

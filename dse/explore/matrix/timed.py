@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,21 +22,24 @@ from jaxtyping import Array, Bool, Float, Int
 from dse.errors import DseError
 from dse.explore.matrix.records import Row, gpu_file, rows
 from dse.hardware.gpus import GpuFile
+from dse.models.matrix import attention
+from dse.models.matrix.attention import Attention, AttentionCase
 from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Case, Timing
 from dse.models.matrix.configuration import PARAMETERS, Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.layer import Rest
 from dse.models.matrix.machine import Machine, possible
-from dse.models.matrix.problem import Product, experts_layer
+from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 from dse.models.matrix.time import seconds
 
 GROUP = 8  # of Inductor's template
+VISITED = 128  # keys that its flex attention is timed with, whatever their number: one block of the mask
 TYPES = ("a_dtype", "b_dtype", "a_layout", "b_layout", "tf32")
 COLUMNS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
 HALVES = {"float16": "fp16", "bfloat16": "bf16"}
 LAYOUT = re.compile(r"(row|column)(?::(\d{1,10}))?", re.ASCII)
 
-Problem = tuple[Product, ...]  # launches one after the other
+Problem = tuple[Any, ...]  # one attention, or products one after the other
 
 
 @dataclass(frozen=True)
@@ -69,6 +72,8 @@ class Timed:
     def possible(self) -> Bool[np.ndarray, " rows"]:
         """Whether the buffers of each configuration fit in shared memory."""
         fits = np.zeros(len(self), bool)
+        if isinstance(self.problems[0][0], Attention):
+            return self._attentions_fit()
         kinds = {(one[0].operands, one[0].copy_bytes): one[0] for one in self.problems}
         places = {key: place for place, key in enumerate(kinds)}
         of = np.array([places[one[0].operands, one[0].copy_bytes] for one in self.problems])[self.problem]
@@ -77,6 +82,14 @@ class Timed:
             table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])
             fits[own] = table[of[own], np.arange(len(own))]
         return fits
+
+    def _attentions_fit(self) -> Bool[np.ndarray, " rows"]:
+        limits = [float(gpu_file(name).gpu.limits.shared_bytes_per_block) for name in self.gpus]
+        sizes = [(one.head_dim, OPERANDS[one.operands].activation_bytes) for (one,) in self.problems]
+        depth, size = np.array(sizes)[self.problem].T
+        rows, columns, stages = self.configurations[:, [0, 1, 5]].T
+        asked = attention.buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), depth, size)
+        return asked <= np.array(limits)[self.gpu]
 
     def predict(self, constants: Constants) -> Float[np.ndarray, " rows"]:
         """Predicted times in s, infinite where one does not fit."""
@@ -87,7 +100,7 @@ class Inputs(eqx.Module):
     """What predictions of measured rows need, as arrays. **Shapes:** [rows]."""
 
     machine: Machine
-    launches: tuple[Case, ...]
+    launches: tuple[Case | AttentionCase, ...]
     tile: Configuration
     rest: Rest | None
     timing: Timing
@@ -98,13 +111,13 @@ class Inputs(eqx.Module):
         files: list[GpuFile] = [gpu_file(name) for name in timed.gpus]
         heights = timed.configurations[:, 0]
         launches = [list(launch) for launch in zip(*timed.problems, strict=True)]
-        pairs = [one for one in timed.problems if len(one) == 2]
         rest = None
-        if pairs:
-            rest = jax.tree.map(lambda field: field[timed.problem], Rest.of(pairs))
+        if len(launches) > 1:
+            layers = list(zip(*launches, strict=True))
+            rest = jax.tree.map(lambda field: field[timed.problem], Rest.of(layers))
         return Inputs(
             machine=jax.tree.map(lambda field: field[timed.gpu], Machine.of(files)),
-            launches=tuple(Case.pairs(launch, timed.problem, heights) for launch in launches),
+            launches=tuple(_pairs(launch, timed.problem, heights) for launch in launches),
             tile=Configuration(*(jnp.asarray(one, jnp.float32) for one in timed.configurations.T)),
             rest=rest,
             timing=timed.timing,
@@ -114,8 +127,15 @@ class Inputs(eqx.Module):
         """Predicted times, whether or not one fits."""
         time = jnp.zeros_like(self.tile.rows)
         for launch in self.launches:
-            time = time + seconds(self.machine, launch, self.tile, constants, self.timing)
+            predicted = attention.seconds if isinstance(launch, AttentionCase) else seconds
+            time = time + predicted(self.machine, launch, self.tile, constants, self.timing)
         return time if self.rest is None else time + self.rest.seconds(self.machine, constants)
+
+
+def _pairs(launches: list, which: np.ndarray, heights: np.ndarray) -> Case | AttentionCase:
+    if isinstance(launches[0], Attention):
+        return jax.tree.map(lambda field: field[which, 0], AttentionCase.of(launches))
+    return Case.pairs(launches, which, heights)
 
 
 @jax.jit
@@ -126,6 +146,11 @@ def _predict(inputs: Inputs, constants: Constants) -> Float[Array, " rows"]:
 def candidates(path: Path) -> Timed:
     """Read a table of candidates, of the GPU that its name begins with. **Raises:** DseError, one line."""
     return _read(path, _candidate, BETWEEN_EVENTS)
+
+
+def attentions(path: Path) -> Timed:
+    """Read a table of attention's candidates. **Raises:** DseError, one line."""
+    return _read(path, _attention, BETWEEN_EVENTS)
 
 
 def layers(path: Path) -> Timed:
@@ -177,6 +202,24 @@ def _candidate(row: Row) -> _Read:
         configuration=[group if name == "GROUP_M" else row.count(name) for name in COLUMNS],
         seconds=1e-3 * row.number("time_ms", math.nan),
         library=1e-3 * row.number("library_ms", math.nan),
+    )
+
+
+def _attention(row: Row) -> _Read:
+    sizes = ("batch", "heads", "queries", "keys", "head_dim")
+
+    def problem() -> Problem:
+        operands = HALVES.get(row["dtype"], "tf32")
+        return (Attention(*map(row.count, sizes), operands=operands, visited=VISITED),)
+
+    tile = (row.count("BLOCK_M"), row.count("BLOCK_N"), row.count("BLOCK_N"), 1)
+    return _Read(
+        key=tuple(row[name] for name in (*sizes, "dtype", "score_nodes", "score_arguments")),
+        gpu=Path(row.where.partition(": line")[0]).name.partition(".")[0],
+        problem=problem,
+        configuration=[*tile, row.count("num_warps"), row.count("num_stages")],
+        seconds=1e-3 * row.number("time_ms", math.nan),
+        library=math.nan,
     )
 
 

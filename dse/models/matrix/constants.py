@@ -73,6 +73,7 @@ class Constants(eqx.Module):
     crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
     crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
     page: Float[Array, ""] = constant(0.0333, 0.7)  # loss of GDDR where 1 KiB of a row is asked for at a time
+    stacked_page: Float[Array, ""] = constant(0.0067, 0.7)  # the same of stacked memory
     run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over what is
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps what one kernel reads again
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # how gradually it stops to, in its logarithm

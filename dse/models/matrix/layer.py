@@ -27,7 +27,7 @@ class Rest(eqx.Module):
     moved: Float[Array, "*#batch"]  # bytes
 
     @staticmethod
-    def of(layers: Sequence[tuple[Product, Product]]) -> "Rest":
+    def of(layers: Sequence[tuple[Product, ...]]) -> "Rest":
         """Of layers, by their two products."""
         up, down = ([layer[place] for layer in layers] for place in (0, 1))
         converts = np.array([float(not one.halves) for one in up])

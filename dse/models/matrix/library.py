@@ -14,7 +14,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from dse.hardware.gpus import GpuFile
 from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product
 
@@ -27,12 +26,8 @@ WIDEST = 16.0  # B of a copy
 CONVERTED = 3.0  # B moved to convert a weight
 
 
-def library_seconds(files: Sequence[GpuFile], products: Sequence[Product]) -> Float[Array, "gpus products"]:
-    """Predict the library's times, in s, of dense products; NaN where it has none: experts, block scales.
-
-    **Raises:** DseError for a GPU without tensor cores.
-    """
-    machine = Machine.of(files)
+def library_seconds(machine: Machine, products: Sequence[Product]) -> Float[Array, "gpus products"]:
+    """Predict the library's times, in s, of dense products; NaN where it has none: experts, block scales."""
     kinds = [OPERANDS[one.operands] for one in products]
 
     pairs = list(zip(products, kinds, strict=True))

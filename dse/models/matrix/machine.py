@@ -30,7 +30,7 @@ class Machine(eqx.Module):
     clock: Float[Array, "*#batch"]  # Hz
     dram_bandwidth: Float[Array, "*#batch"]  # B/s
     dram_latency: Float[Array, "*#batch"]  # cycles
-    gddr: Float[Array, "*#batch"]  # 1, or 0.2 of stacked memory with its many more banks
+    gddr: Float[Array, "*#batch"]  # 1, or 0 of stacked memory with its many more banks
     l2_bytes: Float[Array, "*#batch"]
     l2_bandwidth: Float[Array, "*#batch"]  # B a cycle and SM
     l2_latency: Float[Array, "*#batch"]
@@ -74,7 +74,7 @@ class Machine(eqx.Module):
             clock=column([gpu.clock for gpu in gpus]),
             dram_bandwidth=column([gpu.dram_bandwidth for gpu in gpus]),
             dram_latency=column([gpu.latency.dram for gpu in gpus]),
-            gddr=column(np.where(np.isin(capability, HBM), 0.2, 1.0)),
+            gddr=column(~np.isin(capability, HBM)),
             l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
             l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
             l2_latency=column([gpu.latency.l2 for gpu in gpus]),

@@ -337,7 +337,8 @@ def _dram(
     pages = (case.weights * b_run**k.run + case.activations * a_run**k.run) / (
         case.weights + case.activations
     )
-    losses = k.starved / flight + k.crowded * flight**k.crowding + k.page * machine.gddr * pages
+    page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
+    losses = k.starved / flight + k.crowded * flight**k.crowding + page * pages
     results = case.rows * case.columns * case.result_bytes  # nothing waits for them
     return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
 
