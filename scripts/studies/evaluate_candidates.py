@@ -3,8 +3,8 @@
 
 DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
 attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
-products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the time
-of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
+products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
+time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
 predicted over measured time.
 """
 

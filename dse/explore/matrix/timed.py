@@ -127,8 +127,11 @@ class Inputs(eqx.Module):
         """Predicted times, whether or not one fits."""
         time = jnp.zeros_like(self.tile.rows)
         for launch in self.launches:
-            predicted = attention.seconds if isinstance(launch, AttentionCase) else seconds
-            time = time + predicted(self.machine, launch, self.tile, constants, self.timing)
+            how = self.tile, constants, self.timing
+            if isinstance(launch, AttentionCase):
+                time = time + attention.seconds(self.machine, launch, *how)
+            else:
+                time = time + seconds(self.machine, launch, *how)
         return time if self.rest is None else time + self.rest.seconds(self.machine, constants)
 
 

@@ -3,9 +3,9 @@
 A pass multiplies queries by a tile of keys, takes the softmax (an exponential of the special function units
 and a few instructions a score), and multiplies by a tile of values. Products and softmax overlap a little
 where each warp does both in turn (FlashAttention 2, Triton), and well where warp groups take turns
-(FlashAttention 3). Causal: a block stops at its diagonal. `visited`: keys that blocks of queries meet, the same
-for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of a block are queries of
-all heads of a group, as in decoding. Pages of keys cost a look-up each.
+(FlashAttention 3). Causal: a block stops at its diagonal. `visited`: keys that blocks of queries meet, the
+same for all, where a mask leaves out the others. Grouped heads share keys: `packed` rows of a block are
+queries of all heads of a group, as in decoding. Pages of keys cost a look-up each.
 
 Sources: Dao 2023 (FlashAttention 2: what a block does, 73 % of an A100, 35 % of an H100); Shah et al. 2024
 (FlashAttention 3: softmax and products by turns, 75 % of an H100). What a score's instructions take is not
@@ -29,6 +29,7 @@ from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine
 from dse.models.matrix.problem import OPERANDS
 
+KINDS = ("bf16", "fp16", "tf32", "fp32")
 IN_TURN, BY_TURNS = 1.1, 2.0  # exponents of overlap of products and softmax
 SLOTS = 5.0  # issue slots of a score, but for its exponential
 LANES, SCHEDULERS, LINE = 32.0, 4.0, 128.0
@@ -57,8 +58,8 @@ class Attention:
                 raise DseError(f"attention: {name}: found {getattr(self, name)!r}, expected at least 1")
         if self.heads % self.groups:
             raise DseError(f"attention: key_heads: found {self.groups}, expected a divisor of {self.heads}")
-        if self.operands not in OPERANDS or OPERANDS[self.operands].converts:
-            raise DseError(f"attention: operands: found {self.operands!r}, expected bf16, fp16, tf32 or fp32")
+        if self.operands not in KINDS:
+            raise DseError(f"attention: operands: found {self.operands!r}, expected {', '.join(KINDS)}")
 
     @property
     def groups(self) -> int:
@@ -116,7 +117,7 @@ def buffer_bytes(tile: tuple[Any, ...], depth: Any, size: Any) -> Any:
     16-bit scores stay in registers. Works on NumPy's and JAX's arrays.
     """
     rows, columns, buffers = tile
-    return (rows * depth + 2.0 * buffers * columns * depth) * size + rows * columns * size * (size > 2)
+    return (rows * depth + 2.0 * buffers * columns * depth) * size + rows * columns * 2.0 * (size - 2.0)
 
 
 def seconds(
@@ -171,7 +172,7 @@ def seconds(
     cycles = jnp.maximum(jnp.maximum(waiting, on_sm * passes * busy), from_l2)
     moved = (read + results) * cold + results
     dram = moved / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
-    dram = dram * (1.0 + STARVED * (machine.sms > blocks) * (1.0 - blocks / machine.sms))
+    dram = dram * (1.0 + STARVED * jnp.maximum(1.0 - blocks / machine.sms, 0.0))
     sm = cycles / machine.clock
     overlapped = (sm**k.overlap + dram**k.overlap) ** (1.0 / k.overlap)
     return k.launch + timing.events * k.events + overlapped
