@@ -117,16 +117,12 @@ def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:
     """Write fitted constants as the file has them; `spread` is that of x over fits that leave a GPU out."""
     lines = [
         "# Written by scripts/studies/evaluate_moe.py --write: its module constants.py says what each is.",
+        "# spread: of the logarithm, over fits that leave an architecture out.",
+        f"source = {json.dumps(source)}",
         "",
+        "[constants]",
     ]
-    lines += [f"source = {json.dumps(source)}", ""]
     for place, (name, about) in enumerate(ABOUT.items()):
-        value = about.default * np.exp(about.spread * x[place])
-        lines += [
-            f"[constants.{name}]",
-            f"value = {value:.5g}",
-            f'unit = "{about.unit}"',
-            f"spread = {about.spread * spread[place]:.2g} # of its logarithm, over fits that leave a GPU out",
-            "",
-        ]
-    return "\n".join(lines)
+        value, of_value = about.default * np.exp(about.spread * x[place]), about.spread * spread[place]
+        lines.append(f'{name} = {{ value = {value:.5g}, unit = "{about.unit}", spread = {of_value:.2g} }}')
+    return "\n".join(lines) + "\n"

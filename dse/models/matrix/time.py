@@ -323,7 +323,7 @@ def _dram(
     reread = case.weights * apart * _beyond(one_expert / kept, k.l2_edge)
     once = (case.weights + case.activations) * cold + again + reread
     waves = jnp.maximum(grid.on_sm / grid.resident, 1.0)
-    panels = (abreast * bm * a + running / abreast * bn * b) * case.depth  # that running blocks read
+    panels = streamed + abreast * bm * case.depth * a  # that running blocks read
     apart_by = k.drift * (1.01 - 1.0 / waves)  # share of its depth that one block is ahead of another
     lost = _beyond(apart_by * panels / kept, k.drift_edge)
     copied = grid.blocks * grid.passes * one.copied
