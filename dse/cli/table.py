@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="rich")
 
 TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # those that vLLM tunes
-MATRIX = ("moe", "fused_moe", "w8a8")
+MATRIX = ("moe", "fused_moe", "w8a8", "mm")
 MATRIX_STYLES = ("vllm", "sglang")
 STYLES = (*MATRIX_STYLES, "json", "csv", "triton")
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
@@ -38,8 +38,8 @@ def table(
         str,
         typer.Argument(
             metavar="KERNEL",
-            help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product; or any kernel of "
-            "`dse kernels` or a file, as `dse rank` takes it.",
+            help="moe or fused_moe: a layer of experts; w8a8: a block-scaled product; mm: a dense one; or "
+            "any kernel of `dse kernels` or a file, as `dse rank` takes it.",
         ),
     ],
     gpu: inputs.GpuOption,
@@ -48,7 +48,8 @@ def table(
         typer.Option(
             "--set",
             metavar="NAME=VALUE",
-            help="moe: E, N (of one projection), K (hidden), topk; w8a8: N, K; else a size or a parameter.",
+            help="moe: E, N (of one projection), K (hidden), topk; w8a8 and mm: N, K; else a size or a "
+            "parameter.",
         ),
     ] = None,
     tokens: Annotated[
@@ -56,10 +57,12 @@ def table(
         typer.Option(
             "--for",
             metavar="NAME=NUMBERS",
-            help="The rows: batch sizes M=1,2,4 of moe and w8a8, else problem sizes; repeatable.",
+            help="The rows: batch sizes M=1,2,4 of moe, w8a8 and mm, else problem sizes; repeatable.",
         ),
     ] = None,
-    dtype: Annotated[str, typer.Option(help="bf16, fp16, fp8_w8a8, int8_w8a8 or int8_w8a16.")] = "bf16",
+    dtype: Annotated[
+        str, typer.Option(help="bf16, fp16, fp8_w8a8, int8_w8a8 or int8_w8a16; of mm, tf32 or fp32, too.")
+    ] = "bf16",
     block: Annotated[
         str | None,
         typer.Option(metavar="COLUMNSxDEPTH", help="Of a scale, as 128x128, if blocks have scales."),
@@ -69,7 +72,8 @@ def table(
         typer.Option("--format", help="Write the file that vllm or sglang loads, or json, csv or triton."),
     ] = None,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="MODEL", help="Of kernels other than moe and w8a8.")
+        str | None,
+        typer.Option("--model", "-m", metavar="MODEL", help="Of kernels other than moe, w8a8 and mm."),
     ] = None,
     source: inputs.SourceOption = False,
     device: Annotated[

@@ -32,6 +32,7 @@ COLUMNS: dict[str, Column] = {
     "time_s": Column("s", "predicted time of the launch; infinite (JSON: null) if it cannot run"),
     "low_s": Column("s", "lower end of the interval that is to hold the time in 95 % of cases"),
     "high_s": Column("s", "upper end of that interval"),
+    "library_s": Column("s", "what the vendor's library takes for the same product, predicted"),
     "valid": Column("1", "configurations that fulfil the constraints"),
     "count": Column("1", "of them, those of this row"),
     "from_s": Column("s", "lower end of a bin of times"),

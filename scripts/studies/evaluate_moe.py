@@ -1,10 +1,12 @@
 """How well configurations of Triton's matrix products are predicted: `evaluate_moe.py DIR [--train DIR2]
-[--json]`.
+[--tables DIR3 ...] [--json]`.
 
 DIR has near_best.csv.gz (all configurations within 1 % of the best) or recorded_best.csv.gz (the best of
 tuning runs), or both. Each GPU is scored by what the others tell (constants, prior, weight of the prior),
 records by those of other architectures. `--train DIR2` learns from DIR2 instead, `--shipped` takes what the
-package comes with. `--write` fits all of DIR and writes dse/models/matrix/constants.toml and prior.csv.gz.
+package comes with. `--tables` fits times of candidates and of layers of experts as well, those of a folder
+and the folders in it (evaluate_candidates.py and evaluate_layers.py score them). `--write` fits all and
+writes dse/models/matrix/constants.toml and prior.csv.gz.
 """
 
 import argparse
@@ -22,7 +24,7 @@ from dse.core.files import fill
 from dse.errors import DseError
 from dse.explore.matrix import prior, rank
 from dse.explore.matrix.fit import fit
-from dse.explore.matrix.records import NearBest, Recorded, gpu_file, near_best, recorded
+from dse.explore.matrix.records import NearBest, Recorded, columns, gpu_file, near_best, recorded
 from dse.explore.matrix.scores import (
     BY,
     Trained,
@@ -33,9 +35,11 @@ from dse.explore.matrix.scores import (
     rates,
     recorded_depths,
 )
+from dse.explore.matrix.timed import Timed, attentions, candidates, layers
 from dse.models.matrix import constants
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine
+from dse.models.matrix.problem import Product
 from dse.report.show import show
 
 EVERY = 3  # cases of the fit: the others say the same
@@ -44,38 +48,55 @@ LEAST_SHARE = 0.04  # of the table that is written
 FILES = ("near_best.csv.gz", "recorded_best.csv.gz")
 SOURCE = (
     "near-best configurations of Triton's fused-MoE kernel on A100, H800 and L40, zksainx/pipeweave 55e0317; "
-    "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all Apache-2.0)"
+    "recorded best configurations of vllm 0.33.0 and sglang 0.5.23 (all Apache-2.0); candidates of PyTorch "
+    "Inductor on an A100 with their times, AlnisM/autoheuristic-datasets; layers of experts on A100, H100 "
+    "and L40S, ai-dynamo/aiconfigurator (Apache-2.0)"
 )
+
+
+Told = tuple[list[NearBest], list[Recorded], list[Timed]]
 
 
 class Fits:
     """Constants fitted to near-best sets and records of some GPUs, each combination once."""
 
-    def __init__(self, cases: Sequence[NearBest], records: Sequence[Recorded]) -> None:
-        self.cases, self.records = by_gpu(cases), records
+    def __init__(
+        self, cases: Sequence[NearBest], records: Sequence[Recorded], timed: Sequence[Timed] = ()
+    ) -> None:
+        self.cases, self.records, self.timed = by_gpu(cases), records, timed
         self._known: dict[frozenset[str], np.ndarray] = {}
 
     @staticmethod
-    def of(folder: Path) -> "Fits":
-        """What a folder has of GPUs that are known."""
-        return Fits(_known(near_best(folder), []), _known(recorded(folder), []))
+    def of(folder: Path, tables: Sequence[Path] = ()) -> "Fits":
+        """What a folder has of GPUs that are known, and the tables of times of others."""
+        timed = [one for other in tables for one in timed_tables(other).values() if of_products(one)]
+        return Fits(_known(near_best(folder), []), _known(recorded(folder), []), timed)
 
-    def without(self, left_out: Callable[[str], bool]) -> tuple[list[NearBest], list[Recorded]]:
+    def without(self, left_out: Callable[[str], bool]) -> Told:
         """All that GPUs tell but for those left out."""
         near = [case for gpu, found in self.cases.items() if not left_out(gpu) for case in found]
-        return near, [one for one in self.records if not left_out(one.gpu)]
+        records = [one for one in self.records if not left_out(one.gpu)]
+        timed = [_rows_of(one, lambda gpu: not left_out(gpu)) for one in self.timed]
+        return near, records, [one for one in timed if len(one)]
 
-    def coordinates(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> np.ndarray:
+    def coordinates(
+        self, near: Sequence[NearBest], records: Sequence[Recorded], timed: Sequence[Timed]
+    ) -> np.ndarray:
         """x of the constants."""
-        gpus = frozenset(f"{one.gpu} ({type(one).__name__})" for one in [*near, *records])
-        if gpus not in self._known:
+        gpus = {f"{one.gpu} ({type(one).__name__})" for one in [*near, *records]}
+        gpus |= {f"{_names(one)} ({len(one)} times)" for one in timed}
+        key = frozenset(gpus)
+        if key not in self._known:
             print(f"fitting to {', '.join(sorted(gpus)) or 'nothing: defaults'}", file=sys.stderr)
-            self._known[gpus] = fit(near[::EVERY], records[::EVERY_RECORD])
-        return self._known[gpus]
+            start = next(iter(self._known.values()), None)  # others differ little
+            self._known[key] = fit(near[::EVERY], records[::EVERY_RECORD], timed, start=start)
+        return self._known[key]
 
-    def trained(self, near: Sequence[NearBest], records: Sequence[Recorded]) -> Trained:
+    def trained(
+        self, near: Sequence[NearBest], records: Sequence[Recorded], timed: Sequence[Timed]
+    ) -> Trained:
         """What these tell."""
-        found = Constants.at(jnp.asarray(self.coordinates(near, records), jnp.float32))
+        found = Constants.at(jnp.asarray(self.coordinates(near, records, timed), jnp.float32))
         return Trained.of(found, rank.WEIGHT, configured([*near, *records]))
 
 
@@ -84,6 +105,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", 1)[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--train", type=Path, metavar="DIR2", help="learn from this folder")
+    parser.add_argument("--tables", type=Path, nargs="+", default=[], metavar="DIR3")
     parser.add_argument("--shipped", action="store_true", help="take the package's constants and prior")
     parser.add_argument("--write", action="store_true", help="fit all, and write the package's files")
     parser.add_argument("--json", action="store_true")
@@ -92,7 +114,7 @@ def main() -> None:
     for folder in filter(None, (given.folder, given.train)):
         if not any((folder / name).is_file() for name in FILES):
             raise DseError(f"{folder}: found neither, expected {' or '.join(FILES)} in a folder")
-    told = Fits.of(given.train or given.folder)
+    told = Fits.of(given.train or given.folder, given.tables)
     if given.write:
         write_files(told)
     if given.write and not (given.page or given.json):
@@ -121,8 +143,9 @@ def evaluate(folder: Path, told: Fits, shipped: bool = False, elsewhere: bool = 
         """What others tell; records of the same architecture may be the same card by another name."""
         if own:
             return own
-        near, records = told.without(lambda other: gpu_file(other).name == gpu_file(gpu).name)
-        return told.trained(near, [one for one in records if _architecture(one.gpu) != _architecture(gpu)])
+        near, _, _ = told.without(lambda other: gpu_file(other).name == gpu_file(gpu).name)
+        _, records, timed = told.without(lambda other: _architecture(other) == _architecture(gpu))
+        return told.trained(near, records, timed)
 
     hits, errors = {}, {}
     for gpu, cases in by_gpu(near).items():
@@ -229,8 +252,31 @@ def present(found: dict) -> None:
 
 
 def _all(told: Fits) -> list[NearBest | Recorded]:
-    near, records = told.without(lambda gpu: False)
+    near, records, _ = told.without(lambda gpu: False)
     return [*near, *records]
+
+
+def timed_tables(folder: Path) -> dict[str, Timed]:
+    """Tables of measured times in a folder and the folders in it, by name; others are passed over."""
+    found = {}
+    for path in sorted(folder.rglob("*.csv.gz")):
+        for column, read in (("b_layout", candidates), ("head_dim", attentions), ("intermediate", layers)):
+            if column in columns(path):
+                found[path.relative_to(folder).as_posix().removesuffix(".csv.gz")] = read(path)
+    return found
+
+
+def of_products(table: Timed) -> bool:
+    """Whether it is of products, alone or in layers: constants are fitted to those."""
+    return isinstance(table.problems[0][0], Product)
+
+
+def _rows_of(table: Timed, wanted: Callable[[str], bool]) -> Timed:
+    return table.where(np.array([wanted(gpu) for gpu in table.gpus])[table.gpu])
+
+
+def _names(table: Timed) -> str:
+    return " ".join(table.gpus[place] for place in np.unique(table.gpu))
 
 
 def _known(cases: Sequence, skipped: list[str]) -> list:

@@ -23,6 +23,16 @@ def test_a_table_with_times(run_dse):
     assert 0 < rows[0]["time_s"] < rows[1]["time_s"] < 1
 
 
+def test_a_dense_product_beside_the_library(run_dse):
+    ran = run_dse(
+        "table", "mm", "-g", "a100-sxm", "--set", "N=4096", "--set", "K=4096", "--for", "M=64", "--json"
+    )
+    assert (ran.code, ran.err) == (0, "")
+    [row] = json.loads(ran.out)
+    assert row["low_s"] < row["time_s"] < row["high_s"]
+    assert 1e-5 < row["library_s"] < 1e-3
+
+
 def test_a_file_is_written_where_it_is_looked_for(run_dse, tmp_path):
     ran = run_dse(
         *MOE, "--for", "M=16", "--dtype", "fp8_w8a8", "--format", "vllm", "-o", str(tmp_path / "new")

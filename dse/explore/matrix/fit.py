@@ -4,12 +4,13 @@ Of what is not in a set nothing is known but that it was slower or not tried. Wh
 
     mean over sets of -log Σ_set softmax(-log t / τ) + w ρ(log t_best)
     + v mean over records of -log Σ_same tile softmax(-log t / τ_r)
+    + u Σ over tables of measured times, mean over rows of ρ(log t)
     + ½ r Σ x² / sets
 
 with x the standard-normal coordinates of the constants and ρ pseudo-Huber: the share of the space's softmax
 that falls into the set, errors of the best time, the same share of what a noisy tuning run chose (whatever
-the group, which hardly matters), and the prior. Cases of one layer differ by the number of tokens alone and
-share what the model lacks: r of them tell no more than one.
+the group, which hardly matters), errors of times where all were recorded, and the prior. Cases of one layer
+differ by the number of tokens alone and share what the model lacks: r of them tell no more than one.
 
 Method: L-BFGS (Liu & Nocedal 1989) on gradients of JAX. Precision: float32.
 """
@@ -24,18 +25,22 @@ from jaxtyping import Array, Float
 from scipy.optimize import minimize
 
 from dse.explore.matrix.records import NearBest, Recorded, gpu_file
+from dse.explore.matrix.timed import Inputs, Timed
 from dse.hardware.gpus import GpuFile
+from dse.models.matrix.case import Case
 from dse.models.matrix.configuration import Configuration, space
 from dse.models.matrix.constants import ABOUT, Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
-from dse.models.matrix.time import Case, seconds
+from dse.models.matrix.time import seconds
 
 TEMPERATURE = 0.02  # τ, of log time
 NOISY = 0.04  # τ_r, of one run's choice
 NOISE = 0.1  # of log time, from which on errors count linearly
 TIMES = 1.5  # w
 RECORDS = 0.7  # v
+TABLES = 1.5  # u
+MOST = 3000  # rows of a table: more say the same
 LEAST_SHARE = 1e-3  # of a set: no case decides alone
 GROUPS = (1, 16)  # of GROUP_SIZE_M, those fitted to: the others lie close
 REPEATED = 18.0  # r: numbers of tokens that each layer was timed with
@@ -48,19 +53,23 @@ Objective = Callable[[Array], Array]
 def fit(
     cases: Sequence[NearBest],
     records: Sequence[Recorded] = (),
+    timed: Sequence[Timed] = (),
     steps: int = STEPS,
     repeated: float = REPEATED,
+    start: Float[np.ndarray, " constants"] | None = None,
 ) -> Float[np.ndarray, " constants"]:
     """Coordinates x of the most probable constants; `Constants.at(x)` are their values.
 
-    `repeated` is r: how many of the cases tell no more than one. Zeros, the defaults, where nothing tells.
+    `repeated` is r: how many of the cases tell no more than one. `start` is where to begin, at the defaults
+    unless it is stated. Zeros, the defaults, where nothing tells.
     """
     kinds = groupby(sorted(records, key=_launches), key=_launches)
     parts = [_near(cases), *(_recorded(list(found), RECORDS / len(records)) for _, found in kinds)]
+    parts += [_timed(one) for one in timed]
     evaluated = [jax.jit(jax.value_and_grad(part)) for part in parts if part]
     if not evaluated:
         return np.zeros(len(ABOUT))
-    weight = 0.5 * repeated / (len(cases) or len(records))
+    weight = 0.5 * repeated / (len(cases) or len(records) or MOST)
 
     def both(x: np.ndarray) -> tuple[float, np.ndarray]:
         found = [one(jnp.asarray(x, jnp.float32)) for one in evaluated]
@@ -68,9 +77,8 @@ def fit(
         return sum(float(one[0]) for one in found) + weight * float(x @ x), gradient
 
     bounds = [(-4.0, 4.0)] * len(ABOUT)
-    return minimize(
-        both, np.zeros(len(ABOUT)), jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}
-    ).x
+    begin = np.zeros(len(ABOUT)) if start is None else start
+    return minimize(both, begin, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": steps}).x
 
 
 def _near(cases: Sequence[NearBest]) -> Objective | None:
@@ -91,8 +99,24 @@ def _near(cases: Sequence[NearBest]) -> Objective | None:
 
     def objective(x: Array) -> Array:
         log_s = time(x)
-        wrong = jnp.mean(jnp.sqrt(1.0 + ((jnp.min(log_s, 1) - fastest) / NOISE) ** 2) - 1.0)
-        return jnp.mean(_missed(log_s / TEMPERATURE, in_set)) + TIMES * wrong
+        return jnp.mean(_missed(log_s / TEMPERATURE, in_set)) + TIMES * _wrong(jnp.min(log_s, 1) - fastest)
+
+    return objective
+
+
+def _wrong(error: Array) -> Array:
+    return jnp.mean(jnp.sqrt(1.0 + (error / NOISE) ** 2) - 1.0)
+
+
+def _timed(table: Timed) -> Objective:
+    """Of measured times: errors of a sample of those that ran."""
+    ran = np.flatnonzero(np.isfinite(table.seconds))
+    ran = np.random.default_rng(0).permutation(ran)[:MOST]
+    inputs = Inputs.of(table.where(ran))
+    measured = jnp.asarray(np.log(table.seconds[ran]), jnp.float32)
+
+    def objective(x: Array) -> Array:
+        return TABLES * _wrong(jnp.log(inputs.seconds(Constants.at(x))) - measured)
 
     return objective
 

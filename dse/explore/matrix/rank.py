@@ -14,11 +14,12 @@ from dse.explore.matrix import prior as _prior
 from dse.explore.matrix.prior import Prior
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix import constants as _constants
+from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
 from dse.models.matrix.machine import Machine, possible
 from dse.models.matrix.problem import Product
-from dse.models.matrix.time import Case, seconds
+from dse.models.matrix.time import roofline, seconds
 
 BY = ("physics", "prior", "both")
 WEIGHT = 0.01
@@ -32,17 +33,29 @@ def predict(
     products: Sequence[Product],
     configurations: Int[np.ndarray, "configurations 6"],
     constants: Constants | None = None,
+    timing: Timing = BACK_TO_BACK,
 ) -> Float[np.ndarray, "gpus products configurations"]:
     """Predict times in seconds; infinite where shared memory does not suffice. Fitted constants by default.
+
+    `timing`: launches back to back, or one between two events with nothing in L2.
 
     **Raises:** DseError for a GPU without tensor cores.
     """
     machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
     inner = (Case.of(products, configurations[:, 0]), Configuration.of(configurations))
     case, tile = jax.tree.map(lambda field: field[None], inner)
-    times = _seconds(machine, case, tile, constants or _constants.fitted())
+    times = _seconds(machine, case, tile, constants or _constants.fitted(), timing)
     fits = np.array([possible(file, products, configurations) for file in files])
     return np.where(fits, np.asarray(times), np.inf)
+
+
+def bound(
+    files: Sequence[GpuFile], products: Sequence[Product], timing: Timing = BACK_TO_BACK
+) -> Float[np.ndarray, "gpus products"]:
+    """The roofline of products, in s: no prediction lies below, whatever the configuration."""
+    machine = jax.tree.map(lambda field: field[:, None, None], Machine.of(files))
+    case = jax.tree.map(lambda field: field[None], Case.of(products, np.ones(1)))
+    return np.asarray(roofline(machine, case, timing)[:, :, 0])
 
 
 def scores(

@@ -8,9 +8,9 @@ import io
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
@@ -81,15 +81,22 @@ def near_best(folder: Path) -> list[NearBest]:
     **Raises:** DseError, one line, for a row that is none.
     """
     cases: dict[tuple, tuple[list, list]] = defaultdict(lambda: ([], []))
-    for row in _rows(folder / "near_best.csv.gz"):
+    for row in rows(folder / "near_best.csv.gz"):
         key = (row["gpu"], row["weight_type"], *(row.count(name) for name in ("M", "E", "topk", "H", "N")))
         configurations, seconds = cases[key]
         configurations.append(tuple(row.count(name) for name in PARAMETERS))
         seconds.append(row.number("avg_duration") * 1e-6)
     return [
-        NearBest(gpu, experts_layer(*sizes, routing="even")[weights == "w2"], tuple(found), tuple(times))
+        NearBest(gpu, _alone(sizes, weights), tuple(found), tuple(times))
         for (gpu, weights, *sizes), (found, times) in cases.items()
     ]
+
+
+def _alone(sizes: Sequence[int], weights: str) -> Product:
+    """One product of a layer, timed without the other."""
+    tokens, experts, topk, hidden, intermediate = sizes
+    layer = experts_layer(tokens, experts, topk, hidden, intermediate, routing="even")
+    return replace(layer[weights == "w2"], beside=0.0)
 
 
 def recorded(folder: Path) -> list[Recorded]:
@@ -98,7 +105,7 @@ def recorded(folder: Path) -> list[Recorded]:
     **Raises:** DseError, one line, for a row that is none.
     """
     found = []
-    for row in _rows(folder / "recorded_best.csv.gz"):
+    for row in rows(folder / "recorded_best.csv.gz"):
         if row["vendor"] != "NVIDIA" or row["in_space"] != "1":
             continue
         block = row.block("block_shape")
@@ -129,7 +136,7 @@ def recorded(folder: Path) -> list[Recorded]:
 
 
 @dataclass(frozen=True)
-class _Row:
+class Row:
     """A row of a table, whose cells are asked for by name. DseError, one line, for what is no such cell."""
 
     where: str
@@ -149,8 +156,10 @@ class _Row:
             raise DseError(f"{self.where}: {name}: found {text[:40]!r}, expected a whole number above 0")
         return int(text)
 
-    def number(self, name: str) -> float:
-        """A number above 0."""
+    def number(self, name: str, unknown: float | None = None) -> float:
+        """A number above 0; `unknown` where the cell is empty."""
+        if not self[name] and unknown is not None:
+            return unknown
         try:
             number = float(self[name])
         except ValueError:
@@ -167,16 +176,21 @@ class _Row:
         return tuple(map(int, text.split("x"))) if text else ()
 
 
-def _rows(path: Path) -> Iterator[_Row]:
+def columns(path: Path) -> tuple[str, ...]:
+    """The names of a table's columns. **Raises:** DseError for a file that cannot be read."""
+    return tuple(next(csv.reader(safe_readers.text(path).splitlines()[:1]), ()))
+
+
+def rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a table. **Raises:** DseError, one line."""
     if not path.exists():
         return
-    rows = csv.DictReader(io.StringIO(safe_readers.text(path), newline=""), restval="")
+    table = csv.DictReader(io.StringIO(safe_readers.text(path), newline=""), restval="")
     while True:
         try:
-            row = next(rows)
+            row = next(table)
         except StopIteration:
             return
         except csv.Error as error:
-            raise DseError(f"{path}: line {rows.line_num}: {error}") from None
-        yield _Row(f"{path}: line {rows.line_num}", row)
+            raise DseError(f"{path}: line {table.line_num}: {error}") from None
+        yield Row(f"{path}: line {table.line_num}", row)

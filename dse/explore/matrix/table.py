@@ -15,16 +15,23 @@ from typing import Any
 import numpy as np
 
 from dse.errors import DseError, one_of
-from dse.explore.matrix.rank import predict, scores
+from dse.explore.matrix.rank import bound, predict, scores
 from dse.explore.matrix.refine import Correction, Timed, choose
 from dse.hardware.gpus import GpuFile
 from dse.kernels.counts import Number
+from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
 from dse.models.matrix.configuration import PARAMETERS, as_dict, space
+from dse.models.matrix.constants import SPREAD
+from dse.models.matrix.library import library_seconds
+from dse.models.matrix.machine import Machine
 from dse.models.matrix.problem import OPERANDS, Product, experts_layer
 
 FORMATS = ("vllm", "sglang")
-SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K")}
+SIZES = {"moe": ("E", "N", "K", "topk"), "w8a8": ("N", "K"), "mm": ("N", "K")}
+SINGLE = ("tf32", "fp32")  # of mm alone
 DTYPES = tuple(name for name in OPERANDS if not name.endswith("_block"))
+HALVES = tuple(name for name in DTYPES if name not in SINGLE)
+WITHIN = 1.96  # standard deviations, of 95 % of cases
 UNNAMED = ("bf16", "fp16")  # kinds that the name of a file leaves out
 
 
@@ -34,6 +41,7 @@ class Kernel:
 
     moe: E experts, N columns of a projection on this device, K hidden size, topk experts a token; both
     products of the layer run with one configuration. w8a8: N columns, K depth, scales for blocks of both.
+    mm: a dense product, N columns, K depth, timed between two events with nothing in L2, as autotuners do.
     """
 
     name: str
@@ -54,8 +62,11 @@ class Kernel:
         ]:
             found = self.sizes[wrong[0]]
             raise DseError(f"values: {wrong[0]}: found {found!r}, expected a whole number of at least 1")
-        if self.dtype not in DTYPES:
-            raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, DTYPES)}")
+        dtypes = DTYPES if self.name == "mm" else HALVES
+        if self.dtype not in dtypes:
+            raise DseError(f"dtype: found {self.dtype!r}, {one_of(self.dtype, dtypes)}")
+        if self.block and self.name == "mm":
+            raise DseError("scale_block: found with mm, expected it with moe or w8a8")
         if (self.block or self.name == "w8a8") and f"{self.dtype}_block" not in OPERANDS:
             allowed = ", ".join(name for name in DTYPES if f"{name}_block" in OPERANDS)
             raise DseError(f"dtype: found {self.dtype!r} with scales of blocks, expected one of {allowed}")
@@ -67,16 +78,23 @@ class Kernel:
         """The space that its tuner tries."""
         return space(self.name, self.block if self.name == "moe" and self.block else ())
 
+    @property
+    def timing(self) -> Timing:
+        """What its times are."""
+        return BETWEEN_EVENTS if self.name == "mm" else BACK_TO_BACK
+
     def products(self, tokens: int) -> tuple[Product, ...]:
         """What it launches, one after the other."""
         operands = f"{self.dtype}_block" if self.block else self.dtype
         size = {name: int(value) for name, value in self.sizes.items()}
-        if self.name == "w8a8":
+        if self.name != "moe":
             return (Product(tokens, size["N"], size["K"], operands=operands),)
         return experts_layer(tokens, size["E"], size["topk"], size["K"], size["N"], operands)
 
     def file_name(self, style: str, device: str) -> str:
         """The name under which vLLM or SGLang looks the file up."""
+        if self.name == "mm":
+            raise DseError("format: found vllm or sglang with mm, expected moe or w8a8")
         if style not in FORMATS:
             raise DseError(f"format: found {style!r}, {one_of(style, FORMATS)}")
         device = re.sub(r"[\s/]+", "_", device)
@@ -116,9 +134,12 @@ class Predictor:
         numbers = [number for number in dict.fromkeys(tokens) if number not in self.known]
         if numbers:
             launches = zip(*(self.kernel.products(number) for number in numbers), strict=True)
-            times = [predict([self.file], one, self.configurations)[0] for one in launches]
+            times = [self._times(one) for one in launches]
             total = np.sum(times, axis=0).astype(np.float64)
             self.known.update(zip(numbers, np.log(total), strict=True))
+
+    def _times(self, products: Sequence[Product]) -> np.ndarray:
+        return predict([self.file], products, self.configurations, timing=self.kernel.timing)[0]
 
     def taken(self, tokens: Sequence[int]) -> np.ndarray:
         """What the prior takes off the log times, [tokens, configurations].
@@ -134,8 +155,9 @@ def best(
 ) -> list[dict[str, Any]]:
     """The best configuration for each number of tokens, and its predicted time.
 
-    Measured times, if any, correct what is predicted (`dse.explore.matrix.refine`), and `by` says of each row
-    whether its time was measured or corrected.
+    Without measured times a row has the interval that is to hold the time in 95 % of cases, and of a dense
+    product what NVIDIA's library takes. Measured times, if any, correct what is predicted
+    (`dse.explore.matrix.refine`), and `by` says of each row whether its time was measured or corrected.
 
     **Raises:** DseError for a GPU without tensor cores, or one on which nothing of the space fits.
     """
@@ -153,8 +175,21 @@ def best(
         row = {"M": int(number), **as_dict(predictor.configurations[place]), "time_s": seconds}
         if kernel.block:  # vLLM cuts deeper tiles itself, SGLang tries none
             row["BLOCK_SIZE_K"] = min(row["BLOCK_SIZE_K"], *kernel.block)
-        rows.append(row if timed is None else row | {"by": "measured" if known else "corrected"})
+        rows.append(row | (_beside(file, kernel, number, seconds) if timed is None else _by(known)))
     return rows
+
+
+def _beside(file: GpuFile, kernel: Kernel, tokens: int, seconds: float) -> dict[str, float]:
+    factor = float(np.exp(WITHIN * SPREAD))
+    least = sum(bound([file], kernel.products(tokens), kernel.timing)[0].tolist())
+    found = {"low_s": max(seconds / factor, least), "high_s": seconds * factor}
+    if kernel.name == "mm":
+        found["library_s"] = float(library_seconds(Machine.of([file]), kernel.products(tokens))[0, 0])
+    return found
+
+
+def _by(known: bool) -> dict[str, str]:
+    return {"by": "measured" if known else "corrected"}
 
 
 def text(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -1,7 +1,7 @@
 """Triton's six parameters of a product of matrices, and the spaces that tuners try.
 
 Sources of the spaces: vLLM 0.33.0, benchmarks/kernels/benchmark_moe.py and benchmark_w8a8_block_fp8.py
-(Apache-2.0).
+(Apache-2.0). Of dense products (mm): tiles around those that PyTorch Inductor tries, with its groups.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,6 +27,7 @@ SPACES: dict[str, tuple[tuple[int, ...], ...]] = {  # in the order of PARAMETERS
         (2, 3, 4, 5),
     ),
     "w8a8": ((16, 32, 64, 128, 256), (32, 64, 128, 256), (64, 128), (1, 16, 32, 64), (4, 8), (2, 3, 4, 5)),
+    "mm": ((16, 32, 64, 128, 256), (16, 32, 64, 128, 256), (16, 32, 64, 128), (8,), (2, 4, 8), (2, 3, 4, 5)),
     "wide": (
         (16, 32, 64, 128, 256),
         (16, 32, 64, 128, 256),

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+SPREAD = 0.16  # standard deviation of log(time / prediction), of tables that nothing was fitted to
 FILE = Path(__file__).with_name("constants.toml")
 
 
@@ -38,22 +39,27 @@ class Constants(eqx.Module):
     # Registers of a thread, and what lack of them costs
     registers: Float[Array, ""] = constant(40, 0.3)  # beside sums, operands and addresses
     address_registers: Float[Array, ""] = constant(2.5, 0.3)  # for each 16-byte copy
+    narrow_registers: Float[Array, ""] = constant(0.8, 0.4)  # for each that is narrower than 4 bytes
     held_operands: Float[Array, ""] = constant(0.5, 0.4)  # share of a tile's operands in registers at a time
     spill: Float[Array, ""] = constant(5, 0.7)  # slowdown of a register file asked for twice
     # One SM
     mma: Float[Array, ""] = constant(0.9, 0.1)  # share of the tensor rate, operands out of registers
+    fma: Float[Array, ""] = constant(0.93, 0.1)  # share of the rate of multiply-adds of single precision
     wgmma: Float[Array, ""] = constant(0.8, 0.15)  # the same, operands out of shared memory
     shared: Float[Array, ""] = constant(0.9, 0.2)  # share of the bandwidth of shared memory
     wgmma_reads: Float[Array, ""] = constant(0.6, 0.3)  # share of wgmma's reads of it that others feel
-    copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a 16-byte copy
+    copy_slots: Float[Array, ""] = constant(4, 0.5, "issue slots")  # of a copy, of 16 bytes if it can be
+    narrow: Float[Array, ""] = constant(1.5, 0.4)  # the same of one that is not asynchronous, relative
     loop_slots: Float[Array, ""] = constant(30, 0.5, "issue slots")  # of a pass of the loop
     sums_slots: Float[Array, ""] = constant(2.5, 0.3, "issue slots")  # to scale and add a sum of a pass
     fp8_slots: Float[Array, ""] = constant(2, 0.5, "issue slots")  # to make an element fp16, two at a time
+    convert: Float[Array, ""] = constant(1, 0.3)  # conversions of an int8 weight to fp16 or bf16
     scales: Float[Array, ""] = constant(100, 0.5, "cycles")  # of a pass that loads scales, alone
     barrier: Float[Array, ""] = constant(80, 0.5, "cycles")  # of a pass of the loop, alone
+    step: Float[Array, ""] = constant(10, 0.7, "cycles")  # of 32 bytes of depth read, then multiplied, alone
     wgmma_barrier: Float[Array, ""] = constant(1, 0.4)  # the same with wgmma, relative
     store: Float[Array, ""] = constant(1, 0.6)  # of a tile's result, relative to 32 B a cycle
-    l2: Float[Array, ""] = constant(0.8, 0.3)  # share of the bandwidth of L2
+    l2: Float[Array, ""] = constant(1, 0.3)  # share of the bandwidth of L2
     short_rows: Float[Array, ""] = constant(0.3, 0.6)  # of L2: rows of one 128-byte line that DRAM must bring
     sm_overlap: Float[Array, ""] = constant(5, 0.15)  # exponent: how well an SM's pipes overlap
     # Latency
@@ -67,15 +73,21 @@ class Constants(eqx.Module):
     crowded: Float[Array, ""] = constant(0.005, 0.7)  # loss by copies in flight over latency
     crowding: Float[Array, ""] = constant(1, 0.3)  # its exponent
     page: Float[Array, ""] = constant(0.0333, 0.7)  # loss of GDDR where 1 KiB of a row is asked for at a time
+    stacked_page: Float[Array, ""] = constant(0.0067, 0.7)  # the same of stacked memory
     run: Float[Array, ""] = constant(0.7, 0.3)  # exponent of 1 KiB over what is
     l2_share: Float[Array, ""] = constant(0.6, 0.3)  # share of L2 that keeps what one kernel reads again
     l2_edge: Float[Array, ""] = constant(0.2, 0.4)  # how gradually it stops to, in its logarithm
+    drift: Float[Array, ""] = constant(0.07, 0.5)  # share of their depth that blocks of a wave are apart
+    drift_edge: Float[Array, ""] = constant(0.7, 0.4)  # how gradually L2 loses what they share
     resident: Float[Array, ""] = constant(1.1, 0.1)  # share of L2 that keeps weights from launch to launch
     resident_edge: Float[Array, ""] = constant(0.04, 0.4)
     overlap: Float[Array, ""] = constant(4, 0.15)  # exponent: how well SMs and DRAM overlap
     # A launch
     launch: Float[Array, ""] = constant(1.5e-6, 0.4, "s")
+    events: Float[Array, ""] = constant(3.5e-6, 0.4, "s")  # a launch begun and ended between two events
     ramp: Float[Array, ""] = constant(1, 0.4)  # of the first blocks' first copies, relative
+    small: Float[Array, ""] = constant(2e-6, 0.4, "s")  # a short launch of a layer beside its products
+    stream: Float[Array, ""] = constant(0.8, 0.15)  # share of DRAM's bandwidth that these reach
     idle_block: Float[Array, ""] = constant(0.5e-6, 0.7, "s")  # a block without rows
 
     @staticmethod
@@ -105,16 +117,12 @@ def text(x: np.ndarray, spread: np.ndarray, source: str) -> str:
     """Write fitted constants as the file has them; `spread` is that of x over fits that leave a GPU out."""
     lines = [
         "# Written by scripts/studies/evaluate_moe.py --write: its module constants.py says what each is.",
+        "# spread: of the logarithm, over fits that leave an architecture out.",
+        f"source = {json.dumps(source)}",
         "",
+        "[constants]",
     ]
-    lines += [f"source = {json.dumps(source)}", ""]
     for place, (name, about) in enumerate(ABOUT.items()):
-        value = about.default * np.exp(about.spread * x[place])
-        lines += [
-            f"[constants.{name}]",
-            f"value = {value:.5g}",
-            f'unit = "{about.unit}"',
-            f"spread = {about.spread * spread[place]:.2g} # of its logarithm, over fits that leave a GPU out",
-            "",
-        ]
-    return "\n".join(lines)
+        value, of_value = about.default * np.exp(about.spread * x[place]), about.spread * spread[place]
+        lines.append(f'{name} = {{ value = {value:.5g}, unit = "{about.unit}", spread = {of_value:.2g} }}')
+    return "\n".join(lines) + "\n"

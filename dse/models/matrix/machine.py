@@ -13,11 +13,12 @@ from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import OPERANDS, SCALE_DEPTH, Product
 from dse.types import ABSENT
 
-RATES = ("mma_fp16", "mma_fp8", "mma_int8")
+RATES = ("mma_fp16", "mma_fp8", "mma_int8", "mma_tf32", "fp32")
 HBM = (60, 70, 80, 90, 100, 103)  # compute capabilities of chips with stacked memory; others have GDDR
 SHARED_OPERANDS = (90, 100, 103)  # those that multiply out of shared memory: wgmma and its successor
 TENSOR_MEMORY = (100, 103)  # of these, the ones whose sums have a memory of their own
 SHARED_ROWS = 64  # of a tile, from which on they do
+ASYNCHRONOUS = 4.0  # B: the narrowest asynchronous copy
 REGISTER_FP8 = (89, 120, 121)  # those that multiply fp8 out of registers; others convert it to fp16 there
 NEVER = 1e-6 * ABSENT
 
@@ -29,7 +30,7 @@ class Machine(eqx.Module):
     clock: Float[Array, "*#batch"]  # Hz
     dram_bandwidth: Float[Array, "*#batch"]  # B/s
     dram_latency: Float[Array, "*#batch"]  # cycles
-    gddr: Float[Array, "*#batch"]  # 1, or 0.2 of stacked memory with its many more banks
+    gddr: Float[Array, "*#batch"]  # 1, or 0 of stacked memory with its many more banks
     l2_bytes: Float[Array, "*#batch"]
     l2_bandwidth: Float[Array, "*#batch"]  # B a cycle and SM
     l2_latency: Float[Array, "*#batch"]
@@ -42,6 +43,7 @@ class Machine(eqx.Module):
     shared_operands: Float[Array, "*#batch"]  # 1 where large tiles are multiplied out of shared memory
     tensor_memory: Float[Array, "*#batch"]  # 1 where sums of large tiles are kept apart from registers
     register_fp8: Float[Array, "*#batch"]  # 1 where small tiles of fp8 are not converted to fp16
+    convert: Float[Array, "*#batch"]  # cycles of a warp's conversion from an integer
     mma: dict[str, Float[Array, "*#batch"]]  # cycles of a multiply-add
 
     @staticmethod
@@ -72,7 +74,7 @@ class Machine(eqx.Module):
             clock=column([gpu.clock for gpu in gpus]),
             dram_bandwidth=column([gpu.dram_bandwidth for gpu in gpus]),
             dram_latency=column([gpu.latency.dram for gpu in gpus]),
-            gddr=column(np.where(np.isin(capability, HBM), 0.2, 1.0)),
+            gddr=column(~np.isin(capability, HBM)),
             l2_bytes=column([gpu.l2_bytes for gpu in gpus]),
             l2_bandwidth=column([32.0 / float(gpu.cpi.l2) for gpu in gpus]),
             l2_latency=column([gpu.latency.l2 for gpu in gpus]),
@@ -85,20 +87,31 @@ class Machine(eqx.Module):
             shared_operands=column(np.isin(capability, SHARED_OPERANDS)),
             tensor_memory=column(np.isin(capability, TENSOR_MEMORY)),
             register_fp8=column(np.isin(capability, REGISTER_FP8)),
-            mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES},
+            convert=column([gpu.cpi.sfu for gpu in gpus]),
+            mma={name: column([rate(gpu, name) for gpu in gpus]) for name in RATES if name != "fp32"}
+            | {"fp32": column([gpu.cpi.fp32 / 32.0 for gpu in gpus])},
         )
 
 
-def buffer_bytes(tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any) -> Any:
+def buffer_bytes(
+    tile: tuple[Any, ...], a: Any, b: Any, converts: Any, from_shared: Any, waits: tuple[Any, Any] = (0, 0)
+) -> Any:
     """Shared memory of a block for `stages` of rows × columns × depth; `a` and `b` are bytes of an element.
 
     A buffer less than stages where operands are in registers, as the last one is there; where tensor cores
     read them from shared memory, weights that are converted have a buffer less, and one for two bytes each.
+    One buffer of an operand that the loop waits for (`waits`), and where there is one stage.
     Works on NumPy's and JAX's arrays. **Source:** what Triton 3.9 compiles.
     """
     rows, columns, depth, stages = tile
     ahead, weights = stages - 1 + from_shared, stages - 1 + from_shared * (1 - converts)
+    ahead = 1 + (_at_least_one(ahead) - 1) * (1 - waits[0])
+    weights = 1 + (_at_least_one(weights) - 1) * (1 - waits[1])
     return depth * (rows * a * ahead + columns * (b * weights + 2 * from_shared * converts))
+
+
+def _at_least_one(number: Any) -> Any:
+    return (number + 1 + abs(number - 1)) / 2
 
 
 def possible(
@@ -110,13 +123,21 @@ def possible(
     """
     rows, columns, depth, stages = (configurations[None, :, place] for place in (0, 1, 2, 5))
     from_shared = (int(file.gpu.compute_capability) in SHARED_OPERANDS) * (rows >= SHARED_ROWS)
-    names = list(dict.fromkeys(one.operands for one in products))
-    kinds = [OPERANDS[name] for name in names]
-    a = np.array([[kind.activation_bytes] for kind in kinds])
-    b = np.array([[kind.weight_bytes] for kind in kinds])
-    converts = np.array([[float(kind.converts)] for kind in kinds])
-    scaled = np.array([[kind.scaled_by_block] for kind in kinds])
-    depth = np.where(scaled, np.minimum(depth, SCALE_DEPTH), depth)
-    asked = buffer_bytes((rows, columns, depth, stages), a, b, converts, from_shared)
-    fits = asked <= int(file.gpu.limits.shared_bytes_per_block)
-    return fits[[names.index(one.operands) for one in products]]
+    asked = [(one.operands, tuple(copy < ASYNCHRONOUS for copy in one.copy_bytes)) for one in products]
+    kinds = list(dict.fromkeys(asked))
+
+    def column(values: Iterable) -> np.ndarray:
+        return np.array([[float(value)] for value in values])
+
+    operands = [OPERANDS[name] for name, _ in kinds]
+    scaled = column(kind.scaled_by_block for kind in operands)
+    buffers = buffer_bytes(
+        (rows, columns, np.where(scaled > 0, np.minimum(depth, SCALE_DEPTH), depth), stages),
+        column(kind.activation_bytes for kind in operands),
+        column(kind.weight_bytes for kind in operands),
+        column(kind.converts for kind in operands),
+        from_shared * column(kind.rate != "fp32" for kind in operands),
+        (column(waits[0] for _, waits in kinds), column(waits[1] for _, waits in kinds)),
+    )
+    fits = buffers <= int(file.gpu.limits.shared_bytes_per_block)
+    return fits[[kinds.index(one) for one in asked]]

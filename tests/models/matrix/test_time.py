@@ -6,13 +6,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dse.explore.matrix.rank import predict
+from dse.explore.matrix.rank import bound, predict
 from dse.hardware import gpus
+from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Case, Timing
 from dse.models.matrix.configuration import Configuration, space
-from dse.models.matrix.constants import ABOUT, Constants, default
+from dse.models.matrix.constants import ABOUT, Constants, default, fitted
 from dse.models.matrix.machine import Machine
-from dse.models.matrix.problem import Product, experts_layer
-from dse.models.matrix.time import Case, seconds, warp_layout
+from dse.models.matrix.problem import OPERANDS, Product, experts_layer
+from dse.models.matrix.time import seconds, thread_layout, warp_layout
 
 A100, L40, H800 = (gpus.load(name) for name in ("a100-sxm", "l40", "h800"))
 TABLE = space("moe")[::7]
@@ -32,6 +33,8 @@ def rows_of(file: gpus.GpuFile, products: list[Product], **changed: float) -> np
         ((128, 128, 4), (2, 2)),
         ((128, 256, 8), (2, 4)),
         ((256, 64, 8), (8, 1)),
+        ((64, 64, 16), (4, 4)),
+        ((16, 32, 1), (1, 1)),
     ],
 )
 def test_layout_of_warps(tile: tuple[int, int, int], expected: tuple[int, int]):
@@ -158,3 +161,64 @@ def test_scaled_sums_wait_for_the_tensor_cores():
     plain, scaled = predict([gpus.load("h100-sxm")], products, tiles, default())[0]
     assert scaled[0] < 1.03 * plain[0]
     assert scaled[1] > 1.05 * plain[1]
+
+
+FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200", "rtx-4090")]
+SIZES = (1, 16, 100, 4096)
+
+
+@pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
+def test_never_below_the_roofline(timing: Timing):
+    products = [
+        Product(m, n, k, operands=kind) for kind in OPERANDS for m in SIZES for n in SIZES for k in SIZES
+    ]
+    products += [*experts_layer(64, 16, 2, 4096, 1024), *experts_layer(4096, 8, 2, 512, 256, "fp8_w8a8")]
+    times = predict(FILES, products, TABLE, fitted(), timing)
+    assert (times >= bound(FILES, products, timing)[:, :, None]).all()
+
+
+def test_launches_between_events_take_longer():
+    products = [Product(16, 4096, 4096), Product(4096, 4096, 4096)]
+    warm, cold = (predict([A100], products, TABLE, fitted(), one) for one in (BACK_TO_BACK, BETWEEN_EVENTS))
+    there = np.isfinite(warm)
+    assert (cold[there] > warm[there] + 2e-6).all()
+
+
+def test_narrow_copies_are_slow():
+    """A depth of 4,095: no 16-byte copy, none that is asynchronous."""
+    aligned, narrow = rows_of(A100, [Product(1024, 4096, 4096), Product(1024, 4096, 4095)])
+    assert narrow.min() > 1.3 * aligned.min()
+
+
+def test_weights_by_columns_conflict_without_tensor_cores():
+    """Lanes of FMA read columns of the weights: those that the depth keeps apart meet in one bank."""
+    products = [
+        Product(4096, 4096, 4096, operands=kind, layouts=("row", layout))
+        for kind in ("fp32", "bf16")
+        for layout in ("row", "column")
+    ]
+    rows, columns, other_rows, other_columns = rows_of(A100, products)[:, :]
+    small = (TABLE[:, 0] == 64) & (TABLE[:, 1] == 64)
+    assert (columns[small] > 1.5 * rows[small])[np.isfinite(rows[small])].all()
+    np.testing.assert_allclose(other_rows.min(), other_columns.min(), rtol=0.1)
+
+
+def test_blocks_that_drift_apart_read_more():
+    """The same work for each pass, eight times the depth: L2 keeps less of what blocks share."""
+    short, long = rows_of(A100, [Product(8192, 8192, 4096), Product(8192, 8192, 65536)], drift=0.3)
+    assert long.min() > 17 * short.min()
+
+
+@pytest.mark.parametrize(
+    ("tile", "expected"),
+    [
+        # BlockedEncodingAttr of Triton: 4 x 4, 2 x 2 or 1 sums of a thread, lanes over columns first
+        ((64, 64, 4), (8, 4)),
+        ((64, 128, 4), (16, 4)),
+        ((32, 32, 4), (4, 2)),
+        ((128, 128, 8), (16, 4)),
+    ],
+)
+def test_layout_of_threads(tile: tuple[int, int, int], expected: tuple[int, int]):
+    rows, columns = thread_layout(*(jnp.float32(value) for value in tile))
+    assert (int(rows), int(columns)) == expected

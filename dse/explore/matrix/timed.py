@@ -1,0 +1,277 @@
+"""Measured times of products and of layers of experts, a configuration a row, and what is predicted of them.
+
+Candidates are all that an autotuner tried for a problem: m, n, k, types and layouts of both operands; time_ms
+is empty where one failed. PyTorch Inductor's tables are such: its kernel runs programs in groups of 8 rows of
+tiles, knows all sizes when it compiles, and is timed between two events after L2 was emptied. A layer of
+experts has one row: both of its products with the configuration that ran, and all that is launched beside.
+"""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from dse.errors import DseError
+from dse.explore.matrix.records import Row, gpu_file, rows
+from dse.hardware.gpus import GpuFile
+from dse.models.matrix import attention
+from dse.models.matrix.attention import Attention, AttentionCase
+from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Case, Timing
+from dse.models.matrix.configuration import PARAMETERS, Configuration
+from dse.models.matrix.constants import Constants
+from dse.models.matrix.layer import Rest
+from dse.models.matrix.machine import Machine, possible
+from dse.models.matrix.problem import OPERANDS, Product, experts_layer
+from dse.models.matrix.time import seconds
+
+GROUP = 8  # of Inductor's template
+VISITED = 128  # keys that its flex attention is timed with, whatever their number: one block of the mask
+TYPES = ("a_dtype", "b_dtype", "a_layout", "b_layout", "tf32")
+COLUMNS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
+HALVES = {"float16": "fp16", "bfloat16": "bf16"}
+LAYOUT = re.compile(r"(row|column)(?::(\d{1,10}))?", re.ASCII)
+
+Problem = tuple[Any, ...]  # one attention, or products one after the other
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Measured times. **Units:** s."""
+
+    gpus: tuple[str, ...]  # as their files are called
+    gpu: Int[np.ndarray, " rows"]
+    problems: tuple[Problem, ...]
+    library: Float[np.ndarray, " problems"]  # what the vendor's library takes; NaN where unknown
+    problem: Int[np.ndarray, " rows"]
+    configurations: Int[np.ndarray, "rows 6"]
+    seconds: Float[np.ndarray, " rows"]  # NaN where it failed
+    timing: Timing
+
+    def __len__(self) -> int:
+        """The number of rows."""
+        return len(self.seconds)
+
+    def where(self, rows: np.ndarray) -> "Timed":
+        """Keep some rows, by places or by truth."""
+        return replace(
+            self,
+            gpu=self.gpu[rows],
+            problem=self.problem[rows],
+            configurations=self.configurations[rows],
+            seconds=self.seconds[rows],
+        )
+
+    def possible(self) -> Bool[np.ndarray, " rows"]:
+        """Whether the buffers of each configuration fit in shared memory."""
+        fits = np.zeros(len(self), bool)
+        if isinstance(self.problems[0][0], Attention):
+            return self._attentions_fit()
+        kinds = {(one[0].operands, one[0].copy_bytes): one[0] for one in self.problems}
+        places = {key: place for place, key in enumerate(kinds)}
+        of = np.array([places[one[0].operands, one[0].copy_bytes] for one in self.problems])[self.problem]
+        for place, name in enumerate(self.gpus):
+            own = np.flatnonzero(self.gpu == place)
+            table = possible(gpu_file(name), list(kinds.values()), self.configurations[own])
+            fits[own] = table[of[own], np.arange(len(own))]
+        return fits
+
+    def _attentions_fit(self) -> Bool[np.ndarray, " rows"]:
+        limits = [float(gpu_file(name).gpu.limits.shared_bytes_per_block) for name in self.gpus]
+        sizes = [(one.head_dim, OPERANDS[one.operands].activation_bytes) for (one,) in self.problems]
+        depth, size = np.array(sizes)[self.problem].T
+        rows, columns, stages = self.configurations[:, [0, 1, 5]].T
+        asked = attention.buffer_bytes((rows, columns, np.maximum(stages - 1, 1)), depth, size)
+        return asked <= np.array(limits)[self.gpu]
+
+    def predict(self, constants: Constants) -> Float[np.ndarray, " rows"]:
+        """Predicted times in s, infinite where one does not fit."""
+        return np.where(self.possible(), np.asarray(_predict(Inputs.of(self), constants)), np.inf)
+
+
+class Inputs(eqx.Module):
+    """What predictions of measured rows need, as arrays. **Shapes:** [rows]."""
+
+    machine: Machine
+    launches: tuple[Case | AttentionCase, ...]
+    tile: Configuration
+    rest: Rest | None
+    timing: Timing
+
+    @staticmethod
+    def of(timed: Timed) -> "Inputs":
+        """Of each row."""
+        files: list[GpuFile] = [gpu_file(name) for name in timed.gpus]
+        heights = timed.configurations[:, 0]
+        launches = [list(launch) for launch in zip(*timed.problems, strict=True)]
+        rest = None
+        if len(launches) > 1:
+            layers = list(zip(*launches, strict=True))
+            rest = jax.tree.map(lambda field: field[timed.problem], Rest.of(layers))
+        return Inputs(
+            machine=jax.tree.map(lambda field: field[timed.gpu], Machine.of(files)),
+            launches=tuple(_pairs(launch, timed.problem, heights) for launch in launches),
+            tile=Configuration(*(jnp.asarray(one, jnp.float32) for one in timed.configurations.T)),
+            rest=rest,
+            timing=timed.timing,
+        )
+
+    def seconds(self, constants: Constants) -> Float[Array, " rows"]:
+        """Predicted times, whether or not one fits."""
+        time = jnp.zeros_like(self.tile.rows)
+        for launch in self.launches:
+            how = self.tile, constants, self.timing
+            if isinstance(launch, AttentionCase):
+                time = time + attention.seconds(self.machine, launch, *how)
+            else:
+                time = time + seconds(self.machine, launch, *how)
+        return time if self.rest is None else time + self.rest.seconds(self.machine, constants)
+
+
+def _pairs(launches: list, which: np.ndarray, heights: np.ndarray) -> Case | AttentionCase:
+    if isinstance(launches[0], Attention):
+        return jax.tree.map(lambda field: field[which, 0], AttentionCase.of(launches))
+    return Case.pairs(launches, which, heights)
+
+
+@jax.jit
+def _predict(inputs: Inputs, constants: Constants) -> Float[Array, " rows"]:
+    return inputs.seconds(constants)
+
+
+def candidates(path: Path) -> Timed:
+    """Read a table of candidates, of the GPU that its name begins with. **Raises:** DseError, one line."""
+    return _read(path, _candidate, BETWEEN_EVENTS)
+
+
+def attentions(path: Path) -> Timed:
+    """Read a table of attention's candidates. **Raises:** DseError, one line."""
+    return _read(path, _attention, BETWEEN_EVENTS)
+
+
+def layers(path: Path) -> Timed:
+    """Read a table of layers of experts. **Raises:** DseError, one line."""
+    return _read(path, _layer, BACK_TO_BACK)
+
+
+class _Read(NamedTuple):
+    key: tuple  # of the problem: rows of one key have one problem
+    gpu: str
+    problem: Callable[[], Problem]
+    configuration: list[int]
+    seconds: float
+    library: float
+
+
+def _read(path: Path, read: Callable[[Row], _Read], timing: Timing) -> Timed:
+    found = [read(row) for row in rows(path)]
+    if not found:
+        raise DseError(f"{path}: found no rows, expected a table of measured times")
+    gpus = {name: place for place, name in enumerate(dict.fromkeys(one.gpu for one in found))}
+    first = {one.key: one for one in reversed(found)}
+    place = {key: place for place, key in enumerate(first)}
+    return Timed(
+        gpus=tuple(gpus),
+        gpu=np.array([gpus[one.gpu] for one in found]),
+        problems=tuple(one.problem() for one in first.values()),
+        library=np.array([one.library for one in first.values()]),
+        problem=np.array([place[one.key] for one in found]),
+        configurations=np.array([one.configuration for one in found]),
+        seconds=np.array([one.seconds for one in found]),
+        timing=timing,
+    )
+
+
+def _candidate(row: Row) -> _Read:
+    def problem() -> Problem:
+        a, b = (_layout(row, name) for name in ("a_layout", "b_layout"))
+        sizes = [row.count(name) for name in ("m", "n", "k")]
+        layouts, strides = (a[0], b[0]), (a[1], b[1])
+        kind = _operands(row)
+        return (Product(*sizes, operands=kind, layouts=layouts, strides=strides, constant=True),)
+
+    group = row.count("GROUP_M", GROUP) if "GROUP_M" in row.cells else GROUP
+    return _Read(
+        key=tuple(row[name] for name in ("m", "n", "k", *TYPES)),
+        gpu=row.cells.get("gpu") or Path(row.where.partition(": line")[0]).name.partition(".")[0],
+        problem=problem,
+        configuration=[group if name == "GROUP_M" else row.count(name) for name in COLUMNS],
+        seconds=1e-3 * row.number("time_ms", math.nan),
+        library=1e-3 * row.number("library_ms", math.nan),
+    )
+
+
+def _attention(row: Row) -> _Read:
+    sizes = ("batch", "heads", "queries", "keys", "head_dim")
+
+    def problem() -> Problem:
+        operands = HALVES.get(row["dtype"], "tf32")
+        return (Attention(*map(row.count, sizes), operands=operands, visited=VISITED),)
+
+    tile = (row.count("BLOCK_M"), row.count("BLOCK_N"), row.count("BLOCK_N"), 1)
+    return _Read(
+        key=tuple(row[name] for name in (*sizes, "dtype", "score_nodes", "score_arguments")),
+        gpu=Path(row.where.partition(": line")[0]).name.partition(".")[0],
+        problem=problem,
+        configuration=[*tile, row.count("num_warps"), row.count("num_stages")],
+        seconds=1e-3 * row.number("time_ms", math.nan),
+        library=math.nan,
+    )
+
+
+def _layout(row: Row, name: str) -> tuple[str, int | None]:
+    found = LAYOUT.fullmatch(row[name])
+    if not found:
+        raise DseError(f"{row.where}: {name}: found {row[name][:40]!r}, expected row or column")
+    return found[1], int(found[2]) if found[2] else None
+
+
+def _operands(row: Row) -> str:
+    a, b = row["a_dtype"], row["b_dtype"]
+    if a == b == "float32":
+        return "tf32" if row["tf32"] == "True" else "fp32"
+    if a == b and a in HALVES:
+        return HALVES[a]
+    if a in HALVES and b in ("int8", "uint8"):
+        return "int8_w8a16"
+    raise DseError(
+        f"{row.where}: a_dtype, b_dtype: found {a[:20]!r}, {b[:20]!r}, expected types of a product"
+    )
+
+
+def _layer(row: Row) -> _Read:
+    sizes = ("tokens", "experts", "topk", "hidden", "intermediate")
+    law, _, exponent = row["distribution"].rpartition("_")
+
+    def problem() -> Problem:
+        tokens, experts, topk, hidden, intermediate = (row.count(name) for name in sizes)
+        layer = (tokens, experts, topk, hidden, intermediate, row["operands"])
+        return (
+            experts_layer(*layer, "skewed", _exponent(row, exponent))
+            if law
+            else experts_layer(*layer, "even")
+        )
+
+    return _Read(
+        key=tuple(row[name] for name in (*sizes, "operands", "distribution")),
+        gpu=row["gpu"],
+        problem=problem,
+        configuration=[row.count(name) for name in PARAMETERS],
+        seconds=1e-3 * row.number("ms"),
+        library=math.nan,
+    )
+
+
+def _exponent(row: Row, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        found = row["distribution"][:40]
+        raise DseError(f"{row.where}: distribution: found {found!r}, expected one as power_law_1.2") from None

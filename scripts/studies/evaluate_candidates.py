@@ -1,0 +1,162 @@
+"""How well times of candidates are predicted, and which is fastest: `evaluate_candidates.py DIR [--gpu NAME]
+[--train DIR2 ...] [--json]`.
+
+DIR and the folders in it have tables of candidates with their times, as an autotuner of products or of
+attention records them. Constants are the package's; `--train` fits them for each table, to all tables of
+products in DIR and in the folders named but for that one. A regime is scored by its own rows; top_k is the
+time of the fastest candidate over that of the fastest of the first k, mean over problems; bias the median of
+predicted over measured time.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from evaluate_moe import FILES, Fits, of_products, timed_tables
+
+from dse.data.scores import fraction_of_optimum, spearman
+from dse.errors import DseError
+from dse.explore.matrix.records import gpu_file
+from dse.explore.matrix.timed import Timed
+from dse.models.matrix.constants import Constants, fitted
+from dse.models.matrix.problem import OPERANDS
+from dse.report.show import show
+
+SHORT = 30e-6  # s, of the fastest candidate
+TOP = (1, 3, 10)
+TOKENS = (8, 64, 1024)
+
+Regimes = Callable[[Timed], Mapping[str, np.ndarray]]
+Kept = Callable[[Timed], bool]
+
+
+def main(kept: Kept, regimes: Regimes, title: str) -> None:
+    """Score, and print."""
+    parser = argparse.ArgumentParser(description=title)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--gpu", metavar="NAME", help="rows of this GPU alone")
+    parser.add_argument("--train", type=Path, nargs="+", metavar="DIR2", help="fit, each table left out")
+    parser.add_argument("--json", action="store_true")
+    given = parser.parse_args()
+    tables = {name: one for name, one in timed_tables(given.folder).items() if kept(one)}
+    if not tables:
+        raise DseError(f"{given.folder}: found no table of measured times, expected CSV files, as .csv.gz")
+    rows = [
+        row
+        for name, one in tables.items()
+        for gpu in one.gpus
+        if given.gpu is None or gpu_file(given.gpu).name == gpu_file(gpu).name
+        for row in scored(name, gpu, one, _constants(given.folder, given.train, name, gpu), regimes)
+    ]
+    if given.json:
+        print(json.dumps(rows, indent=2))
+    else:
+        show(rows, title=title)
+
+
+def scored(name: str, gpu: str, table: Timed, constants: Constants, regimes: Regimes) -> list[dict[str, Any]]:
+    """A row for all of one GPU's times, and one for each regime."""
+    own = table.where(table.gpu == table.gpus.index(gpu))
+    predicted = own.predict(constants)
+    found = {"all": np.full(len(own), True), **regimes(own)}
+    return [
+        {"file": name, "gpu": gpu, "regime": regime, **scores(own.where(rows), predicted[rows])}
+        for regime, rows in found.items()
+        if rows.any()
+    ]
+
+
+def scores(table: Timed, predicted: np.ndarray) -> dict[str, Any]:
+    """Scores of some rows."""
+    ran = np.isfinite(table.seconds)
+    ratio = (predicted / table.seconds)[ran & np.isfinite(predicted)]
+    first, ranks = [], []
+    for rows in np.split(np.argsort(table.problem, kind="stable"), _starts(table.problem)):
+        if len(rows) < 2 or not ran[rows].any():
+            continue
+        own = predicted[rows], table.seconds[rows], ran[rows]
+        first.append([fraction_of_optimum(*own, k) for k in TOP])
+        rank = spearman(predicted[rows][ran[rows]], table.seconds[rows][ran[rows]])
+        ranks += [] if rank is None else [rank]
+    error = np.abs(ratio - 1.0)
+    failed = ~ran
+    tops = np.mean(first, axis=0) if first else [None] * len(TOP)
+    return {
+        "problems": len(np.unique(table.problem)),
+        "rows": int(ran.sum()),
+        **{f"top_{k}": _rounded(top) for k, top in zip(TOP, tops, strict=True)},
+        "spearman": _rounded(np.mean(ranks) if ranks else None),
+        "mape": _rounded(error.mean() if len(error) else None),
+        "median_error": _rounded(np.median(error) if len(error) else None),
+        "bias": _rounded(np.median(ratio) if len(ratio) else None),
+        "ran_but_impossible": int((ran & ~np.isfinite(predicted)).sum()),
+        "failed_and_impossible": _rounded((~np.isfinite(predicted[failed])).mean() if failed.any() else None),
+    }
+
+
+def _starts(problem: np.ndarray) -> np.ndarray:
+    return np.flatnonzero(np.diff(np.sort(problem))) + 1
+
+
+def _rounded(number: Any) -> float | None:
+    return None if number is None else round(float(number), 4)
+
+
+def _constants(folder: Path, train: Sequence[Path] | None, name: str, gpu: str) -> Constants:
+    """The package's, or fitted to all but one table; of a table of several GPUs, to all but one GPU."""
+    if train is None:
+        return fitted()
+    told: list = [[], [], []]
+    for other in dict.fromkeys((folder, *train)):
+        if any((other / file).is_file() for file in FILES):
+            near, records, _ = Fits.of(other).without(lambda _: False)
+            told[0] += near
+            told[1] += records
+        for found, one in timed_tables(other).items():
+            if not of_products(one):
+                continue
+            if other != folder or found != name:
+                told[2].append(one)
+            elif len(one.gpus) > 1:
+                told[2].append(one.where(one.gpu != one.gpus.index(gpu)))
+    x = Fits([], []).coordinates(*told)
+    return Constants.at(jnp.asarray(x, jnp.float32))
+
+
+def regimes_of_candidates(table: Timed) -> dict[str, np.ndarray]:
+    """Short launches, sizes that are no multiple of 8, kinds of operands."""
+    best = np.full(len(table.problems), np.inf)
+    np.minimum.at(best, table.problem, np.where(np.isfinite(table.seconds), table.seconds, np.inf))
+    if not of_products(table):
+        kinds = np.array([one[0].operands for one in table.problems])[table.problem]
+        short = {"short": (best < SHORT)[table.problem]}
+        return short | {kind: kinds == kind for kind in sorted(set(kinds.tolist()))}
+    products = [one[0] for one in table.problems]
+    sizes = np.array([[one.tokens, one.columns, one.depth] for one in products])
+    mixed = np.array([OPERANDS[one.operands].converts for one in products])
+    kinds = np.array([one.operands for one in products])
+    regimes = {
+        "short": best < SHORT,
+        "unaligned": (sizes % 8 != 0).any(1),
+        "mixed": mixed,
+        **{kind: kinds == kind for kind in sorted(set(kinds.tolist()))},
+    }
+    return {name: rows[table.problem] for name, rows in regimes.items()}
+
+
+def single(table: Timed) -> bool:
+    """Whether a table has candidates of single launches."""
+    return len(table.problems[0]) == 1
+
+
+if __name__ == "__main__":
+    try:
+        main(single, regimes_of_candidates, "Times of candidates, predicted")
+    except DseError as error:
+        print(f"evaluate_candidates.py: {error}", file=sys.stderr)
+        sys.exit(2)

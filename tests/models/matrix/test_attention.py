@@ -1,0 +1,107 @@
+"""Attention's times: beside what is published, its roofline, and what must change them."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dse.errors import DseError
+from dse.hardware import gpus
+from dse.models.matrix.attention import Attention, AttentionCase, seconds
+from dse.models.matrix.case import BACK_TO_BACK, BETWEEN_EVENTS, Timing
+from dse.models.matrix.configuration import Configuration
+from dse.models.matrix.constants import fitted
+from dse.models.matrix.machine import Machine
+
+A100, H100, B200 = (gpus.load(name) for name in ("a100-sxm", "h100-sxm", "b200"))
+TILE = (128, 64, 4, 2)  # rows, columns, warps, stages
+
+
+def times(
+    file: gpus.GpuFile,
+    attentions: list[Attention],
+    tile: tuple[int, ...] = TILE,
+    timing: Timing = BACK_TO_BACK,
+    by_turns: bool = False,
+) -> np.ndarray:
+    machine = jax.tree.map(lambda field: field[:, None], Machine.of([file]))
+    rows, columns, warps, stages = (jnp.full((1, 1), value, jnp.float32) for value in tile)
+    tiles = Configuration(rows, columns, columns, jnp.ones((1, 1), jnp.float32), warps, stages)
+    found = seconds(machine, AttentionCase.of(attentions), tiles, fitted(), timing, by_turns)
+    return np.asarray(found)[:, 0]
+
+
+def teraflops(file: gpus.GpuFile, one: Attention, tile: tuple[int, ...], by_turns: bool = False) -> float:
+    flops = 4 * one.batch * one.heads * one.queries * one.keys * one.head_dim / (2 if one.causal else 1)
+    return float(flops / times(file, [one], tile, by_turns=by_turns)[0] / 1e12)
+
+
+LONG = {depth: Attention(1, 2048 // depth, 16384, 16384, depth, operands="fp16") for depth in (64, 128, 256)}
+
+
+@pytest.mark.parametrize(
+    ("file", "depth", "tile", "by_turns", "published"),
+    [
+        (A100, 128, (128, 64, 4, 2), False, 228),  # Dao 2023: up to 73 % of 312
+        (H100, 128, (60, 64, 4, 2), False, 346),  # 35 % of 989, out of registers: Shah et al. 2024
+        (H100, 256, (128, 128, 8, 2), True, 740),  # up to 75 %: Shah et al. 2024
+    ],
+)
+def test_published_rates(file: gpus.GpuFile, depth: int, tile: tuple, by_turns: bool, published: float):
+    assert abs(teraflops(file, LONG[depth], tile, by_turns) / published - 1.0) < 0.15
+
+
+def test_causal_attention_takes_half_of_long_sequences():
+    whole, half = times(A100, [LONG[128], Attention(1, 16, 16384, 16384, 128, causal=True)])
+    assert 0.48 < half / whole < 0.55
+
+
+@pytest.mark.parametrize("timing", [BACK_TO_BACK, BETWEEN_EVENTS])
+def test_never_below_the_roofline(timing: Timing):
+    sizes = [(1, 1, 64), (2, 8, 512), (8, 16, 4096)]
+    many = [Attention(b, h, n, n, d) for b, h, n in sizes for d in (16, 64, 128)]
+    many += [Attention(16, 32, 1, n, 128, key_heads=8, packed=True) for n in (1024, 65536)]
+    for file, peak, bandwidth in ((A100, 312e12, 2039e9), (H100, 989.4e12, 3352e9), (B200, 2250e12, 8e12)):
+        found = times(file, many, timing=timing)
+        for one, time in zip(many, found, strict=True):
+            flops = 4 * one.batch * one.heads * one.queries * one.keys * one.head_dim
+            bytes_ = 4 * one.batch * one.queries * one.heads * one.head_dim
+            bytes_ += 4 * one.batch * one.groups * one.keys * one.head_dim
+            assert time >= flops / peak * 0.99
+            assert time >= bytes_ / bandwidth * timing.flushed * 0.99
+
+
+def test_decoding_takes_the_time_of_the_cache_and_of_its_pages():
+    one = Attention(64, 32, 1, 8192, 128, key_heads=8)
+    together = replace(one, packed=True)
+    alone, packed, paged = times(H100, [one, together, replace(together, page=1)], (16, 64, 4, 3))
+    cache = 2 * 64 * 8 * 8192 * 128 * 2 / 3352e9
+    assert cache < packed <= alone
+    assert paged > packed
+
+
+def test_gradients_are_finite():
+    machine = jax.tree.map(lambda field: field[:, None], Machine.of([A100]))
+    case = AttentionCase.of([LONG[64], Attention(1, 1, 1, 1, 16)])
+
+    def total(rows: jax.Array) -> jax.Array:
+        tile = Configuration(*(jnp.full((1, 1), v, jnp.float32) for v in (0, 64, 64, 1, 4, 2)))
+        tile = Configuration(rows, tile.columns, tile.depth, tile.group, tile.warps, tile.stages)
+        return jnp.log(seconds(machine, case, tile, fitted())).sum()
+
+    assert bool(jnp.isfinite(jax.grad(total)(jnp.full((1, 1), 128.0, jnp.float32))).all())
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"keys": 0}, "attention: keys: found 0, expected at least 1"),
+        ({"key_heads": 3}, "attention: key_heads: found 3, expected a divisor of 8"),
+        ({"operands": "int8_w8a16"}, "attention: operands: found 'int8_w8a16'"),
+    ],
+)
+def test_mistakes_are_one_line(changed: dict, line: str):
+    with pytest.raises(DseError, match=line):
+        replace(Attention(1, 8, 64, 64, 64), **changed)

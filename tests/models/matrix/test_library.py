@@ -1,0 +1,37 @@
+"""The library's times: no faster than the machine, and near what is published."""
+
+import numpy as np
+
+from dse.explore.matrix.rank import bound
+from dse.hardware import gpus
+from dse.models.matrix.case import BETWEEN_EVENTS
+from dse.models.matrix.library import library_seconds
+from dse.models.matrix.machine import Machine
+from dse.models.matrix.problem import OPERANDS, Product
+
+FILES = [gpus.load(name) for name in ("a100-sxm", "h100-sxm", "l40s", "b200")]
+MACHINE = Machine.of(FILES)
+
+
+def test_not_below_the_roofline():
+    sizes = (1, 17, 256, 8192)
+    products = [
+        Product(m, n, k, operands=kind)
+        for kind in ("bf16", "tf32", "fp32", "int8_w8a16")
+        for m in sizes
+        for n in sizes
+        for k in sizes
+    ]
+    assert (library_seconds(MACHINE, products) >= bound(FILES, products, BETWEEN_EVENTS)).all()
+
+
+def test_large_products_take_what_is_measured_of_cublas():
+    # 8,192 cubed in fp16 on an A100: 230 to 260 TFLOP/s by most who measured it
+    [[seconds]] = library_seconds(Machine.of(FILES[:1]), [Product(8192, 8192, 8192, operands="fp16")])
+    assert 210e12 < 2 * 8192**3 / float(seconds) < 265e12
+
+
+def test_only_dense_products():
+    kinds = [name for name, kind in OPERANDS.items() if kind.sums_apart]
+    products = [Product(64, 4096, 4096, operands=name) for name in kinds] + [Product(64, 4096, 4096, 8, 2)]
+    assert np.isnan(library_seconds(MACHINE, products)).all()
