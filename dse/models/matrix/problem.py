@@ -10,6 +10,7 @@ from scipy.stats import binom
 from dse.errors import DseError
 
 MOST = 2**31 - 1  # of a size: kernels count in 32 bits
+ROUTINGS = ("random", "even", "batch")
 SCALE_DEPTH = 128  # of a block of scales: kernels cut deeper tiles to it
 
 
@@ -41,7 +42,8 @@ class Product:
     """One launch: `tokens` × `depth` times `depth` × `columns`, each token with `topk` of `experts` matrices.
 
     `routing` says how tokens meet experts: "random" draws them, as vLLM's and SGLang's tuners do; "even"
-    hands them out in turn. `shared_rows`: each row of activations is read for all of a token's experts, as
+    hands them out in turn; "batch" does so too, in a grid that holds no blocks without rows: products side by
+    side, `experts` of them. `shared_rows`: each row of activations is read for all of a token's experts, as
     by the first product of a layer of experts; the second has a row for each.
     """
 
@@ -51,7 +53,7 @@ class Product:
     experts: int = 1
     topk: int = 1
     operands: str = "bf16"
-    routing: str = "random"  # or "even"
+    routing: str = "random"  # or another of ROUTINGS
     shared_rows: bool = True
 
     def __post_init__(self) -> None:
@@ -63,8 +65,8 @@ class Product:
         if self.operands not in OPERANDS:
             allowed = ", ".join(OPERANDS)
             raise DseError(f"product: operands: found {self.operands!r}, expected one of {allowed}")
-        if self.routing not in ("random", "even"):
-            raise DseError(f"product: routing: found {self.routing!r}, expected random or even")
+        if self.routing not in ROUTINGS:
+            raise DseError(f"product: routing: found {self.routing!r}, expected {' or '.join(ROUTINGS)}")
 
     @property
     def chosen(self) -> int:
@@ -98,7 +100,7 @@ def active_experts(products: Sequence[Product]) -> Float[np.ndarray, " products"
     return np.array(
         [
             min(one.experts, one.rows)
-            if one.routing == "even"
+            if one.routing != "random"
             else one.experts * -np.expm1(one.tokens * np.log1p(-one.chosen / one.experts))
             if one.chosen < one.experts
             else one.experts
@@ -132,6 +134,9 @@ def launched_row_tiles(
     """
     table = np.empty((len(products), len(heights)))
     for place, one in enumerate(products):
+        if one.routing == "batch":
+            table[place] = [_tiles(one, height) for height in heights]
+            continue
         for column, height in enumerate(heights):
             most = one.rows + one.experts * (height - 1)
             if one.tokens < height:
@@ -141,7 +146,7 @@ def launched_row_tiles(
 
 
 def _tiles(one: Product, height: int) -> float:
-    if one.routing == "even":
+    if one.routing != "random":
         active = min(one.experts, one.rows)
         each, more = divmod(one.rows, active)
         return more * -(-(each + 1) // height) + (active - more) * -(-each // height)

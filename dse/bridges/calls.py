@@ -1,0 +1,164 @@
+"""Calls of products of matrices, as a list of shapes or the log of PyTorch's autotuning has them.
+
+A list is CSV, JSON or Parquet with the columns M, N and K and, where they differ from these, batch (1), dtype
+(bf16), op (mm; bmm with a batch), a_layout and b_layout (row; column where the first index is next in memory,
+as in the weights of `torch.nn.Linear`). A log has, of each call, the lines that begin with AUTOTUNE, strides
+and dtypes, which `torch.compile(mode="max-autotune")` writes to stderr.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dse.core.files import read_text
+from dse.data.measured.formats import read as read_table
+from dse.data.measured.table import Table
+from dse.errors import DseError, one_of
+from dse.models.matrix.problem import Product
+
+OF_TORCH = {  # what PyTorch calls the operands of each kind
+    "bf16": ("bfloat16", "bfloat16"),
+    "fp16": ("float16", "float16"),
+    "fp8_w8a8": ("float8_e4m3fn", "float8_e4m3fn"),
+    "int8_w8a8": ("int8", "int8"),
+    "int8_w8a16": ("bfloat16", "int8"),
+}
+KINDS = {pair: kind for kind, pair in OF_TORCH.items()} | {
+    (a, b): "int8_w8a16" for a in ("bfloat16", "float16") for b in ("int8", "uint8")
+}
+WITH_SUM = ("addmm", "baddbmm")  # what is added comes before the matrices
+IN_BATCHES = ("bmm", "baddbmm")
+EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with rows of its own
+OPS = ("mm", "int_mm", *WITH_SUM, "bmm", EXPERTS)
+LAYOUTS = ("row", "column")
+COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
+LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One operand: type as PyTorch names it, sizes, and strides in elements."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @staticmethod
+    def of(dtype: str, shape: Sequence[int], layout: str = "row") -> "Tensor":
+        """A dense one, the last index next in memory, or the last but one."""
+        *outer, rows, columns = shape
+        inner = (columns, 1) if layout == "row" else (1, rows)
+        steps = [rows * columns * prod(outer[place + 1 :]) for place in range(len(outer))]
+        return Tensor(dtype, tuple(shape), (*steps, *inner))
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of an operation, and its operands in the order in which PyTorch has them."""
+
+    op: str
+    inputs: tuple[Tensor, ...]
+
+    @property
+    def matrices(self) -> tuple[Tensor, Tensor]:
+        """The two that are multiplied."""
+        first = int(self.op in WITH_SUM)
+        return self.inputs[first], self.inputs[first + 1]
+
+    @property
+    def product(self) -> Product | None:
+        """What is multiplied; None where no closed form is known of its operands."""
+        if len(self.inputs) < int(self.op in WITH_SUM) + 2:
+            return None
+        a, b = self.matrices
+        kind = KINDS.get((a.dtype, b.dtype))
+        if kind is None or len(a.shape) < 2 or min(*a.shape, *b.shape) < 1:
+            return None
+        rows, depth, columns = prod(a.shape[:-1]), a.shape[-1], b.shape[-1]
+        if self.op == EXPERTS:
+            return Product(rows, columns, depth, b.shape[0], 1, kind)
+        batch = prod(a.shape[:-2])
+        return Product(rows, columns, depth, batch, 1, kind, "batch" if batch > 1 else "random")
+
+    @property
+    def sizes(self) -> dict[str, Any]:
+        """The columns of a list, of this call."""
+        a, b = self.matrices
+        layouts = ["row" if one.strides[-1] == 1 else "column" for one in (a, b)]
+        kind, batch = KINDS.get((a.dtype, b.dtype), f"{a.dtype} {b.dtype}"), prod(b.shape[:-2])
+        return dict(
+            zip(COLUMNS, (a.shape[-2], b.shape[-1], a.shape[-1], batch, kind, self.op, *layouts), strict=True)
+        )
+
+
+def read(path: Path) -> list[Call]:
+    """Read a list or a log, each call once.
+
+    **Raises:** DseError, one line with column and row, for a column that is missing, a size that is no whole
+    number above 0, or another word; for a log without products of matrices of known kinds.
+    """
+    if "AUTOTUNE" not in (text := read_text(path)):
+        return list(dict.fromkeys(_listed(read_table(path))))
+    found = [call for call in _logged(text) if call.product]
+    if not found:
+        raise DseError(f"{path}: AUTOTUNE: found no product of matrices, expected at least one")
+    return list(dict.fromkeys(found))
+
+
+def _listed(table: Table) -> Iterator[Call]:
+    for name in COLUMNS[:3]:
+        if name not in table.names:
+            table.fail("columns", f"found no {name}, expected M, N and K")
+    if unknown := [name for name in table.names if name not in COLUMNS]:
+        table.fail("columns", f"found {unknown[0]}, {one_of(unknown[0], COLUMNS)}")
+    numbers = [table.complete(name) for name in COLUMNS[:3]]
+    batches = table.numbers("batch") if "batch" in table.names else np.ones(table.rows)
+    numbers.append(np.where(np.isnan(batches), 1, batches))
+    for name, column in zip(COLUMNS, numbers, strict=False):
+        wrong = (column < 1) | (column >= 2**31) | (column != np.floor(column))
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            table.fail(
+                f"{name}, row {row + 1}", f"found {column[row]}, expected a whole number of at least 1"
+            )
+    empty = [""] * table.rows
+    words = [table.texts(name).tolist() if name in table.names else empty for name in COLUMNS[4:]]
+    for row, values in enumerate(
+        zip(*(column.astype(int).tolist() for column in numbers), *words, strict=True)
+    ):
+        try:
+            yield _call(*values)
+        except DseError as error:
+            table.fail(f"row {row + 1}", str(error))
+
+
+def _call(m: int, n: int, k: int, batch: int, kind: str, op: str, a_layout: str, b_layout: str) -> Call:
+    kind, a_layout, b_layout = kind or "bf16", a_layout or "row", b_layout or "row"
+    op = op or ("bmm" if batch > 1 else "mm")
+    for name, value, known in (
+        ("dtype", kind, OF_TORCH),
+        ("op", op, OPS if batch == 1 else (*IN_BATCHES, EXPERTS)),
+        ("a_layout", a_layout, LAYOUTS),
+        ("b_layout", b_layout, LAYOUTS),
+    ):
+        if value not in known:
+            raise DseError(f"{name}: found {value!r}, {one_of(value, known)}")
+    a, b = OF_TORCH[kind]
+    outer = (batch,) if op in (*IN_BATCHES, EXPERTS) else ()
+    left = Tensor.of(a, (m, k) if op == EXPERTS else (*outer, m, k), a_layout)
+    added = (Tensor(a, (*outer, m, n), (*(0 for _ in outer), 0, 1)),) if op in WITH_SUM else ()
+    return Call(op, (*added, left, Tensor.of(b, (*outer, k, n), b_layout)))
+
+
+def _logged(text: str) -> Iterator[Call]:
+    for op, sizes, strides, dtypes in LOG.findall(text):
+        shapes = [tuple(map(int, filter(None, one.strip().split("x")))) for one in sizes.split(",")]
+        steps = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\[(.*?)\]", strides)]
+        kinds = re.findall(r"torch\.(\w+)", dtypes)
+        if len(shapes) == len(steps) == len(kinds):
+            yield Call(op, tuple(map(Tensor, kinds, shapes, steps)))
