@@ -7,7 +7,7 @@ and dtypes, which `torch.compile(mode="max-autotune")` writes to stderr.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -15,10 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from dse.bridges.tables import PRODUCT, Own, Row, Table, distinct
 from dse.core.files import read_text
 from dse.data.measured.formats import read as read_table
-from dse.data.measured.table import Table
+from dse.data.measured.table import Table as Read
 from dse.errors import DseError, one_of
+from dse.explore.matrix.rank import first
+from dse.hardware.gpus import GpuFile, load
+from dse.models.matrix.configuration import PARAMETERS
 from dse.models.matrix.problem import Product
 
 OF_TORCH = {  # what PyTorch calls the operands of each kind
@@ -37,6 +41,7 @@ EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with rows of its own
 OPS = ("mm", "int_mm", *WITH_SUM, "bmm", EXPERTS)
 LAYOUTS = ("row", "column")
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
+MOST = 200  # of a ranking, among which configurations that differ are looked for
 LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
 
 
@@ -110,7 +115,23 @@ def read(path: Path) -> list[Call]:
     return list(dict.fromkeys(found))
 
 
-def _listed(table: Table) -> Iterator[Call]:
+def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "") -> Table:
+    """Rank configurations of calls: for each the first `count`."""
+    ranked = first(file, [call.product for call in calls if call.product], count)
+    problems = [[call.sizes | row for row in rows] for call, rows in zip(calls, ranked, strict=True)]
+    return Table(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, calls, device)
+
+
+def best(
+    gpu: str | Path | GpuFile, product: Product, configuration: Callable[[Row], Own], count: int
+) -> list[Own]:
+    """The `count` best configurations of a product that differ by a reader's own names."""
+    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
+    [rows] = first(file, [product], MOST)
+    return distinct(map(configuration, rows))[:count]
+
+
+def _listed(table: Read) -> Iterator[Call]:
     for name in COLUMNS[:3]:
         if name not in table.names:
             table.fail("columns", f"found no {name}, expected M, N and K")

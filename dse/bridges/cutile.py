@@ -9,13 +9,12 @@ its documentation. Tried with cuTile 1.7.0.
 
 from pathlib import Path
 
-from dse.bridges.tables import Row, Table, by_problem, distinct
-from dse.explore.matrix.rank import first as first_of
-from dse.hardware.gpus import GpuFile, load
+from dse.bridges.calls import best
+from dse.bridges.tables import Row, Table, by_problem
+from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
 FIRST = 5
-MOST = 200  # of the ranking, among which tiles are looked for
 
 
 def configuration(row: Row) -> dict[str, int]:
@@ -32,6 +31,4 @@ def short_list(
     gpu: str | Path | GpuFile, m: int, n: int, k: int, operands: str = "fp16", first: int = FIRST
 ) -> list[dict[str, int]]:
     """The `first` tiles of a product of `m` × `k` and `k` × `n`, the fastest predicted first."""
-    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
-    [rows] = first_of(file, [Product(m, n, k, operands=operands)], MOST)
-    return distinct(map(configuration, rows))[:first]
+    return best(gpu, Product(m, n, k, operands=operands), configuration, first)

@@ -10,25 +10,33 @@ with a launcher that launches nothing; the kernel is then compiled and read as a
 own cache keeps it for Helion. Tried with Helion 1.5.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from dse.bridges.tables import Row, Table, by_problem
+from dse.bridges.triton import OPTIONS
 from dse.core.optional import tried
 from dse.errors import DseError
 from dse.evaluate.rank import rank
+from dse.hardware import occupancy
 from dse.hardware.gpus import GpuFile, load
+from dse.kernels.description import Description
 from dse.models import DEFAULT
-from dse.source.kernel import SourceKernel
+from dse.source.cache import Cache
+from dse.source.kernel import SourceKernel, architecture
+from dse.source.launches import configurations
+from dse.source.nvidia.arguments import as_launched
+from dse.source.nvidia.compile.contract import Compiled, Failure
+from dse.source.nvidia.source import Job, compiled, resources, source_of
 from dse.source.readers.triton_call import of_call
 
 HELION = "helion==1.5.*"
 DRAWN, FIRST = 30, 5  # of Helion's candidates, predicted; and of these, timed
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 
 
 def configuration(row: Row) -> dict[str, Any]:
@@ -45,34 +53,59 @@ def text(table: Table) -> str:
 
 @dataclass
 class Predictions:
-    """Times of a bound kernel's configurations on a GPU, for the arguments of a launch."""
+    """What becomes of a bound kernel's configurations on a GPU, for the arguments of a launch.
+
+    **Raises:** DseError for another version of Helion.
+    """
 
     gpu: str | Path | GpuFile
     bound: Any  # helion.runtime.kernel.BoundKernel
     arguments: Sequence[Any]
     model: str = DEFAULT
-    known: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def file(self) -> GpuFile:
+        """The GPU."""
+        return self.gpu if isinstance(self.gpu, GpuFile) else load(self.gpu)
 
     def seconds(self, config: Any) -> float:
-        """Predict the time of all that a configuration launches; infinite where one cannot be.
+        """Predict the time of all that a configuration launches.
 
-        **Raises:** DseError for another version of Helion.
+        Infinite where one of it cannot be launched; NaN where its code cannot be read.
         """
-        key = repr(config)
-        if key not in self.known:
-            file = self.gpu if isinstance(self.gpu, GpuFile) else load(self.gpu)
-            launches = launched(self.bound, self.arguments, config)
-            self.known[key] = sum(_seconds(file, self.model, *launch) for launch in launches) or np.inf
-        return self.known[key]
-
-    def best_first(self, configs: Sequence[Any]) -> list[Any]:
-        """Order configurations, those that cannot be launched left out."""
-        possible = [config for config in configs if np.isfinite(self.seconds(config))]
-        return sorted(possible, key=self.seconds)
+        try:
+            return sum(map(self._seconds, launched(self.bound, self.arguments, config)))
+        except DseError:
+            return np.nan if self.filter(config) else np.inf
 
     def filter(self, config: Any) -> Any:
-        """For `autotune_config_filter`: the configuration, or None if it cannot be launched."""
-        return config if np.isfinite(self.seconds(config)) else None
+        """For `autotune_config_filter`: the configuration, or None if it cannot be launched.
+
+        It is compiled, and no more: registers and shared memory say it.
+        """
+        try:
+            return config if all(map(self._possible, launched(self.bound, self.arguments, config))) else None
+        except DseError:  # it does not compile
+            return None
+
+    def best_first(self, configs: Sequence[Any]) -> list[Any]:
+        """Order configurations: what cannot be launched is left out, what cannot be read comes last."""
+        seconds = np.array([self.seconds(config) for config in configs])
+        return [configs[place] for place in np.argsort(seconds, kind="stable") if seconds[place] != np.inf]
+
+    def _seconds(self, launch: Description) -> float:
+        ranking = rank(SourceKernel(launch), self.file.gpu, (self.model,), gpu_name=self.file.name)
+        return ranking.rows(1)[0]["time_s"]
+
+    def _possible(self, launch: Description) -> bool:
+        gpu, source = self.file.gpu, source_of(launch)
+        [wanted] = configurations(launch, launch.space.configurations(), dict(launch.problem), gpu)
+        job = Job(source, architecture(gpu, source), gpu, Cache(), {launch.name: wanted})
+        made = compiled(job, Compiled)[launch.name]
+        if isinstance(made, Failure):
+            return False
+        asked = resources(made, as_launched(made, wanted))
+        return bool(occupancy.possible(occupancy.resident_blocks(gpu.limits, asked)[1]))
 
 
 def finite_search(
@@ -89,27 +122,16 @@ def finite_search(
     return autotuner
 
 
-def launched(
-    bound: Any, arguments: Sequence[Any], config: Any
-) -> list[tuple[Any, tuple[int, ...], Mapping[str, Any]]]:
-    """What a configuration launches: kernels of Triton, their grids, arguments and options by name."""
+def launched(bound: Any, arguments: Sequence[Any], config: Any) -> list[Description]:
+    """What a configuration launches, kernel after kernel."""
     tried(HELION, "helion", "helion")
     function, found = bound.compile_config(config), []
 
     def launcher(kernel: Any, grid: tuple[int, ...], *values: Any, **options: Any) -> None:
-        found.append((kernel, grid, dict(zip(kernel.arg_names, values, strict=False)) | options))
+        inside = dict(zip(kernel.arg_names, values, strict=False))
+        found.append(
+            of_call(kernel, inside, grid, [{name: options[name] for name in OPTIONS if name in options}])
+        )
 
     function(*arguments, _launcher=launcher)
     return found
-
-
-def _seconds(
-    file: GpuFile, model: str, kernel: Any, grid: tuple[int, ...], values: Mapping[str, Any]
-) -> float:
-    options = {name: value for name, value in values.items() if name in OPTIONS}
-    inside = {name: value for name, value in values.items() if name in kernel.arg_names}
-    try:
-        read = SourceKernel(of_call(kernel, inside, grid, [options]))
-        return rank(read, file.gpu, (model,), gpu_name=file.name).rows(1)[0]["time_s"]
-    except DseError:
-        return np.inf

@@ -76,7 +76,7 @@ FORMATS = {
     "helion": Format("Helion 1.5: autotune_seed_configs", "dse.bridges.helion", (PRODUCT,), first=5),
     "tilelang": Format("TileLang 0.1: autotune(configs=...)", "dse.bridges.tilelang", (PRODUCT,), first=10),
     "cutile": Format("cuTile 1.7: exhaustive_search", "dse.bridges.cutile", (PRODUCT,), first=5),
-    "tokamax": Format("tokamax 0.0.12: AutotuningResult", "dse.bridges.tokamax", (PRODUCT,), several=False),
+    "tokamax": Format("tokamax 0.0.12: data/autotuning", "dse.bridges.tokamax", (PRODUCT,)),
     "json": Format("any program", "dse.bridges.plain_json"),
     "csv": Format("any program", "dse.bridges.plain_csv", suffix="csv"),
     "triton": Format("a Python program with Triton", "dse.bridges.triton_table", suffix="py", several=False),

@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from dse.bridges.tables import Row, Table, by_problem, distinct
-from dse.explore.matrix.rank import first as first_of
-from dse.hardware.gpus import GpuFile, load
+from dse.bridges.calls import best
+from dse.bridges.tables import Row, Table, by_problem
+from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
 FIRST = 10
@@ -40,13 +40,13 @@ def configs(
 
     What `rename` maps to None the kernel has not.
     """
-    file = gpu if isinstance(gpu, GpuFile) else load(gpu)
     others = dict(rename or {})
 
+    def own(row: Row) -> dict[str, int]:
+        named = {others.get(name, name): value for name, value in configuration(row).items()}
+        return {name: value for name, value in named.items() if name}
+
     def ranked(m: int, n: int, k: int, *rest: Any, **more: Any) -> list[dict[str, int]]:
-        [rows] = first_of(file, [Product(m, n, k, operands=operands)], first)
-        named = [configuration(row) for row in rows]
-        found = [{others.get(name, name): value for name, value in one.items()} for one in named]
-        return distinct({name: value for name, value in one.items() if name} for one in found)
+        return best(gpu, Product(m, n, k, operands=operands), own, first)
 
     return ranked

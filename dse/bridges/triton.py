@@ -87,6 +87,18 @@ class Pruner:
             return list(configs)
         return [configs[index] for index in keep(candidates, self.risk, self.within).places]
 
+    def best_first(self, configs: Sequence[Any], named_args: Mapping[str, Any], **kwargs: Any) -> list[Any]:
+        """Order all configurations: the fastest predicted first, last those that cannot be launched.
+
+        One that is estimated to run with a chance below a half stands between both.
+        """
+        if not configs:
+            return []
+        candidates = self._predict([self.parameters(config) for config in configs], {**named_args, **kwargs})
+        unlikely = np.broadcast_to(candidates.runs, len(candidates)) < 0.5
+        order = np.lexsort((candidates.log_s, unlikely, ~candidates.possible))
+        return [configs[index] for index in order]
+
     def perf_model(self, **arguments: Any) -> float:
         """Predict seconds of one configuration, infinite where it is impossible.
 

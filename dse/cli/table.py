@@ -183,15 +183,9 @@ def _of_products(
     count = first or (found.first if found else 1)
     if found and count > 1 and not found.several:
         raise DseError(f"--first: found {count} with this format, expected 1")
-    from dse.bridges.calls import COLUMNS, read
-    from dse.explore.matrix.rank import first as first_of
-    from dse.models.matrix.configuration import PARAMETERS
+    from dse.bridges.calls import read, table_of
 
-    calls = [(call, call.product) for call in read(shapes)]
-    products = [product for _, product in calls if product]
-    ranked = first_of(file, products, count)
-    problems = [[call.sizes | row for row in rows] for (call, _), rows in zip(calls, ranked, strict=True)]
-    return Table(PRODUCT, file.name, COLUMNS, PARAMETERS, problems, [call for call, _ in calls], device)
+    return table_of(file, read(shapes), count, device)
 
 
 def _of_any(
