@@ -86,10 +86,10 @@ FORMATS = {
 def form(name: str, kernel: str = "") -> Format:
     """Find a format. **Raises:** DseError for a name that is none, or a kernel that it cannot hold."""
     if name not in FORMATS:
-        raise DseError(f"format: found {name!r}, {one_of(name, FORMATS)}")
+        raise DseError(f"--format: found {name!r}, {one_of(name, FORMATS)}")
     found = FORMATS[name]
     if kernel and found.kernels and kernel not in found.kernels:
-        raise DseError(f"format: {name}: found with {kernel}, expected {' or '.join(found.kernels)}")
+        raise DseError(f"--format: {name}: found with {kernel}, expected {' or '.join(found.kernels)}")
     return found
 
 

@@ -134,7 +134,7 @@ def table(
     [file] = inputs.gpus([gpu])
     for name, value in {"--shapes": shapes, "--first": first}.items():
         if (value is not None) > (kernel == PRODUCT):
-            raise DseError(f"{name}: found with {kernel}, expected {PRODUCT}")
+            raise DseError(f"{name}: found with {kernel}, expected it with {PRODUCT}")
     if kernel not in EXPERTS:
         only = {"--measured": measured, "--command": command, "--block": block}
         for name, value in only.items():
