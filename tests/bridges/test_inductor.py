@@ -1,10 +1,12 @@
 """Inductor's lookup table and its choices: by its own code where PyTorch is installed."""
 
 import json
+import re
 from dataclasses import dataclass
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -58,41 +60,76 @@ def test_candidates_are_cut_and_ordered_and_the_library_stays():
     assert inductor.ranked(H100, tiles, unknown, 2) == tiles
 
 
+class Compiled:
+    """What Inductor is to compile: a graph of one product, and its operands."""
+
+    def __init__(self, handler: Any, call: Call, faked_gpu: Any) -> None:
+        """Compile for a GPU that is not there, with the last choice in the place of the fastest."""
+        torch = import_module("torch")
+        config, V = import_module("torch._inductor.config"), import_module("torch._inductor.virtualized").V
+        select = import_module("torch._inductor.select_algorithm").AlgorithmSelectorCache
+        trace = import_module("torch.fx.experimental.proxy_tensor").make_fx
+        compile_graph = import_module("torch._inductor.compile_fx").compile_fx_inner
+        self.choices: list[Any] = []
+
+        def choose(selector: Any, name: str, choices: list, *rest: Any, **others: Any) -> Any:
+            self.choices = choices
+            return choices[-1].output_node(), None
+
+        with faked_gpu(), mock.patch.object(select, "__call__", choose), V.set_choices_handler(handler):
+            inputs = [
+                torch.empty_strided(one.shape, one.strides, dtype=getattr(torch, one.dtype), device="cuda")
+                for one in call.inputs
+            ]
+            graph = trace(lambda *operands: (getattr(torch, call.op)(*operands),), tracing_mode="real")(
+                *inputs
+            )
+            with (
+                config.patch(max_autotune=True, compile_threads=1, force_disable_caches=True),
+                pytest.raises(Exception, match="libcuda"),  # code is written, but cannot be loaded
+            ):
+                compile_graph(graph, inputs)
+
+    @property
+    def templates(self) -> list[dict[str, str]]:
+        """The arguments of Triton's templates among the choices."""
+        found = [dict(re.findall(r"(\w+)=([\w.']+)", one.description)) for one in self.choices]
+        return [one for one in found if "BLOCK_M" in one]
+
+
+SUM = Call("addmm", (Tensor("float16", (16, 2048), (0, 1)), Tensor.of("float16", (16, 4096)),
+                     Tensor.of("float16", (4096, 2048), "column")))  # fmt: skip
+BATCH = Call("bmm", (Tensor.of("bfloat16", (96, 128, 64)), Tensor.of("bfloat16", (96, 64, 128))))
+
+
 @pytest.mark.slow
-def test_inductor_looks_the_keys_up_itself():
+@pytest.mark.filterwarnings("ignore")  # others'
+@pytest.mark.parametrize("call", [MM, SUM, BATCH], ids=["mm", "addmm", "bmm"])
+def test_inductor_compiles_what_is_chosen(call, faked_gpu):
     pytest.importorskip("torch")
-    torch = import_module("torch")
+    handler = import_module("torch._inductor.choices").InductorChoices()
+    before = Compiled(handler, call, faked_gpu)
+    after = Compiled(inductor.choices(H100, first=2), call, faked_gpu)
+    assert len(before.templates) > 10
+    assert len(after.templates) == 2
+    assert len(after.choices) - 2 == len(before.choices) - len(before.templates) > 0  # the library's
+    assert all(one in before.templates for one in after.templates)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # others'
+@pytest.mark.parametrize("call", [MM, SUM, BATCH], ids=["mm", "addmm", "bmm"])
+def test_inductor_compiles_what_it_looks_up(call, faked_gpu):
+    pytest.importorskip("torch")
     lookup = import_module("torch._inductor.lookup_table").LookupTableChoices
-    inputs = import_module("torch._inductor.kernel_inputs").MMKernelInputs
-    choices = import_module("torch._inductor.kernel.mm")
-    table = json.loads(inductor.text(table_of(H100, [MM], 2)))
-
-    class Node:
-        def __init__(self, shape: tuple, strides: tuple) -> None:
-            self.shape, self.strides = shape, strides
-
-        def get_dtype(self) -> Any:
-            return torch.bfloat16
-
-        def get_device(self) -> Any:
-            return torch.device("cuda", 0)
-
-        def get_size(self) -> tuple:
-            return self.shape
-
-        get_stride = property(lambda self: lambda: self.strides)
-
-    class Own(lookup):
-        _get_device_key = staticmethod(lambda device: "NVIDIA H100 80GB HBM3")
-
-        def _get_lookup_table(self) -> dict:
-            return table
-
-    sizevars = SimpleNamespace(optimization_hints=tuple)
-    with import_module("torch._inductor.virtualized").V.set_graph_handler(SimpleNamespace(sizevars=sizevars)):
-        nodes = [Node(one.shape, one.strides) for one in MM.inputs]
-        templates = [choices.aten_mm.uid, choices.mm_template.uid]
-        found = Own().lookup_template_configs(inputs(nodes), "mm", templates)
-        assert inductor.call_of(inputs(nodes), "mm") == MM
-    assert list(found) == templates
-    assert found["triton::mm"][0]["num_warps"] == table[KEY][1]["num_warps"]
+    table = table_of(H100, [call], 2)
+    with import_module("torch._inductor.config").patch(
+        {"lookup_table.table": json.loads(inductor.text(table))}
+    ):
+        found = Compiled(lookup(), call, faked_gpu)
+    assert len(found.choices) > len(found.templates) == 2
+    for template, row in zip(found.templates, table.problems[0], strict=True):
+        assert [int(template[name]) for name in inductor.OF_PARAMETERS] == [
+            row[name] for name in table.parameters
+        ]
+        assert template["EVEN_K"] == str(call.matrices[0].shape[-1] % row["BLOCK_SIZE_K"] == 0)
