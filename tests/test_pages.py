@@ -16,6 +16,11 @@ PAGES = (
     "guide_sweeps",
     "guide_tuner",
     "guide_new_gpu",
+    "inductor",
+    "helion",
+    "tilelang",
+    "cutile",
+    "tokamax",
 )
 
 

@@ -39,10 +39,12 @@ WITH_SUM = ("addmm", "baddbmm")  # what is added comes before the matrices
 IN_BATCHES = ("bmm", "baddbmm")
 EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with rows of its own
 OPS = ("mm", "int_mm", *WITH_SUM, "bmm", EXPERTS)
+LOGGED = (*OPS, "scaled_mm")
 LAYOUTS = ("row", "column")
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
 MOST = 200  # of a ranking, among which configurations that differ are looked for
 LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
+NUMBER = re.compile(r"\d{1,10}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -78,11 +80,9 @@ class Call:
     @property
     def product(self) -> Product | None:
         """What is multiplied; None where no closed form is known of its operands."""
-        if len(self.inputs) < int(self.op in WITH_SUM) + 2:
-            return None
         a, b = self.matrices
         kind = KINDS.get((a.dtype, b.dtype))
-        if kind is None or len(a.shape) < 2 or min(*a.shape, *b.shape) < 1:
+        if kind is None or min(*a.shape, *b.shape) < 1:
             return None
         rows, depth, columns = prod(a.shape[:-1]), a.shape[-1], b.shape[-1]
         if self.op == EXPERTS:
@@ -109,10 +109,10 @@ def read(path: Path) -> list[Call]:
     """
     if "AUTOTUNE" not in (text := read_text(path)):
         return list(dict.fromkeys(_listed(read_table(path))))
-    found = [call for call in _logged(text) if call.product]
-    if not found:
+    calls = [call for call in _logged(text) if call.product]
+    if not calls:
         raise DseError(f"{path}: AUTOTUNE: found no product of matrices, expected at least one")
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(calls))
 
 
 def table_of(file: GpuFile, calls: Sequence[Call], count: int, device: str = "") -> Table:
@@ -137,25 +137,22 @@ def _listed(table: Read) -> Iterator[Call]:
             table.fail("columns", f"found no {name}, expected M, N and K")
     if unknown := [name for name in table.names if name not in COLUMNS]:
         table.fail("columns", f"found {unknown[0]}, {one_of(unknown[0], COLUMNS)}")
-    numbers = [table.complete(name) for name in COLUMNS[:3]]
-    batches = table.numbers("batch") if "batch" in table.names else np.ones(table.rows)
-    numbers.append(np.where(np.isnan(batches), 1, batches))
-    for name, column in zip(COLUMNS, numbers, strict=False):
+    columns = {name: table.complete(name) for name in COLUMNS[:3]}
+    batch = table.numbers("batch") if "batch" in table.names else np.ones(table.rows)
+    columns["batch"] = np.where(np.isnan(batch), 1, batch)
+    for name, column in columns.items():
         wrong = (column < 1) | (column >= 2**31) | (column != np.floor(column))
         if wrong.any():
-            row = int(np.argmax(wrong))
-            table.fail(
-                f"{name}, row {row + 1}", f"found {column[row]}, expected a whole number of at least 1"
-            )
+            row, expected = int(np.argmax(wrong)), "expected a whole number of at least 1"
+            table.fail(f"{name}, row {row + 1}", f"found {column[row]}, {expected}")
+    numbers = [column.astype(int).tolist() for column in columns.values()]
     empty = [""] * table.rows
     words = [table.texts(name).tolist() if name in table.names else empty for name in COLUMNS[4:]]
-    for row, values in enumerate(
-        zip(*(column.astype(int).tolist() for column in numbers), *words, strict=True)
-    ):
+    for row, values in enumerate(zip(*numbers, *words, strict=True), start=1):
         try:
             yield _call(*values)
         except DseError as error:
-            table.fail(f"row {row + 1}", str(error))
+            table.fail(f"row {row}", str(error))
 
 
 def _call(m: int, n: int, k: int, batch: int, kind: str, op: str, a_layout: str, b_layout: str) -> Call:
@@ -178,8 +175,12 @@ def _call(m: int, n: int, k: int, batch: int, kind: str, op: str, a_layout: str,
 
 def _logged(text: str) -> Iterator[Call]:
     for op, sizes, strides, dtypes in LOG.findall(text):
-        shapes = [tuple(map(int, filter(None, one.strip().split("x")))) for one in sizes.split(",")]
-        steps = [tuple(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\[(.*?)\]", strides)]
+        shapes, steps = (
+            [tuple(map(int, NUMBER.findall(one))) for one in several]
+            for several in (sizes.split(","), re.findall(r"\[(.*?)\]", strides))
+        )
         kinds = re.findall(r"torch\.(\w+)", dtypes)
-        if len(shapes) == len(steps) == len(kinds):
+        ranks, first = [*map(len, shapes)], int(op in WITH_SUM)
+        whole = ranks == [*map(len, steps)] and len(ranks) == len(kinds)
+        if op in LOGGED and whole and [rank > 1 for rank in ranks[first : first + 2]] == [True, True]:
             yield Call(op, tuple(map(Tensor, kinds, shapes, steps)))

@@ -10,7 +10,7 @@ its documentation. Tried with cuTile 1.7.0.
 from pathlib import Path
 
 from dse.bridges.calls import best
-from dse.bridges.tables import Row, Table, by_problem
+from dse.bridges.tables import Row
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
@@ -20,11 +20,6 @@ FIRST = 5
 def configuration(row: Row) -> dict[str, int]:
     """One configuration by cuTile's names."""
     return {"tm": row["BLOCK_SIZE_M"], "tn": row["BLOCK_SIZE_N"], "tk": row["BLOCK_SIZE_K"]}
-
-
-def text(table: Table) -> str:
-    """For each problem its sizes and its tiles, as JSON."""
-    return by_problem(table, configuration)
 
 
 def short_list(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from dse.bridges.tables import Row, Table, by_problem
+from dse.bridges.tables import Row
 from dse.bridges.triton import OPTIONS
 from dse.core.optional import tried
 from dse.errors import DseError
@@ -44,11 +44,6 @@ def configuration(row: Row) -> dict[str, Any]:
     blocks = [row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"]
     options = {name: row[name] for name in ("num_warps", "num_stages")}
     return {"block_sizes": blocks, "l2_groupings": [row["GROUP_SIZE_M"]], **options}
-
-
-def text(table: Table) -> str:
-    """For each problem its sizes and its configurations, as JSON."""
-    return by_problem(table, configuration)
 
 
 @dataclass
@@ -125,13 +120,12 @@ def finite_search(
 def launched(bound: Any, arguments: Sequence[Any], config: Any) -> list[Description]:
     """What a configuration launches, kernel after kernel."""
     tried(HELION, "helion", "helion")
-    function, found = bound.compile_config(config), []
+    function, launches = bound.compile_config(config), []
 
     def launcher(kernel: Any, grid: tuple[int, ...], *values: Any, **options: Any) -> None:
         inside = dict(zip(kernel.arg_names, values, strict=False))
-        found.append(
-            of_call(kernel, inside, grid, [{name: options[name] for name in OPTIONS if name in options}])
-        )
+        own = {name: options[name] for name in OPTIONS if name in options}
+        launches.append(of_call(kernel, inside, grid, [own]))
 
     function(*arguments, _launcher=launcher)
-    return found
+    return launches

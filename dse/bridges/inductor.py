@@ -25,6 +25,7 @@ TORCH = "torch==2.13.*"
 FIRST = 3
 OPS = ("mm", "int_mm", "addmm", "bmm", "baddbmm", "scaled_mm")
 OF_PARAMETERS = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "GROUP_M", "num_warps", "num_stages")
+LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}  # where it has another name than the operation
 SCALARS = "alpha=1&beta=1"  # of a sum; a log does not say
 
 
@@ -59,9 +60,6 @@ def text(table: Table) -> str:
     return json.dumps(entries, indent=1) + "\n"
 
 
-LIBRARY = {"int_mm": "_int_mm", "scaled_mm": "_scaled_mm"}
-
-
 def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
     """Make a choices handler that keeps the `first` configurations of a product, and the library's kernels.
 
@@ -76,10 +74,10 @@ def choices(gpu: str | Path | GpuFile, first: int = FIRST) -> Any:
         def _finalize_template_configs(
             self, template_choices: Any, kernel_inputs: Any, templates: Any, op_name: str, *others: Any
         ) -> list[Any]:
-            found = super()._finalize_template_configs(
+            candidates = super()._finalize_template_configs(
                 template_choices, kernel_inputs, templates, op_name, *others
             )
-            return ranked(file, found, call_of(kernel_inputs, op_name), first)
+            return ranked(file, candidates, call_of(kernel_inputs, op_name), first)
 
         def uuid(self) -> str:
             """What tells the choices from others in Inductor's caches."""
@@ -95,15 +93,15 @@ def call_of(kernel_inputs: Any, op: str) -> Call:
     return Call(op, tuple(Tensor(kind, tuple(shape), tuple(steps)) for kind, shape, steps in shapes))
 
 
-def ranked(file: GpuFile, found: Sequence[Any], call: Call, first: int) -> list[Any]:
+def ranked(file: GpuFile, candidates: Sequence[Any], call: Call, first: int) -> list[Any]:
     """Keep the `first` candidates that have a tile, best first, and all others before them."""
-    tiled = [one for one in found if {"BLOCK_M", "BLOCK_N", "BLOCK_K"} <= one.params.to_kwargs().keys()]
+    tiled = [one for one in candidates if {*OF_PARAMETERS[:3]} <= one.params.to_kwargs().keys()]
     if call.op not in OPS or not call.product or not tiled:
-        return list(found)
+        return list(candidates)
     table = np.array([configuration(one.params.to_kwargs()) for one in tiled])
     score = scores(file, [call.product], table)[0]
     best = [tiled[place] for place in np.argsort(score, kind="stable")[:first] if np.isfinite(score[place])]
-    return [one for one in found if one not in tiled] + (best or tiled)
+    return [one for one in candidates if one not in tiled] + (best or tiled)
 
 
 def configuration(own: Row) -> tuple[int, ...]:

@@ -1,7 +1,8 @@
 """Tables of configurations as files for the programs that read them: a row of FORMATS and a module each.
 
-A module has `text(table)`, the file's content, and `file_name(table)` where its reader wants a certain name.
-The next format is a module and a row.
+A module has `text(table)`, the file's content, or `configuration(row)` where that is a list of configurations
+by its reader's names; and `file_name(table)` where a certain name is wanted. The next format is a module and
+a row.
 """
 
 import json
@@ -64,7 +65,8 @@ class Format:
 
     def text(self, table: Table) -> str:
         """The file's content. **Raises:** DseError for a problem that the format cannot hold."""
-        return import_module(self.module).text(table)
+        writer = import_module(self.module)
+        return writer.text(table) if hasattr(writer, "text") else _by_problem(table, writer.configuration)
 
 
 FORMATS = {
@@ -83,17 +85,17 @@ FORMATS = {
 }
 
 
-def form(name: str, kernel: str = "") -> Format:
+def form(name: str, kernel: str) -> Format:
     """Find a format. **Raises:** DseError for a name that is none, or a kernel that it cannot hold."""
     if name not in FORMATS:
         raise DseError(f"--format: found {name!r}, {one_of(name, FORMATS)}")
-    found = FORMATS[name]
-    if kernel and found.kernels and kernel not in found.kernels:
-        raise DseError(f"--format: {name}: found with {kernel}, expected {' or '.join(found.kernels)}")
-    return found
+    kernels = FORMATS[name].kernels
+    if kernels and kernel not in kernels:
+        raise DseError(f"--format: {name}: found with {kernel}, expected {' or '.join(kernels)}")
+    return FORMATS[name]
 
 
-def by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
+def _by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
     """Write, as JSON, the sizes of each problem and its configurations by a reader's own names."""
     problems = [
         {
@@ -108,8 +110,8 @@ def by_problem(table: Table, configuration: Callable[[Row], Own]) -> str:
 
 def distinct(configurations: Iterable[Own]) -> list[Own]:
     """Leave out what comes a second time."""
-    found: list[Own] = []
+    kept: list[Own] = []
     for one in configurations:
-        if one not in found:
-            found.append(one)
-    return found
+        if one not in kept:
+            kept.append(one)
+    return kept

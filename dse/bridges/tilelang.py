@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dse.bridges.calls import best
-from dse.bridges.tables import Row, Table, by_problem
+from dse.bridges.tables import Row
 from dse.hardware.gpus import GpuFile
 from dse.models.matrix.problem import Product
 
@@ -23,11 +23,6 @@ def configuration(row: Row) -> dict[str, int]:
     """One configuration by TileLang's names."""
     blocks = {f"block_{axis}": row[f"BLOCK_SIZE_{axis}"] for axis in "MNK"}
     return {**blocks, "num_stages": row["num_stages"], "threads": 32 * row["num_warps"]}
-
-
-def text(table: Table) -> str:
-    """For each problem its sizes and its configurations, as JSON."""
-    return by_problem(table, configuration)
 
 
 def configs(

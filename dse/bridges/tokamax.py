@@ -34,7 +34,7 @@ def file_name(table: Table) -> str:
 
 def text(table: Table) -> str:
     """The content of the file. **Raises:** DseError for another operation, or types that it does not take."""
-    found = {}
+    problems = {}
     for call, rows in zip(table.subject, table.problems, strict=True):
         timed = {}
         for row in rows:
@@ -44,8 +44,8 @@ def text(table: Table) -> str:
                 "evaluation_times_ms": [row["time_s"] * 1e3],
             }
             timed[_compact(configuration(row))] = times | {"metadata": {}, "peak_memory_mb": None}
-        found[_compact(_arguments(call))] = timed
-    return json.dumps(found, indent=1) + "\n"
+        problems[_compact(_arguments(call))] = timed
+    return json.dumps(problems, indent=1) + "\n"
 
 
 def _compact(value: dict[str, Any]) -> str:
@@ -56,8 +56,8 @@ def _arguments(call: Call) -> dict[str, Any]:
     """The arguments by which tokamax looks a configuration up."""
     a, b = call.matrices
     if call.op != EXPERTS or a.dtype not in TYPES:
-        found = f"found {call.op}, {a.dtype} with format tokamax"
-        raise DseError(f"op, dtype: {found}, expected {EXPERTS}, bf16 or fp16")
+        stated = f"{call.op}, {a.dtype} with format tokamax"
+        raise DseError(f"op, dtype: found {stated}, expected {EXPERTS}, bf16 or fp16")
     lhs, rhs = (f"{TYPES[one.dtype]}[{','.join(map(str, one.shape))}]" for one in (a, b))
     return {
         "lhs": lhs,

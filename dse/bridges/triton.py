@@ -1,6 +1,6 @@
 """Configurations of Triton's autotuner, pruned before it compiles and times them.
 
-    prune = dse.explore.prune.triton(kernel, gpu)
+    prune = dse.bridges.triton.pruner(kernel, gpu)
     @triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": prune})
 
 Triton hands over the list of configurations and the kernel's arguments, and takes a list back; all

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode="rich")
 
 TOKENS = "1,2,4,8,16,24,32,48,64,96,128,256,512,1024,1536,2048,3072,4096"  # those that vLLM tunes
-READ_BY = "; ".join(f"{name}: {found.reader}" for name, found in FORMATS.items())
+READ_BY = "; ".join(f"{name}: {row.reader}" for name, row in FORMATS.items())
 UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 RUNS = 20  # of a command, for each batch size
 
@@ -128,8 +128,8 @@ def table(
             raise DseError(f"--format: found {style!r} with {kernel}, expected none")
         kernel, style = PRODUCT, kernel
     kernel = "moe" if kernel == "fused_moe" else kernel
-    found = form(style, kernel) if style is not None else None
-    if out is not None and found is None:
+    target = form(style, kernel) if style is not None else None
+    if out is not None and target is None:
         raise DseError(f"--out: found without --format, expected --format {' or '.join(FORMATS)}")
     [file] = inputs.gpus([gpu])
     for name, value in {"--shapes": shapes, "--first": first}.items():
@@ -141,9 +141,9 @@ def table(
             if value is not None:
                 raise DseError(f"{name}: found with {kernel}, expected it with {' or '.join(EXPERTS)}")
         if kernel == PRODUCT:
-            _give(_of_products(file, shapes, found, first, device or ""), found, out, json, csv)
+            _give(_of_products(file, shapes, target, first, device or ""), target, out, json, csv)
         else:
-            _give(_of_any(kernel, file, sizes, tokens, model, source), found, out, json, csv)
+            _give(_of_any(kernel, file, sizes, tokens, model, source), target, out, json, csv)
         return
     if model is not None or source:
         raise DseError(f"--{'model' if model else 'source'}: found with {kernel}, expected another kernel")
@@ -170,18 +170,18 @@ def table(
             timed = tuned(file, chosen, numbers, measure, runs, journal, timed, advance)
     rows = best(file, chosen, numbers, timed)
     problems = [[row] for row in rows]
-    names = (*PARAMETERS, *(["by"] if found is None and timed is not None else []))
-    _give(Table(kernel, file.name, ["M"], names, problems, chosen, device or ""), found, out, json, csv)
+    names = (*PARAMETERS, *(["by"] if target is None and timed is not None else []))
+    _give(Table(kernel, file.name, ["M"], names, problems, chosen, device or ""), target, out, json, csv)
 
 
 def _of_products(
-    file: "GpuFile", shapes: Path | None, found: Format | None, first: int | None, device: str
+    file: "GpuFile", shapes: Path | None, target: Format | None, first: int | None, device: str
 ) -> Table:
     """Rank the configurations of products of matrices."""
     if shapes is None:
         raise DseError("--shapes: found none, expected a file with columns M, N and K, or a log")
-    count = first or (found.first if found else 1)
-    if found and count > 1 and not found.several:
+    count = first or (target.first if target else 1)
+    if target and count > 1 and not target.several:
         raise DseError(f"--first: found {count} with this format, expected 1")
     from dse.bridges.calls import read, table_of
 
@@ -214,12 +214,12 @@ def _of_any(
     return Table(name, file.name, keys, parameters, [[row] for row in found])
 
 
-def _give(table: Table, found: Format | None, out: Path | None, json: bool, csv: bool) -> None:
+def _give(table: Table, target: Format | None, out: Path | None, json: bool, csv: bool) -> None:
     """Print rows as a table, or print or write them in a format for programs."""
-    if found is None:
+    if target is None:
         present(table.rows, title=table.title, json=json, csv=csv, out=None)
     else:
-        _write(found.text(table), out, found.file_name(table))
+        _write(target.text(table), out, target.file_name(table))
 
 
 def _write(content: str, out: Path | None, name: str) -> None:

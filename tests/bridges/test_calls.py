@@ -19,7 +19,13 @@ strides: [256, 1], [1, 256], [], []
 dtypes: torch.float8_e4m3fn, torch.float8_e4m3fn, torch.float32, torch.float32
 AUTOTUNE convolution(8x3x224x224, 64x3x7x7)
 strides: [150528, 50176, 224, 1], [147, 49, 7, 1]
+dtypes: torch.float16, torch.float16
+AUTOTUNE mm(8x16, 16x8)
+strides: [16, 1], [8, 1]
 dtypes: torch.complex64, torch.complex64
+AUTOTUNE mm(s0x16, 16x8)
+strides: [], [8, 1]
+dtypes: torch.float16, torch.float16
 """
 
 

@@ -107,15 +107,3 @@ def first(
         ]
         for row, s in zip(order(score, table), seconds, strict=True)
     ]
-
-
-def best(
-    file: GpuFile,
-    products: Sequence[Product],
-    configurations: Int[np.ndarray, "configurations 6"],
-    by: str = "both",
-) -> tuple[np.ndarray, Float[np.ndarray, " products"]]:
-    """The best configuration of each product and its predicted time."""
-    chosen = configurations[np.argmin(scores(file, products, configurations, by), axis=1)]
-    times = [predict([file], [one], row[None])[0, 0, 0] for one, row in zip(products, chosen, strict=True)]
-    return chosen, np.array(times)
