@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import numpy as np
+from pydantic import BaseModel, Field, ValidationError
 
 from dse.bridges.tables import PRODUCT, Own, Row, Table, distinct
 from dse.core.files import read_text
@@ -38,9 +38,10 @@ KINDS = {pair: kind for kind, pair in OF_TORCH.items()} | {
 WITH_SUM = ("addmm", "baddbmm")  # what is added comes before the matrices
 IN_BATCHES = ("bmm", "baddbmm")
 EXPERTS = "ragged_dot"  # of JAX: `batch` experts, each with rows of its own
-OPS = ("mm", "int_mm", *WITH_SUM, "bmm", EXPERTS)
-LOGGED = (*OPS, "scaled_mm")
-LAYOUTS = ("row", "column")
+WITH_BATCH = (*IN_BATCHES, EXPERTS)
+LOGGED = ("mm", "int_mm", "scaled_mm", *WITH_SUM, "bmm")
+Size = Annotated[int, Field(ge=1, lt=2**31)]
+Layout = Literal["row", "column"]
 COLUMNS = ("M", "N", "K", "batch", "dtype", "op", "a_layout", "b_layout")
 MOST = 200  # of a ranking, among which configurations that differ are looked for
 LOG = re.compile(r"AUTOTUNE (\w+)\((.*)\)\s*\n.*?strides: (.*)\n.*?dtypes: (.*)")
@@ -101,6 +102,30 @@ class Call:
         )
 
 
+class Shape(BaseModel):
+    """A row of a list."""
+
+    M: Size
+    N: Size
+    K: Size
+    batch: Size = 1
+    dtype: Literal["bf16", "fp16", "fp8_w8a8", "int8_w8a8", "int8_w8a16"] = "bf16"
+    op: Literal["mm", "int_mm", "addmm", "bmm", "baddbmm", "ragged_dot"] | None = None
+    a_layout: Layout = "row"
+    b_layout: Layout = "row"
+
+    @property
+    def call(self) -> Call:
+        """What is called."""
+        op = self.op or ("bmm" if self.batch > 1 else "mm")
+        a, b = OF_TORCH[self.dtype]
+        outer = (self.batch,) if op in WITH_BATCH else ()
+        rows = (*outer, self.M) if op != EXPERTS else (self.M,)
+        added = (Tensor(a, (*rows, self.N), (*(0 for _ in rows), 1)),) if op in WITH_SUM else ()
+        right = Tensor.of(b, (*outer, self.K, self.N), self.b_layout)
+        return Call(op, (*added, Tensor.of(a, (*rows, self.K), self.a_layout), right))
+
+
 def read(path: Path) -> list[Call]:
     """Read a list or a log, each call once.
 
@@ -137,40 +162,19 @@ def _listed(table: Read) -> Iterator[Call]:
             table.fail("columns", f"found no {name}, expected M, N and K")
     if unknown := [name for name in table.names if name not in COLUMNS]:
         table.fail("columns", f"found {unknown[0]}, {one_of(unknown[0], COLUMNS)}")
-    columns = {name: table.complete(name) for name in COLUMNS[:3]}
-    batch = table.numbers("batch") if "batch" in table.names else np.ones(table.rows)
-    columns["batch"] = np.where(np.isnan(batch), 1, batch)
-    for name, column in columns.items():
-        wrong = (column < 1) | (column >= 2**31) | (column != np.floor(column))
-        if wrong.any():
-            row, expected = int(np.argmax(wrong)), "expected a whole number of at least 1"
-            table.fail(f"{name}, row {row + 1}", f"found {column[row]}, {expected}")
-    numbers = [column.astype(int).tolist() for column in columns.values()]
-    empty = [""] * table.rows
-    words = [table.texts(name).tolist() if name in table.names else empty for name in COLUMNS[4:]]
-    for row, values in enumerate(zip(*numbers, *words, strict=True), start=1):
+    for row, cells in enumerate(table.table.to_pylist(), start=1):
+        stated = {name: cell for name, cell in cells.items() if cell not in (None, "")}
         try:
-            yield _call(*values)
-        except DseError as error:
-            table.fail(f"row {row}", str(error))
-
-
-def _call(m: int, n: int, k: int, batch: int, kind: str, op: str, a_layout: str, b_layout: str) -> Call:
-    kind, a_layout, b_layout = kind or "bf16", a_layout or "row", b_layout or "row"
-    op = op or ("bmm" if batch > 1 else "mm")
-    for name, value, known in (
-        ("dtype", kind, OF_TORCH),
-        ("op", op, OPS if batch == 1 else (*IN_BATCHES, EXPERTS)),
-        ("a_layout", a_layout, LAYOUTS),
-        ("b_layout", b_layout, LAYOUTS),
-    ):
-        if value not in known:
-            raise DseError(f"{name}: found {value!r}, {one_of(value, known)}")
-    a, b = OF_TORCH[kind]
-    outer = (batch,) if op in (*IN_BATCHES, EXPERTS) else ()
-    left = Tensor.of(a, (m, k) if op == EXPERTS else (*outer, m, k), a_layout)
-    added = (Tensor(a, (*outer, m, n), (*(0 for _ in outer), 0, 1)),) if op in WITH_SUM else ()
-    return Call(op, (*added, left, Tensor.of(b, (*outer, k, n), b_layout)))
+            shape = Shape.model_validate(stated)
+        except ValidationError as error:
+            mistake: Any = error.errors()[0]
+            name = mistake["loc"][0]
+            expected = mistake.get("ctx", {}).get("expected", "a whole number of at least 1")
+            cell = repr(stated[name]) if name in stated else "an empty cell"
+            table.fail(f"{name}, row {row}", f"found {cell}, expected {expected}")
+        if shape.batch > 1 and shape.op not in (None, *WITH_BATCH):
+            table.fail(f"op, row {row}", f"found {shape.op} with a batch, expected {' or '.join(WITH_BATCH)}")
+        yield shape.call
 
 
 def _logged(text: str) -> Iterator[Call]:
