@@ -88,10 +88,10 @@ FORMATS = {
 def form(name: str, kernel: str) -> Format:
     """Find a format. **Raises:** DseError for a name that is none, or a kernel that it cannot hold."""
     if name not in FORMATS:
-        raise DseError(f"--format: found {name!r}, {one_of(name, FORMATS)}")
+        raise DseError(f"format: found {name!r}, {one_of(name, FORMATS)}")
     kernels = FORMATS[name].kernels
     if kernels and kernel not in kernels:
-        raise DseError(f"--format: {name}: found with {kernel}, expected {' or '.join(kernels)}")
+        raise DseError(f"format: {name}: found with {kernel}, expected {' or '.join(kernels)}")
     return FORMATS[name]
 
 

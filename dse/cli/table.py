@@ -128,7 +128,10 @@ def table(
             raise DseError(f"--format: found {style!r} with {kernel}, expected none")
         kernel, style = PRODUCT, kernel
     kernel = "moe" if kernel == "fused_moe" else kernel
-    target = form(style, kernel) if style is not None else None
+    try:
+        target = form(style, kernel) if style is not None else None
+    except DseError as error:
+        raise DseError(f"--{error}") from None
     if out is not None and target is None:
         raise DseError(f"--out: found without --format, expected --format {' or '.join(FORMATS)}")
     [file] = inputs.gpus([gpu])

@@ -59,9 +59,9 @@ def test_the_name_of_the_file_says_what_it_is_of():
 
 
 def test_mistakes():
-    with pytest.raises(DseError, match="--format: found 'yaml', expected one of vllm, sglang, inductor"):
+    with pytest.raises(DseError, match="format: found 'yaml', expected one of vllm, sglang, inductor"):
         form("yaml", "gemm")
-    with pytest.raises(DseError, match="--format: vllm: found with gemm, expected moe or w8a8"):
+    with pytest.raises(DseError, match="format: vllm: found with gemm, expected moe or w8a8"):
         form("vllm", "gemm")
 
 
